@@ -1,0 +1,56 @@
+/* Philox 4x32 with ten rounds, and the two distributions the library draws from it. Pure functions, no state. */
+#include "base/rng.h"
+
+#include <math.h>
+
+static inline void philox_round(uint32_t c[4], const uint32_t k[2])
+{
+    const uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
+    const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k[0], n2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k[1];
+    c[1] = (uint32_t)p1;
+    c[3] = (uint32_t)p0;
+    c[0] = n0;
+    c[2] = n2;
+}
+
+void tn_rng_block(tn_rng r, uint64_t index, uint32_t out[4])
+{
+    uint32_t k[2] = { (uint32_t)r.seed, (uint32_t)(r.seed >> 32) };
+    uint32_t c[4] = { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)r.stream, (uint32_t)(r.stream >> 32) };
+    for (int i = 0; i < 10; i++) {
+        philox_round(c, k);
+        k[0] += 0x9E3779B9u;
+        k[1] += 0xBB67AE85u;
+    }
+    for (int i = 0; i < 4; i++) out[i] = c[i];
+}
+
+float tn_rng_uniform(tn_rng r, uint64_t index)
+{
+    uint32_t w[4];
+    tn_rng_block(r, index, w);
+    return (float)(w[0] >> 8) * 0x1p-24f;
+}
+
+float tn_rng_normal(tn_rng r, uint64_t index)
+{
+    uint32_t w[4];
+    tn_rng_block(r, index, w);
+    const double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32; /* u in (0,1] */
+    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+}
+
+uint64_t tn_rng_below(tn_rng r, uint64_t index, uint64_t n)
+{
+    uint32_t w[4];
+    tn_rng_block(r, index, w);
+    const uint64_t x = (uint64_t)w[0] << 32 | w[1];
+    return (uint64_t)(((unsigned __int128)x * n) >> 64);
+}
+
+uint64_t tn_rng_stream(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h;
+}

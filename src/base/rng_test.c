@@ -1,0 +1,39 @@
+/* Random numbers: the published test vector of Philox 4x32-10, moments, and independence of order. */
+#include "base/rng.h"
+#include "testlib.h"
+
+#include <math.h>
+
+static void known_answer(void **state)
+{
+    (void)state;
+    uint32_t w[4];
+    /* Random123's kat_vectors: all counters and keys ff..ff. */
+    tn_rng_block((tn_rng){ .seed = UINT64_MAX, .stream = UINT64_MAX }, UINT64_MAX, w);
+    assert_int_equal(w[0], 0x408f276d);
+    assert_int_equal(w[1], 0x41c83b0e);
+    assert_int_equal(w[2], 0xa20bc7c6);
+    assert_int_equal(w[3], 0x6d5451fd);
+}
+
+static void moments(void **state)
+{
+    (void)state;
+    const tn_rng r = { 7, 9 };
+    enum { N = 200000 };
+    double m1 = 0, m2 = 0, u1 = 0;
+    for (uint64_t i = 0; i < N; i++) {
+        const double x = tn_rng_normal(r, i);
+        m1 += x / N;
+        m2 += x * x / N;
+        u1 += (double)tn_rng_uniform(r, i) / N;
+        assert_true(tn_rng_below(r, i, 7) < 7);
+    }
+    assert_true(fabs(m1) < 0.01 && fabs(m2 - 1) < 0.02 && fabs(u1 - 0.5) < 0.005);
+}
+
+void tn_tests_rng(tn_test_list *l)
+{
+    tn_test_add(l, known_answer, NULL, "rng: known answer");
+    tn_test_add(l, moments, NULL, "rng: moments");
+}

@@ -1,0 +1,143 @@
+/* For authors of ops: the row that registers an op, what its functions see, and how its public call adds a node.
+ *
+ * An op computes outputs from inputs; its backward kernel computes the gradients of all wanted inputs at once. The
+ * planner asks `grad` which forward tensors that kernel will read, and keeps only those alive. */
+#ifndef TENON_OP_H
+#define TENON_OP_H
+
+#include <tenon/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TN_MAX_ARGS = 64 }; /* inputs, or outputs, of one node: one bit each in a mask */
+
+typedef enum tn_device { TN_CPU = 0, TN_CUDA = 1, TN_DEVICES = 2 } tn_device;
+
+typedef struct tn_type {
+    tn_dtype dtype;
+    tn_dims dims;
+    bool absent;    /* an optional input that was not given */
+    bool trainable; /* a gradient may be asked of it */
+} tn_type;
+
+/* A node's types: what infer checks and fills, and what the other functions read. */
+typedef struct tn_sig {
+    const void *attr;
+    int n_in, n_out;
+    const tn_type *in;
+    tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
+    int threads;     /* for workspace: the most threads a context may have */
+    bool round_bf16; /* matrix operands are rounded to bf16 */
+} tn_sig;
+
+/* Which forward tensors a backward kernel reads, a bit per index. */
+typedef struct tn_uses {
+    uint64_t in, out;
+} tn_uses;
+
+typedef struct tn_cost {
+    double flops, flops_backward; /* multiply-add = 2; backward with all gradients wanted */
+} tn_cost;
+
+/* One tensor as a kernel sees it. data is NULL when it is absent, not wanted, or (dout) zero. */
+typedef struct tn_arg {
+    void *data;
+    tn_dtype dtype;
+    tn_dims dims;
+    int64_t stride[TN_MAX_RANK]; /* in elements */
+    const int32_t *live;         /* rows alive along axis 0, or NULL: all */
+} tn_arg;
+
+typedef struct tn_call {
+    const void *attr;
+    int n_in, n_out;
+    const tn_arg *in;   /* forward inputs (backward: data only where `grad` said so) */
+    const tn_arg *out;  /* forward: to be written; an unwanted auxiliary output has data NULL. backward: to be read */
+    const tn_arg *dout; /* backward: gradients of the outputs; NULL data means zero */
+    const tn_arg *din;  /* backward: gradients to write; NULL data means not wanted */
+    uint64_t accumulate; /* backward: bit i says add to din[i] instead of overwriting it */
+    void *work;          /* 64-byte aligned, as many bytes as `work` asked for */
+    size_t work_bytes;
+    bool round_bf16;
+    struct tn_pool *pool; /* CPU */
+    void *stream;         /* CUDA */
+} tn_call;
+
+typedef tn_status tn_kernel(const tn_call *c);
+
+typedef enum tn_op_flags {
+    TN_OP_STRIDED = 1,   /* kernels take any strides; otherwise the planner copies what is not contiguous */
+    TN_OP_ROWWISE = 2,   /* row i of the outputs depends on row i of input 0 only: live extents pass through */
+    TN_OP_INPLACE = 4,   /* output 0 may share the memory of input 0, and din 0 that of dout 0 */
+    TN_OP_AUX_FROM_1 = 8 /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
+} tn_op_flags;
+
+typedef struct tn_op {
+    const char *name;
+    size_t attr_bytes;
+    unsigned flags;
+    uint64_t half_in; /* inputs whose bf16/f16 data the kernels read themselves; elsewhere the planner converts */
+    tn_status (*infer)(tn_sig *s);
+    void (*grad)(const tn_sig *s, uint64_t want, tn_uses *u); /* NULL: no gradient passes */
+    void (*cost)(const tn_sig *s, tn_cost *c);                /* NULL: one operation per output element */
+    size_t (*work)(const tn_sig *s, bool backward);           /* NULL: none */
+    struct {
+        tn_kernel *forward, *backward;
+    } kernel[TN_DEVICES];
+    /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
+    const char *switch_name, *switch_help;
+    tn_status (*plain)(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
+    void (*release)(void *attr); /* frees what attr owns (bodies); NULL for plain data */
+} tn_op;
+
+/* Adds a node; attr is copied. out[] gets the results (n_out as infer said). Returns the first output. */
+tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, const void *attr, const tn_ref *in,
+                    int n_in, tn_ref *out);
+/* Ops by name, from ops.def; NULL at the end and for unknown names. */
+const tn_op *tn_op_find(const char *name);
+const tn_op *tn_op_at(size_t i);
+
+/* Records an error of the graph (the first one is kept), with the caller's position. */
+void tn_graph_fail(tn_graph *g, const char *file, int line, tn_status code, const char *fmt, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 5, 6)))
+#endif
+    ;
+/* A number for random streams: the same for the same place in the same graph, also when recomputed. */
+uint64_t tn_graph_stream(tn_graph *g);
+tn_ref tn_graph_seed(tn_graph *g); /* i64 (2): seed and step, as a run-time input */
+
+/* Rows alive: axis 0 is cut to *live; all leading axes are flattened. rank 0 counts as one row. */
+static inline int64_t tn_arg_rows(const tn_arg *a)
+{
+    int64_t n = a->dims.rank > 0 ? a->dims.dim[0] : 1;
+    if (a->live && *a->live < n) n = *a->live < 0 ? 0 : *a->live;
+    for (int i = 1; i < a->dims.rank - 1; i++) n *= a->dims.dim[i];
+    return a->dims.rank == 1 ? 1 : n;
+}
+
+/* Elements alive: axis 0 is cut to *live. */
+static inline int64_t tn_arg_count(const tn_arg *a)
+{
+    int64_t n = a->dims.rank > 0 ? a->dims.dim[0] : 1;
+    if (a->live && *a->live < n) n = *a->live < 0 ? 0 : *a->live;
+    for (int i = 1; i < a->dims.rank; i++) n *= a->dims.dim[i];
+    return n;
+}
+
+static inline bool tn_arg_contiguous(const tn_arg *a)
+{
+    int64_t n = 1;
+    for (int i = a->dims.rank - 1; i >= 0; i--) {
+        if (a->dims.dim[i] != 1 && a->stride[i] != n) return false;
+        n *= a->dims.dim[i];
+    }
+    return true;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,243 @@
+/* Contexts (arena and queue) and bound plans (a plan with a context and a store). A bound plan owns its inputs,
+ * scalars and frame; everything is allocated when it is made, nothing when it runs. */
+#include "backend/backend.h"
+#include "plan/plan_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+struct tn_context {
+    const tn_backend *backend;
+    tn_device device;
+    int threads;
+    void *queue;
+    void *arena;
+    size_t arena_bytes;
+    uint64_t generation; /* grows when the arena moves: bound plans then resolve their pointers again */
+};
+
+struct tn_bound {
+    const tn_plan *plan;
+    tn_context *context;
+    tn_store *store;
+    void **externs;
+    unsigned char *own;   /* inputs, scalars, gradients of inputs */
+    void *frame;
+    uint64_t generation;
+    bool timers;
+    double *forward_ms, *backward_ms; /* by region */
+    uint64_t runs;
+};
+
+/* --- contexts --------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_context_new(tn_device device, int threads, tn_context **out)
+{
+    const tn_backend *b = tn_backend_get(device);
+    if (!b) return TN_USAGE;
+    tn_context *c = tn_alloc(sizeof *c);
+    if (!c) return TN_MEMORY;
+    *c = (tn_context){ .backend = b, .device = device, .threads = threads < 1 ? 1 : threads, .generation = 1 };
+    const tn_status s = b->open(c->threads, &c->queue);
+    if (s != TN_OK) {
+        tn_free(c);
+        return s;
+    }
+    *out = c;
+    return TN_OK;
+}
+
+void tn_context_free(tn_context *c)
+{
+    if (!c) return;
+    c->backend->free(c->arena);
+    c->backend->close(c->queue);
+    tn_free(c);
+}
+
+int tn_context_threads(const tn_context *c) { return c->threads; }
+
+static tn_status reserve(tn_context *c, size_t bytes)
+{
+    if (bytes <= c->arena_bytes && c->arena) return TN_OK;
+    c->backend->free(c->arena); /* first: the two never need to exist together */
+    c->arena_bytes = 0;
+    c->generation++;
+    c->arena = c->backend->alloc(bytes ? bytes : 64);
+    if (!c->arena) return TN_MEMORY;
+    c->arena_bytes = bytes ? bytes : 64;
+    return TN_OK;
+}
+
+/* --- binding ---------------------------------------------------------------------------------------------------------- */
+
+static bool is_own(tn_role r) { return r == TN_ROLE_INPUT || r == TN_ROLE_SCALAR || r == TN_ROLE_DINPUT; }
+
+static size_t own_bytes(const tn_gtensor *t)
+{
+    return ((size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype) + 63) / 64 * 64 + 64;
+}
+
+static tn_status find_in_store(const tn_bound *b, const tn_gtensor *t, void **out)
+{
+    const tn_graph *g = b->plan->graph;
+    const char *name = t->role == TN_ROLE_GRAD ? g->tensor[t->source].name : t->name;
+    char want[128], have[128];
+    if (t->role == TN_ROLE_FLAT) {
+        *out = tn_store_flat(b->store, t->name, tn_gtensor_count(t));
+        return *out ? TN_OK : tn_error(TN_INTERNAL, "the store has no array %s", t->name);
+    }
+    const tn_entry *e = b->store ? tn_store_find(b->store, name) : NULL;
+    if (!e) return tn_error(TN_USAGE, "the store has no tensor %s: adopt the graph before it is compiled", name);
+    if (!tn_dims_equal(e->dims, t->dims) || (t->role != TN_ROLE_GRAD && e->dtype != t->dtype))
+        return tn_error(TN_USAGE, "tensor %s is %s %s in the store, %s %s in the plan", name, tn_dtype_name(e->dtype),
+                        tn_dims_text(e->dims, have, sizeof have), tn_dtype_name(t->dtype),
+                        tn_dims_text(t->dims, want, sizeof want));
+    *out = t->role == TN_ROLE_GRAD ? (void *)e->grad : e->data;
+    if (!*out) return tn_error(TN_USAGE, "tensor %s is frozen in the store and trained in the plan", name);
+    return TN_OK;
+}
+
+static tn_status resolve_externs(tn_bound *b)
+{
+    size_t at = 0;
+    for (int i = 0; i < tn_plan_externs(b->plan); i++) {
+        const tn_gtensor *t = tn_plan_extern(b->plan, i);
+        if (!is_own(t->role)) {
+            TN_RETURN_IF(find_in_store(b, t, &b->externs[i]));
+            continue;
+        }
+        b->externs[i] = b->own + at;
+        at += own_bytes(t);
+        if (t->role == TN_ROLE_SCALAR) memcpy(b->externs[i], &t->initial, sizeof t->initial);
+    }
+    return TN_OK;
+}
+
+tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
+{
+    tn_status s = TN_OK;
+    size_t own = 64;
+    tn_bound *b = tn_alloc(sizeof *b);
+    if (!b) TN_TRY(TN_MEMORY);
+    *b = (tn_bound){ .plan = p, .context = c, .store = st };
+    if (p->device != c->device) TN_FAIL(TN_USAGE, "the plan and the context are for different devices");
+    if (c->threads > p->threads)
+        TN_FAIL(TN_USAGE, "the plan was made for %d threads, the context has %d", p->threads, c->threads);
+    for (int i = 0; i < tn_plan_externs(p); i++)
+        if (is_own(tn_plan_extern(p, i)->role)) own += own_bytes(tn_plan_extern(p, i));
+    b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
+    b->own = c->backend->alloc(own);
+    b->frame = tn_alloc(tn_plan_frame_bytes(p));
+    b->forward_ms = tn_alloc(sizeof *b->forward_ms * 2 * p->graph->n_regions);
+    if (!b->externs || !b->own || !b->frame || !b->forward_ms) TN_TRY(TN_MEMORY);
+    b->backward_ms = b->forward_ms + p->graph->n_regions;
+    TN_TRY(resolve_externs(b));
+    TN_TRY(reserve(c, p->place.arena_bytes));
+    *out = b;
+    b = NULL;
+done:
+    tn_bound_free(b);
+    return s;
+}
+
+void tn_bound_free(tn_bound *b)
+{
+    if (!b) return;
+    tn_free(b->externs);
+    if (b->own) b->context->backend->free(b->own);
+    tn_free(b->frame);
+    tn_free(b->forward_ms);
+    tn_free(b);
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------------ */
+
+static void refresh(tn_bound *b)
+{
+    tn_context *c = b->context;
+    if (b->generation == c->generation) return;
+    const bool cpu = c->device == TN_CPU;
+    tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
+    b->generation = c->generation;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static tn_status run_timed(tn_bound *b)
+{
+    const tn_plan *p = b->plan;
+    const tn_frame f = tn_frame_parts(p, b->frame);
+    double t = now_ms();
+    for (size_t i = 0; i < p->n_steps; i++) {
+        TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
+        const double u = now_ms();
+        (p->step[i].backward ? b->backward_ms : b->forward_ms)[p->step[i].region] += u - t;
+        t = u;
+    }
+    b->runs++;
+    return TN_OK;
+}
+
+tn_status tn_run(tn_bound *b)
+{
+    refresh(b);
+    return b->timers ? run_timed(b) : tn_frame_run(b->plan, b->frame);
+}
+
+void *tn_bound_data(tn_bound *b, const char *name)
+{
+    const int i = tn_plan_extern_find(b->plan, name);
+    if (i >= 0) return b->externs[i];
+    refresh(b);
+    void *p = tn_frame_output(b->plan, b->frame, name);
+    if (p) return p;
+    for (size_t k = 0; k < b->plan->graph->n_outputs; k++) { /* an output that is an outside tensor no step touches */
+        const tn_gtensor *t = &b->plan->graph->tensor[b->plan->graph->output[k].id];
+        if (strcmp(b->plan->graph->output[k].name, name) == 0 && b->plan->place.slot_of[t->base] >= 0) {
+            const int ext = b->plan->place.slot[b->plan->place.slot_of[t->base]].ext;
+            if (ext >= 0) return (char *)b->externs[ext] + (size_t)t->offset * tn_dtype_bytes(t->dtype);
+        }
+    }
+    return NULL;
+}
+
+tn_status tn_bound_set(tn_bound *b, const char *scalar, float value)
+{
+    const int i = tn_plan_extern_find(b->plan, scalar);
+    if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_SCALAR)
+        return tn_error(TN_USAGE, "the plan has no run-time scalar %s", scalar);
+    return b->context->backend->upload(b->context->queue, b->externs[i], &value, sizeof value);
+}
+
+void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
+{
+    const int64_t v[2] = { seed, step };
+    const int i = tn_plan_extern_find(b->plan, "rng");
+    if (i >= 0) (void)b->context->backend->upload(b->context->queue, b->externs[i], v, sizeof v);
+}
+
+/* --- time ---------------------------------------------------------------------------------------------------------------- */
+
+void tn_bound_timers(tn_bound *b, bool on)
+{
+    memset(b->forward_ms, 0, sizeof *b->forward_ms * 2 * b->plan->graph->n_regions);
+    b->runs = 0;
+    b->timers = on;
+}
+
+size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most)
+{
+    const tn_graph *g = b->plan->graph;
+    for (size_t i = 0; i < g->n_regions && i < most; i++)
+        rows[i] = (tn_region_time){ .region = g->region[i], .forward_ms = b->forward_ms[i],
+                                    .backward_ms = b->backward_ms[i], .runs = b->runs };
+    for (size_t i = 0; i < b->plan->n_steps; i++)
+        if ((size_t)b->plan->step[i].region < most) rows[b->plan->step[i].region].flops += b->plan->step[i].flops;
+    return g->n_regions;
+}

@@ -1,0 +1,89 @@
+/* The plan of one step, and running it.
+ *
+ *   graph --tn_graph_compile--> plan (immutable, shared)      store: named tensors by role (store.h)
+ *   context: arena and threads                                bound plan: plan + context + store, pointers resolved
+ *
+ * Many plans share one store and one context; many stores and contexts run one plan at once. Running allocates
+ * nothing, opens nothing and decides nothing. */
+#ifndef TN_PLAN_PLAN_H
+#define TN_PLAN_PLAN_H
+
+#include "plan/graph.h"
+#include "plan/store.h"
+
+typedef struct tn_plan tn_plan;
+typedef struct tn_context tn_context;
+typedef struct tn_bound tn_bound;
+
+typedef struct tn_compile_options {
+    tn_device device;
+    int threads;         /* the most a context running it may have; 0 = 1 */
+    bool recompute;      /* drop and recompute the inside of every "layer<N>" region */
+    tn_ref loss;         /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
+    const tn_seed *seeds; /* or: outputs with given cotangents */
+    int n_seeds;
+} tn_compile_options;
+
+/* Takes over the graph, also on failure. */
+tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **out);
+void tn_plan_free(tn_plan *p);
+
+typedef struct tn_memory {
+    size_t activations; /* most bytes of activations and gradients of activations alive at once */
+    size_t workspace;   /* the rest of the arena: kernels' scratch memory and gaps */
+    size_t arena;       /* their sum */
+    size_t frame;       /* resolved pointers of one bound plan */
+    size_t inputs;      /* inputs and scalars of one bound plan */
+    size_t parameters, gradients, frozen, state; /* what the plan refers to in the store */
+} tn_memory;
+
+tn_memory tn_plan_memory(const tn_plan *p);
+size_t tn_plan_steps(const tn_plan *p);
+const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
+double tn_plan_flops(const tn_plan *p);          /* of one run */
+
+/* --- running inside an op (bodies): the caller gives all memory ------------------------------------------------------- */
+
+/* Outside tensors of a plan, in a fixed order. */
+int tn_plan_externs(const tn_plan *p);
+const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
+int tn_plan_extern_find(const tn_plan *p, const char *name); /* -1: the plan does not use it */
+size_t tn_plan_frame_bytes(const tn_plan *p);
+/* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
+void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
+tn_status tn_frame_run(const tn_plan *p, const void *frame);
+/* Memory of an output inside a frame. */
+void *tn_frame_output(const tn_plan *p, const void *frame, const char *name);
+
+/* --- contexts --------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_context_new(tn_device device, int threads, tn_context **out);
+void tn_context_free(tn_context *c);
+int tn_context_threads(const tn_context *c);
+
+/* --- bound plans --------------------------------------------------------------------------------------------------------- */
+
+/* The store must hold what the plan names (tn_store_adopt). The three outlive the bound plan. */
+tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out);
+void tn_bound_free(tn_bound *b);
+tn_status tn_run(tn_bound *b);
+/* Memory of an input, scalar, output, or gradient of an input by name; NULL when the plan has none.
+ * Outputs lie in the context's arena: valid until the next run on that context. */
+void *tn_bound_data(tn_bound *b, const char *name);
+tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
+void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */
+
+/* --- time ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct tn_region_time {
+    const char *region; /* "layer0.mixer", "" for the rest */
+    double forward_ms, backward_ms;
+    double flops;
+    uint64_t runs;
+} tn_region_time;
+
+void tn_bound_timers(tn_bound *b, bool on); /* off by default */
+/* Fills at most `most` rows in the order of the regions; returns how many there are. */
+size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most);
+
+#endif

@@ -1,0 +1,146 @@
+/* Recompute points: inside a segment (a top-level region "layer<N>") forward results are dropped and made again just
+ * before the segment's backward nodes. What a later segment or the caller reads stays. The clones are the same ops on
+ * the same inputs (random streams included), so the numbers are the same bits. */
+#include "plan/graph.h"
+
+#include <string.h>
+
+typedef struct recompute {
+    tn_graph *g;
+    size_t n_forward, n0; /* nodes of the forward pass; tensors before this pass */
+    uint8_t *keep;        /* by base tensor: read outside its segment, an output, or assigned */
+    uint8_t *clone;       /* by forward node */
+    int32_t *twin;        /* by tensor: its recomputed copy, 0 = none (valid for one segment at a time) */
+    tn_node *list;        /* the new node table */
+    size_t n, capacity;
+} recompute;
+
+static int32_t segment_of(const recompute *r, int32_t id)
+{
+    const int32_t p = r->g->tensor[r->g->tensor[id].base].producer;
+    return p >= 0 && (size_t)p < r->n_forward ? r->g->node[p].segment : -1;
+}
+
+static void mark_kept(recompute *r)
+{
+    const tn_graph *g = r->g;
+    for (size_t i = 0; i < r->n_forward; i++)
+        for (int k = 0; k < g->node[i].n_in; k++) {
+            const int32_t id = g->node[i].in[k];
+            if (id && segment_of(r, id) != g->node[i].segment) r->keep[g->tensor[id].base] = 1;
+        }
+    for (size_t i = 1; i < r->n0; i++)
+        if (g->tensor[i].output) r->keep[g->tensor[i].base] = 1;
+    for (size_t i = 0; i < g->n_assigns; i++) r->keep[g->tensor[g->assign[i].value].base] = 1;
+}
+
+static void push(recompute *r, const tn_node *n)
+{
+    if (tn_grow((void **)&r->list, &r->capacity, r->n + 1, sizeof *r->list) != TN_OK) {
+        r->g->status = TN_MEMORY;
+        return;
+    }
+    r->list[r->n++] = *n;
+}
+
+static bool recomputable(const recompute *r, int32_t id, int32_t segment)
+{
+    return id && r->g->tensor[id].role == TN_ROLE_ACTIVATION && (size_t)id < r->n0 && segment_of(r, id) == segment &&
+           !r->keep[r->g->tensor[id].base];
+}
+
+/* Marks the producers that a backward node of the segment depends on, and theirs. */
+static void mark_clones(recompute *r, size_t first, size_t last, int32_t segment)
+{
+    const tn_graph *g = r->g;
+    for (size_t i = first; i < last; i++) {
+        const tn_node *n = &g->node[i];
+        if (n->segment != segment) continue;
+        for (int k = 0; k < n->n_in; k++)
+            if ((!n->backward || (n->reads_in >> k & 1)) && recomputable(r, n->in[k], segment))
+                r->clone[g->tensor[g->tensor[n->in[k]].base].producer] = 1;
+        for (int k = 0; n->backward && k < n->n_out; k++)
+            if ((n->reads_out >> k & 1) && recomputable(r, n->out[k], segment))
+                r->clone[g->tensor[g->tensor[n->out[k]].base].producer] = 1;
+    }
+    for (size_t i = r->n_forward; i-- > 0;) {
+        const tn_node *n = &g->node[i];
+        if (!r->clone[i] || n->segment != segment) continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (recomputable(r, n->in[k], segment)) r->clone[g->tensor[g->tensor[n->in[k]].base].producer] = 1;
+    }
+}
+
+/* The tensor that stands for id after recomputation: the same view of its base's twin. */
+static int32_t twin_of(recompute *r, int32_t id)
+{
+    tn_graph *g = r->g;
+    if (!id || (size_t)id >= r->n0 || !r->twin[g->tensor[id].base]) return id;
+    if (r->twin[id]) return r->twin[id];
+    const int32_t base = r->twin[g->tensor[id].base], v = tn_graph_new_view(g, id);
+    if (v) g->tensor[v].base = base;
+    return r->twin[id] = v;
+}
+
+static int32_t *twin_list(recompute *r, const int32_t *ids, int n)
+{
+    int32_t *out = tn_arena_alloc(&r->g->memory, sizeof *out * (size_t)(n + 1));
+    if (!out) r->g->status = TN_MEMORY;
+    for (int i = 0; out && i < n; i++) out[i] = twin_of(r, ids[i]);
+    return out;
+}
+
+static void push_clones(recompute *r, int32_t segment)
+{
+    tn_graph *g = r->g;
+    for (size_t i = 0; i < r->n_forward && g->status == TN_OK; i++) {
+        if (!r->clone[i] || g->node[i].segment != segment) continue;
+        tn_node n = g->node[i];
+        n.in = twin_list(r, n.in, n.n_in);
+        for (int k = 0; k < n.n_out; k++) {
+            const int32_t id = n.out[k];
+            r->twin[id] = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, g->tensor[id].dtype, g->tensor[id].dims);
+            if (r->twin[id]) g->tensor[r->twin[id]].live = twin_of(r, g->tensor[id].live);
+        }
+        n.out = twin_list(r, g->node[i].out, n.n_out);
+        push(r, &n);
+    }
+}
+
+void tn_pass_recompute(tn_graph *g, size_t n_forward)
+{
+    recompute r = { .g = g, .n_forward = n_forward, .n0 = g->n_tensors };
+    if (g->status != TN_OK) return;
+    r.keep = tn_arena_alloc(&g->memory, r.n0);
+    r.twin = tn_arena_alloc(&g->memory, sizeof *r.twin * r.n0);
+    r.clone = tn_arena_alloc(&g->memory, n_forward + 1);
+    if (!r.keep || !r.twin || !r.clone) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    mark_kept(&r);
+    for (size_t i = 0; i < n_forward; i++) push(&r, &g->node[i]);
+    int32_t done = -1; /* the segment whose clones stand already */
+    for (size_t i = n_forward; i < g->n_nodes && g->status == TN_OK; i++) {
+        tn_node n = g->node[i];
+        if (n.segment >= 0 && n.segment != done) {
+            done = n.segment;
+            memset(r.twin, 0, sizeof *r.twin * r.n0);
+            mark_clones(&r, n_forward, g->n_nodes, done);
+            push_clones(&r, done);
+        }
+        if (n.segment >= 0) {
+            n.in = twin_list(&r, n.in, n.n_in);
+            if (n.backward) n.out = twin_list(&r, n.out, n.n_out);
+        }
+        push(&r, &n);
+    }
+    if (g->status != TN_OK) {
+        tn_free(r.list);
+        return;
+    }
+    tn_free(g->node);
+    g->node = r.list;
+    g->n_nodes = r.n;
+    g->cap_nodes = r.capacity;
+}

@@ -1,0 +1,191 @@
+/* Small passes over the node list: states are assigned last, dead nodes go, and kernels get the layout they take.
+ * After tn_pass_legalize every argument of every node is f32 or integer and contiguous, unless its op says it takes
+ * strides or half-precision inputs. */
+#include "plan/graph.h"
+
+#include <string.h>
+
+void tn_pass_assign(tn_graph *g)
+{
+    for (size_t i = 0; i < g->n_assigns && g->status == TN_OK; i++) {
+        const int32_t to = g->assign[i].state;
+        tn_ref from = tn_reshape(g, (tn_ref){ g->assign[i].value }, g->tensor[to].dims);
+        const tn_copy_attr a = { .dtype = g->tensor[to].dtype };
+        if (from.id) tn_graph_emit(g, &tn_op_copy, &a, &from.id, 1, &to, 1);
+    }
+}
+
+/* --- dead nodes ----------------------------------------------------------------------------------------------------- */
+
+static bool is_outside(const tn_graph *g, int32_t id)
+{
+    const tn_role role = g->tensor[g->tensor[id].base].role;
+    return role != TN_ROLE_ACTIVATION && role != TN_ROLE_WORK;
+}
+
+static bool needed(const tn_graph *g, const uint8_t *live, int32_t id)
+{
+    return id && (live[g->tensor[id].base] || is_outside(g, id));
+}
+
+static void read_tensor(const tn_graph *g, uint8_t *live, int32_t id)
+{
+    if (!id) return;
+    live[g->tensor[id].base] = 1;
+    if (g->tensor[id].live) live[g->tensor[g->tensor[id].live].base] = 1;
+}
+
+/* Removes nodes that write nothing anybody reads; auxiliary outputs that nobody reads become 0. */
+void tn_pass_dead(tn_graph *g)
+{
+    if (g->status != TN_OK) return;
+    uint8_t *live = tn_arena_alloc(&g->memory, g->n_tensors), *keep = tn_arena_alloc(&g->memory, g->n_nodes + 1);
+    if (!live || !keep) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    for (size_t i = 0; i < g->n_outputs; i++) read_tensor(g, live, g->output[i].id);
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        tn_node *n = &g->node[i];
+        const int32_t *written = n->backward ? n->din : n->out;
+        const int count = n->backward ? n->n_in : n->n_out;
+        for (int k = 0; k < count; k++) keep[i] |= needed(g, live, written[k]);
+        if (!keep[i]) continue;
+        for (int k = 0; k < n->n_in; k++)
+            if (!n->backward || (n->reads_in >> k & 1)) read_tensor(g, live, n->in[k]);
+        for (int k = 0; n->backward && k < n->n_out; k++) {
+            if (n->reads_out >> k & 1) read_tensor(g, live, n->out[k]);
+            read_tensor(g, live, n->dout[k]);
+        }
+        for (int k = 0; n->backward && k < n->n_in; k++) /* live counts of what is written */
+            if (n->din[k] && g->tensor[n->din[k]].live) read_tensor(g, live, g->tensor[n->din[k]].live);
+        for (int k = 1; !n->backward && k < n->n_out; k++)
+            if ((n->op->flags & TN_OP_AUX_FROM_1) && !needed(g, live, n->out[k])) n->out[k] = 0;
+    }
+    size_t w = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (keep[i]) g->node[w++] = g->node[i];
+    g->n_nodes = w;
+}
+
+/* --- layouts ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct legal {
+    tn_graph *g;
+    tn_node *list;
+    size_t n, capacity;
+    bool strided;
+} legal;
+
+static void put(legal *l, const tn_node *n)
+{
+    if (tn_grow((void **)&l->list, &l->capacity, l->n + 1, sizeof *l->list) != TN_OK) {
+        l->g->status = TN_MEMORY;
+        return;
+    }
+    l->list[l->n++] = *n;
+}
+
+/* Moves the node that tn_graph_emit has just appended to the new list. */
+static void put_copy(legal *l, int32_t from, int32_t to, bool accumulate, const tn_node *of)
+{
+    const tn_copy_attr a = { .dtype = l->g->tensor[to].dtype, .accumulate = accumulate };
+    tn_node *c = tn_graph_emit(l->g, &tn_op_copy, &a, &from, 1, &to, 1);
+    if (!c) return;
+    c->region = of->region;
+    c->segment = of->segment;
+    put(l, c);
+    l->g->n_nodes--;
+}
+
+static bool fits(const legal *l, int32_t id, bool half_ok)
+{
+    const tn_gtensor *t = &l->g->tensor[id];
+    const bool layout = l->strided || tn_gtensor_contiguous(t);
+    return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok);
+}
+
+static int32_t plain_copy_of(legal *l, int32_t id)
+{
+    const tn_gtensor t = l->g->tensor[id];
+    const int32_t c = tn_graph_new_tensor(l->g, TN_ROLE_ACTIVATION, NULL,
+                                          tn_dtype_is_float(t.dtype) ? TN_F32 : t.dtype, t.dims);
+    if (c) l->g->tensor[c].live = t.live;
+    return c;
+}
+
+static int32_t *own_list(legal *l, const int32_t *ids, int n)
+{
+    int32_t *p = tn_arena_alloc(&l->g->memory, sizeof *p * (size_t)(n + 1));
+    if (!p) l->g->status = TN_MEMORY;
+    else if (n) memcpy(p, ids, sizeof *p * (size_t)n);
+    return p;
+}
+
+static void legalize_reads(legal *l, int32_t *ids, int n, uint64_t which, uint64_t half_ok, const tn_node *of)
+{
+    for (int i = 0; i < n && l->g->status == TN_OK; i++) {
+        if (!ids[i] || !(which >> i & 1) || fits(l, ids[i], half_ok >> i & 1)) continue;
+        const int32_t c = plain_copy_of(l, ids[i]);
+        if (c) put_copy(l, ids[i], c, false, of);
+        ids[i] = c;
+    }
+}
+
+typedef struct write_back {
+    int32_t from, to;
+    bool accumulate;
+} write_back;
+
+static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t *accumulate, write_back *back)
+{
+    int count = 0;
+    for (int i = 0; i < n && l->g->status == TN_OK; i++) {
+        if (!ids[i] || fits(l, ids[i], false)) continue;
+        const int32_t c = plain_copy_of(l, ids[i]);
+        const bool add = accumulate && (*accumulate >> i & 1);
+        if (add) *accumulate &= ~((uint64_t)1 << i);
+        back[count++] = (write_back){ c, ids[i], add };
+        ids[i] = c;
+    }
+    return count;
+}
+
+void tn_pass_legalize(tn_graph *g)
+{
+    legal l = { .g = g };
+    write_back back[TN_MAX_ARGS];
+    for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
+        tn_node n = g->node[i];
+        l.strided = n.op->flags & TN_OP_STRIDED;
+        if (n.op == &tn_op_copy || n.op == &tn_op_fill) {
+            put(&l, &n);
+            continue;
+        }
+        int backs;
+        n.in = own_list(&l, n.in, n.n_in);
+        n.out = own_list(&l, n.out, n.n_out);
+        if (g->status != TN_OK) break;
+        legalize_reads(&l, n.in, n.n_in, n.backward ? n.reads_in : UINT64_MAX, n.op->half_in, &n);
+        if (n.backward) {
+            n.dout = own_list(&l, n.dout, n.n_out);
+            n.din = own_list(&l, n.din, n.n_in);
+            if (g->status != TN_OK) break;
+            legalize_reads(&l, n.out, n.n_out, n.reads_out, 0, &n);
+            legalize_reads(&l, n.dout, n.n_out, UINT64_MAX, 0, &n);
+            backs = legalize_writes(&l, n.din, n.n_in, &n.accumulate, back);
+        } else {
+            backs = legalize_writes(&l, n.out, n.n_out, NULL, back);
+        }
+        put(&l, &n);
+        for (int k = 0; k < backs; k++) put_copy(&l, back[k].from, back[k].to, back[k].accumulate, &n);
+    }
+    if (g->status != TN_OK) {
+        tn_free(l.list);
+        return;
+    }
+    tn_free(g->node);
+    g->node = l.list;
+    g->n_nodes = l.n;
+    g->cap_nodes = l.capacity;
+}

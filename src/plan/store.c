@@ -1,0 +1,247 @@
+/* The store: named tensors and their buckets. Data pointers stay valid as long as the store lives. */
+#include "plan/store.h"
+
+#include "backend/backend.h"
+#include "base/rng.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PAD = 16 }; /* elements: tensors of a bucket start on 64-byte boundaries */
+
+typedef struct entry {
+    tn_entry e;
+    void *owned; /* data that is not in a bucket */
+} entry;
+
+struct tn_store {
+    const tn_backend *backend;
+    uint64_t seed;
+    tn_arena names;
+    entry **entry; /* pointers, so that tn_entry addresses stay */
+    size_t n, capacity;
+    tn_bucket *bucket;
+    size_t n_buckets, cap_buckets;
+    int moments;
+};
+
+tn_status tn_store_new(tn_device device, uint64_t seed, tn_store **out)
+{
+    const tn_backend *b = tn_backend_get(device);
+    if (!b) return TN_USAGE;
+    tn_store *s = tn_alloc(sizeof *s);
+    if (!s) return TN_MEMORY;
+    *s = (tn_store){ .backend = b, .seed = seed };
+    *out = s;
+    return TN_OK;
+}
+
+void tn_store_free(tn_store *s)
+{
+    if (!s) return;
+    for (size_t i = 0; i < s->n; i++) {
+        s->backend->free(s->entry[i]->owned);
+        tn_free(s->entry[i]);
+    }
+    for (size_t i = 0; i < s->n_buckets; i++) {
+        s->backend->free(s->bucket[i].param);
+        s->backend->free(s->bucket[i].grad);
+        s->backend->free(s->bucket[i].m);
+        s->backend->free(s->bucket[i].v);
+    }
+    tn_free(s->entry);
+    tn_free(s->bucket);
+    tn_arena_free(&s->names);
+    tn_free(s);
+}
+
+/* --- initial values ----------------------------------------------------------------------------------------------------- */
+
+static float draw_uniform(const void *ctx, uint64_t i) { return tn_rng_uniform(*(const tn_rng *)ctx, i); }
+
+static void fill_initial(float *x, tn_dims dims, const tn_init *init, tn_rng r)
+{
+    const int64_t n = tn_dims_count(dims);
+    switch (init->kind) {
+    case TN_INIT_CONSTANT:
+        for (int64_t i = 0; i < n; i++) x[i] = init->a;
+        break;
+    case TN_INIT_NORMAL:
+        for (int64_t i = 0; i < n; i++) x[i] = init->a * tn_rng_normal(r, (uint64_t)i);
+        break;
+    case TN_INIT_UNIFORM:
+        for (int64_t i = 0; i < n; i++) x[i] = init->a + (init->b - init->a) * tn_rng_uniform(r, (uint64_t)i);
+        break;
+    case TN_INIT_CALL: init->fill(x, dims, draw_uniform, &r, init->p); break;
+    }
+}
+
+/* Draws on the host and uploads; the only copy of the numbers is freed again. */
+static tn_status initialise(tn_store *s, tn_entry *e, const tn_init *init)
+{
+    tn_status st = TN_OK;
+    const int64_t n = tn_dims_count(e->dims);
+    if (!tn_dtype_is_float(e->dtype) || (init->kind == TN_INIT_CONSTANT && init->a == 0.f)) return TN_OK;
+    const bool direct = s->backend == &tn_backend_cpu && e->dtype == TN_F32;
+    const size_t bytes = (size_t)n * tn_dtype_bytes(e->dtype);
+    float *x = direct ? e->data : tn_alloc(sizeof *x * (size_t)n + bytes + 64);
+    if (!x) return TN_MEMORY;
+    fill_initial(x, e->dims, init, (tn_rng){ .seed = s->seed, .stream = tn_rng_stream(e->name) });
+    if (!direct) {
+        tn_convert(x + n, e->dtype, x, TN_F32, n);
+        st = s->backend->upload(NULL, e->data, x + n, bytes);
+        tn_free(x);
+    }
+    return st;
+}
+
+/* --- adopting ------------------------------------------------------------------------------------------------------------ */
+
+static bool belongs(tn_role r)
+{
+    return r == TN_ROLE_PARAM || r == TN_ROLE_FROZEN || r == TN_ROLE_STATE || r == TN_ROLE_CACHE;
+}
+
+static tn_status check_same(const tn_entry *e, const tn_gtensor *t)
+{
+    char a[128], b[128];
+    const bool role = e->role == t->role || (e->role == TN_ROLE_PARAM && t->role == TN_ROLE_FROZEN);
+    if (role && e->dtype == t->dtype && tn_dims_equal(e->dims, t->dims)) return TN_OK;
+    return tn_error(TN_USAGE, "tensor %s is %s %s in the store and %s %s in this model: start a new run or change the settings back",
+                    e->name, tn_dtype_name(e->dtype), tn_dims_text(e->dims, a, sizeof a), tn_dtype_name(t->dtype),
+                    tn_dims_text(t->dims, b, sizeof b));
+}
+
+static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
+{
+    TN_RETURN_IF(tn_grow((void **)&s->entry, &s->capacity, s->n + 1, sizeof *s->entry));
+    entry *e = tn_alloc(sizeof *e);
+    if (!e) return TN_MEMORY;
+    e->e = (tn_entry){ .name = tn_arena_strdup(&s->names, t->name), .role = t->role, .dtype = t->dtype, .dims = t->dims,
+                       .lr = t->options.lr > 0 ? t->options.lr : 1.f,
+                       .decay = t->options.decay || (t->dims.rank >= 2 && !t->options.no_decay) };
+    if (!e->e.name) {
+        tn_free(e);
+        return TN_MEMORY;
+    }
+    if (t->role != TN_ROLE_PARAM) {
+        e->owned = e->e.data = s->backend->alloc((size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype) + 64);
+        if (!e->owned) {
+            tn_free(e);
+            return TN_MEMORY;
+        }
+    }
+    s->entry[s->n++] = e;
+    *out = &e->e;
+    return TN_OK;
+}
+
+/* Gives the new parameters [first, n) one bucket. */
+static tn_status add_bucket(tn_store *s, size_t first)
+{
+    int64_t count = 0;
+    for (size_t i = first; i < s->n; i++)
+        if (s->entry[i]->e.role == TN_ROLE_PARAM) count += (tn_dims_count(s->entry[i]->e.dims) + PAD - 1) / PAD * PAD;
+    if (!count) return TN_OK;
+    TN_RETURN_IF(tn_grow((void **)&s->bucket, &s->cap_buckets, s->n_buckets + 1, sizeof *s->bucket));
+    tn_bucket *b = &s->bucket[s->n_buckets];
+    *b = (tn_bucket){ .count = count };
+    b->param = s->backend->alloc(sizeof *b->param * (size_t)count);
+    b->grad = s->backend->alloc(sizeof *b->grad * (size_t)count);
+    s->n_buckets++;
+    if (!b->param || !b->grad) return TN_MEMORY;
+    int64_t at = 0;
+    for (size_t i = first; i < s->n; i++) {
+        tn_entry *e = &s->entry[i]->e;
+        if (e->role != TN_ROLE_PARAM) continue;
+        e->bucket = (int)s->n_buckets - 1;
+        e->offset = at;
+        e->data = b->param + at;
+        e->grad = b->grad + at;
+        at += (tn_dims_count(e->dims) + PAD - 1) / PAD * PAD;
+    }
+    return tn_store_moments(s, s->moments);
+}
+
+static void drop_entries(tn_store *s, size_t first, size_t first_bucket)
+{
+    for (size_t i = first; i < s->n; i++) {
+        s->backend->free(s->entry[i]->owned);
+        tn_free(s->entry[i]);
+    }
+    s->n = first;
+    for (size_t i = first_bucket; i < s->n_buckets; i++) {
+        s->backend->free(s->bucket[i].param);
+        s->backend->free(s->bucket[i].grad);
+        s->backend->free(s->bucket[i].m);
+        s->backend->free(s->bucket[i].v);
+    }
+    s->n_buckets = first_bucket;
+}
+
+tn_status tn_store_adopt(tn_store *s, const tn_graph *g)
+{
+    const size_t n0 = s->n, buckets0 = s->n_buckets;
+    tn_status st = tn_graph_status(g);
+    for (size_t i = 1; i < g->n_tensors && st == TN_OK; i++) {
+        const tn_gtensor *t = &g->tensor[i];
+        if (!belongs(t->role) || t->base != (int32_t)i) continue;
+        const tn_entry *old = tn_store_find(s, t->name);
+        tn_entry *e;
+        st = old ? check_same(old, t) : add_entry(s, t, &e);
+    }
+    if (st == TN_OK) st = add_bucket(s, n0);
+    for (size_t i = n0; i < s->n && st == TN_OK; i++) {
+        const int32_t id = tn_graph_find(g, s->entry[i]->e.name);
+        st = initialise(s, &s->entry[i]->e, &g->tensor[id].init);
+    }
+    if (st != TN_OK) drop_entries(s, n0, buckets0);
+    return st;
+}
+
+/* --- looking -------------------------------------------------------------------------------------------------------------- */
+
+size_t tn_store_count(const tn_store *s) { return s->n; }
+
+const tn_entry *tn_store_at(const tn_store *s, size_t i) { return &s->entry[i]->e; }
+
+const tn_entry *tn_store_find(const tn_store *s, const char *name)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (strcmp(s->entry[i]->e.name, name) == 0) return &s->entry[i]->e;
+    return NULL;
+}
+
+int tn_store_buckets(const tn_store *s) { return (int)s->n_buckets; }
+
+const tn_bucket *tn_store_bucket(const tn_store *s, int i) { return &s->bucket[i]; }
+
+tn_status tn_store_moments(tn_store *s, int how_many)
+{
+    for (size_t i = 0; i < s->n_buckets; i++) {
+        tn_bucket *b = &s->bucket[i];
+        if (how_many > 0 && !b->m && !(b->m = s->backend->alloc(sizeof *b->m * (size_t)b->count))) return TN_MEMORY;
+        if (how_many > 1 && !b->v && !(b->v = s->backend->alloc(sizeof *b->v * (size_t)b->count))) return TN_MEMORY;
+    }
+    s->moments = how_many > s->moments ? how_many : s->moments;
+    return TN_OK;
+}
+
+void tn_store_zero_grad(tn_store *s)
+{
+    for (size_t i = 0; i < s->n_buckets; i++)
+        (void)s->backend->zero(NULL, s->bucket[i].grad, sizeof(float) * (size_t)s->bucket[i].count);
+}
+
+void *tn_store_flat(const tn_store *s, const char *name, int64_t count)
+{
+    unsigned i;
+    char what[16];
+    if (!s || sscanf(name, "bucket%u.%15s", &i, what) != 2 || i >= s->n_buckets || s->bucket[i].count != count) return NULL;
+    const tn_bucket *b = &s->bucket[i];
+    if (strcmp(what, "param") == 0) return b->param;
+    if (strcmp(what, "grad") == 0) return b->grad;
+    if (strcmp(what, "m") == 0) return b->m;
+    if (strcmp(what, "v") == 0) return b->v;
+    return NULL;
+}

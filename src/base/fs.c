@@ -38,7 +38,8 @@ tn_status tn_fs_error(tn_status code, int err, const char *verb, const char *pat
     for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
         if (remedies[i].err == err) remedy = remedies[i].text;
     if (strerror_r(err, reason, sizeof reason) != 0) snprintf(reason, sizeof reason, "error %d", err);
-    return tn_error(code, "cannot %s %.640s: %s; %s", verb, path, reason, remedy); /* the remedy fits whatever the path */
+    /* The path is cut so that the remedy always fits. */
+    return tn_error(code, "cannot %s %.640s: %s; %s", verb, path, reason, remedy);
 }
 
 ptrdiff_t tn_fd_read(int fd, void *data, size_t bytes)
@@ -69,7 +70,8 @@ tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t byte
     const size_t nd = name[0] == '/' ? 0 : strlen(dir), nn = strlen(name);
     const size_t slash = nd && dir[nd - 1] != '/' ? 1 : 0;
     if (nd >= bytes || nn >= bytes || nd + slash + nn >= bytes)
-        return tn_error(TN_USAGE, "the path %.300s/%.300s is longer than %zu bytes; use shorter names", dir, name, bytes - 1);
+        return tn_error(TN_USAGE, "the path %.300s/%.300s is longer than %zu bytes; use shorter names", dir, name,
+                        bytes - 1);
     memmove(buf, dir, nd);
     if (slash) buf[nd] = '/';
     memmove(buf + nd + slash, name, nn + 1);
@@ -113,7 +115,8 @@ static tn_status open_read(const char *path, int flags, int *fd, struct stat *st
 
 static tn_status too_long(const char *path, size_t max_bytes)
 {
-    return tn_error(TN_BAD_FILE, "%.640s is longer than the %zu bytes allowed here; is it the right file?", path, max_bytes);
+    return tn_error(TN_BAD_FILE, "%.640s is longer than the %zu bytes allowed here; is it the right file?", path,
+                    max_bytes);
 }
 
 tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes)
@@ -193,7 +196,8 @@ static tn_status open_temp(tn_atomic_file *f)
     for (int i = 1; i <= 1000; i++) {
         char more[16] = "";
         if (i > 1) snprintf(more, sizeof more, "-%d", i);
-        const int n = snprintf(f->temp, sizeof f->temp, "%.*s.tmp-%s-%ld%s", (int)dir_bytes, f->path, name, (long)getpid(), more);
+        const int n =
+            snprintf(f->temp, sizeof f->temp, "%.*s.tmp-%s-%ld%s", (int)dir_bytes, f->path, name, (long)getpid(), more);
         if (n < 0 || (size_t)n >= sizeof f->temp) return tn_fs_error(TN_DISK, ENAMETOOLONG, "write", f->path);
         f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (f->fd >= 0) return TN_OK;
@@ -235,7 +239,8 @@ static tn_status atomic_fail(tn_atomic_file *f, int err, const char *verb)
 static tn_status check_open(const tn_atomic_file *f)
 {
     if (f->is_open) return TN_OK;
-    if (f->failed) return tn_error(TN_DISK, "cannot write %.640s: an earlier write failed; start the file again", f->path);
+    if (f->failed)
+        return tn_error(TN_DISK, "cannot write %.640s: an earlier write failed; start the file again", f->path);
     return tn_error(TN_INTERNAL, "a file was written before it was opened or after it was closed");
 }
 

@@ -52,7 +52,10 @@ void tn_hash_free(tn_hash *h)
     tn_free(h);
 }
 
-void tn_hash_memory(const void *data, size_t bytes, char hex[TN_HASH_BYTES]) { to_text(XXH3_128bits(data, bytes), hex); }
+void tn_hash_memory(const void *data, size_t bytes, char hex[TN_HASH_BYTES])
+{
+    to_text(XXH3_128bits(data, bytes), hex);
+}
 
 tn_status tn_hash_file(const char *path, char hex[TN_HASH_BYTES])
 {

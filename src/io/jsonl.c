@@ -45,7 +45,8 @@ static tn_status mend_end(int fd, const char *path, char *tail, size_t tail_byte
     json_t *whole = json_loadb(tail + keep, n - keep, 0, NULL);
     const bool complete = json_is_object(whole);
     json_decref(whole);
-    if (!complete) return ftruncate(fd, from + (off_t)keep) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "append to", path);
+    if (!complete)
+        return ftruncate(fd, from + (off_t)keep) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "append to", path);
     const int err = tn_fd_write(fd, "\n", 1, &done);
     return err ? tn_fs_error(TN_DISK, err, "append to", path) : TN_OK;
 }
@@ -81,7 +82,7 @@ static void put(tn_jsonl *w, const char *text, size_t bytes)
 static size_t utf8_bytes(const unsigned char *p)
 {
     const unsigned char c = p[0];
-    const size_t n = c < 0x80 ? 1 : c >= 0xC2 && c <= 0xDF ? 2 : c >= 0xE0 && c <= 0xEF ? 3 : c >= 0xF0 && c <= 0xF4 ? 4 : 0;
+    const size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xC0) != 0x80) return 0;
     if ((c == 0xE0 && p[1] < 0xA0) || (c == 0xED && p[1] > 0x9F)) return 0; /* overlong; surrogates */
@@ -177,14 +178,17 @@ tn_status tn_jsonl_end(tn_jsonl *w)
     const int err = is_long ? 0 : tn_fd_write(w->fd, w->line, n + 2, &done);
     tn_jsonl_begin(w);
     if (is_long)
-        return tn_error(TN_USAGE, "%.640s: a line outgrew %d bytes and was not written; log fewer or shorter values", w->path,
-                        TN_JSONL_LINE_BYTES);
+        return tn_error(TN_USAGE, "%.640s: a line outgrew %d bytes and was not written; log fewer or shorter values",
+                        w->path, TN_JSONL_LINE_BYTES);
     if (!err) return TN_OK;
     take_back(w, done);
     return tn_fs_error(TN_DISK, err, "append to", w->path);
 }
 
-tn_status tn_jsonl_sync(tn_jsonl *w) { return fsync(w->fd) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "sync", w->path); }
+tn_status tn_jsonl_sync(tn_jsonl *w)
+{
+    return fsync(w->fd) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "sync", w->path);
+}
 
 tn_status tn_jsonl_close(tn_jsonl *w)
 {
@@ -285,8 +289,8 @@ tn_status tn_jsonl_reader_next(tn_jsonl_reader *r, json_t **object)
         for (char *p = err.text; !r->object && *p; p++)
             if (*p < ' ' || *p > '~') *p = '?'; /* it quotes the file, which must not reach a terminal raw */
         if (!is_object && whole)
-            return tn_error(TN_BAD_FILE, "%.640s:%lld: %s; each line must be one JSON object", r->path, (long long)r->line,
-                            r->object ? "not an object" : err.text);
+            return tn_error(TN_BAD_FILE, "%.640s:%lld: %s; each line must be one JSON object", r->path,
+                            (long long)r->line, r->object ? "not an object" : err.text);
         if (!is_object) {
             r->cut = true;
             json_decref(r->object);

@@ -84,8 +84,9 @@ static tn_status parse_shape(const tn_safetensors *f, const char *name, const js
     tn_dims d = { .rank = (int)rank };
     if (!json_is_array(shape)) return BAD_TENSOR(f, name, " has %s", "no shape list");
     if (rank > TN_MAX_RANK)
-        return tn_error(TN_BAD_FILE, "%.300s: tensor \"%s\" has %zu dimensions and at most %d are supported; reshape it",
-                        f->path, show(name).text, rank, TN_MAX_RANK);
+        return tn_error(TN_BAD_FILE,
+                        "%.300s: tensor \"%s\" has %zu dimensions and at most %d are supported; reshape it", f->path,
+                        show(name).text, rank, TN_MAX_RANK);
     for (size_t i = 0; i < rank; i++) {
         const json_t *v = json_array_get(shape, i);
         if (!json_is_integer(v)) return BAD_TENSOR(f, name, ": dimension %zu is not a whole number", i);
@@ -116,8 +117,8 @@ static tn_status parse_offsets(const tn_safetensors *f, const json_t *v, size_t 
         return BAD_TENSOR(f, e->t.name, ": data_offsets is not %s", "a list of two whole numbers");
     const json_int_t begin = json_integer_value(b), end = json_integer_value(n);
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes)
-        return BAD_TENSOR(f, e->t.name, ": data_offsets [%lld,%lld] lie outside the %zu bytes of data", (long long)begin,
-                          (long long)end, data_bytes);
+        return BAD_TENSOR(f, e->t.name, ": data_offsets [%lld,%lld] lie outside the %zu bytes of data",
+                          (long long)begin, (long long)end, data_bytes);
     e->begin = (size_t)begin;
     e->end = (size_t)end;
     return TN_OK;
@@ -129,7 +130,8 @@ static tn_status parse_entry(tn_safetensors *f, const char *key, const json_t *v
     entry *e = &f->entries[f->entry_count];
     const size_t name_bytes = strlen(key);
     if (name_bytes > TN_SAFETENSORS_NAME_MAX)
-        return BAD_TENSOR(f, key, ": the name has %zu bytes and at most %d are allowed", name_bytes, TN_SAFETENSORS_NAME_MAX);
+        return BAD_TENSOR(f, key, ": the name has %zu bytes and at most %d are allowed", name_bytes,
+                          TN_SAFETENSORS_NAME_MAX);
     if (!(e->t.name = tn_arena_strdup(&f->arena, key))) return TN_MEMORY;
     TN_RETURN_IF(parse_type(f, key, json_object_get(v, "dtype"), &e->type)); /* a v that is no object has no keys */
     TN_RETURN_IF(parse_shape(f, key, json_object_get(v, "shape"), &e->t.dims));
@@ -138,7 +140,8 @@ static tn_status parse_entry(tn_safetensors *f, const char *key, const json_t *v
     if (!dims_bytes(e->t.dims, types[e->type].bytes, &e->t.bytes))
         return BAD_TENSOR(f, key, ": the size of its shape overflows (%s)", types[e->type].name);
     if (e->t.bytes != e->end - e->begin)
-        return BAD_TENSOR(f, key, " takes %zu bytes by its shape and %zu by its data_offsets", e->t.bytes, e->end - e->begin);
+        return BAD_TENSOR(f, key, " takes %zu bytes by its shape and %zu by its data_offsets", e->t.bytes,
+                          e->end - e->begin);
     e->t.dtype = types[e->type].dtype;
     e->t.data = data + e->begin;
     e->order = f->entry_count++;
@@ -211,7 +214,8 @@ static tn_status parse_header(tn_safetensors *f, json_t *root, const unsigned ch
     const char *key;
     json_t *v, *meta = json_object_get(root, META);
     const size_t n = json_object_size(root) - (meta ? 1 : 0);
-    if (n > TN_SAFETENSORS_COUNT_MAX) return BAD(f, "%zu tensors are more than the %d allowed", n, TN_SAFETENSORS_COUNT_MAX);
+    if (n > TN_SAFETENSORS_COUNT_MAX)
+        return BAD(f, "%zu tensors are more than the %d allowed", n, TN_SAFETENSORS_COUNT_MAX);
     if (!(f->entries = tn_alloc((n + 1) * sizeof *f->entries))) return TN_MEMORY;
     if (meta) TN_RETURN_IF(parse_meta(f, meta));
     json_object_foreach(root, key, v) {
@@ -284,7 +288,10 @@ void tn_safetensors_close(tn_safetensors *f)
 
 size_t tn_safetensors_count(const tn_safetensors *f) { return f->count; }
 
-const tn_file_tensor *tn_safetensors_at(const tn_safetensors *f, size_t i) { return i < f->count ? &f->tensors[i] : NULL; }
+const tn_file_tensor *tn_safetensors_at(const tn_safetensors *f, size_t i)
+{
+    return i < f->count ? &f->tensors[i] : NULL;
+}
 
 static const tn_file_tensor *lookup(const tn_safetensors *f, const char *name)
 {
@@ -304,8 +311,10 @@ tn_status tn_safetensors_find(const tn_safetensors *f, const char *name, const t
     }
     for (size_t i = 0; i < f->entry_count; i++)
         if (strcmp(f->entries[i].t.name, name) == 0)
-            return tn_error(TN_BAD_FILE, "%.300s: tensor \"%s\" is %s, which is not supported; store it as F32, BF16, F16, "
-                            "F64, I32, I64 or U8", f->path, show(name).text, types[f->entries[i].type].name);
+            return tn_error(TN_BAD_FILE,
+                            "%.300s: tensor \"%s\" is %s, which is not supported; store it as F32, BF16, F16, "
+                            "F64, I32, I64 or U8",
+                            f->path, show(name).text, types[f->entries[i].type].name);
     return tn_error(TN_BAD_FILE, "%.300s has no tensor \"%s\" among its %zu; is it the right file?", f->path,
                     show(name).text, f->entry_count);
 }
@@ -381,7 +390,8 @@ void tn_safetensors_writer_abort(tn_safetensors_writer *w)
 static tn_status put_meta(tn_safetensors_writer *w, const tn_text_pair *meta, size_t n)
 {
     json_t *o = json_object();
-    if (!o || json_object_set_new(w->header, META, o) != 0) return tn_error(TN_MEMORY, "out of memory for a file header");
+    if (!o || json_object_set_new(w->header, META, o) != 0)
+        return tn_error(TN_MEMORY, "out of memory for a file header");
     for (size_t i = 0; i < n; i++)
         if (json_object_get(o, meta[i].key) || json_object_set_new(o, meta[i].key, json_string(meta[i].value)) != 0)
             return tn_error(TN_USAGE, "%.300s: metadata \"%s\" comes twice or is not UTF-8 text", w->file.path,
@@ -413,12 +423,14 @@ static const char *type_name(tn_dtype t)
 }
 
 /* What the reader would refuse must not be written. */
-static tn_status check_declared(const tn_safetensors_writer *w, const char *name, tn_dtype dtype, tn_dims d, size_t *bytes)
+static tn_status check_declared(const tn_safetensors_writer *w, const char *name, tn_dtype dtype, tn_dims d,
+                                size_t *bytes)
 {
     bool ok = d.rank >= 0 && d.rank <= TN_MAX_RANK;
     for (int i = 0; ok && i < d.rank; i++) ok = d.dim[i] >= 0 && d.dim[i] <= dim_max;
     if (w->started)
-        return tn_error(TN_USAGE, "tensor \"%s\" is declared after data was written; declare all first", show(name).text);
+        return tn_error(TN_USAGE, "tensor \"%s\" is declared after data was written; declare all first",
+                        show(name).text);
     if (strlen(name) > TN_SAFETENSORS_NAME_MAX || strcmp(name, META) == 0)
         return tn_error(TN_USAGE, "\"%s\" cannot name a tensor; use at most %d bytes", show(name).text,
                         TN_SAFETENSORS_NAME_MAX);

@@ -31,7 +31,8 @@ static tn_status open_exact(const unsigned char *p, size_t bytes, tn_safetensors
     return s;
 }
 
-#define T(name, dtype, shape, offsets) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+#define T(name, dtype, shape, offsets)                                                                                 \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define T1(dtype, shape, offsets) "{" T("a", dtype, shape, offsets) "}"
 
 typedef struct attack {
@@ -57,7 +58,8 @@ static const attack attacks[] = {
     { "invalid UTF-8", "{\"\xff\":1}", -1, 0, "header line 1" },
     { "a NUL in a name", "{\"a\\u0000b\":1}", -1, 0, "header line 1" },
     { "name twice", "{" T("a", "U8", "[1]", "[0,1]") "," T("a", "U8", "[1]", "[1,2]") "}", -1, 2, "duplicate" },
-    { "key twice", "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1, "duplicate" },
+    { "key twice", "{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", -1, 1,
+      "duplicate" },
     { "metadata twice", "{\"__metadata__\":{},\"__metadata__\":{}}", -1, 0, "duplicate" },
     /* metadata */
     { "metadata is a list", "{\"__metadata__\":[]}", -1, 0, "not an object" },
@@ -105,14 +107,17 @@ static const attack attacks[] = {
     { "hole at the start", T1("F32", "[1]", "[4,8]"), -1, 8, "hole of 4" },
     { "hole between", "{" T("a", "U8", "[1]", "[0,1]") "," T("b", "U8", "[1]", "[2,3]") "}", -1, 3, "hole of 1" },
     { "overlap", "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[2]", "[1,3]") "}", -1, 3, "overlaps" },
-    { "the same bytes twice", "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[2]", "[0,2]") "}", -1, 2, "overlaps" },
-    { "empty tensor inside another", "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[0]", "[1,1]") "}", -1, 2, "overlaps" },
+    { "the same bytes twice", "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[2]", "[0,2]") "}", -1, 2,
+      "overlaps" },
+    { "empty tensor inside another", "{" T("a", "U8", "[2]", "[0,2]") "," T("b", "U8", "[0]", "[1,1]") "}", -1, 2,
+      "overlaps" },
     /* good ones that look odd */
     { "good: nothing", "{}", -1, 0, NULL },
     { "good: padded with spaces", "{}      ", -1, 0, NULL },
     { "good: scalar", T1("F64", "[]", "[0,8]"), -1, 8, NULL },
     { "good: empty tensor", T1("F32", "[3,0]", "[0,0]"), -1, 0, NULL },
-    { "good: order differs from offsets", "{" T("a", "U8", "[1]", "[1,2]") "," T("b", "U8", "[1]", "[0,1]") "}", -1, 2, NULL },
+    { "good: order differs from offsets", "{" T("a", "U8", "[1]", "[1,2]") "," T("b", "U8", "[1]", "[0,1]") "}", -1, 2,
+      NULL },
     { "good: rank 6", T1("U8", "[1,1,1,1,1,1]", "[0,1]"), -1, 1, NULL },
     { "good: empty name", "{" T("", "U8", "[1]", "[0,1]") "}", -1, 1, NULL },
     { "good: empty metadata", "{\"__metadata__\":{}}", -1, 0, NULL },
@@ -163,8 +168,8 @@ static void refused_types(void **state)
         size_t bytes;
         tn_safetensors *f;
         const tn_file_tensor *t = NULL;
-        snprintf(header, sizeof header, "{" T("mask", "%s", "[2]", "[0,%d]") "," T("w", "U8", "[1]", "[%d,%d]") "}", names[i],
-                 2 * sizes[i], 2 * sizes[i], 2 * sizes[i] + 1);
+        snprintf(header, sizeof header, "{" T("mask", "%s", "[2]", "[0,%d]") "," T("w", "U8", "[1]", "[%d,%d]") "}",
+                 names[i], 2 * sizes[i], 2 * sizes[i], 2 * sizes[i] + 1);
         unsigned char *p = craft(header, -1, (size_t)(2 * sizes[i] + 1), &bytes);
         assert_ok(open_exact(p, bytes, &f));
         assert_int_equal(tn_safetensors_count(f), 1);

@@ -3,8 +3,8 @@
  *
  *   make CC=clang BUILD=build-fuzz OPT=-O1 SAN="-fsanitize=fuzzer-no-link,address,undefined" build-fuzz/libtenon.a
  *   clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -Iinclude -Isrc \
- *     tests/fuzz/fuzz_safetensors.c build-fuzz/libtenon.a $(pkg-config --libs yaml-0.1 jansson libxxhash) -lm -lpthread \
- *     -o build-fuzz/fuzz_safetensors
+ *     tests/fuzz/fuzz_safetensors.c build-fuzz/libtenon.a $(pkg-config --libs yaml-0.1 jansson libxxhash) \
+ *     -lm -lpthread -o build-fuzz/fuzz_safetensors
  *   mkdir -p build-fuzz/corpus && build-fuzz/fuzz_safetensors -max_total_time=30 -dict=tests/fuzz/safetensors.dict \
  *     -timeout=5 build-fuzz/corpus
  *
@@ -35,7 +35,8 @@ static void check_tensors(const tn_safetensors *f, const unsigned char *file, si
         CHECK((size_t)tn_dims_count(t->dims) * tn_dtype_bytes(t->dtype) == t->bytes);
         CHECK(tn_safetensors_find(f, t->name, &found) == TN_OK && found == t);
         total += t->bytes;
-        if (tn_dtype_is_float(t->dtype) && tn_dims_count(t->dims) <= 4096) CHECK(tn_safetensors_copy_f32(t, copy) == TN_OK);
+        if (tn_dtype_is_float(t->dtype) && tn_dims_count(t->dims) <= 4096)
+            CHECK(tn_safetensors_copy_f32(t, copy) == TN_OK);
     }
     CHECK(total <= bytes);
     for (size_t i = 0; i < tn_safetensors_meta_count(f); i++)

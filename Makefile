@@ -9,7 +9,7 @@ VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 # -fno-math-errno and -fno-trapping-math keep NaN semantics; -ffast-math and its parts are never used.
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
 STRICT  := -Wconversion -Wno-sign-conversion
-PKGS    := yaml-0.1 jansson
+PKGS    := yaml-0.1 jansson libxxhash
 PKGCONF := $(shell command -v pkg-config 2>/dev/null)
 DEPS_OK := $(if $(PKGCONF),$(shell pkg-config --exists $(PKGS) cmocka 2>/dev/null && echo yes))
 ifeq ($(DEPS_OK),yes)

@@ -1,0 +1,290 @@
+/* Files: bounded reads, maps, directories and atomic replacement. Linux and POSIX calls only, no stdio, no state.
+ * Every system call that can fail is checked; the one that may not be repeated (fsync) is not. */
+#include "base/fs.h"
+
+#include "base/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct {
+    int err;
+    const char *text;
+} remedies[] = {
+    { ENOSPC, "free some space or choose another disk" },
+    { EDQUOT, "the quota is used up; free some space or choose another disk" },
+    { EFBIG, "the file size limit is reached; raise it (ulimit -f) or choose another filesystem" },
+    { EACCES, "check the permissions or choose another place" },
+    { EPERM, "check the permissions or choose another place" },
+    { EROFS, "the filesystem is read-only; choose another place" },
+    { ENOENT, "check the path; its directory must exist" },
+    { ENOTDIR, "a part of the path is a file; check the path" },
+    { EISDIR, "that is a directory; give the name of a file" },
+    { ENAMETOOLONG, "use a shorter name" },
+    { EMFILE, "too many open files; raise the limit (ulimit -n)" },
+    { ENFILE, "too many open files on this machine" },
+    { EIO, "the disk reports a fault; check it (dmesg) and write to another one" },
+};
+
+tn_status tn_fs_error(tn_status code, int err, const char *verb, const char *path)
+{
+    char reason[128];
+    const char *remedy = "check the disk and the path";
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++)
+        if (remedies[i].err == err) remedy = remedies[i].text;
+    if (strerror_r(err, reason, sizeof reason) != 0) snprintf(reason, sizeof reason, "error %d", err);
+    /* The path is cut so that the remedy always fits. */
+    return tn_error(code, "cannot %s %.640s: %s; %s", verb, path, reason, remedy);
+}
+
+ptrdiff_t tn_fd_read(int fd, void *data, size_t bytes)
+{
+    ssize_t k;
+    do k = read(fd, data, bytes);
+    while (k < 0 && errno == EINTR);
+    return k;
+}
+
+int tn_fd_write(int fd, const void *data, size_t bytes, size_t *done)
+{
+    const size_t most = (size_t)1 << 30; /* some systems refuse more than 2 GiB in one call */
+    const unsigned char *p = data;
+    for (*done = 0; *done < bytes;) {
+        const size_t left = bytes - *done;
+        const ssize_t k = write(fd, p + *done, left < most ? left : most);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return errno;
+        if (k == 0) return EIO; /* no progress and no reason: do not spin */
+        *done += (size_t)k;
+    }
+    return 0;
+}
+
+tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t bytes)
+{
+    const size_t nd = name[0] == '/' ? 0 : strlen(dir), nn = strlen(name);
+    const size_t slash = nd && dir[nd - 1] != '/' ? 1 : 0;
+    if (nd >= bytes || nn >= bytes || nd + slash + nn >= bytes)
+        return tn_error(TN_USAGE, "the path %.300s/%.300s is longer than %zu bytes; use shorter names", dir, name,
+                        bytes - 1);
+    memmove(buf, dir, nd);
+    if (slash) buf[nd] = '/';
+    memmove(buf + nd + slash, name, nn + 1);
+    return TN_OK;
+}
+
+static tn_status make_one(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0777) == 0) return TN_OK;
+    const int err = errno;
+    if (stat(path, &st) == 0) /* a parent that exists may answer EEXIST, EACCES or EROFS */
+        return S_ISDIR(st.st_mode) ? TN_OK : tn_fs_error(TN_DISK, ENOTDIR, "make directory", path);
+    return tn_fs_error(TN_DISK, err, "make directory", path);
+}
+
+tn_status tn_dir_make(const char *path)
+{
+    char part[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_path_join("", path, part, sizeof part));
+    if (!part[0]) return tn_error(TN_USAGE, "an empty path names no directory; give its name");
+    for (char *p = part + 1; *p; p++) {
+        if (*p != '/' || p[-1] == '/') continue;
+        *p = 0;
+        TN_RETURN_IF(make_one(part));
+        *p = '/';
+    }
+    return make_one(part);
+}
+
+/* Opens for reading; `st` is filled. */
+static tn_status open_read(const char *path, int flags, int *fd, struct stat *st)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    if (*fd < 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
+    if (fstat(*fd, st) == 0) return TN_OK;
+    const int err = errno;
+    close(*fd);
+    return tn_fs_error(TN_BAD_FILE, err, "read", path);
+}
+
+static tn_status too_long(const char *path, size_t max_bytes)
+{
+    return tn_error(TN_BAD_FILE, "%.640s is longer than the %zu bytes allowed here; is it the right file?", path,
+                    max_bytes);
+}
+
+tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes)
+{
+    tn_status s = TN_OK;
+    struct stat st;
+    int fd;
+    void *p = NULL;
+    size_t capacity = 0, n = 0, want = 4096;
+    TN_RETURN_IF(open_read(path, 0, &fd, &st));
+    if (S_ISREG(st.st_mode) && st.st_size > 0) {
+        if ((uint64_t)st.st_size > max_bytes) TN_TRY(too_long(path, max_bytes));
+        want = (size_t)st.st_size + 2; /* one byte that proves the end, one for the NUL */
+    }
+    for (;;) {
+        TN_TRY(tn_grow(&p, &capacity, want, 1));
+        const ptrdiff_t k = tn_fd_read(fd, (char *)p + n, capacity - 1 - n);
+        if (k < 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "read", path));
+        if (k == 0) break;
+        n += (size_t)k;
+        if (n > max_bytes) TN_TRY(too_long(path, max_bytes));
+        if (n == capacity - 1) want = capacity + 1;
+    }
+    ((char *)p)[n] = 0;
+    *text = p;
+    if (bytes) *bytes = n;
+    p = NULL;
+done:
+    tn_free(p);
+    close(fd);
+    return s;
+}
+
+static const unsigned char nothing[1];
+
+tn_status tn_file_map(const char *path, tn_map *out)
+{
+    tn_status s = TN_OK;
+    struct stat st;
+    int fd;
+    TN_RETURN_IF(open_read(path, O_NONBLOCK, &fd, &st)); /* a pipe must not block: it is refused below */
+    if (!S_ISREG(st.st_mode)) TN_FAIL(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+    if ((uint64_t)st.st_size > SIZE_MAX / 2) TN_TRY(too_long(path, SIZE_MAX / 2));
+    const size_t n = (size_t)st.st_size;
+    if (n == 0) {
+        *out = (tn_map){ nothing, 0 };
+        goto done;
+    }
+    void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "map", path));
+    *out = (tn_map){ p, n };
+done:
+    close(fd);
+    return s;
+}
+
+void tn_file_unmap(tn_map *m)
+{
+    if (m->bytes) munmap((void *)(uintptr_t)m->data, m->bytes);
+    *m = (tn_map){ 0 };
+}
+
+/* Splits path after its last '/': *dir_bytes is 0 for a bare name. */
+static const char *base_name(const char *path, size_t *dir_bytes)
+{
+    const char *slash = strrchr(path, '/');
+    *dir_bytes = slash ? (size_t)(slash - path) + 1 : 0;
+    return path + *dir_bytes;
+}
+
+/* Makes the temporary. O_EXCL, so that two writers never share one: a name that is taken (a process with our number
+ * died, or another thread writes the same file) is stepped over, never reused. */
+static tn_status open_temp(tn_atomic_file *f)
+{
+    size_t dir_bytes;
+    const char *name = base_name(f->path, &dir_bytes);
+    for (int i = 1; i <= 1000; i++) {
+        char more[16] = "";
+        if (i > 1) snprintf(more, sizeof more, "-%d", i);
+        const int n =
+            snprintf(f->temp, sizeof f->temp, "%.*s.tmp-%s-%ld%s", (int)dir_bytes, f->path, name, (long)getpid(), more);
+        if (n < 0 || (size_t)n >= sizeof f->temp) return tn_fs_error(TN_DISK, ENAMETOOLONG, "write", f->path);
+        f->fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd >= 0) return TN_OK;
+        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "write", f->path);
+    }
+    return tn_error(TN_DISK, "cannot write %.640s: too many files .tmp-* beside it; remove them", f->path);
+}
+
+tn_status tn_atomic_open(const char *path, tn_atomic_file *f)
+{
+    struct stat st;
+    size_t dir_bytes;
+    f->is_open = f->failed = false;
+    f->bytes = 0;
+    TN_RETURN_IF(tn_path_join("", path, f->path, sizeof f->path));
+    if (!*base_name(path, &dir_bytes)) return tn_error(TN_USAGE, "\"%.640s\" names no file; add a file name", path);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* renaming over a device or a pipe would destroy it */
+        return tn_error(TN_DISK, "cannot replace %.640s: it is not a regular file; choose another name", path);
+    TN_RETURN_IF(open_temp(f));
+    f->is_open = true;
+    return TN_OK;
+}
+
+void tn_atomic_abort(tn_atomic_file *f)
+{
+    if (!f->is_open) return;
+    if (f->fd >= 0) close(f->fd);
+    unlink(f->temp);
+    f->is_open = false;
+}
+
+static tn_status atomic_fail(tn_atomic_file *f, int err, const char *verb)
+{
+    tn_atomic_abort(f);
+    f->failed = true;
+    return tn_fs_error(TN_DISK, err, verb, f->path);
+}
+
+static tn_status check_open(const tn_atomic_file *f)
+{
+    if (f->is_open) return TN_OK;
+    if (f->failed)
+        return tn_error(TN_DISK, "cannot write %.640s: an earlier write failed; start the file again", f->path);
+    return tn_error(TN_INTERNAL, "a file was written before it was opened or after it was closed");
+}
+
+tn_status tn_atomic_write(tn_atomic_file *f, const void *data, size_t bytes)
+{
+    size_t done;
+    TN_RETURN_IF(check_open(f));
+    const int err = tn_fd_write(f->fd, data, bytes, &done);
+    f->bytes += done;
+    return err ? atomic_fail(f, err, "write") : TN_OK;
+}
+
+/* Makes a rename in the directory of `path` durable. */
+static tn_status sync_parent(const char *path)
+{
+    char dir[TN_PATH_BYTES];
+    size_t dir_bytes;
+    (void)base_name(path, &dir_bytes);
+    if (dir_bytes) snprintf(dir, sizeof dir, "%.*s", (int)dir_bytes, path);
+    else snprintf(dir, sizeof dir, ".");
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", dir);
+    /* EINVAL: a filesystem that cannot sync directories; there is nothing better to do there. */
+    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+    close(fd); /* opened for reading: close has nothing to report */
+    return err ? tn_fs_error(TN_DISK, err, "sync directory", dir) : TN_OK;
+}
+
+tn_status tn_atomic_finish(tn_atomic_file *f)
+{
+    TN_RETURN_IF(check_open(f));
+    if (fsync(f->fd) != 0) return atomic_fail(f, errno, "sync");
+    const int fd = f->fd;
+    f->fd = -1;
+    if (close(fd) != 0) return atomic_fail(f, errno, "close");
+    if (rename(f->temp, f->path) != 0) return atomic_fail(f, errno, "replace");
+    f->is_open = false;
+    return sync_parent(f->path);
+}
+
+tn_status tn_file_write_atomic(const char *path, const void *data, size_t bytes)
+{
+    tn_atomic_file f;
+    TN_RETURN_IF(tn_atomic_open(path, &f));
+    TN_RETURN_IF(tn_atomic_write(&f, data, bytes)); /* a failed write has removed the temporary */
+    return tn_atomic_finish(&f);
+}

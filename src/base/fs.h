@@ -1,0 +1,61 @@
+/* Files: whole reads with a bound, read-only maps, and writes that either appear complete or not at all.
+ *
+ * Reads fail with TN_BAD_FILE, writes with TN_DISK; every message names the path and a remedy. Nothing here knows a
+ * file format. Invariant of the writer: under the final name there is only ever a whole, synced file. */
+#ifndef TN_BASE_FS_H
+#define TN_BASE_FS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TN_PATH_BYTES = 4096 }; /* longest path with its NUL */
+
+/* "dir/name" into buf; an empty dir or an absolute name leaves the name alone. Too long for buf: TN_USAGE. */
+tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t bytes);
+/* The directory and its missing parents. One that is there already is fine. */
+tn_status tn_dir_make(const char *path);
+
+/* The whole file (or pipe), refused beyond max_bytes. *text ends with a NUL that *bytes (may be NULL) does not count;
+ * free it with tn_free. */
+tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes);
+
+/* A regular file in memory. Page-aligned; data is never NULL, even for an empty file. Whoever shortens the file while
+ * it is mapped makes a later access raise SIGBUS: replace such files with tn_atomic_file, never edit them in place. */
+typedef struct tn_map {
+    const unsigned char *data; /* (bytes) */
+    size_t bytes;
+} tn_map;
+
+tn_status tn_file_map(const char *path, tn_map *out);
+void tn_file_unmap(tn_map *m); /* takes a zeroed map */
+
+/* A file that appears under its name only when it is whole and on disk. Until then it is `.tmp-NAME-PID` in the same
+ * directory (with `-N` added where a dead process left that name). The first failure removes it; later calls then fail
+ * too. A zeroed struct is a closed file. An existing regular file (or link to one) is replaced, others are refused. */
+typedef struct tn_atomic_file {
+    bool is_open, failed;
+    int fd;
+    uint64_t bytes; /* written so far */
+    char path[TN_PATH_BYTES], temp[TN_PATH_BYTES];
+} tn_atomic_file;
+
+tn_status tn_atomic_open(const char *path, tn_atomic_file *f);
+tn_status tn_atomic_write(tn_atomic_file *f, const void *data, size_t bytes);
+/* fsync, rename, fsync of the directory. The file is closed afterwards whatever happened. A failed fsync is final: the
+ * kernel may have dropped the pages, so the caller has to write everything again into a new file. */
+tn_status tn_atomic_finish(tn_atomic_file *f);
+void tn_atomic_abort(tn_atomic_file *f); /* closes and removes the temporary; nothing to do after finish */
+/* All of it at once, for small files. */
+tn_status tn_file_write_atomic(const char *path, const void *data, size_t bytes);
+
+/* For code that owns a descriptor. Writes all, over short writes and EINTR; 0 or an errno. *done counts the bytes. */
+int tn_fd_write(int fd, const void *data, size_t bytes, size_t *done);
+/* One read, over EINTR; -1 leaves errno. */
+ptrdiff_t tn_fd_read(int fd, void *data, size_t bytes);
+/* Records "cannot VERB PATH: reason; remedy" for an errno and returns `code`. */
+tn_status tn_fs_error(tn_status code, int err, const char *verb, const char *path);
+
+#endif

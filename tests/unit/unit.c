@@ -56,8 +56,10 @@ int main(int argc, char **argv)
     size_t n = 0;
     for (size_t i = 0; i < l.n; i++)
         if (wanted(l.v[i].name, argc, argv)) l.v[n++] = l.v[i];
+        else free((char *)(uintptr_t)l.v[i].name);
     const int failed = _cmocka_run_group_tests("unit", l.v, n, NULL, NULL);
     printf("\n%zu passed, %d failed\n", n - (size_t)failed, failed);
+    for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)l.v[i].name);
     free(l.v);
     return failed ? 1 : 0;
 }

@@ -95,7 +95,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p = tn_alloc(sizeof *p);
     if (!p) TN_TRY(TN_MEMORY);
     p->device = o->device;
-    p->threads = o->threads > 0 ? o->threads : 1;
+    p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
     differentiate(g, o);
     tn_pass_assign(g);
     tn_pass_dead(g);

@@ -11,13 +11,14 @@
 #include "plan/graph.h"
 #include "plan/store.h"
 
-typedef struct tn_plan tn_plan;
+#include <tenon/body.h>
+
 typedef struct tn_context tn_context;
 typedef struct tn_bound tn_bound;
 
 typedef struct tn_compile_options {
     tn_device device;
-    int threads;         /* the most a context running it may have; 0 = 1 */
+    int threads;         /* 0 = the graph's */
     bool recompute;      /* drop and recompute the inside of every "layer<N>" region */
     tn_ref loss;         /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
     const tn_seed *seeds; /* or: outputs with given cotangents */
@@ -26,7 +27,6 @@ typedef struct tn_compile_options {
 
 /* Takes over the graph, also on failure. */
 tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **out);
-void tn_plan_free(tn_plan *p);
 
 typedef struct tn_memory {
     size_t activations; /* most bytes of activations and gradients of activations alive at once */
@@ -40,20 +40,9 @@ typedef struct tn_memory {
 tn_memory tn_plan_memory(const tn_plan *p);
 size_t tn_plan_steps(const tn_plan *p);
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
-double tn_plan_flops(const tn_plan *p);          /* of one run */
 
-/* --- running inside an op (bodies): the caller gives all memory ------------------------------------------------------- */
-
-/* Outside tensors of a plan, in a fixed order. */
-int tn_plan_externs(const tn_plan *p);
+/* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
 const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
-int tn_plan_extern_find(const tn_plan *p, const char *name); /* -1: the plan does not use it */
-size_t tn_plan_frame_bytes(const tn_plan *p);
-/* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
-void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
-tn_status tn_frame_run(const tn_plan *p, const void *frame);
-/* Memory of an output inside a frame. */
-void *tn_frame_output(const tn_plan *p, const void *frame, const char *name);
 
 /* --- contexts --------------------------------------------------------------------------------------------------------- */
 

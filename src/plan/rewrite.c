@@ -35,6 +35,13 @@ static void read_tensor(const tn_graph *g, uint8_t *live, int32_t id)
     if (g->tensor[id].live) live[g->tensor[g->tensor[id].live].base] = 1;
 }
 
+/* Bit 0: output 0 may be dropped; bit 1: the others may. */
+static unsigned droppable_outputs(const tn_node *n)
+{
+    if (n->op->flags & TN_OP_OPTIONAL_OUT) return 3;
+    return n->op->flags & TN_OP_AUX_FROM_1 ? 2 : 0;
+}
+
 /* Removes nodes that write nothing anybody reads; auxiliary outputs that nobody reads become 0. */
 void tn_pass_dead(tn_graph *g)
 {
@@ -59,8 +66,9 @@ void tn_pass_dead(tn_graph *g)
         }
         for (int k = 0; n->backward && k < n->n_in; k++) /* live counts of what is written */
             if (n->din[k] && g->tensor[n->din[k]].live) read_tensor(g, live, g->tensor[n->din[k]].live);
-        for (int k = 1; !n->backward && k < n->n_out; k++)
-            if ((n->op->flags & TN_OP_AUX_FROM_1) && !needed(g, live, n->out[k])) n->out[k] = 0;
+        const unsigned droppable = droppable_outputs(n);
+        for (int k = 0; !n->backward && k < n->n_out; k++)
+            if ((droppable >> (k > 0) & 1) && !needed(g, live, n->out[k])) n->out[k] = 0;
     }
     size_t w = 0;
     for (size_t i = 0; i < g->n_nodes; i++)

@@ -1,0 +1,69 @@
+/* Bodies: a sub-graph that an op runs many times (the iteration of a loop, the map of a fixed-point solve).
+ *
+ * A body is a function that builds one iteration. It is compiled into entry points: forward, the gradient by the carry
+ * alone (state-VJP), and the gradient by everything (parameter-VJP). Parameters come in as constants of the op that
+ * runs the body, so gradients reach them like any other input's. */
+#ifndef TENON_BODY_H
+#define TENON_BODY_H
+
+#include <tenon/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tn_plan tn_plan;
+
+/* What one iteration reads and makes. */
+typedef struct tn_body_io {
+    const tn_ref *carry;  /* state at the start of the iteration */
+    const tn_ref *xs;     /* this iteration's slice of each sequence */
+    const tn_ref *consts; /* the same in every iteration: parameters, injected inputs */
+    tn_ref *next;         /* to fill: the new carry, same types */
+    tn_ref *ys;           /* to fill: what the iteration puts out */
+} tn_body_io;
+
+typedef void tn_body_build(tn_graph *g, tn_body_io *io, void *user);
+
+typedef struct tn_body {
+    tn_body_build *build;
+    void *user; /* must stay valid while the graph is built */
+} tn_body;
+
+typedef enum tn_body_entry {
+    TN_BODY_FORWARD,   /* carry, xs, consts -> "next<i>", "y<i>" */
+    TN_BODY_VJP_CARRY, /* ... and "dnext<i>" -> "d.carry<i>" */
+    TN_BODY_VJP_ALL,   /* ... "d.x<i>" too, and "d.const<i>" (added to what is there) */
+} tn_body_entry;
+
+enum { TN_BODY_MAX = 16 }; /* carries, sequences, constants, outputs: at most so many of each */
+
+typedef struct tn_body_spec {
+    tn_body body;
+    int n_carry, n_xs, n_consts, n_ys;
+    tn_type carry[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX]; /* xs: of one slice; trainable = wanted */
+    tn_type ys[TN_BODY_MAX];                                          /* filled by compiling the forward entry */
+    tn_graph_options options;
+    int threads;
+} tn_body_spec;
+
+tn_status tn_body_compile(tn_body_spec *spec, tn_body_entry entry, tn_plan **out);
+
+/* --- running a compiled entry in the caller's memory ------------------------------------------------------------------ */
+
+void tn_plan_free(tn_plan *p);
+int tn_plan_externs(const tn_plan *p);
+int tn_plan_extern_find(const tn_plan *p, const char *name); /* -1: the plan does not use it */
+size_t tn_plan_arena_bytes(const tn_plan *p);
+size_t tn_plan_frame_bytes(const tn_plan *p);
+double tn_plan_flops(const tn_plan *p); /* of one run */
+/* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
+void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
+tn_status tn_frame_run(const tn_plan *p, const void *frame);
+/* Memory of an output inside a frame (NULL: no such output). */
+void *tn_frame_output(const tn_plan *p, const void *frame, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -66,6 +66,13 @@ bool tn_utf8_valid(const char *s)
     return true;
 }
 
+/* Not a control and not a line break of any kind, Unicode's own included. */
+static bool is_graphic(uint32_t c)
+{
+    const bool control = c < 0x20 || (c >= 0x7f && c < 0xa0);
+    return !control && c != 0x2028 && c != 0x2029 && c != 0xfeff && c != 0xfffe && c != 0xffff;
+}
+
 const char *tn_text_quote(const char *s, char *buf, size_t bytes)
 {
     static const char dots[] = "...";
@@ -73,7 +80,7 @@ const char *tn_text_quote(const char *s, char *buf, size_t bytes)
     while (*s) {
         uint32_t code = 0;
         const size_t n = tn_utf8_decode(s, &code), step = n ? n : 1;
-        const bool plain = n && code >= 0x20 && code != 0x7f && !(code >= 0x80 && code < 0xa0);
+        const bool plain = n && is_graphic(code);
         const size_t out = plain ? n : 1;
         if (used + out + 1 > bytes) {
             memcpy(buf + mark, dots, sizeof dots);

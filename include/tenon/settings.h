@@ -62,14 +62,15 @@ typedef struct tn_setting {
 #define TN_RANGE_ABOVE(lo) lo, HUGE_VAL, true, false /* more than lo */
 
 /* A range is four fields of the row, so its macro may only stand where these put it. */
-#define TN_SETTING_INT(key, value, range, unit, help) { key, TN_TYPE_INT, value, range, NULL, unit, help }
+/* clang-format off */
+#define TN_SETTING_INT(key, value, range, unit, help)      { key, TN_TYPE_INT, value, range, NULL, unit, help }
 #define TN_SETTING_AUTO_INT(key, value, range, unit, help) { key, TN_TYPE_AUTO_INT, value, range, NULL, unit, help }
-#define TN_SETTING_FLOAT(key, value, range, unit, help) { key, TN_TYPE_FLOAT, value, range, NULL, unit, help }
-#define TN_SETTING_BOOL(key, value, help) { key, TN_TYPE_BOOL, value, TN_RANGE_ANY, NULL, "", help }
-#define TN_SETTING_SWITCH(key, value, help) { key, TN_TYPE_SWITCH, value, TN_RANGE_ANY, NULL, "", help }
-#define TN_SETTING_TEXT(key, value, help) { key, TN_TYPE_TEXT, value, TN_RANGE_ANY, NULL, "", help }
-#define TN_SETTING_CHOICE(key, value, choices, help)                                                                   \
-    { key, TN_TYPE_CHOICE, value, TN_RANGE_ANY, choices, "", help }
+#define TN_SETTING_FLOAT(key, value, range, unit, help)    { key, TN_TYPE_FLOAT, value, range, NULL, unit, help }
+#define TN_SETTING_BOOL(key, value, help)            { key, TN_TYPE_BOOL, value, TN_RANGE_ANY, NULL, "", help }
+#define TN_SETTING_SWITCH(key, value, help)          { key, TN_TYPE_SWITCH, value, TN_RANGE_ANY, NULL, "", help }
+#define TN_SETTING_TEXT(key, value, help)            { key, TN_TYPE_TEXT, value, TN_RANGE_ANY, NULL, "", help }
+#define TN_SETTING_CHOICE(key, value, choices, help) { key, TN_TYPE_CHOICE, value, TN_RANGE_ANY, choices, "", help }
+/* clang-format on */
 
 typedef struct tn_settings tn_settings;
 
@@ -94,7 +95,7 @@ int64_t tn_settings_int(const tn_settings *st, const char *key); /* INT, AUTO_IN
 bool tn_settings_is_auto(const tn_settings *st, const char *key);
 double tn_settings_float(const tn_settings *st, const char *key);
 bool tn_settings_on(const tn_settings *st, const char *key);          /* SWITCH, BOOL */
-const char *tn_settings_text(const tn_settings *st, const char *key); /* any type, canonical; valid until the next set */
+const char *tn_settings_text(const tn_settings *st, const char *key); /* any type, canonical; until the next set */
 const char *tn_settings_source(const tn_settings *st, const char *key);
 
 /* All keys in the order they were added, i < count. */

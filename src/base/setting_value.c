@@ -17,8 +17,9 @@ enum { QUOTE_BYTES = 80 };
 /* Splits [+-]digits[.digits][e[+-]digits] from what follows; false when the text does not begin with a number. */
 typedef struct number {
     bool negative;
-    const char *digits, *fraction, *end; /* fraction: just behind the point, or NULL; end: first byte not of the number */
-    const char *exponent;                /* just behind the e, or NULL */
+    const char *digits, *fraction,
+        *end;             /* fraction: just behind the point, or NULL; end: first byte not of the number */
+    const char *exponent; /* just behind the e, or NULL */
 } number;
 
 static const char *skip_digits(const char *s)
@@ -145,8 +146,8 @@ static bool flip_exponent(const tn_setting *row, const char *text, char *buf, si
     number n;
     if (!number_scan(text, &n) || !n.exponent) return false;
     const char *digits = *n.exponent == '-' || *n.exponent == '+' ? n.exponent + 1 : n.exponent;
-    const int used = snprintf(buf, bytes, "%.*s%s%s", (int)(n.exponent - text), text,
-                              *n.exponent == '-' ? "" : "-", digits);
+    const int used =
+        snprintf(buf, bytes, "%.*s%s%s", (int)(n.exponent - text), text, *n.exponent == '-' ? "" : "-", digits);
     if (used < 0 || (size_t)used >= bytes) return false;
     if (row->type == TN_TYPE_FLOAT) {
         double f;
@@ -162,7 +163,8 @@ static tn_status outside(const tn_setting *row, const char *text, const char *so
     tn_setting_range(row, range, sizeof range);
     tn_text_quote(text, quoted, sizeof quoted);
     if (flip_exponent(row, text, better, sizeof better))
-        return tn_error(TN_USAGE, "%s=%s is outside %s: did you mean %s?  (%s)", row->key, quoted, range, better, source);
+        return tn_error(TN_USAGE, "%s=%s is outside %s: did you mean %s?  (%s)", row->key, quoted, range, better,
+                        source);
     return tn_error(TN_USAGE, "%s=%s is outside %s  (%s)", row->key, quoted, range, source);
 }
 
@@ -246,9 +248,10 @@ static tn_status parse_choice(const tn_setting *row, const char *text, const cha
     }
     tn_text_quote(text, quoted, sizeof quoted);
     if (*best)
-        return tn_error(TN_USAGE, "%s=%s is not one of %s: did you mean %s?  (%s)", row->key, quoted, row->choices, best,
-                        source);
-    return tn_error(TN_USAGE, "%s=%s is not one of %s  (%s)", row->key, quoted, row->choices ? row->choices : "", source);
+        return tn_error(TN_USAGE, "%s=%s is not one of %s: did you mean %s?  (%s)", row->key, quoted, row->choices,
+                        best, source);
+    return tn_error(TN_USAGE, "%s=%s is not one of %s  (%s)", row->key, quoted, row->choices ? row->choices : "",
+                    source);
 }
 
 typedef tn_status parse_fn(const tn_setting *, const char *, const char *, tn_setting_value *);
@@ -256,9 +259,9 @@ static const struct {
     const char *name;
     parse_fn *parse;
 } types[TN_TYPES] = {
-    [TN_TYPE_INT] = { "int", parse_int },          [TN_TYPE_FLOAT] = { "float", parse_float },
-    [TN_TYPE_BOOL] = { "bool", parse_switch },     [TN_TYPE_SWITCH] = { "switch", parse_switch },
-    [TN_TYPE_TEXT] = { "text", parse_text },       [TN_TYPE_CHOICE] = { "choice", parse_choice },
+    [TN_TYPE_INT] = { "int", parse_int },           [TN_TYPE_FLOAT] = { "float", parse_float },
+    [TN_TYPE_BOOL] = { "bool", parse_switch },      [TN_TYPE_SWITCH] = { "switch", parse_switch },
+    [TN_TYPE_TEXT] = { "text", parse_text },        [TN_TYPE_CHOICE] = { "choice", parse_choice },
     [TN_TYPE_AUTO_INT] = { "auto_int", parse_int },
 };
 

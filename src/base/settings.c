@@ -107,8 +107,8 @@ static tn_status add_one(tn_settings *st, const tn_setting *row, const char *own
         if (strcmp(other, row->key) == 0)
             return tn_error(TN_USAGE, "%s: the key %s already belongs to %s; choose another", owner, row->key, who);
         if (lies_below(other, row->key) || lies_below(row->key, other))
-            return tn_error(TN_USAGE, "%s: the key %s collides with %s of %s: one would be a section of the other", owner,
-                            row->key, other, who);
+            return tn_error(TN_USAGE, "%s: the key %s collides with %s of %s: one would be a section of the other",
+                            owner, row->key, other, who);
     }
     entry e = { .row = row, .owner = owner, .source = "default", .text = row->value };
     TN_RETURN_IF(tn_setting_parse(row, row->value, source, &e.value));
@@ -153,7 +153,8 @@ static tn_status unknown_key(const tn_settings *st, const char *key, const char 
     tn_nearest near = { .word = key };
     tn_text_quote(key, quoted, sizeof quoted);
     if (tn_settings_is_section(st, key))
-        return tn_error(TN_USAGE, "%s is a section, not a key: `tenon config show` lists its keys  (%s)", quoted, source);
+        return tn_error(TN_USAGE, "%s is a section, not a key: `tenon config show` lists its keys  (%s)", quoted,
+                        source);
     for (size_t i = 0; i < st->count; i++) {
         const char *candidate = st->entries[i].row->key, *last = strrchr(candidate, '.');
         if (last && strcmp(last + 1, key) == 0) { /* lr for train.lr */

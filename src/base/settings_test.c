@@ -35,18 +35,29 @@ typedef struct accept {
 } accept;
 
 static const accept accepts[] = {
-    { "train.lr", "3e-4", "0.0003" },      { "train.lr", "1", "1" },
-    { "train.lr", "1e-5", "1.0e-05" },     { "train.lr", "+.5", "0.5" },
+    { "train.lr", "3e-4", "0.0003" },
+    { "train.lr", "1", "1" },
+    { "train.lr", "1e-5", "1.0e-05" },
+    { "train.lr", "+.5", "0.5" },
     { "train.lr", "0.30000000000000004", "0.30000000000000004" },
-    { "noise", "-0.5", "-0.5" },           { "train.batch", "auto", "auto" },
-    { "train.batch", "64", "64" },         { "train.batch", "1.5k", "1500" },
-    { "train.steps", "1e6", "1000000" },   { "train.steps", "2M", "2000000" },
-    { "train.steps", "1G", "1000000000" }, { "train.steps", "1200e-2", "12" },
-    { "train.steps", "100.00", "100" },    { "seed", "9223372036854775807", "9223372036854775807" },
-    { "seed", "-7", "-7" },                { "seed", "0e99999999999999999999", "0" },
-    { "seed", "007", "7" },                { "verbose", "yes", "true" },
-    { "verbose", "False", "false" },       { "opt.scan", "off", "off" },
-    { "opt.scan", "true", "on" },          { "data", "a b=c.txt", "a b=c.txt" },
+    { "noise", "-0.5", "-0.5" },
+    { "train.batch", "auto", "auto" },
+    { "train.batch", "64", "64" },
+    { "train.batch", "1.5k", "1500" },
+    { "train.steps", "1e6", "1000000" },
+    { "train.steps", "2M", "2000000" },
+    { "train.steps", "1G", "1000000000" },
+    { "train.steps", "1200e-2", "12" },
+    { "train.steps", "100.00", "100" },
+    { "seed", "9223372036854775807", "9223372036854775807" },
+    { "seed", "-7", "-7" },
+    { "seed", "0e99999999999999999999", "0" },
+    { "seed", "007", "7" },
+    { "verbose", "yes", "true" },
+    { "verbose", "False", "false" },
+    { "opt.scan", "off", "off" },
+    { "opt.scan", "true", "on" },
+    { "data", "a b=c.txt", "a b=c.txt" },
     { "data", "\xc3\xa9.txt", "\xc3\xa9.txt" },
     { "train.schedule", "wsd", "wsd" },
 };
@@ -210,7 +221,7 @@ static void bad_tables(void **state)
     tn_settings_free(st);
 }
 
-/* Every allocation of build-up, set and clone fails once; nothing leaks (the sanitizers watch) and nothing is half set. */
+/* Every allocation of build-up, set and clone fails once; nothing leaks (the sanitizers watch). */
 static void no_memory(void **state)
 {
     (void)state;
@@ -247,7 +258,8 @@ static void texts(void **state)
     assert_int_equal(code, 0x20ac);
     assert_int_equal(tn_utf8_decode("\xf0\x9f\x98\x80", &code), 4);
     assert_int_equal(code, 0x1f600);
-    static const char *const bad[] = { "\x80", "\xc0\x80", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff", "\xe0\x80\xaf" };
+    static const char *const bad[] = { "\x80", "\xc0\x80",    "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                       "\xff", "\xe0\x80\xaf" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(tn_utf8_valid(bad[i]));
 }
 

@@ -1,4 +1,5 @@
-/* Edit distance, UTF-8 decoding and quoting. Pure functions over NUL-terminated text; bad bytes never end a loop early. */
+/* Edit distance, UTF-8 decoding and quoting. Pure functions over NUL-terminated text of any bytes.
+ * Invariant: what tn_text_quote returns is one line of valid UTF-8. */
 #include "base/text.h"
 
 #include <string.h>

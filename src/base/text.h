@@ -10,7 +10,7 @@
 /* Edits (insert, delete, replace, swap of neighbours) between two words; SIZE_MAX beyond 64 bytes. */
 size_t tn_text_distance(const char *a, const char *b);
 
-/* Search for the word somebody meant: start with { .word = typed }, try every candidate, read best (NULL: none near). */
+/* Search for the word somebody meant: start with { .word = typed }, try every candidate, read best (NULL: none). */
 typedef struct tn_nearest {
     const char *word, *best;
     size_t distance; /* of best */

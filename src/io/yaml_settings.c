@@ -26,9 +26,9 @@ typedef struct reader {
     tn_arena arena;
     seen *seen;
     size_t seen_count, seen_capacity;
-    char path[PATH_BYTES];          /* dotted path of the innermost open map, "" at the top */
+    char path[PATH_BYTES];           /* dotted path of the innermost open map, "" at the top */
     size_t start[TN_YAML_MAX_DEPTH]; /* length of path before each open map's own key */
-    size_t depth;                   /* open maps */
+    size_t depth;                    /* open maps */
 } reader;
 
 static size_t line_of(const yaml_event_t *e) { return e->start_mark.line + 1; }
@@ -60,7 +60,9 @@ static tn_status check_plain(const reader *r, const yaml_event_t *e)
         anchor = e->data.mapping_start.anchor;
         tag = e->data.mapping_start.tag;
     }
-    if (anchor) return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: write the value itself", "anchors and aliases are not read");
+    if (anchor)
+        return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: write the value itself",
+                           "anchors and aliases are not read");
     if (tag) return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: the key gives the type", "tags are not read");
     if (e->type == YAML_SEQUENCE_START_EVENT)
         return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s%sa list is not a setting: write one value", r->path,
@@ -77,8 +79,8 @@ static tn_status path_push(reader *r, const yaml_event_t *e)
     char quoted[80];
     tn_text_quote(key, quoted, sizeof quoted);
     if (n == 0 || strlen(key) != n || old + n + 2 > sizeof r->path || strcmp(key, quoted) != 0)
-        return READER_FAIL(r, TN_USAGE, line_of(e), "unknown key %s%s\"%s\": `tenon config show` lists the keys", r->path,
-                           old ? "." : "", quoted);
+        return READER_FAIL(r, TN_USAGE, line_of(e), "unknown key %s%s\"%s\": `tenon config show` lists the keys",
+                           r->path, old ? "." : "", quoted);
     snprintf(r->path + old, sizeof r->path - old, "%s%s", old ? "." : "", key);
     return TN_OK;
 }
@@ -87,7 +89,8 @@ static tn_status check_new(reader *r, size_t line)
 {
     for (size_t i = 0; i < r->seen_count; i++)
         if (strcmp(r->seen[i].path, r->path) == 0)
-            return READER_FAIL(r, TN_BAD_FILE, line, "%s is there twice: line %zu has it too", r->path, r->seen[i].line);
+            return READER_FAIL(r, TN_BAD_FILE, line, "%s is there twice: line %zu has it too", r->path,
+                               r->seen[i].line);
     TN_RETURN_IF(tn_grow((void **)&r->seen, &r->seen_capacity, r->seen_count + 1, sizeof *r->seen));
     const char *copy = tn_arena_strdup(&r->arena, r->path);
     if (!copy) return TN_MEMORY;
@@ -129,8 +132,7 @@ static tn_status take_entry(reader *r, const yaml_event_t *e)
         return TN_OK;
     }
     TN_RETURN_IF(check_plain(r, e));
-    if (e->type != YAML_SCALAR_EVENT)
-        return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s", "a map cannot be a key");
+    if (e->type != YAML_SCALAR_EVENT) return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s", "a map cannot be a key");
     const size_t before = strlen(r->path);
     yaml_event_t v;
     TN_RETURN_IF(path_push(r, e));
@@ -146,7 +148,8 @@ static tn_status take_entry(reader *r, const yaml_event_t *e)
 static tn_status take_outer(reader *r, const yaml_event_t *e, size_t *documents)
 {
     if (e->type == YAML_DOCUMENT_START_EVENT) {
-        if (++*documents > 1) return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s", "a second document: keep one per file");
+        if (++*documents > 1)
+            return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s", "a second document: keep one per file");
         if (e->data.document_start.tag_directives.start != e->data.document_start.tag_directives.end)
             return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: the key gives the type", "tags are not read");
         return TN_OK;

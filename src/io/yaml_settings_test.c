@@ -61,7 +61,8 @@ static void reads(void **state)
 /* Files that say nothing are fine. */
 static void empty(void **state)
 {
-    static const char *const files[] = { "", "\n", "# only a comment\n", "---\n", "{}\n", "train:\n", "train: {}\n", "%YAML 1.1\n---\n" };
+    static const char *const files[] = { "",     "\n",       "# only a comment\n", "---\n",
+                                         "{}\n", "train:\n", "train: {}\n",        "%YAML 1.1\n---\n" };
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tn_settings *st = table();
@@ -78,12 +79,14 @@ typedef struct refuse {
 } refuse;
 
 static const refuse refuses[] = {
-    { "value", "model: x\ntrain:\n  lr: 3e4\n", TN_USAGE, "train.lr=3e4 is outside (0, 1]: did you mean 3e-4?  (config.yaml:3)" },
+    { "value", "model: x\ntrain:\n  lr: 3e4\n", TN_USAGE,
+      "train.lr=3e4 is outside (0, 1]: did you mean 3e-4?  (config.yaml:3)" },
     { "key", "train:\n  lrr: 1\n", TN_USAGE, "unknown key train.lrr: did you mean train.lr?  (config.yaml:2)" },
     { "section", "trian:\n  lr: 1\n", TN_USAGE, "unknown key trian" },
     { "value for section", "train: 3\n", TN_USAGE, "train is a section, not a key" },
     { "map for value", "train: {lr: {x: 1}}\n", TN_USAGE, "train.lr takes one value, not a map  (config.yaml:1)" },
-    { "list", "train:\n  lr: [1, 2]\n", TN_BAD_FILE, "train.lr: a list is not a setting: write one value  (config.yaml:2)" },
+    { "list", "train:\n  lr: [1, 2]\n", TN_BAD_FILE,
+      "train.lr: a list is not a setting: write one value  (config.yaml:2)" },
     { "block list", "train:\n  - lr\n", TN_BAD_FILE, "train: a list is not a setting" },
     { "top list", "- a\n- b\n", TN_BAD_FILE, "a list is not a setting: write one value  (config.yaml:1)" },
     { "list as key", "[a]: 1\n", TN_BAD_FILE, "a list is not a setting" },
@@ -91,12 +94,14 @@ static const refuse refuses[] = {
     { "scalar", "hello\n", TN_BAD_FILE, "this is not `key: value`  (config.yaml:1)" },
     { "anchor", "model: &a ten\n", TN_BAD_FILE, "anchors and aliases are not read" },
     { "map anchor", "train: &a {lr: 1}\n", TN_BAD_FILE, "anchors and aliases are not read" },
-    { "alias", "model: *a\n", TN_BAD_FILE, "anchors and aliases are not read: write the value itself  (config.yaml:1)" },
+    { "alias", "model: *a\n", TN_BAD_FILE,
+      "anchors and aliases are not read: write the value itself  (config.yaml:1)" },
     { "tag", "train:\n  lr: !!float 1\n", TN_BAD_FILE, "tags are not read: the key gives the type  (config.yaml:2)" },
     { "map tag", "train: !!python/object {lr: 1}\n", TN_BAD_FILE, "tags are not read" },
     { "tag directive", "%TAG ! x:\n---\nmodel: a\n", TN_BAD_FILE, "tags are not read" },
     { "documents", "model: a\n---\nmodel: b\n", TN_BAD_FILE, "a second document: keep one per file  (config.yaml:2)" },
-    { "duplicate", "model: a\ndata: x\nmodel: b\n", TN_BAD_FILE, "model is there twice: line 1 has it too  (config.yaml:3)" },
+    { "duplicate", "model: a\ndata: x\nmodel: b\n", TN_BAD_FILE,
+      "model is there twice: line 1 has it too  (config.yaml:3)" },
     { "duplicate section", "train: {lr: 1}\ntrain: {steps: 2}\n", TN_BAD_FILE, "train is there twice" },
     { "duplicate dotted", "train: {lr: 1}\ntrain.lr: 1\n", TN_BAD_FILE, "train.lr is there twice" },
     { "depth", "a: {b: {c: {d: {e: {f: {g: {h: {i: 1}}}}}}}}\n", TN_BAD_FILE, "nested more than 8 deep" },
@@ -131,8 +136,8 @@ static void alias_bomb(void **state)
     char text[4096];
     size_t n = (size_t)snprintf(text, sizeof text, "a: &a [x,x]\n");
     for (char c = 'b'; c < 'z'; c++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c - 1,
-                              c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c,
+                              c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1, c - 1);
     tn_settings *st = table();
     assert_fails(read_text(st, text), TN_BAD_FILE, "a list is not a setting");
     assert_fails(read_text(st, "train: &x {lr: 1}\na: *x\n"), TN_BAD_FILE, "anchors and aliases");
@@ -146,7 +151,8 @@ static void deep(void **state)
     static const struct {
         const char *unit;
         size_t count;
-    } shapes[] = { { "{a: ", 3000 }, { "[", 3000 }, { "? ", 3000 }, { "- ", 3000 }, { "{", 1 << 20 }, { "[", 1 << 20 }, { "- ", 1 << 19 } };
+    } shapes[] = { { "{a: ", 3000 }, { "[", 3000 },    { "? ", 3000 },   { "- ", 3000 },
+                   { "{", 1 << 20 }, { "[", 1 << 20 }, { "- ", 1 << 19 } };
     char *text = tn_alloc(1 << 20);
     tn_settings *st = table();
     assert_non_null(text);
@@ -195,9 +201,31 @@ static void files(void **state)
 }
 
 static const char *const odd_texts[] = {
-    "", "ten", "no", "NULL", "1e-3", "a b", "# x", "a: b", "- x", "\"q\" 'p' \\", "line\nbreak\r\ttab", " lead", "trail ",
-    "\xc3\xa9t\xc3\xa9", "\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbe", "\xc2\x85\x7f\x1b[0m", "\xf0\x9f\x98\x80", "%x", "{a}", "*a", "&a", "!t", "~",
-    "/data/books.txt", "@`|>",
+    "",
+    "ten",
+    "no",
+    "NULL",
+    "1e-3",
+    "a b",
+    "# x",
+    "a: b",
+    "- x",
+    "\"q\" 'p' \\",
+    "line\nbreak\r\ttab",
+    " lead",
+    "trail ",
+    "\xc3\xa9t\xc3\xa9",
+    "\xe2\x80\xa8\xef\xbb\xbf\xef\xbf\xbe",
+    "\xc2\x85\x7f\x1b[0m",
+    "\xf0\x9f\x98\x80",
+    "%x",
+    "{a}",
+    "*a",
+    "&a",
+    "!t",
+    "~",
+    "/data/books.txt",
+    "@`|>",
 };
 
 static void round_trip(void **state)

@@ -40,8 +40,9 @@ $(BUILD)/libtenon.so: $(call obj,$(LIBSRC))
 # The command exports the library's symbols, so that a user's model.so finds them in it.
 $(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a
 	$(CC) $(SAN) -rdynamic -o $@ $(call obj,$(CLISRC)) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive $(LDLIBS)
-$(BUILD)/unit: $(call obj,$(TESTSRC)) $(BUILD)/libtenon.a
-	$(CC) $(SAN) -rdynamic -o $@ $(call obj,$(TESTSRC)) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive $(LDLIBS) $(TEST_LIBS)
+UNITOBJ := $(call obj,$(TESTSRC) $(filter-out src/cli/main.c,$(CLISRC)))
+$(BUILD)/unit: $(UNITOBJ) $(BUILD)/libtenon.a
+	$(CC) $(SAN) -rdynamic -o $@ $(UNITOBJ) -Wl,--whole-archive $(BUILD)/libtenon.a -Wl,--no-whole-archive $(LDLIBS) $(TEST_LIBS)
 
 # The calls of all ops as one header for authors of models; the list of test files for the unit driver.
 $(BUILD)/include/tenon/ops.h: src/ops/ops.def $(foreach o,$(OPS),src/ops/$(o)/$(o).h)

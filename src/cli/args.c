@@ -1,0 +1,124 @@
+/* Sorting of arguments. An argument is an override when a key stands before its first '=': paths hold a '/' or a
+ * capital and stay positional. Refuses flags that the verb's text does not name. */
+#include "cli/args.h"
+
+#include "base/alloc.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char tn_global_flags[] = "--json  one JSON object per line on standard output\n"
+                               "--help  how to use this verb\n";
+
+bool tn_flag_next(const char **flags, char name[32], bool *takes_value)
+{
+    if (strncmp(*flags, "--", 2) != 0) return false;
+    const char *start = *flags + 2;
+    const size_t n = strcspn(start, "= \n"), line = strcspn(start, "\n");
+    snprintf(name, 32, "%.*s", (int)n, start);
+    *takes_value = start[n] == '=';
+    *flags = start + line + (start[line] == '\n');
+    return true;
+}
+
+static bool flag_find(const char *flags, const char *name, bool *takes_value, tn_nearest *near, char best[32])
+{
+    char known[32];
+    while (tn_flag_next(&flags, known, takes_value)) {
+        if (strcmp(known, name) == 0) return true;
+        const size_t before = near->best ? near->distance : SIZE_MAX;
+        tn_nearest_try(near, known);
+        if (near->best && near->distance < before) memcpy(best, known, sizeof known);
+    }
+    return false;
+}
+
+/* argv[*i] begins with a dash; a value may be the argument behind it. */
+static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, const char *flags)
+{
+    const char *arg = argv[*i], *text = strcmp(arg, "-h") == 0 ? "help" : arg + strspn(arg, "-");
+    char name[32], best[32] = "", quoted[80];
+    bool takes_value = false;
+    const size_t n = strcspn(text, "=");
+    const char *value = text[n] ? text + n + 1 : NULL;
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
+    tn_nearest near = { .word = name };
+    const bool dashes = arg[1] == '-' || strcmp(arg, "-h") == 0;
+    if (!dashes || n >= sizeof name ||
+        (!flag_find(flags, name, &takes_value, &near, best) &&
+         !flag_find(tn_global_flags, name, &takes_value, &near, best))) {
+        tn_text_quote(arg, quoted, sizeof quoted);
+        if (*best) return tn_error(TN_USAGE, "unknown flag %s: did you mean --%s?", quoted, best);
+        return tn_error(TN_USAGE, "unknown flag %s: --help lists the flags", quoted);
+    }
+    if (!takes_value && value) return tn_error(TN_USAGE, "--%s takes no value", name);
+    if (takes_value && !value) {
+        if (*i + 1 >= argc) return tn_error(TN_USAGE, "--%s needs a value", name);
+        value = argv[++*i];
+    }
+    tn_flag *f = &a->flags[a->flags_n++];
+    memcpy(f->name, name, sizeof name);
+    f->value = value;
+    return TN_OK;
+}
+
+static bool is_override(const char *arg)
+{
+    const size_t n = strspn(arg, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+    return n > 0 && arg[n] == '=' && arg[0] >= 'a' && arg[0] <= 'z';
+}
+
+tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *flags)
+{
+    const size_t n = (size_t)argc + 1;
+    a->positional = tn_alloc(n * sizeof *a->positional);
+    a->overrides = tn_alloc(n * sizeof *a->overrides);
+    a->flags = tn_alloc(n * sizeof *a->flags);
+    if (!a->positional || !a->overrides || !a->flags) return TN_MEMORY;
+    bool only_words = false;
+    for (int i = 0; i < argc; i++) {
+        const char *arg = argv[i];
+        if (only_words) a->positional[a->positional_n++] = arg;
+        else if (strcmp(arg, "--") == 0) only_words = true;
+        else if (arg[0] == '-' && arg[1]) TN_RETURN_IF(take_flag(a, argc, argv, &i, flags));
+        else if (is_override(arg)) a->overrides[a->overrides_n++] = arg;
+        else a->positional[a->positional_n++] = arg;
+    }
+    return TN_OK;
+}
+
+void tn_args_free(tn_args *a)
+{
+    tn_free(a->positional);
+    tn_free(a->overrides);
+    tn_free(a->flags);
+    *a = (tn_args){ 0 };
+}
+
+static const tn_flag *last_flag(const tn_args *a, const char *name)
+{
+    for (size_t i = a->flags_n; i > 0; i--)
+        if (strcmp(a->flags[i - 1].name, name) == 0) return &a->flags[i - 1];
+    return NULL;
+}
+
+bool tn_args_flag(const tn_args *a, const char *name) { return last_flag(a, name) != NULL; }
+
+const char *tn_args_value(const tn_args *a, const char *name)
+{
+    const tn_flag *f = last_flag(a, name);
+    return f ? f->value : NULL;
+}
+
+const char *tn_args_positional(const tn_args *a, size_t i) { return i < a->positional_n ? a->positional[i] : NULL; }
+
+tn_status tn_args_expect(const tn_args *a, size_t min, size_t max)
+{
+    char quoted[80];
+    if (a->positional_n < min) return tn_error(TN_USAGE, "an argument is missing: --help shows the usage");
+    if (a->positional_n > max)
+        return tn_error(TN_USAGE, "unexpected argument %s: --help shows the usage",
+                        tn_text_quote(a->positional[max], quoted, sizeof quoted));
+    return TN_OK;
+}

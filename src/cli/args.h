@@ -1,0 +1,37 @@
+/* Arguments of a verb, sorted into positional words, --flags and key=value overrides. Knows nothing of verbs.
+ * What flags exist is said by the text that --help prints, one per line: "--name[=VALUE]  help". */
+#ifndef TN_CLI_ARGS_H
+#define TN_CLI_ARGS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct tn_flag {
+    char name[32];     /* without the dashes */
+    const char *value; /* NULL for a flag that takes none; borrowed from argv */
+} tn_flag;
+
+typedef struct tn_args {
+    const char **positional, **overrides; /* borrowed from argv */
+    tn_flag *flags;
+    size_t positional_n, overrides_n, flags_n;
+} tn_args;
+
+/* Flags that every verb takes. */
+extern const char tn_global_flags[];
+
+/* After "--" all arguments are positional. *a is zero or the result of a parse; free it in either case. */
+tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *flags);
+void tn_args_free(tn_args *a);
+
+bool tn_args_flag(const tn_args *a, const char *name);
+const char *tn_args_value(const tn_args *a, const char *name);      /* NULL when not given; the last one wins */
+const char *tn_args_positional(const tn_args *a, size_t i);         /* NULL beyond the last */
+tn_status tn_args_expect(const tn_args *a, size_t min, size_t max); /* positional arguments */
+
+/* Steps through a text of flags; false at its end. */
+bool tn_flag_next(const char **flags, char name[32], bool *takes_value);
+
+#endif

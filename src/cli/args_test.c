@@ -1,0 +1,69 @@
+/* Sorting of arguments: what is a flag, an override or a word, and what is refused. */
+#include "cli/args.h"
+
+#include "testlib.h"
+
+#include <string.h>
+
+static const char flags[] = "--fresh  start again\n--prompt=TEXT  text to continue\n";
+
+static tn_status parse(tn_args *a, const char *const *argv)
+{
+    int n = 0;
+    while (argv[n]) n++;
+    *a = (tn_args){ 0 };
+    return tn_args_parse(a, n, (char *const *)argv, flags);
+}
+
+static void sorted(void **state)
+{
+    (void)state;
+    tn_args a;
+    const char *argv[] = { "show", "./a=b.yaml",   "train.lr=1", "--fresh", "--prompt", "--x",     "data=c=d",
+                           "-",    "--prompt=y=z", "--json",     "--",      "k=v",      "--fresh", NULL };
+    assert_ok(parse(&a, argv));
+    assert_int_equal(a.positional_n, 5);
+    assert_string_equal(tn_args_positional(&a, 0), "show");
+    assert_string_equal(tn_args_positional(&a, 1), "./a=b.yaml");
+    assert_string_equal(tn_args_positional(&a, 2), "-");
+    assert_string_equal(tn_args_positional(&a, 3), "k=v");
+    assert_string_equal(tn_args_positional(&a, 4), "--fresh");
+    assert_null(tn_args_positional(&a, 5));
+    assert_int_equal(a.overrides_n, 2);
+    assert_string_equal(a.overrides[1], "data=c=d");
+    assert_true(tn_args_flag(&a, "fresh"));
+    assert_true(tn_args_flag(&a, "json"));
+    assert_false(tn_args_flag(&a, "help"));
+    assert_string_equal(tn_args_value(&a, "prompt"), "y=z");
+    assert_ok(tn_args_expect(&a, 5, 5));
+    assert_fails(tn_args_expect(&a, 6, 9), TN_USAGE, "missing");
+    assert_fails(tn_args_expect(&a, 0, 1), TN_USAGE, "unexpected argument ./a=b.yaml");
+    tn_args_free(&a);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argv[3], *message;
+    } cases[] = {
+        { { "--frehs" }, "unknown flag --frehs: did you mean --fresh?" },
+        { { "--zzzzzzzz" }, "unknown flag --zzzzzzzz: --help lists the flags" },
+        { { "-x" }, "unknown flag -x" },
+        { { "-fresh" }, "unknown flag -fresh" },
+        { { "--fresh=1" }, "--fresh takes no value" },
+        { { "--prompt" }, "--prompt needs a value" },
+        { { "--a-name-that-is-longer-than-any-flag-could-be=1" }, "unknown flag" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tn_args a;
+        assert_fails(parse(&a, cases[i].argv), TN_USAGE, cases[i].message);
+        tn_args_free(&a);
+    }
+}
+
+void tn_tests_args(tn_test_list *l)
+{
+    tn_test_add(l, sorted, NULL, "args: sorted");
+    tn_test_add(l, refused, NULL, "args: refused");
+}

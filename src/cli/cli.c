@@ -1,0 +1,72 @@
+/* The table of verbs and its help texts; JSON Lines output. */
+#include "cli/cli.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+const tn_verb tn_verbs[] = {
+#define TN_VERB(name, words, flags, usage, summary) { #name, words, flags, usage, summary, tn_cmd_##name },
+#include "cli/verbs.def"
+#undef TN_VERB
+};
+const size_t tn_verbs_n = sizeof tn_verbs / sizeof *tn_verbs;
+
+tn_status tn_verb_find(const char *name, const tn_verb **out)
+{
+    char quoted[80];
+    tn_nearest near = { .word = name };
+    for (size_t i = 0; i < tn_verbs_n; i++) {
+        if (strcmp(tn_verbs[i].name, name) == 0) {
+            *out = &tn_verbs[i];
+            return TN_OK;
+        }
+        tn_nearest_try(&near, tn_verbs[i].name);
+    }
+    tn_text_quote(name, quoted, sizeof quoted);
+    if (near.best) return tn_error(TN_USAGE, "unknown verb %s: did you mean `tenon %s`?", quoted, near.best);
+    return tn_error(TN_USAGE, "unknown verb %s: `tenon help` lists the verbs", quoted);
+}
+
+/* Lines "--name[=VALUE]  help" with the help in one column. */
+static void print_flags(const char *flags, FILE *f)
+{
+    while (*flags) {
+        const size_t line = strcspn(flags, "\n"), name = strcspn(flags, " \n");
+        const char *help = flags + name + strspn(flags + name, " ");
+        fprintf(f, "  %-18.*s  %.*s\n", (int)name, flags, (int)(flags + line - help), help);
+        flags += line + (flags[line] == '\n');
+    }
+}
+
+static void print_usage(const char *usage, FILE *f)
+{
+    for (const char *lead = "usage: "; *usage; lead = "       ") {
+        const size_t line = strcspn(usage, "\n");
+        fprintf(f, "%stenon %.*s\n", lead, (int)line, usage);
+        usage += line + (usage[line] == '\n');
+    }
+}
+
+void tn_verb_help(const tn_verb *v, FILE *f)
+{
+    if (v) {
+        print_usage(v->usage, f);
+        fprintf(f, "\n%s: %s\n\n", v->name, v->summary);
+        print_flags(v->flags, f);
+        print_flags(tn_global_flags, f);
+        return;
+    }
+    print_usage("VERB [--json] ...\nhelp VERB", f);
+    fputc('\n', f);
+    for (size_t i = 0; i < tn_verbs_n; i++) fprintf(f, "  %-10s  %s\n", tn_verbs[i].name, tn_verbs[i].summary);
+}
+
+tn_status tn_cli_emit(tn_cli *c, json_t *row)
+{
+    if (!row) return tn_error(TN_MEMORY, "out of memory while writing JSON");
+    const int bad = json_dumpf(row, c->out, JSON_COMPACT);
+    json_decref(row);
+    if (bad || fputc('\n', c->out) == EOF) return tn_error(TN_DISK, "cannot write to standard output");
+    return TN_OK;
+}

@@ -1,0 +1,44 @@
+/* What the verbs of the command share: the table of verbs, and what each is called with.
+ * A verb writes results to `out` and progress to `err`, and returns a status; main alone prints errors and exits. */
+#ifndef TN_CLI_CLI_H
+#define TN_CLI_CLI_H
+
+#include "base/status.h"
+#include "cli/args.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct tn_cli tn_cli;
+
+typedef struct tn_verb {
+    const char *name, *words, *flags, *usage, *summary; /* see verbs.def */
+    tn_status (*run)(tn_cli *c);
+} tn_verb;
+
+struct tn_cli {
+    int argc; /* what stood behind the verb, as typed */
+    char *const *argv;
+    const tn_verb *verb;
+    tn_args args; /* the same, sorted */
+    bool json;
+    FILE *out, *err;
+};
+
+extern const tn_verb tn_verbs[];
+extern const size_t tn_verbs_n;
+
+/* TN_USAGE with the nearest verb when there is none of that name. */
+tn_status tn_verb_find(const char *name, const tn_verb **out);
+/* The usage, flags and summary of one verb (NULL: the list of all). */
+void tn_verb_help(const tn_verb *v, FILE *f);
+
+/* Writes one JSON Lines object and drops it; NULL (jansson had no memory) is TN_MEMORY. */
+tn_status tn_cli_emit(tn_cli *c, json_t *row);
+
+#define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
+#include "cli/verbs.def"
+#undef TN_VERB
+
+#endif

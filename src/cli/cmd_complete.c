@@ -1,0 +1,141 @@
+/* tenon complete SHELL: a short script that asks `tenon complete query -- WORDS` at every press of Tab, so that verbs,
+ * flags, keys and their values always come from the tables of the command that is installed.
+ * A candidate is a line: the whole word, and behind a tab what it means. Files are left to the shell. */
+#include "cli/cli.h"
+#include "train/train_settings.h"
+
+#include <string.h>
+
+/* bash: '=' splits words, so the line is split again at blanks and the part before '=' taken off the candidates. */
+static const char bash_script[] = "# bash completion of tenon: source <(tenon complete bash)\n"
+                                  "_tenon() {\n"
+                                  "    local line=${COMP_LINE:0:COMP_POINT} words cur drop= c\n"
+                                  "    read -ra words <<< \"$line\"\n"
+                                  "    [[ $line == *[[:space:]] ]] && words+=('')\n"
+                                  "    cur=${words[-1]}\n"
+                                  "    [[ $cur == *=* && $COMP_WORDBREAKS == *=* ]] && drop=${cur%\"${cur##*=}\"}\n"
+                                  "    COMPREPLY=()\n"
+                                  "    while IFS=$'\\t' read -r c _; do\n"
+                                  "        COMPREPLY+=(\"${c#\"$drop\"}\")\n"
+                                  "    done < <(tenon complete query -- \"${words[@]:1}\" 2>/dev/null)\n"
+                                  "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+                                  "    return 0\n"
+                                  "}\n"
+                                  "complete -o default -F _tenon tenon\n";
+
+static const char zsh_script[] =
+    "#compdef tenon\n"
+    "# zsh completion of tenon: source <(tenon complete zsh), or save as _tenon in a folder of $fpath\n"
+    "_tenon() {\n"
+    "    local -a lines open whole\n"
+    "    local l\n"
+    "    lines=(\"${(@f)$(tenon complete query -- \"${(@)words[2,CURRENT]}\" 2>/dev/null)}\")\n"
+    "    for l in $lines; do\n"
+    "        l=${l%%$'\\t'*}\n"
+    "        if [[ $l == *= ]]; then open+=(\"$l\"); else whole+=(\"$l\"); fi\n"
+    "    done\n"
+    "    (( $#open )) && compadd -S '' -a open\n"
+    "    (( $#whole )) && compadd -a whole\n"
+    "    (( $#open + $#whole )) || _files\n"
+    "}\n"
+    "if [[ $funcstack[1] == _tenon ]]; then _tenon \"$@\"; else compdef _tenon tenon; fi\n";
+
+static const char fish_script[] = "# fish completion of tenon: tenon complete fish | source\n"
+                                  "function __tenon_complete\n"
+                                  "    set -l words (commandline -opc) (commandline -ct)\n"
+                                  "    tenon complete query -- $words[2..-1] 2>/dev/null\n"
+                                  "end\n"
+                                  "complete -c tenon -a '(__tenon_complete)'\n";
+
+static const struct {
+    const char *shell, *script;
+} scripts[] = { { "bash", bash_script }, { "zsh", zsh_script }, { "fish", fish_script } };
+
+static bool begins(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
+
+/* Each word of "a|b|c" that begins with what follows `lead` in `typed`, printed with the lead. */
+static void offer_words(const char *words, const char *lead, const char *typed, FILE *f)
+{
+    const char *rest = typed + strlen(lead);
+    for (const char *p = words; *p; p += *p == '|') {
+        const size_t n = strcspn(p, "|");
+        if (strncmp(p, rest, strlen(rest)) == 0 && strlen(rest) <= n) fprintf(f, "%s%.*s\n", lead, (int)n, p);
+        p += n;
+    }
+}
+
+static void offer_flags(const char *flags, const char *typed, FILE *f)
+{
+    char name[32], word[40];
+    bool takes_value;
+    while (tn_flag_next(&flags, name, &takes_value)) {
+        snprintf(word, sizeof word, "--%s%s", name, takes_value ? "=" : "");
+        if (begins(word, typed)) fprintf(f, "%s\n", word);
+    }
+}
+
+/* Keys that begin so, or behind "key=" the values that can be listed. */
+static void offer_settings(const tn_settings *st, const char *typed, FILE *f)
+{
+    const size_t key_bytes = strcspn(typed, "=");
+    char lead[80];
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        const tn_setting *row = tn_settings_row_at(st, i);
+        if (!typed[key_bytes]) {
+            if (begins(row->key, typed)) fprintf(f, "%s=\t%s\n", row->key, row->help);
+            continue;
+        }
+        if (strlen(row->key) != key_bytes || !begins(typed, row->key)) continue;
+        snprintf(lead, sizeof lead, "%s=", row->key);
+        const char *words = row->type == TN_TYPE_CHOICE     ? row->choices
+                            : row->type == TN_TYPE_SWITCH   ? "on|off"
+                            : row->type == TN_TYPE_BOOL     ? "true|false"
+                            : row->type == TN_TYPE_AUTO_INT ? "auto"
+                                                            : "";
+        offer_words(words, lead, typed, f);
+    }
+}
+
+static void offer_verbs(const char *typed, FILE *f)
+{
+    for (size_t i = 0; i < tn_verbs_n; i++)
+        if (begins(tn_verbs[i].name, typed)) fprintf(f, "%s\t%s\n", tn_verbs[i].name, tn_verbs[i].summary);
+}
+
+/* The words behind "tenon", the last one unfinished. */
+static tn_status query(tn_cli *c, const char *const *words, size_t n)
+{
+    const char *typed = n ? words[n - 1] : "";
+    if (n <= 1) {
+        offer_verbs(typed, c->out);
+        return TN_OK;
+    }
+    const tn_verb *v = NULL;
+    if (tn_verb_find(words[0], &v) != TN_OK) return TN_OK; /* nothing to offer is no error */
+    if (*typed == '-') {
+        offer_flags(v->flags, typed, c->out);
+        offer_flags(tn_global_flags, typed, c->out);
+        return TN_OK;
+    }
+    if (n == 2) offer_words(v->words, "", typed, c->out);
+    if (n == 2 && v->run == tn_cmd_help) offer_verbs(typed, c->out);
+    if (!strstr(v->usage, "key=value") || (n == 2 && *v->words)) return TN_OK;
+    tn_settings *st = NULL;
+    TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st));
+    offer_settings(st, typed, c->out);
+    tn_settings_free(st);
+    return TN_OK;
+}
+
+tn_status tn_cmd_complete(tn_cli *c)
+{
+    const char *shell = tn_args_positional(&c->args, 0);
+    if (shell && strcmp(shell, "query") == 0) return query(c, c->args.positional + 1, c->args.positional_n - 1);
+    TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    for (size_t i = 0; shell && i < sizeof scripts / sizeof *scripts; i++) {
+        if (strcmp(scripts[i].shell, shell) != 0) continue;
+        fputs(scripts[i].script, c->out);
+        return TN_OK;
+    }
+    return tn_error(TN_USAGE, "complete needs the name of a shell: tenon complete bash, zsh or fish");
+}

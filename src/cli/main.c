@@ -1,0 +1,47 @@
+/* Entry of the command: finds the verb, sorts its arguments, runs it. The one place that prints errors and exits; the
+ * exit code is the status. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* The usual spellings for people who do not know the verbs yet. */
+static const char *verb_name(const char *arg)
+{
+    if (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0) return "help";
+    if (strcmp(arg, "--version") == 0) return "version";
+    return arg;
+}
+
+static tn_status run_verb(tn_cli *c, int argc, char **argv)
+{
+    tn_status s = TN_OK;
+    TN_TRY(tn_verb_find(verb_name(argv[1]), &c->verb));
+    c->argc = argc - 2;
+    c->argv = argv + 2;
+    TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, c->verb->flags));
+    c->json = tn_args_flag(&c->args, "json");
+    if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->out);
+    else TN_TRY(c->verb->run(c));
+    errno = 0;
+    if (fflush(c->out) != 0 || ferror(c->out)) TN_FAIL(TN_DISK, "cannot write to standard output: %s", strerror(errno));
+done:
+    tn_args_free(&c->args);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    tn_cli c = { .out = stdout, .err = stderr };
+    if (argc < 2) {
+        tn_verb_help(NULL, stderr);
+        return TN_USAGE;
+    }
+    const tn_status s = run_verb(&c, argc, argv);
+    if (s == TN_OK) return TN_OK;
+    fflush(stdout); /* results before the error, also where both go to one file */
+    fprintf(stderr, "error: %s\n", tn_error_text());
+    if (s == TN_INTERNAL)
+        fprintf(stderr, "This is a fault of Tenon itself (%s): please report it.\n", tn_error_where());
+    return (int)s;
+}

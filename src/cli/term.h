@@ -1,0 +1,35 @@
+/* The terminal: whether there is one, its width, colour, and a progress line. The only file of the command that asks
+ * the environment about output. Time is passed in, so that tests need no clock. */
+#ifndef TN_CLI_TERM_H
+#define TN_CLI_TERM_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+typedef struct tn_term {
+    FILE *f;
+    bool tty, color; /* color: a terminal, NO_COLOR unset or empty, TERM not "dumb" */
+    int width;       /* columns; 80 where nobody knows */
+} tn_term;
+
+tn_term tn_term_of(FILE *f);
+/* Bytes of s that fill at most `columns` columns, one per character of UTF-8. */
+size_t tn_term_fit(const char *s, int columns);
+
+/* A line that says how far a long job is: redrawn in place on a terminal, a plain line now and then elsewhere. */
+typedef struct tn_progress {
+    tn_term term;
+    double every_s; /* least time between two drawings */
+    double last_s;
+    bool drawn, pending; /* pending: text was given but not yet drawn */
+    char text[512];
+} tn_progress;
+
+void tn_progress_start(tn_progress *p, FILE *f);
+void tn_progress_line(tn_progress *p, double now_s, const char *fmt, ...) TN_PRINTF(3, 4);
+/* Draws the last text and leaves the line. */
+void tn_progress_end(tn_progress *p);
+
+#endif

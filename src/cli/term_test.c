@@ -1,0 +1,84 @@
+/* The progress line: redrawn and cut to the width on a terminal, seldom and whole elsewhere. */
+#include "cli/term.h"
+
+#include "testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct capture {
+    FILE *f;
+    char *text;
+    size_t bytes;
+} capture;
+
+static void start(capture *c, tn_progress *p, bool tty)
+{
+    c->f = open_memstream(&c->text, &c->bytes);
+    assert_non_null(c->f);
+    tn_progress_start(p, c->f);
+    assert_false(p->term.tty); /* a memory stream is none */
+    if (!tty) return;
+    p->term.tty = true;
+    p->term.width = 8;
+    p->every_s = 0.1;
+}
+
+static void expect(capture *c, const char *text)
+{
+    fclose(c->f);
+    assert_string_equal(c->text, text);
+    free(c->text);
+}
+
+static void piped(void **state)
+{
+    (void)state;
+    capture c;
+    tn_progress p;
+    start(&c, &p, false);
+    for (int step = 0; step <= 12; step++) tn_progress_line(&p, step, "step %d", step);
+    tn_progress_end(&p);
+    expect(&c, "step 0\nstep 5\nstep 10\nstep 12\n");
+}
+
+static void drawn(void **state)
+{
+    (void)state;
+    capture c;
+    tn_progress p;
+    start(&c, &p, true);
+    tn_progress_line(&p, 0, "one");
+    tn_progress_line(&p, 0.05, "too soon");
+    tn_progress_line(&p, 0.2, "\xe2\x96\x88\xe2\x96\x88 a long line");
+    tn_progress_end(&p);
+    expect(&c, "\rone\033[K\r\xe2\x96\x88\xe2\x96\x88 a lo\033[K\n");
+}
+
+static void silent(void **state)
+{
+    (void)state;
+    capture c;
+    tn_progress p;
+    start(&c, &p, true);
+    tn_progress_end(&p);
+    expect(&c, "");
+}
+
+static void fit(void **state)
+{
+    (void)state;
+    assert_int_equal(tn_term_fit("abc", 2), 2);
+    assert_int_equal(tn_term_fit("abc", 9), 3);
+    assert_int_equal(tn_term_fit("\xc3\xa9t", 1), 2);
+    assert_int_equal(tn_term_fit("\xff\xfft", 2), 2);
+    assert_int_equal(tn_term_fit("abc", 0), 0);
+}
+
+void tn_tests_term(tn_test_list *l)
+{
+    tn_test_add(l, piped, NULL, "term: piped progress");
+    tn_test_add(l, drawn, NULL, "term: drawn progress");
+    tn_test_add(l, silent, NULL, "term: no progress");
+    tn_test_add(l, fit, NULL, "term: fit");
+}

@@ -1,0 +1,18 @@
+/* The settings every run has, and the one place where the tables of all modules come together.
+ * Does not own the modules' rows: each declares its own and is added in tn_settings_common. */
+#ifndef TN_TRAIN_SETTINGS_H
+#define TN_TRAIN_SETTINGS_H
+
+#include <tenon/settings.h>
+
+extern const tn_setting tn_train_settings[];
+extern const size_t tn_train_settings_n;
+
+/* Adds the rows that do not depend on the model. */
+tn_status tn_settings_common(tn_settings *st);
+
+/* Defaults, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a run's directory
+ * (its config.yaml), the name of a preset or a model, or NULL. Free *out with tn_settings_free. */
+tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out);
+
+#endif

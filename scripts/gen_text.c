@@ -16,24 +16,31 @@ typedef struct person {
     unsigned gathered;
 } person;
 
-static const char *const heads[] = { "Al", "Bren", "Cor", "Dal", "El", "Fen", "Gar", "Hol", "Is", "Jor", "Kel", "Lin", "Mar",
-                                     "Nor", "Or", "Per", "Quil", "Ros", "Sel", "Tam", "Ul", "Ver", "Wil", "Yar", "Zel" };
-static const char *const tails[] = { "a", "an", "den", "eth", "ia", "ick", "is", "la", "mund", "nor", "o", "ra", "sten", "wyn" };
-static const char *const trades[] = { "miller", "baker", "ferryman", "carpenter", "weaver", "potter", "shepherd", "clerk",
-                                      "mason", "gardener", "fiddler", "locksmith" };
-static const char *const homes[] = { "the old bridge", "the north gate", "the long meadow", "the harbour", "the red barn",
-                                     "the empty chapel", "the far hill", "the market square" };
-static const char *const things[][2] = { { "apple", "apples" }, { "letter", "letters" }, { "stone", "stones" },
-                                         { "lantern", "lanterns" }, { "rope", "ropes" }, { "basket", "baskets" },
-                                         { "coin", "coins" }, { "candle", "candles" } };
-static const char *const numbers[] = { "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
-                                       "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
+static const char *const heads[] = { "Al",  "Bren", "Cor", "Dal", "El",  "Fen", "Gar", "Hol",  "Is",
+                                     "Jor", "Kel",  "Lin", "Mar", "Nor", "Or",  "Per", "Quil", "Ros",
+                                     "Sel", "Tam",  "Ul",  "Ver", "Wil", "Yar", "Zel" };
+static const char *const tails[] = { "a",  "an",   "den", "eth", "ia", "ick",  "is",
+                                     "la", "mund", "nor", "o",   "ra", "sten", "wyn" };
+static const char *const trades[] = { "miller",   "baker", "ferryman", "carpenter", "weaver",  "potter",
+                                      "shepherd", "clerk", "mason",    "gardener",  "fiddler", "locksmith" };
+static const char *const homes[] = { "the old bridge", "the north gate",   "the long meadow", "the harbour",
+                                     "the red barn",   "the empty chapel", "the far hill",    "the market square" };
+static const char *const things[][2] = { { "apple", "apples" },     { "letter", "letters" }, { "stone", "stones" },
+                                         { "lantern", "lanterns" }, { "rope", "ropes" },     { "basket", "baskets" },
+                                         { "coin", "coins" },       { "candle", "candles" } };
+static const char *const numbers[] = { "no",       "one",      "two",      "three",   "four",    "five",
+                                       "six",      "seven",    "eight",    "nine",    "ten",     "eleven",
+                                       "twelve",   "thirteen", "fourteen", "fifteen", "sixteen", "seventeen",
                                        "eighteen", "nineteen", "twenty" };
-static const char *const openings[] = { "In the spring of that year", "On a cold morning", "When the rain had stopped",
-                                        "Long before the railway came", "After the harvest", "In the week of the fair" };
-static const char *const links[] = { "Then", "Later", "After that", "At noon", "Before long", "Toward evening", "Again" };
-static const char *const moods[] = { "slowly", "without a word", "in good time", "with great care", "as before", "gladly" };
-static const char *const remarks[] = { "nobody asked why", "the dogs were quiet", "it was the custom there",
+static const char *const openings[] = { "In the spring of that year", "On a cold morning",
+                                        "When the rain had stopped",  "Long before the railway came",
+                                        "After the harvest",          "In the week of the fair" };
+static const char *const links[] = {
+    "Then", "Later", "After that", "At noon", "Before long", "Toward evening", "Again"
+};
+static const char *const moods[] = { "slowly",          "without a word", "in good time",
+                                     "with great care", "as before",      "gladly" };
+static const char *const remarks[] = { "nobody asked why",    "the dogs were quiet", "it was the custom there",
                                        "the wind had turned", "such days were rare", "the road was dry" };
 
 static uint64_t state;
@@ -49,15 +56,16 @@ static unsigned below(size_t n)
 
 #define SAY(...) (written += (size_t)printf(__VA_ARGS__))
 
-static const char *number(unsigned n) { return n < COUNT(numbers) ? numbers[n] : "many"; }
+static const char *number(unsigned n)
+{
+    return n < COUNT(numbers) ? numbers[n] : "many";
+}
 
 /* By name, or by trade: the reader has to remember whose trade it is. */
 static void who(const person *p, bool first_in_sentence)
 {
-    if (below(3))
-        SAY("%s", p->name);
-    else
-        SAY("%s %s", first_in_sentence ? "The" : "the", p->trade);
+    if (below(3)) SAY("%s", p->name);
+    else SAY("%s %s", first_in_sentence ? "The" : "the", p->trade);
 }
 
 static void aside(const person *v, size_t n, int depth)
@@ -99,7 +107,8 @@ static void tale(void)
     person v[4];
     const size_t n = 2 + below(3);
     for (size_t i = 0; i < n; i++) {
-        const char *head = PICK(heads), *tail = PICK(tails); /* statements of their own: the order of arguments is the compiler's */
+        const char *head = PICK(heads),
+                   *tail = PICK(tails); /* statements of their own: the order of arguments is the compiler's */
         snprintf(names[i], sizeof names[i], "%s%s", head, tail);
         const unsigned t = below(COUNT(things)), trade = (below(COUNT(trades) / 4) * 4 + (unsigned)i) % COUNT(trades);
         v[i] = (person){ names[i], trades[trade], PICK(homes), things[t][0], things[t][1], 0 };
@@ -117,8 +126,11 @@ static void tale(void)
     }
     SAY("When all was counted");
     for (size_t i = 0; i < n; i++)
-        SAY("%s %s the %s had %s %s", i == 0 ? "," : i + 1 < n ? "," : ", and", v[i].name, v[i].trade, number(v[i].gathered),
-            v[i].gathered == 1 ? v[i].thing : v[i].plural);
+        SAY("%s %s the %s had %s %s",
+            i == 0      ? ","
+            : i + 1 < n ? ","
+                        : ", and",
+            v[i].name, v[i].trade, number(v[i].gathered), v[i].gathered == 1 ? v[i].thing : v[i].plural);
     SAY(".\n\n");
 }
 

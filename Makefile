@@ -19,7 +19,7 @@ ifneq ($(GOALS),)
 NEEDS     := build $(if $(filter %unit,$(GOALS)),unit)
 DEPS_OK   := $(shell scripts/install-deps --check $(NEEDS) >&2 && echo yes)
 ifneq ($(DEPS_OK),yes)
-$(error libraries or tools are missing (listed above): run `make deps`)
+$(error packages are missing: run `make deps`)
 endif
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS))

@@ -39,7 +39,7 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def
 
-.PHONY: all unit deps demo demo-run test test-long lint install uninstall clean format help
+.PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
 
 $(BUILD)/libtenon.a: $(call obj,$(LIBSRC))
@@ -56,8 +56,11 @@ $(BUILD)/unit: $(call obj,$(TESTSRC)) $(BUILD)/libtenon.a
 $(BUILD)/include/tenon/ops.h: src/ops/ops.def $(foreach o,$(OPS),src/ops/$(o)/$(o).h)
 	@mkdir -p $(@D); { echo '/* Made by the Makefile from src/ops/NAME/NAME.h in the order of ops.def. */'; \
 	  $(foreach o,$(OPS),cat src/ops/$(o)/$(o).h;) } > $@.tmp && mv $@.tmp $@
-$(BUILD)/include/tenon_tests.def: $(TESTSRC) Makefile
-	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp && mv $@.tmp $@
+# Looked at in every run, so that a test file that went away is noticed; written only when it changed.
+$(BUILD)/include/tenon_tests.def: FORCE
+	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp; \
+	  if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+FORCE:
 
 STRICT_DIRS := base io data token lab serve
 $(BUILD)/obj/%.o: %.c Makefile | $(GEN)

@@ -1,22 +1,31 @@
 # Tenon. `make` builds, `make demo` runs the main job, `make test` runs the tests; the last two install what is missing.
 # BUILD=dir keeps several builds apart (gcc, clang, sanitizers); CUDA is used where nvcc is found (CUDA=0: never).
+# `make help` lists the rest.
 BUILD   ?= build
 CC      := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 OPT     ?= -O3
 ARCH    := $(shell uname -m)
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
-# -fno-math-errno and -fno-trapping-math keep NaN semantics; -ffast-math and its parts are never used.
+# -fno-math-errno and -fno-trapping-math keep NaN semantics; flags that assume finite numbers are never used.
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
 STRICT  := -Wconversion -Wno-sign-conversion
-PKGS    := yaml-0.1 jansson libxxhash
-PKGCONF := $(shell command -v pkg-config 2>/dev/null)
-DEPS_OK := $(if $(PKGCONF),$(shell pkg-config --exists $(PKGS) cmocka 2>/dev/null && echo yes))
-ifeq ($(DEPS_OK),yes)
-PKG_CFLAGS  := $(shell pkg-config --cflags $(PKGS))
-PKG_LIBS    := $(shell pkg-config --libs $(PKGS))
-TEST_LIBS   := $(shell pkg-config --libs cmocka)
+
+# Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
+PKGS      := yaml-0.1 jansson libxxhash
+NO_BUILD  := clean deps demo test test-long format lint help
+GOALS     := $(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all))
+ifneq ($(GOALS),)
+NEEDS     := build $(if $(filter %unit,$(GOALS)),unit)
+DEPS_OK   := $(shell scripts/install-deps --check $(NEEDS) >&2 && echo yes)
+ifneq ($(DEPS_OK),yes)
+$(error packages are missing: run `make deps`)
 endif
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
+TEST_LIBS  := $(if $(filter unit,$(NEEDS)),$(shell pkg-config --libs cmocka))
+endif
+
 CFLAGS  ?= $(OPT) -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
              $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
@@ -30,8 +39,8 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def
 
-.PHONY: all clean deps demo test test-long unit format lint install
-all: $(BUILD)/tenon $(BUILD)/libtenon.so $(BUILD)/libtenon.a
+.PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
+all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
 
 $(BUILD)/libtenon.a: $(call obj,$(LIBSRC))
 	@rm -f $@; ar rcs $@ $^
@@ -48,8 +57,11 @@ $(BUILD)/unit: $(UNITOBJ) $(BUILD)/libtenon.a
 $(BUILD)/include/tenon/ops.h: src/ops/ops.def $(foreach o,$(OPS),src/ops/$(o)/$(o).h)
 	@mkdir -p $(@D); { echo '/* Made by the Makefile from src/ops/NAME/NAME.h in the order of ops.def. */'; \
 	  $(foreach o,$(OPS),cat src/ops/$(o)/$(o).h;) } > $@.tmp && mv $@.tmp $@
-$(BUILD)/include/tenon_tests.def: $(TESTSRC) Makefile
-	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp && mv $@.tmp $@
+# Looked at in every run, so that a test file that went away is noticed; written only when it changed.
+$(BUILD)/include/tenon_tests.def: FORCE
+	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp; \
+	  if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
+FORCE:
 
 STRICT_DIRS := base io data token lab serve
 $(BUILD)/obj/%.o: %.c Makefile | $(GEN)
@@ -57,7 +69,57 @@ $(BUILD)/obj/%.o: %.c Makefile | $(GEN)
 	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/),$(dir $<)),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
+# Fresh machines: install first, then start make anew, so that it asks pkg-config again.
+deps:
+	@scripts/install-deps build test
+demo:
+	@scripts/install-deps build demo
+	@+$(MAKE) --no-print-directory demo-run
+demo-run: all $(BUILD)/demo/text.txt
+	$(BUILD)/tenon train ten data=$(BUILD)/demo/text.txt
+$(BUILD)/demo/text.txt:
+	@scripts/demo-text $@
+
+# Tests: run-tests says what they are; test-long runs tests/long/*.sh.
+unit: $(BUILD)/unit
+	$(BUILD)/unit
+test:
+	@scripts/install-deps build test
+	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests
+test-long:
+	@scripts/install-deps build test
+	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
+lint:
+	@scripts/check-layers && scripts/check-size && scripts/check-words
+
+# Installs below DESTDIR/PREFIX. The version in the library's file name is ours, the .so.0 in its links is the ABI's.
+PREFIX  ?= /usr/local
+LIBDIR  ?= $(PREFIX)/lib
+HEADERS  = $(wildcard include/tenon/*.h) $(BUILD)/include/tenon/ops.h
+COMPLETE = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/tenon
+install: all $(GEN)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include/tenon
+	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include/tenon
+	install -m 644 $(BUILD)/libtenon.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(BUILD)/libtenon.so $(DESTDIR)$(LIBDIR)/libtenon.so.$(VERSION)
+	ln -sf libtenon.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtenon.so.0
+	ln -sf libtenon.so.0 $(DESTDIR)$(LIBDIR)/libtenon.so
+	sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR)|; s|@VERSION@|$(VERSION)|; s|@PKGS@|$(PKGS)|' scripts/tenon.pc.in \
+	  > $(DESTDIR)$(LIBDIR)/pkgconfig/tenon.pc
+	$(if $(CLISRC),install -m 755 $(BUILD)/tenon $(DESTDIR)$(PREFIX)/bin)
+	@if [ -x $(BUILD)/tenon ] && $(BUILD)/tenon complete bash > $(BUILD)/completion.bash 2>/dev/null; then \
+	  echo "install $(COMPLETE)"; install -D -m 644 $(BUILD)/completion.bash $(COMPLETE); fi
+uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/include/tenon
+	rm -f $(DESTDIR)$(PREFIX)/bin/tenon $(DESTDIR)$(LIBDIR)/libtenon.* $(DESTDIR)$(LIBDIR)/pkgconfig/tenon.pc $(COMPLETE)
+
 clean:
 	rm -rf $(BUILD)
 format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
+help:
+	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' 'make demo        install what is missing, train on real text' \
+	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' \
+	  'make unit        the unit tests (build/unit NAME runs some)' 'make lint        include order, file sizes, words' \
+	  'make install     into DESTDIR/PREFIX (/usr/local)' 'make deps        what build and tests need, by apt-get' \
+	  'make format      clang-format over all C files' 'make clean       remove build/'

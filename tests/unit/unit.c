@@ -1,5 +1,5 @@
 /* The unit test program: collects the tests of every NAME_test.c, runs those whose names contain the arguments
- * (all without), and ends with "N passed, N failed, N skipped". */
+ * (all without), and ends with "N passed, N failed". */
 #include "testlib.h"
 
 #include <stdio.h>
@@ -54,12 +54,16 @@ int main(int argc, char **argv)
 #include "tenon_tests.def"
 #undef TN_TESTS
     size_t n = 0;
-    for (size_t i = 0; i < l.n; i++)
-        if (wanted(l.v[i].name, argc, argv)) l.v[n++] = l.v[i];
-        else free((char *)(uintptr_t)l.v[i].name);
+    for (size_t i = 0; i < l.n; i++) {
+        if (wanted(l.v[i].name, argc, argv))
+            l.v[n++] = l.v[i];
+        else
+            free((void *)(uintptr_t)l.v[i].name);
+    }
     const int failed = _cmocka_run_group_tests("unit", l.v, n, NULL, NULL);
     printf("\n%zu passed, %d failed\n", n - (size_t)failed, failed);
-    for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)l.v[i].name);
+    fflush(stdout); /* a leak report at exit must not swallow the last line */
+    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)l.v[i].name);
     free(l.v);
     return failed ? 1 : 0;
 }

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Tests of the scripts: each check must find what it is for and leave good files alone. Ends with "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+root=$PWD
+tree=$(mktemp -d) && trap 'rm -rf "$tree"' EXIT
+passed=0 failed=0
+
+expect() { # $1: exit code, $2: a pattern the output must have ("" for none), $3: what is tested, then the command
+    local code=$1 pattern=$2 name=$3 out rc
+    shift 3
+    out=$("$@" 2>&1)
+    rc=$?
+    if [ $rc = "$code" ] && grep -qE -- "$pattern" <<<"$out"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED %s: exit code %s (expected %s), pattern /%s/ in:\n%s\n' "$name" "$rc" "$code" "$pattern" "$out"
+    fi
+}
+
+fresh() { rm -rf "$tree"; mkdir -p "$tree"/{src/base,src/ops/x,src/plan,src/cli,include/tenon}; printf 'all:\n' >"$tree/Makefile"; }
+put() { printf '%b' "$2" >"$tree/$1"; }
+lines() { yes 'x;' | head -n "$1"; }
+
+fresh
+put src/base/a.h '#include <stdio.h>\n'
+put src/plan/p.h '#include "ops/x/x.h"\n#include "base/a.h"\n#include <tenon/t.h>\n'
+put src/ops/x/x_test.c '#include "plan/p.h"\n'
+expect 0 '^3 passed, 0 failed$' "layers: downward includes and tests pass" scripts/check-layers "$tree"
+put src/ops/x/x.h '/* x */\n #  include "plan/p.h" /* up */\n'
+expect 1 '^src/ops/x/x.h:2: ' "layers: ops must not include plan" scripts/check-layers "$tree"
+put src/ops/x/x.h '#include "ops/x/x_test.c"\n'
+expect 1 'includes the test' "layers: nothing includes a test" scripts/check-layers "$tree"
+put src/ops/x/x.h '#include "../../base/a.h"\n'
+expect 1 'path from src/' "layers: no relative paths" scripts/check-layers "$tree"
+put src/ops/x/x.h ''
+put include/tenon/t.h '#include "base/a.h"\n'
+expect 1 '^include/tenon/t.h:1: .*public header' "layers: public headers stand alone" scripts/check-layers "$tree"
+
+fresh
+lines 600 >"$tree/src/base/a.c"
+{ echo '/* A table.'; echo ' * long: one row per op */'; lines 700; } >"$tree/src/base/b.c"
+expect 0 '^3 passed, 0 failed$' "size: 600 lines, and more with a reason" scripts/check-size "$tree"
+lines 601 >"$tree/src/base/a.c"
+expect 1 '^src/base/a.c: 601 lines' "size: 601 lines" scripts/check-size "$tree"
+{ echo '/* long: it is */'; lines 1000; } >"$tree/src/base/a.c"
+expect 1 '^src/base/a.c: 1001 lines' "size: no reason is good enough beyond 1000" scripts/check-size "$tree"
+rm "$tree/src/base/a.c"
+lines 301 >"$tree/Makefile"
+expect 1 '^Makefile: 301' "size: Makefile" scripts/check-size "$tree"
+
+fresh
+put src/base/a.c '/* never exit() here,\n * nor abort() */ int f(void); // exit(1)\nconst char *s = "exit(1) \\" abort()";\nvoid pthread_exit(void *);\nint g = sizeof "/XXXXXX";\n'
+put src/cli/main.c 'void f(void) { exit(2); }\n'
+put Makefile '# no -ffast-math\nall:\n'
+expect 0 '^4 passed, 0 failed$' "words: comments, strings and the command pass" scripts/check-words "$tree"
+put src/base/b.c 'void f(void)\n{\n    /* why */ exit (1);\n}\n'
+expect 1 '^src/base/b.c:3: ' "words: exit in the library" scripts/check-words "$tree"
+put src/base/b.c '/* TO''DO: all */\n'
+expect 1 '^src/base/b.c:1:.*unfinished' "words: unfinished work" scripts/check-words "$tree"
+put src/base/b.c '/* see /wo''rk/x */\n'
+expect 1 '^src/base/b.c:1:.*one machine' "words: machine paths" scripts/check-words "$tree"
+put src/base/b.c ''
+put Makefile 'CFLAGS = -O2 -ffast-math\n'
+expect 1 '^Makefile:1:.*breaks NaN' "words: flags" scripts/check-words "$tree"
+
+expect 0 '' "deps: nothing missing, nothing said" scripts/install-deps build unit
+expect 2 'none of' "deps: an unknown need" scripts/install-deps teh-build
+mkdir -p "$tree/bin" # a machine of a few tools only, without apt-get
+for tool in bash dirname env; do ln -sf "$(type -P $tool)" "$tree/bin/$tool"; done
+expect 1 'libyaml with headers' "deps: says what is needed without apt-get" env PATH="$tree/bin" bash scripts/install-deps build
+for tool in id grep; do ln -sf "$(type -P $tool)" "$tree/bin/$tool"; done
+ln -sf "$(type -P false)" "$tree/bin/apt-get"
+expect 1 '^missing packages: gcc .*libyaml-dev' "deps: --check lists packages" env PATH="$tree/bin" bash scripts/install-deps --check build
+
+page='.\\" A comment\n.TH x 1\n.SH NAME\nx \\- y\n.SH SYNOPSIS\n.B x\nhidden words that must never be shown in the text at all.\n.SH DESCRIPTION\nThe\n.BR open (2)\ncall opens \\fIthe file\\fP that is\n.IR named ,\nand nothing else at all.\n.nf\nint code;\n.fi\n.TP\n.B \\-v\nSay more about what is being done, step by step.\n'
+put page "$page"
+expect 0 '^The open\(2\) call opens the file that is named, and nothing else at all\.$' "text: roff becomes prose" awk -f scripts/roff-text.awk "$tree/page"
+expect 0 '^-v: Say more' "text: labels" awk -f scripts/roff-text.awk "$tree/page"
+expect 1 '' "text: code and lists go" bash -c "awk -f '$root/scripts/roff-text.awk' '$tree/page' | grep -qE 'hidden|code'"
+expect 0 'from a grammar' "text: the grammar works without a network" scripts/demo-text "$tree/text.txt" --from grammar
+
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

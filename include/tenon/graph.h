@@ -139,6 +139,7 @@ void tn_region_end(tn_graph *g, tn_region r);
 
 tn_dims tn_ref_dims(const tn_graph *g, tn_ref x);
 tn_dtype tn_ref_dtype(const tn_graph *g, tn_ref x);
+bool tn_ref_trainable(const tn_graph *g, tn_ref x); /* a gradient flows into it */
 int64_t tn_ref_dim(const tn_graph *g, tn_ref x, int axis); /* negative axes count from the end */
 
 #ifdef __cplusplus

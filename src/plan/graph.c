@@ -428,6 +428,8 @@ tn_dims tn_ref_dims(const tn_graph *g, tn_ref x) { return g->tensor[x.id].dims; 
 
 tn_dtype tn_ref_dtype(const tn_graph *g, tn_ref x) { return g->tensor[x.id].dtype; }
 
+bool tn_ref_trainable(const tn_graph *g, tn_ref x) { return g->tensor[x.id].needs_grad; }
+
 int64_t tn_ref_dim(const tn_graph *g, tn_ref x, int axis)
 {
     const tn_dims d = g->tensor[x.id].dims;

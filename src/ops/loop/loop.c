@@ -1,0 +1,222 @@
+/* loop: compiles the body's entry points, checks shapes, registers the op. */
+#include "ops/loop/loop_body.h"
+
+#include "base/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu;
+size_t tn_loop_work_cpu(const tn_sig *s, bool backward);
+
+static const tn_loop_body *body_of(const tn_sig *s) { return ((const tn_loop_attr *)s->attr)->body; }
+
+static tn_dims stacked(int64_t n, tn_dims d)
+{
+    tn_dims s = { .rank = d.rank + 1, .dim = { n } };
+    for (int i = 0; i < d.rank && i + 1 < TN_MAX_RANK; i++) s.dim[i + 1] = d.dim[i];
+    return s;
+}
+
+static tn_status loop_infer(tn_sig *s)
+{
+    const tn_loop_body *b = body_of(s);
+    int n = 0;
+    if (!b) return TN_USAGE; /* the text says why the body could not be compiled */
+    for (int i = 0; i < b->spec.n_carry; i++) s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = b->spec.carry[i].dims };
+    for (int i = 0; i < b->spec.n_ys; i++)
+        s->out[n++] = (tn_type){ .dtype = b->spec.ys[i].dtype, .dims = stacked(b->steps, b->spec.ys[i].dims) };
+    s->out[n++] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
+    s->out[n++] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(1) };
+    for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
+        s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = stacked(b->steps, b->spec.carry[i].dims) };
+    s->n_out = n;
+    return TN_OK;
+}
+
+static uint64_t bits(int from, int to)
+{
+    uint64_t m = 0;
+    for (int i = from; i < to; i++) m |= (uint64_t)1 << i;
+    return m;
+}
+
+static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
+{
+    const tn_loop_body *b = body_of(s);
+    (void)want;
+    u->in = bits(loop_in_x(b), s->n_in);
+    if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
+    else u->out = 1;
+}
+
+static void loop_cost(const tn_sig *s, tn_cost *c)
+{
+    const tn_loop_body *b = body_of(s);
+    const double n = (double)b->steps;
+    c->flops = n * tn_plan_flops(b->forward.plan);
+    if (!b->trains) return;
+    const double all = tn_plan_flops(b->vjp_all.plan);
+    switch (b->grad) {
+    case TN_LOOP_BPTT: c->flops_backward = n * all; break;
+    case TN_LOOP_IMPLICIT: c->flops_backward = n * tn_plan_flops(b->vjp_carry.plan) + all; break;
+    case TN_LOOP_ONE_STEP: c->flops_backward = all; break;
+    case TN_LOOP_EP:
+        c->flops_backward = all + n * (b->centred ? 2 : 1) * (tn_plan_flops(b->forward.plan) + tn_plan_flops(b->cost.plan));
+        break;
+    }
+}
+
+static void loop_release(void *attr)
+{
+    tn_loop_body *b = ((tn_loop_attr *)attr)->body;
+    if (!b) return;
+    tn_plan_free(b->forward.plan);
+    tn_plan_free(b->vjp_carry.plan);
+    tn_plan_free(b->vjp_all.plan);
+    tn_plan_free(b->cost.plan);
+    tn_free(b);
+}
+
+const tn_op tn_op_loop = {
+    .name = "loop",
+    .attr_bytes = sizeof(tn_loop_attr),
+    .flags = TN_OP_OPTIONAL_OUT,
+    .infer = loop_infer,
+    .grad = loop_gradient,
+    .cost = loop_cost,
+    .work = tn_loop_work_cpu,
+    .kernel = { [TN_CPU] = { tn_loop_forward_cpu, tn_loop_backward_cpu } },
+    .release = loop_release,
+};
+
+/* --- making the node ---------------------------------------------------------------------------------------------------- */
+
+static void find_all(const tn_plan *p, const char *kind, int n, int *index)
+{
+    char name[32];
+    for (int i = 0; i < TN_BODY_MAX; i++) {
+        snprintf(name, sizeof name, "%s%d", kind, i);
+        index[i] = i < n ? tn_plan_extern_find(p, name) : -1;
+    }
+}
+
+static tn_status compile_entry(tn_body_spec *s, tn_body_entry which, loop_entry *e)
+{
+    TN_RETURN_IF(tn_body_compile(s, which, &e->plan));
+    e->n_externs = tn_plan_externs(e->plan);
+    find_all(e->plan, "carry", s->n_carry, e->carry);
+    find_all(e->plan, "x", s->n_xs, e->xs);
+    find_all(e->plan, "const", s->n_consts, e->consts);
+    find_all(e->plan, "dnext", s->n_carry, e->dnext);
+    find_all(e->plan, "dy", s->n_ys, e->dy);
+    find_all(e->plan, "d.carry", s->n_carry, e->dcarry);
+    find_all(e->plan, "d.x", s->n_xs, e->dxs);
+    find_all(e->plan, "d.const", s->n_consts, e->dconsts);
+    return TN_OK;
+}
+
+/* The cost body has no next state of its own: the carry passes through without a gradient. */
+static void build_cost(tn_graph *g, tn_body_io *io, void *user)
+{
+    const tn_body *cost = user;
+    cost->build(g, io, cost->user);
+    io->next[0] = tn_stop_gradient(g, io->carry[0]);
+}
+
+static tn_type type_of(const tn_graph *g, tn_ref x, bool trainable)
+{
+    return (tn_type){ .dtype = tn_ref_dtype(g, x), .dims = tn_ref_dims(g, x), .absent = !x.id, .trainable = trainable };
+}
+
+static tn_status slice_type(tn_type *t, int64_t steps)
+{
+    if (t->dims.rank < 1 || t->dims.dim[0] != steps)
+        return tn_error(TN_USAGE, "a sequence's first axis must be the number of steps, %lld", (long long)steps);
+    t->dims.rank--;
+    for (int i = 0; i < t->dims.rank; i++) t->dims.dim[i] = t->dims.dim[i + 1];
+    return TN_OK;
+}
+
+static tn_status check_options(const tn_loop_options *o)
+{
+    if (o->steps < 1) return tn_error(TN_USAGE, "a loop needs steps >= 1");
+    if (o->n_carry < 1 || o->n_carry > TN_BODY_MAX || o->n_xs > TN_BODY_MAX || o->n_consts > TN_BODY_MAX ||
+        o->n_ys > TN_BODY_MAX || o->n_cost_consts > TN_BODY_MAX)
+        return tn_error(TN_USAGE, "a loop takes 1 to %d carries and at most as many of the rest", TN_BODY_MAX);
+    if (!o->rtol.id && o->grad != TN_LOOP_BPTT)
+        return tn_error(TN_USAGE, "implicit, one-step and ep gradients belong to a solve: give rtol");
+    if (o->rtol.id && (o->n_carry != 1 || o->n_xs || o->n_ys))
+        return tn_error(TN_USAGE, "a solve has one carry and no sequences");
+    if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id))
+        return tn_error(TN_USAGE, "ep needs a cost body and beta");
+    return TN_OK;
+}
+
+static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
+{
+    const tn_graph_options *go = tn_graph_get_options(g);
+    b->steps = o->steps;
+    b->grad = o->grad;
+    b->solve = o->rtol.id != 0;
+    b->centred = o->centred;
+    b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
+                              .options = *go, .threads = go->threads };
+    for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
+    for (int i = 0; i < o->n_xs; i++) {
+        b->spec.xs[i] = type_of(g, o->xs[i], wanted[loop_in_x(b) + i]);
+        TN_RETURN_IF(slice_type(&b->spec.xs[i], o->steps));
+    }
+    for (int i = 0; i < o->n_consts; i++) b->spec.consts[i] = type_of(g, o->consts[i], wanted[loop_in_const(b) + i]);
+    TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
+    if (!b->trains) return TN_OK;
+    TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_ALL, &b->vjp_all));
+    if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
+    if (o->grad != TN_LOOP_EP) return TN_OK;
+    b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
+                                   .n_consts = o->n_cost_consts, .options = *go, .threads = go->threads };
+    b->cost_spec.carry[0] = b->spec.carry[0];
+    for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
+    return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
+}
+
+tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_options o)
+{
+    tn_ref in[TN_MAX_ARGS] = { { 0 } }, out[TN_MAX_ARGS] = { { 0 } };
+    bool wanted[TN_MAX_ARGS] = { 0 };
+    int n = 0;
+    if (tn_graph_status(g) != TN_OK) return TN_NONE;
+    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 3;
+    tn_status s = check_options(&o);
+    if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);
+    tn_loop_body *b = s == TN_OK ? tn_alloc(sizeof *b) : NULL;
+    if (!b) {
+        tn_graph_fail(g, file, line, s == TN_OK ? TN_MEMORY : s, "loop: %s", tn_error_text());
+        return TN_NONE;
+    }
+    for (int i = 0; i < o.n_carry; i++) in[n++] = o.carry[i];
+    for (int i = 0; i < o.n_xs; i++) in[n++] = o.xs[i];
+    for (int i = 0; i < o.n_consts; i++) in[n++] = o.consts[i];
+    for (int i = 0; i < o.n_cost_consts; i++) in[n++] = o.cost_consts[i];
+    in[n++] = o.rtol;
+    in[n++] = o.damping;
+    in[n++] = o.beta;
+    for (int i = 0; i < n; i++) {
+        wanted[i] = tn_ref_trainable(g, in[i]);
+        b->trains |= wanted[i];
+    }
+    tn_loop_attr a = { .body = b };
+    s = compile_body(g, body, &o, wanted, b);
+    if (s != TN_OK) {
+        tn_graph_fail(g, file, line, s, "loop: %s", tn_error_text());
+        loop_release(&a);
+        return TN_NONE;
+    }
+    if (!tn_graph_add(g, file, line, &tn_op_loop, &a, in, n, out).id) return TN_NONE;
+    for (int i = 0; o.final && i < o.n_carry; i++) o.final[i] = out[i];
+    for (int i = 0; o.ys && i < o.n_ys; i++) o.ys[i] = out[loop_out_y(b) + i];
+    if (o.iterations) *o.iterations = out[loop_out_iterations(b)];
+    if (o.residual) *o.residual = out[loop_out_iterations(b) + 1];
+    return out[0];
+}

@@ -1,0 +1,57 @@
+/* loop: runs a body many times, with one of several gradients.
+ *
+ * Sequence loop (no rtol): for t = 0 .. steps-1:   carry, y_t = body(carry, x_t; consts)
+ *     xs[i] has shape (steps, ...); ys[i] gets shape (steps, ...). The gradient is back-propagation through time:
+ *     carries are kept per step, the inside of a step is recomputed.
+ *
+ * Solve (rtol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h) until
+ *     every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there stays as it
+ *     is (bptt: until all are there). Gradients of a loss L by the constants, g = dL/dh:
+ *       TN_LOOP_BPTT      through all iterations taken; memory grows with steps
+ *       TN_LOOP_IMPLICIT  lambda = g + J^T lambda by the same damped iteration, then lambda^T df/dconst
+ *       TN_LOOP_ONE_STEP  g^T df/dconst (Jacobian-free)
+ *       TN_LOOP_EP        equilibrium propagation: a second solve, nudged by beta * dC/dh re-evaluated at f(h) in every
+ *                         iteration (C = the cost body's ys[0], a sum over samples), then
+ *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
+ *                         g is not used, so weight carries the loss's own factor (1/B for a mean)
+ *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
+ *
+ * NaN: a residual that is NaN never counts as converged; the solve then runs all its steps. */
+#ifndef TN_OPS_LOOP_H
+#define TN_OPS_LOOP_H
+
+#include <tenon/body.h>
+
+typedef enum tn_loop_grad { TN_LOOP_BPTT, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_EP } tn_loop_grad;
+
+typedef struct tn_loop_options {
+    int unused_;
+    const tn_ref *carry, *xs, *consts;
+    int n_carry, n_xs, n_consts, n_ys;
+    int64_t steps;
+    tn_loop_grad grad;
+    tn_ref rtol, damping; /* run-time scalars; rtol makes it a solve, damping defaults to 1 */
+    const tn_body *cost;  /* TN_LOOP_EP */
+    const tn_ref *cost_consts;
+    int n_cost_consts;
+    tn_ref beta; /* run-time scalar */
+    bool centred;
+    float weight;                  /* 0 = 1 */
+    tn_ref *final;                 /* n_carry results */
+    tn_ref *ys;                    /* n_ys results */
+    tn_ref *iterations, *residual; /* i32 (1), f32 (1): taken, and the largest of the last iteration (solve) */
+} tn_loop_options;
+
+struct tn_loop_body;
+typedef struct tn_loop_attr {
+    struct tn_loop_body *body; /* owned by the graph */
+} tn_loop_attr;
+
+extern const tn_op tn_op_loop;
+
+/* Returns the first final carry. */
+#define tn_loop(g, body, ...)                                                                                          \
+    tn_loop_((g), __FILE__, __LINE__, (body), (tn_loop_options){ .unused_ = 0, __VA_ARGS__ })
+tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_options o);
+
+#endif

@@ -1,0 +1,35 @@
+/* What a loop node keeps: the compiled entry points of its body, and where their outside tensors are. */
+#ifndef TN_OPS_LOOP_BODY_H
+#define TN_OPS_LOOP_BODY_H
+
+#include "ops/loop/loop.h"
+
+/* Indices of a plan's outside tensors, -1 where it does not use one. */
+typedef struct loop_entry {
+    tn_plan *plan;
+    int n_externs;
+    int carry[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX];
+    int dnext[TN_BODY_MAX], dy[TN_BODY_MAX], dcarry[TN_BODY_MAX], dxs[TN_BODY_MAX], dconsts[TN_BODY_MAX];
+} loop_entry;
+
+typedef struct tn_loop_body {
+    tn_body_spec spec, cost_spec;
+    int64_t steps;
+    tn_loop_grad grad;
+    bool solve, centred, trains;
+    float weight;
+    loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */
+} tn_loop_body;
+
+/* Positions in the node's lists. */
+static inline int loop_in_x(const tn_loop_body *b) { return b->spec.n_carry; }
+static inline int loop_in_const(const tn_loop_body *b) { return loop_in_x(b) + b->spec.n_xs; }
+static inline int loop_in_cost(const tn_loop_body *b) { return loop_in_const(b) + b->spec.n_consts; }
+static inline int loop_in_rtol(const tn_loop_body *b) { return loop_in_cost(b) + b->cost_spec.n_consts; }
+static inline int loop_out_y(const tn_loop_body *b) { return b->spec.n_carry; }
+static inline int loop_out_iterations(const tn_loop_body *b) { return b->spec.n_carry + b->spec.n_ys; }
+static inline int loop_out_history(const tn_loop_body *b) { return loop_out_iterations(b) + 2; }
+
+static inline size_t loop_type_bytes(const tn_type *t) { return (size_t)tn_dims_count(t->dims) * tn_dtype_bytes(t->dtype); }
+
+#endif

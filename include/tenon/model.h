@@ -1,0 +1,69 @@
+/* For authors of models: what a model is, and everything its `build` may call.
+ *
+ * A model is one folder: a table of settings, a build function that reads like its equations, instruments, presets, and
+ * the row that registers it (models.def in the tree, or the function `tenon_model` in a shared object outside it). */
+#ifndef TENON_MODEL_H
+#define TENON_MODEL_H
+
+#include <tenon/graph.h>
+#include <tenon/ops.h>
+#include <tenon/settings.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TENON_MODEL_ABI = 1 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+
+/* What a task feeds into one step. Fields a task does not have are TN_NONE. */
+typedef struct tn_batch {
+    size_t size; /* of this struct, for later fields */
+    int64_t batch, length;
+    tn_ref tokens; /* i32 (B,T) */
+    tn_ref labels; /* i32 (B,T); -1 = not counted */
+    tn_ref reset;  /* i32 (B,T): 1 where a document starts, or none */
+    bool logits;   /* also put out "logits" (B,T,vocab): for sampling and comparisons; not in training */
+} tn_batch;
+
+typedef struct tn_preset {
+    const char *name, *help;
+    const char *const *values; /* "key=value", NULL at the end */
+} tn_preset;
+
+/* How instruments look at parameters, and what they report: numbers beside the loss, such as a spectrum's spread. */
+typedef struct tn_instruments {
+    void *ctx;
+    const float *(*param)(void *ctx, const char *name, int64_t *count); /* NULL: there is none */
+    void (*report)(void *ctx, const char *name, double value, const char *unit);
+} tn_instruments;
+
+typedef struct tn_model {
+    size_t size; /* of this struct */
+    int abi;     /* TENON_MODEL_ABI */
+    const char *name, *summary;
+    const tn_setting *settings;
+    size_t n_settings;
+    const tn_preset *presets;
+    size_t n_presets;
+    /* Describes one step: makes parameters, computes, ends with tn_output(g, "loss", one number). Errors of settings
+     * are returned; errors of the graph are kept in it. */
+    tn_status (*build)(tn_graph *g, const tn_settings *st, const tn_batch *b);
+    void (*instruments)(const tn_settings *st, const tn_instruments *i); /* or NULL */
+} tn_model;
+
+#define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI
+
+/* For errors of settings: records the message and returns TN_USAGE. */
+tn_status tn_model_error(const char *fmt, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 1, 2)))
+#endif
+    ;
+
+/* A shared object defines this one function. */
+typedef const tn_model *tenon_model_fn(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

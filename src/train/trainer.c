@@ -1,0 +1,321 @@
+/* A model in training: makes the plans (forward+backward, forward, optimizer), binds them to one store and one
+ * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
+#include "train/trainer.h"
+
+#include "optim/optim.h"
+#include "optim/schedule.h"
+#include "backend/backend.h"
+#include "plan/cache.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_SWITCHES = 64 };
+
+struct tn_trainer {
+    const tn_model *model;
+    const tn_settings *settings;
+    int64_t batch, length;
+    bool logits, forward_only;
+    int threads;
+    const char *off[MAX_SWITCHES]; /* switches that are off, NULL-terminated */
+    tn_store *store;
+    tn_context *context;
+    tn_plan_cache *plans;
+    const tn_plan *grad, *eval, *apply;
+    tn_bound *grad_bound, *eval_bound, *apply_bound;
+    int64_t applied; /* steps that changed the parameters: the optimizer's own count */
+};
+
+/* --- making plans --------------------------------------------------------------------------------------------------------- */
+
+static int wanted_threads(const tn_settings *st)
+{
+    if (!tn_settings_is_auto(st, "threads")) return (int)tn_settings_int(st, "threads");
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
+}
+
+static tn_status list_off(tn_trainer *t)
+{
+    int n = 0;
+    for (size_t i = 0; i < tn_settings_count(t->settings); i++) {
+        const tn_setting *row = tn_settings_row_at(t->settings, i);
+        if (row->type != TN_TYPE_SWITCH || tn_settings_on(t->settings, row->key)) continue;
+        if (n == MAX_SWITCHES - 1) return tn_error(TN_USAGE, "more than %d switches are off", MAX_SWITCHES - 1);
+        t->off[n++] = row->key;
+    }
+    return TN_OK;
+}
+
+static tn_ref find_output(const tn_graph *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (strcmp(g->output[i].name, name) == 0) return (tn_ref){ g->output[i].id };
+    return TN_NONE;
+}
+
+/* Builds the model's graph for this shape; training also adds what the store lacks. */
+static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    const tn_graph_options o = { .training = training, .threads = t->threads, .off = t->off,
+                                 .round_bf16 = strcmp(tn_settings_text(t->settings, "compute"), "bf16") == 0 };
+    TN_TRY(tn_graph_new(&o, &g));
+    tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
+    b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);
+    b.labels = tn_input(g, "labels", tn_shape(t->batch, t->length), TN_I32);
+    TN_TRY(t->model->build(g, t->settings, &b));
+    TN_TRY(tn_graph_status(g));
+    if (!find_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", t->model->name);
+    TN_TRY(tn_store_adopt(t->store, g));
+    *out = g;
+    g = NULL;
+done:
+    tn_graph_free(g);
+    return s;
+}
+
+static tn_status make_grad(void *user, tn_plan **out)
+{
+    tn_trainer *t = user;
+    tn_graph *g;
+    TN_RETURN_IF(build_graph(t, true, &g));
+    const tn_compile_options o = { .loss = find_output(g, "loss"),
+                                   .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
+    return tn_graph_compile(g, &o, out);
+}
+
+static tn_status make_eval(void *user, tn_plan **out)
+{
+    tn_graph *g;
+    TN_RETURN_IF(build_graph(user, false, &g));
+    const tn_compile_options o = { 0 };
+    return tn_graph_compile(g, &o, out);
+}
+
+static tn_status make_apply(void *user, tn_plan **out)
+{
+    tn_trainer *t = user;
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW };
+    return tn_optim_plan(t->store, &o, TN_CPU, t->threads, out);
+}
+
+static tn_status bind_all(tn_trainer *t)
+{
+    char key[64];
+    snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
+    if (!t->forward_only) {
+        TN_RETURN_IF(tn_plan_cache_get(t->plans, "grad", make_grad, t, &t->grad));
+        TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
+    }
+    TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
+    if (!t->forward_only) {
+        TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
+        TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
+    }
+    return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
+}
+
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = tn_alloc(sizeof *t);
+    if (!t) TN_TRY(TN_MEMORY);
+    *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
+                       .logits = o->logits, .forward_only = o->forward_only };
+    if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
+    t->threads = o->threads > 0 ? o->threads : wanted_threads(o->settings);
+    TN_TRY(list_off(t));
+    TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
+    TN_TRY(tn_plan_cache_new(&t->plans));
+    TN_TRY(bind_all(t));
+    *out = t;
+    t = NULL;
+done:
+    tn_trainer_free(t);
+    return s;
+}
+
+void tn_trainer_free(tn_trainer *t)
+{
+    if (!t) return;
+    tn_bound_free(t->grad_bound);
+    tn_bound_free(t->eval_bound);
+    tn_bound_free(t->apply_bound);
+    tn_plan_cache_free(t->plans);
+    tn_context_free(t->context);
+    tn_store_free(t->store);
+    tn_free(t);
+}
+
+/* --- running --------------------------------------------------------------------------------------------------------------- */
+
+int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, "tokens"); }
+
+int32_t *tn_trainer_labels(tn_trainer *t) { return tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, "labels"); }
+
+tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
+{
+    tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
+    TN_RETURN_IF(tn_run(t->grad_bound));
+    *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
+    return TN_OK;
+}
+
+tn_status tn_trainer_eval(tn_trainer *t, float *loss)
+{
+    const size_t bytes = sizeof(int32_t) * (size_t)(t->batch * t->length);
+    if (t->grad_bound) { /* the two plans have inputs of their own */
+        memcpy(tn_bound_data(t->eval_bound, "tokens"), tn_trainer_tokens(t), bytes);
+        memcpy(tn_bound_data(t->eval_bound, "labels"), tn_trainer_labels(t), bytes);
+    }
+    TN_RETURN_IF(tn_run(t->eval_bound));
+    *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
+    return TN_OK;
+}
+
+static tn_schedule schedule_of(const tn_settings *st)
+{
+    const char *kind = tn_settings_text(st, "train.schedule");
+    return (tn_schedule){ .kind = strcmp(kind, "wsd") == 0        ? TN_SCHEDULE_WSD
+                                  : strcmp(kind, "constant") == 0 ? TN_SCHEDULE_CONSTANT
+                                                                  : TN_SCHEDULE_COSINE,
+                          .lr = tn_settings_float(st, "train.lr"), .lr_min_frac = tn_settings_float(st, "train.lr_min_frac"),
+                          .warmup = tn_settings_int(st, "train.warmup"), .steps = tn_settings_int(st, "train.steps"),
+                          .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
+}
+
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
+{
+    const tn_schedule schedule = schedule_of(t->settings);
+    const tn_settings *st = t->settings;
+    tn_bound *b = t->apply_bound;
+    const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step),
+                                 .beta1 = (float)tn_settings_float(st, "train.beta1"),
+                                 .beta2 = (float)tn_settings_float(st, "train.beta2"),
+                                 .eps = (float)tn_settings_float(st, "train.eps"),
+                                 .momentum = (float)tn_settings_float(st, "train.momentum"),
+                                 .decay = (float)tn_settings_float(st, "train.decay"),
+                                 .clip = (float)tn_settings_float(st, "train.clip"),
+                                 .scale = 1.f / (float)(batches > 0 ? batches : 1),
+                                 .opt_step = t->applied + 1 };
+    TN_RETURN_IF(tn_optim_set(b, &v));
+    *(float *)tn_bound_data(b, "loss") = loss;
+    TN_RETURN_IF(tn_run(b));
+    *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
+                         .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
+    t->applied += out->ok;
+    return TN_OK;
+}
+
+/* --- looking ---------------------------------------------------------------------------------------------------------------- */
+
+tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
+
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->grad_bound : t->eval_bound; }
+
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->grad : t->eval; }
+
+int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
+
+int64_t tn_trainer_parameters(const tn_trainer *t)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < tn_store_count(t->store); i++)
+        if (tn_store_at(t->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(t->store, i)->dims);
+    return n;
+}
+
+static void add_plan(tn_memory_plan *m, const tn_plan *p, size_t *arena)
+{
+    if (!p) return;
+    const tn_memory q = tn_plan_memory(p);
+    if (q.arena > *arena) { /* the plans share one arena */
+        *arena = q.arena;
+        m->activations = q.activations;
+        m->workspace = q.workspace;
+    }
+    m->other += q.inputs + q.frame;
+}
+
+tn_memory_plan tn_trainer_memory(const tn_trainer *t)
+{
+    tn_memory_plan m = { 0 };
+    size_t arena = 0;
+    for (int i = 0; i < tn_store_buckets(t->store); i++) {
+        const tn_bucket *b = tn_store_bucket(t->store, i);
+        const size_t bytes = sizeof(float) * (size_t)b->count;
+        m.parameters += bytes;
+        m.gradients += t->forward_only ? 0 : bytes;
+        m.optimizer += bytes * (size_t)((b->m != NULL) + (b->v != NULL));
+    }
+    for (size_t i = 0; i < tn_store_count(t->store); i++) {
+        const tn_entry *e = tn_store_at(t->store, i);
+        const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
+        if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
+        if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
+    }
+    add_plan(&m, t->grad, &arena);
+    add_plan(&m, t->eval, &arena);
+    add_plan(&m, t->apply, &arena);
+    m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
+    return m;
+}
+
+static size_t add_part(char *buf, size_t bytes, size_t at, const char *name, size_t value)
+{
+    if (!value || at >= bytes) return at;
+    const double mb = (double)value / 1e6;
+    return at + (size_t)snprintf(buf + at, bytes - at, "%s%s %.*f MB", at ? " · " : "", name, mb < 10 ? 1 : 0, mb);
+}
+
+const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    at = add_part(buf, bytes, at, "parameters", m->parameters);
+    at = add_part(buf, bytes, at, "gradients", m->gradients);
+    at = add_part(buf, bytes, at, "optimizer", m->optimizer);
+    at = add_part(buf, bytes, at, "frozen", m->frozen);
+    at = add_part(buf, bytes, at, "state", m->state);
+    at = add_part(buf, bytes, at, "activations", m->activations);
+    at = add_part(buf, bytes, at, "workspace", m->workspace);
+    at = add_part(buf, bytes, at, "other", m->other);
+    add_part(buf, bytes, at, "peak", m->total);
+    return buf;
+}
+
+/* --- instruments --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct instrument_call {
+    tn_trainer *trainer;
+    void (*report)(void *ctx, const char *name, double value, const char *unit);
+    void *ctx;
+} instrument_call;
+
+static const float *param_of(void *ctx, const char *name, int64_t *count)
+{
+    const tn_entry *e = tn_store_find(((instrument_call *)ctx)->trainer->store, name);
+    if (!e || e->role != TN_ROLE_PARAM) return NULL;
+    *count = tn_dims_count(e->dims);
+    return e->data;
+}
+
+static void pass_on(void *ctx, const char *name, double value, const char *unit)
+{
+    const instrument_call *c = ctx;
+    c->report(c->ctx, name, value, unit);
+}
+
+void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
+                            void *ctx)
+{
+    instrument_call c = { t, report, ctx };
+    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on };
+    if (t->model->instruments) t->model->instruments(t->settings, &in);
+}

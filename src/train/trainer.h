@@ -1,0 +1,61 @@
+/* A model in training: its store, its plans and a context, driven one batch at a time.
+ *
+ *     tn_trainer_new -> fill tokens and labels -> tn_trainer_grad (once per micro-batch) -> tn_trainer_apply -> ...
+ *
+ * All memory is there after tn_trainer_new; no later call allocates or opens anything. */
+#ifndef TN_TRAIN_TRAINER_H
+#define TN_TRAIN_TRAINER_H
+
+#include "plan/plan.h"
+
+#include <tenon/model.h>
+
+typedef struct tn_trainer tn_trainer;
+
+typedef struct tn_trainer_options {
+    const tn_model *model;
+    const tn_settings *settings; /* borrowed */
+    int64_t batch, length;
+    bool logits;       /* evaluation also puts out "logits" */
+    bool forward_only; /* no gradients, no optimizer */
+    int threads;       /* 0: as the settings say */
+} tn_trainer_options;
+
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out);
+void tn_trainer_free(tn_trainer *t);
+
+int32_t *tn_trainer_tokens(tn_trainer *t); /* (B,T), to be filled before each call below */
+int32_t *tn_trainer_labels(tn_trainer *t); /* (B,T); -1 = not counted */
+
+/* Forward and backward on the batch; adds to the gradients. */
+tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss);
+/* Forward only, dropout off. */
+tn_status tn_trainer_eval(tn_trainer *t, float *loss);
+
+typedef struct tn_applied {
+    float lr, grad_norm;
+    bool ok; /* false: a number was not finite, and nothing was changed */
+} tn_applied;
+
+/* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches` were added up since the last time. */
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out);
+
+tn_store *tn_trainer_store(tn_trainer *t);
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training); /* timers, outputs by name */
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
+int64_t tn_trainer_parameters(const tn_trainer *t);
+int tn_trainer_threads(const tn_trainer *t);
+
+typedef struct tn_memory_plan {
+    size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, total;
+} tn_memory_plan;
+
+tn_memory_plan tn_trainer_memory(const tn_trainer *t);
+/* "parameters 34 MB · gradients ... · peak 331 MB" into buf. */
+const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes);
+
+/* The model's instruments, each given to `report`. */
+void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
+                            void *ctx);
+
+#endif

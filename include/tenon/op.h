@@ -6,6 +6,7 @@
 #define TENON_OP_H
 
 #include <tenon/graph.h>
+#include <tenon/settings.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,10 +89,15 @@ typedef struct tn_op {
         tn_kernel *forward, *backward;
     } kernel[TN_DEVICES];
     /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
-    const char *switch_name, *switch_help;
+    const char *switch_name;
+    const tn_setting *switch_row;
     tn_status (*plain)(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
     void (*release)(void *attr); /* frees what attr owns (bodies); NULL for plain data */
 } tn_op;
+
+/* In a tn_op: .switch_name and .switch_row of an op with a plain twin. */
+#define TN_OP_SWITCH(name, help)                                                                                       \
+    .switch_name = (name), .switch_row = &(const tn_setting)TN_SETTING_SWITCH(name, "on", help)
 
 /* Adds a node; attr is copied. out[] gets the results (n_out as infer said). Returns the first output. */
 tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, const void *attr, const tn_ref *in,

@@ -121,7 +121,8 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     if (n == 2 && v->run == tn_cmd_help) offer_verbs(typed, c->out);
     if (!strstr(v->usage, "key=value") || (n == 2 && *v->words)) return TN_OK;
     tn_settings *st = NULL;
-    TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st));
+    const tn_model *model;
+    TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     offer_settings(st, typed, c->out);
     tn_settings_free(st);
     return TN_OK;

@@ -59,8 +59,9 @@ static tn_status show(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
+    const tn_model *model;
     TN_TRY(tn_args_expect(&c->args, 1, 2));
-    TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n, &st));
+    TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n, &st, &model));
     if (c->json)
         for (size_t i = 0; i < tn_settings_count(st); i++) TN_TRY(tn_cli_emit(c, tn_settings_json_at(st, i)));
     else if (tn_args_flag(&c->args, "yaml")) TN_TRY(tn_settings_write_yaml(st, c->out));
@@ -74,10 +75,11 @@ static tn_status schema(tn_cli *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
+    const tn_model *model;
     json_t *root = NULL;
     TN_TRY(tn_args_expect(&c->args, 1, 1));
     if (c->args.overrides_n) TN_FAIL(TN_USAGE, "config schema takes no key=value");
-    TN_TRY(tn_settings_resolve(NULL, NULL, 0, &st));
+    TN_TRY(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     root = tn_settings_schema(st);
     if (c->json) {
         s = tn_cli_emit(c, root);

@@ -29,6 +29,7 @@ typedef struct reader {
     char path[PATH_BYTES];           /* dotted path of the innermost open map, "" at the top */
     size_t start[TN_YAML_MAX_DEPTH]; /* length of path before each open map's own key */
     size_t depth;                    /* open maps */
+    bool peek;                       /* keys the table does not have are passed over */
 } reader;
 
 static size_t line_of(const yaml_event_t *e) { return e->start_mark.line + 1; }
@@ -104,6 +105,7 @@ static tn_status take_scalar(reader *r, const yaml_event_t *e)
     const bool empty = e->data.scalar.length == 0 && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (strlen(text) != e->data.scalar.length)
         return READER_FAIL(r, TN_USAGE, line_of(e), "%s: the value holds a NUL byte", r->path);
+    if (r->peek && tn_settings_find(r->st, r->path) == tn_settings_count(r->st)) return TN_OK;
     if (!(empty && tn_settings_is_section(r->st, r->path))) /* a section whose keys are all commented out */
         TN_RETURN_IF(tn_settings_set(r->st, r->path, text, "%s:%zu", r->name, line_of(e)));
     return check_new(r, line_of(e));
@@ -113,7 +115,7 @@ static tn_status open_map(reader *r, const yaml_event_t *e, size_t before)
 {
     if (r->depth == TN_YAML_MAX_DEPTH)
         return READER_FAIL(r, TN_BAD_FILE, line_of(e), "maps are nested more than %d deep", TN_YAML_MAX_DEPTH);
-    if (r->depth > 0) {
+    if (r->depth > 0 && !r->peek) {
         if (tn_settings_find(r->st, r->path) < tn_settings_count(r->st))
             return READER_FAIL(r, TN_USAGE, line_of(e), "%s takes one value, not a map", r->path);
         if (!tn_settings_is_section(r->st, r->path))
@@ -181,10 +183,10 @@ static tn_status too_large(const char *name)
     return tn_error(TN_BAD_FILE, "%s is larger than %d KiB: that is no settings file", name, TN_YAML_MAX_BYTES >> 10);
 }
 
-tn_status tn_settings_read_yaml_text(tn_settings *st, const char *text, size_t bytes, const char *name)
+static tn_status read_text(tn_settings *st, const char *text, size_t bytes, const char *name, bool peek)
 {
     tn_status s = TN_OK;
-    reader r = { .name = name };
+    reader r = { .name = name, .peek = peek };
     if (bytes > TN_YAML_MAX_BYTES) return too_large(name);
     if (!yaml_parser_initialize(&r.parser)) return tn_error(TN_MEMORY, "out of memory while reading %s", name);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
@@ -199,7 +201,12 @@ done:
     return s;
 }
 
-tn_status tn_settings_read_yaml(tn_settings *st, const char *path)
+tn_status tn_settings_read_yaml_text(tn_settings *st, const char *text, size_t bytes, const char *name)
+{
+    return read_text(st, text, bytes, name, false);
+}
+
+static tn_status read_file(tn_settings *st, const char *path, bool peek)
 {
     tn_status s = TN_OK;
     char *text = NULL;
@@ -212,9 +219,13 @@ tn_status tn_settings_read_yaml(tn_settings *st, const char *path)
     }
     const size_t bytes = fread(text, 1, TN_YAML_MAX_BYTES + 1, f);
     if (ferror(f)) TN_FAIL(TN_BAD_FILE, "cannot read %s: %s", path, strerror(errno));
-    TN_TRY(tn_settings_read_yaml_text(st, text, bytes, path));
+    TN_TRY(read_text(st, text, bytes, path, peek));
 done:
     tn_free(text);
     fclose(f);
     return s;
 }
+
+tn_status tn_settings_read_yaml(tn_settings *st, const char *path) { return read_file(st, path, false); }
+
+tn_status tn_settings_peek_yaml(tn_settings *st, const char *path) { return read_file(st, path, true); }

@@ -17,6 +17,9 @@ tn_status tn_settings_read_yaml(tn_settings *st, const char *path);
 /* The same for text in memory; `name` stands for the path in messages and sources. */
 tn_status tn_settings_read_yaml_text(tn_settings *st, const char *text, size_t bytes, const char *name);
 
+/* The same, passing over keys the table does not have: for a first look at which model a file is for. */
+tn_status tn_settings_peek_yaml(tn_settings *st, const char *path);
+
 /* All values as nested YAML in canonical text, each with its source as a comment. Reading it back gives the same
  * values. TN_DISK when a write failed. */
 tn_status tn_settings_write_yaml(const tn_settings *st, FILE *f);

@@ -197,7 +197,7 @@ void tn_pass_place(tn_graph *g, int threads, tn_placement *p)
         l.first[i] = -1;
     }
     find_lives(&l);
-    share(&l, owner);
+    if (tn_graph_switch(g, "opt.inplace")) share(&l, owner);
     if (!make_slots(g, &l, owner, p)) {
         g->status = TN_MEMORY;
         return;

@@ -5,6 +5,8 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/yaml_settings.h"
+#include "models/models.h"
+#include "plan/switches.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +20,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 4096), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
-    TN_SETTING_CHOICE("compute", "bf16", "f32|bf16", "operands of matrix products (sums are always f32)"),
+    TN_SETTING_CHOICE("compute", "f32", "f32|bf16", "operands of matrix products (sums are always f32)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
@@ -52,36 +54,128 @@ const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_s
 
 tn_status tn_settings_common(tn_settings *st)
 {
-    return tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train");
+    TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
+    return tn_settings_switches(st);
 }
 
-static bool is_path(const char *target)
+tn_status tn_settings_switches(tn_settings *st)
 {
-    const char *dot = strrchr(target, '.');
-    return strchr(target, '/') || (dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0));
+    for (size_t i = 0; tn_op_at(i); i++) {
+        const tn_setting *row = tn_op_at(i)->switch_row;
+        if (row && tn_settings_find(st, row->key) == tn_settings_count(st)) TN_RETURN_IF(tn_settings_add(st, row, 1, "opt"));
+    }
+    return tn_settings_add(st, tn_plan_switches, tn_plan_switches_n, "opt");
+}
+
+/* --- which model, which file ---------------------------------------------------------------------------------------- */
+
+typedef struct choice {
+    char file[4096];  /* settings file, or "" */
+    char model[4096]; /* name or path, or "" */
+    char preset[64];
+} choice;
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static tn_status keep(char *to, size_t bytes, const char *from)
+{
+    if (strlen(from) >= bytes) return tn_error(TN_USAGE, "a name or path of %zu characters is too long", strlen(from));
+    snprintf(to, bytes, "%s", from);
+    return TN_OK;
 }
 
 /* A word is the name of a preset or a model unless a run's directory is called so; a path is a file or a run. */
-static tn_status apply_target(tn_settings *st, const char *target)
+static tn_status read_target(const char *target, choice *c)
 {
-    char config[4096], quoted[80];
+    char quoted[80];
     struct stat info;
-    const int n = snprintf(config, sizeof config, "%s/config.yaml", target);
-    if (n > 0 && (size_t)n < sizeof config && stat(config, &info) == 0) return tn_settings_read_yaml(st, config);
-    if (is_path(target)) return tn_settings_read_yaml(st, target);
-    return tn_error(TN_USAGE, "%s is neither a preset nor a model; a config file is named with .yaml or a path",
-                    tn_text_quote(target, quoted, sizeof quoted));
+    const tn_model *owner;
+    const int n = snprintf(c->file, sizeof c->file, "%s/config.yaml", target);
+    if (n > 0 && (size_t)n < sizeof c->file && stat(c->file, &info) == 0) return TN_OK;
+    c->file[0] = 0;
+    if (ends_with(target, ".so")) return keep(c->model, sizeof c->model, target);
+    if (strchr(target, '/') || ends_with(target, ".yaml") || ends_with(target, ".yml"))
+        return keep(c->file, sizeof c->file, target);
+    if (tn_preset_named(target, &owner)) return keep(c->preset, sizeof c->preset, target);
+    if (tn_model_named(target)) return keep(c->model, sizeof c->model, target);
+    return tn_error(TN_USAGE, "%s is neither a preset nor a model (`tenon presets` lists them); a config file is named with "
+                              ".yaml or a path", tn_text_quote(target, quoted, sizeof quoted));
 }
 
-tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out)
+/* A first look: the file's and the overrides' own words on model and preset. */
+static tn_status peek(const choice *named, const char *const *overrides, size_t n, choice *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
     TN_TRY(tn_settings_new(&st));
+    TN_TRY(tn_settings_add(st, tn_train_settings, 2, "train")); /* model and preset come first in the table */
+    if (named->file[0]) TN_TRY(tn_settings_peek_yaml(st, named->file));
+    if (named->model[0]) TN_TRY(tn_settings_set(st, "model", named->model, "command line"));
+    if (named->preset[0]) TN_TRY(tn_settings_set(st, "preset", named->preset, "command line"));
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(overrides[i], "model=", 6) == 0 || strncmp(overrides[i], "preset=", 7) == 0)
+            TN_TRY(tn_settings_override(st, overrides[i]));
+    const bool said = strcmp(tn_settings_source(st, "model"), "default") != 0;
+    TN_TRY(keep(c->model, sizeof c->model, said ? tn_settings_text(st, "model") : ""));
+    TN_TRY(keep(c->preset, sizeof c->preset, tn_settings_text(st, "preset")));
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status find_preset(choice *c, const tn_preset **preset)
+{
+    const tn_model *owner = NULL;
+    *preset = NULL;
+    if (!c->preset[0]) return TN_OK;
+    *preset = tn_preset_named(c->preset, &owner);
+    if (!*preset) return tn_error(TN_USAGE, "there is no preset %s: `tenon presets` lists them", c->preset);
+    if (!c->model[0]) return keep(c->model, sizeof c->model, owner->name);
+    if (strcmp(c->model, owner->name) != 0)
+        return tn_error(TN_USAGE, "preset %s belongs to model %s, not to %s", c->preset, owner->name, c->model);
+    return TN_OK;
+}
+
+static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const char *const *overrides, size_t n)
+{
+    for (const char *const *v = preset ? preset->values : NULL; v && *v; v++) {
+        char key[128];
+        const char *eq = strchr(*v, '=');
+        if (!eq || (size_t)(eq - *v) >= sizeof key) return tn_error(TN_INTERNAL, "preset %s: \"%s\"", preset->name, *v);
+        snprintf(key, sizeof key, "%.*s", (int)(eq - *v), *v);
+        TN_RETURN_IF(tn_settings_set(st, key, eq + 1, "preset %s", preset->name));
+    }
+    if (c->file[0]) TN_RETURN_IF(tn_settings_read_yaml(st, c->file));
+    TN_RETURN_IF(tn_settings_set(st, "model", c->model, "%s", c->file[0] ? c->file : "command line"));
+    if (preset) TN_RETURN_IF(tn_settings_set(st, "preset", preset->name, "%s", c->file[0] ? c->file : "command line"));
+    for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_settings_override(st, overrides[i]));
+    return TN_OK;
+}
+
+tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
+                              const tn_model **model)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    const tn_preset *preset;
+    const tn_model *m = NULL;
+    choice named = { .file = "" }, c = { .file = "" };
+    if (target) TN_TRY(read_target(target, &named));
+    memcpy(c.file, named.file, sizeof c.file);
+    TN_TRY(peek(&named, overrides, n, &c));
+    TN_TRY(find_preset(&c, &preset));
+    if (!c.model[0]) TN_TRY(keep(c.model, sizeof c.model, tn_train_settings[0].value));
+    TN_TRY(tn_model_load(c.model, &m));
+    TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_common(st));
-    if (target) TN_TRY(apply_target(st, target));
-    for (size_t i = 0; i < n; i++) TN_TRY(tn_settings_override(st, overrides[i]));
+    TN_TRY(tn_settings_add(st, m->settings, m->n_settings, m->name));
+    TN_TRY(apply(st, &c, preset, overrides, n));
     *out = st;
+    *model = m;
     st = NULL;
 done:
     tn_settings_free(st);

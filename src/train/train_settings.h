@@ -3,7 +3,7 @@
 #ifndef TN_TRAIN_SETTINGS_H
 #define TN_TRAIN_SETTINGS_H
 
-#include <tenon/settings.h>
+#include <tenon/model.h>
 
 extern const tn_setting tn_train_settings[];
 extern const size_t tn_train_settings_n;
@@ -11,8 +11,13 @@ extern const size_t tn_train_settings_n;
 /* Adds the rows that do not depend on the model. */
 tn_status tn_settings_common(tn_settings *st);
 
-/* Defaults, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a run's directory
- * (its config.yaml), the name of a preset or a model, or NULL. Free *out with tn_settings_free. */
-tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out);
+/* Adds the switches of all ops (opt.*). */
+tn_status tn_settings_switches(tn_settings *st);
+
+/* Defaults, then the preset, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a
+ * run's directory (its config.yaml), the name of a preset or a model, the path of a model's .so, or NULL. The model is
+ * the one these name; its rows are added. Free *out with tn_settings_free. */
+tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
+                              const tn_model **model);
 
 #endif

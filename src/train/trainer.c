@@ -2,6 +2,7 @@
  * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
 #include "train/trainer.h"
 
+#include "optim/guard.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
@@ -25,7 +26,7 @@ struct tn_trainer {
     tn_plan_cache *plans;
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
-    int64_t applied; /* steps that changed the parameters: the optimizer's own count */
+    tn_guard *guard;
 };
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -120,6 +121,16 @@ static tn_status bind_all(tn_trainer *t)
     return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
 }
 
+static tn_status make_guard(tn_trainer *t)
+{
+    const char *policy = tn_settings_text(t->settings, "train.nonfinite");
+    const tn_guard_options o = { .policy = strcmp(policy, "skip") == 0       ? TN_NONFINITE_SKIP
+                                           : strcmp(policy, "rollback") == 0 ? TN_NONFINITE_ROLLBACK
+                                                                             : TN_NONFINITE_STOP,
+                                 .device = TN_CPU };
+    return tn_guard_new(t->store, &o, &t->guard);
+}
+
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
 {
     tn_status s = TN_OK;
@@ -134,6 +145,7 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
     TN_TRY(tn_plan_cache_new(&t->plans));
     TN_TRY(bind_all(t));
+    if (!t->forward_only) TN_TRY(make_guard(t));
     *out = t;
     t = NULL;
 done:
@@ -144,6 +156,7 @@ done:
 void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
+    tn_guard_free(t->guard);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
@@ -195,7 +208,7 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
     const tn_schedule schedule = schedule_of(t->settings);
     const tn_settings *st = t->settings;
     tn_bound *b = t->apply_bound;
-    const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step),
+    const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
                                  .beta2 = (float)tn_settings_float(st, "train.beta2"),
                                  .eps = (float)tn_settings_float(st, "train.eps"),
@@ -203,14 +216,13 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
                                  .scale = 1.f / (float)(batches > 0 ? batches : 1),
-                                 .opt_step = t->applied + 1 };
+                                 .opt_step = tn_guard_applied(t->guard) + 1 };
     TN_RETURN_IF(tn_optim_set(b, &v));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
     *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    t->applied += out->ok;
-    return TN_OK;
+    return tn_guard_after_step(t->guard, out->ok, step, &out->action);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */
@@ -263,6 +275,7 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
     add_plan(&m, t->grad, &arena);
     add_plan(&m, t->eval, &arena);
     add_plan(&m, t->apply, &arena);
+    m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
     return m;
 }

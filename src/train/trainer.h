@@ -6,6 +6,7 @@
 #ifndef TN_TRAIN_TRAINER_H
 #define TN_TRAIN_TRAINER_H
 
+#include "optim/guard.h"
 #include "plan/plan.h"
 
 #include <tenon/model.h>
@@ -35,9 +36,11 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 typedef struct tn_applied {
     float lr, grad_norm;
     bool ok; /* false: a number was not finite, and nothing was changed */
+    tn_guard_action action;
 } tn_applied;
 
-/* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches` were added up since the last time. */
+/* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches` were added up since the last time.
+ * TN_DIVERGED: the run is over by train.nonfinite. */
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out);
 
 tn_store *tn_trainer_store(tn_trainer *t);

@@ -20,7 +20,7 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("heads", "4", TN_RANGE(1, 1024), "", "attention heads; dim is a multiple of it"),
     TN_SETTING_AUTO_INT("kv_heads", "auto", TN_RANGE(1, 1024), "", "key and value heads (auto: heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 4 dim, or 8/3 dim for llama)"),
-    TN_SETTING_INT("vocab", "256", TN_RANGE(2, 1e7), "", "tokens of the vocabulary"),
+    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "slowest rotation (llama)"),
 };
 
@@ -42,6 +42,7 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
                        .rope_base = (float)tn_settings_float(st, "rope_base"),
                        .dropout = (float)tn_settings_float(st, "train.dropout") };
     if (!c->kv_heads) c->kv_heads = c->heads;
+    if (!c->vocab) c->vocab = 50257;
     if (!c->ffn) c->ffn = c->llama ? (8 * c->dim / 3 + 7) / 8 * 8 : 4 * c->dim;
     c->out_std = 0.02f / sqrtf(2.f * (float)c->layers);
     if (c->dim % c->heads || (c->llama && c->dim / c->heads % 2))

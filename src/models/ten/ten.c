@@ -22,7 +22,7 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("head_dim", "auto", TN_RANGE(1, 1024), "", "rows and columns of a state (auto: dim/heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 5/2 dim)"),
     TN_SETTING_INT("chunk", "64", TN_RANGE(1, 65536), "tokens", "block of the O layers' evaluation; changes no result"),
-    TN_SETTING_INT("vocab", "256", TN_RANGE(2, 1e7), "", "tokens of the vocabulary"),
+    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without data)"),
 };
 
 static const char *const tiny[] = { "dim=64", "layers=2", "heads=2", "train.context=128", NULL };
@@ -43,6 +43,7 @@ static tn_status config_read(const tn_settings *st, ten_config *c)
     if (!c->k) c->k = c->dim >= 2 ? c->dim / 2 : 1;
     if (!c->heads) c->heads = c->dim >= 64 ? c->dim / 64 : 1;
     if (!c->head_dim) c->head_dim = c->dim / c->heads;
+    if (!c->vocab) c->vocab = 50257;
     if (!c->ffn) c->ffn = (5 * c->dim / 2 + 7) / 8 * 8;
     c->out_std = 0.02f / sqrtf(2.f * (float)c->layers);
     if (!c->pattern[0] || strspn(c->pattern, "DO") != strlen(c->pattern))

@@ -1,0 +1,74 @@
+/* tenon check: a physical for a model in about a minute, or a comparison with another implementation. */
+#include "cli/session.h"
+#include "io/safetensors.h"
+#include "train/check.h"
+#include "train/train_settings.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_OVERRIDES = 256 };
+
+static void print_row(void *ctx, const tn_check_row *r)
+{
+    tn_cli *c = ctx;
+    static const char *const words[] = { [TN_PASS] = "pass", [TN_FAILED] = "FAIL", [TN_SKIPPED] = "skip" };
+    if (!c->json) {
+        fprintf(c->out, "%-14s %s  %s", r->name, words[r->verdict], r->detail);
+        if (r->seconds > 0) fprintf(c->out, "  (%.1f s)", r->seconds);
+        fputc('\n', c->out);
+        fflush(c->out);
+        return;
+    }
+    json_t *row = json_pack("{s:s, s:s, s:s, s:s}", "name", r->name, "verdict", words[r->verdict], "unit", r->unit, "detail",
+                            r->detail);
+    if (row && r->value == floor(r->value) && fabs(r->value) < 1e15)
+        json_object_set_new(row, "value", json_integer((json_int_t)r->value));
+    else if (row && isfinite(r->value)) json_object_set_new(row, "value", json_real(r->value));
+    (void)tn_cli_emit(c, row);
+}
+
+/* The file's own settings come before the command line's. Words are cut in place in `text`. */
+static tn_status file_settings(const char *path, char *text, size_t bytes, const char **list, size_t *n)
+{
+    tn_status s = TN_OK;
+    tn_safetensors *f = NULL;
+    TN_TRY(tn_safetensors_open(path, &f));
+    const char *format = tn_safetensors_meta(f, "format"), *model = tn_safetensors_meta(f, "model");
+    const char *settings = tn_safetensors_meta(f, "settings");
+    if (!format || strcmp(format, "tenon-against 1") != 0)
+        TN_FAIL(TN_BAD_FILE, "%s is not a file to compare with: its metadata lacks format \"tenon-against 1\" (docs/against.md)", path);
+    const int used = snprintf(text, bytes, "%s%s %s", model ? "model=" : "", model ? model : "", settings ? settings : "");
+    if (used < 0 || (size_t)used >= bytes) TN_FAIL(TN_BAD_FILE, "%s: its settings are too long", path);
+    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
+        if (*n == MOST_OVERRIDES) TN_FAIL(TN_BAD_FILE, "%s has too many settings", path);
+        list[(*n)++] = word;
+    }
+done:
+    tn_safetensors_close(f);
+    return s;
+}
+
+tn_status tn_cmd_check(tn_cli *c)
+{
+    tn_status s = TN_OK;
+    const char *against = tn_args_value(&c->args, "against"), *list[2 * MOST_OVERRIDES];
+    char text[8192];
+    size_t n = 0;
+    tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128 };
+    tn_settings *st = NULL;
+    TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
+    if (c->args.overrides_n > MOST_OVERRIDES) TN_FAIL(TN_USAGE, "too many settings");
+    if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
+    for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
+    TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
+    k.settings = st;
+    if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch");
+    if (strcmp(tn_settings_source(st, "train.context"), "default") != 0 && tn_settings_int(st, "train.context") < k.length)
+        k.length = tn_settings_int(st, "train.context");
+    s = against ? tn_check_against(&k, against) : tn_check_run(&k);
+done:
+    tn_settings_free(st);
+    return s;
+}

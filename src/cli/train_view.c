@@ -1,0 +1,92 @@
+/* What a person sees of a training run. The signal flag is the one piece of process state the command needs. */
+#include "cli/train_view.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+
+static volatile sig_atomic_t interrupts;
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupts = 1;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
+void tn_interrupt_watch(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+}
+
+bool tn_interrupted(void *unused)
+{
+    (void)unused;
+    return interrupts;
+}
+
+static tn_status curve_add(tn_curve *c, double x, double y)
+{
+    size_t capacity = c->capacity;
+    TN_RETURN_IF(tn_grow((void **)&c->x, &capacity, c->n + 1, sizeof *c->x));
+    TN_RETURN_IF(tn_grow((void **)&c->y, &c->capacity, c->n + 1, sizeof *c->y));
+    c->x[c->n] = x;
+    c->y[c->n++] = y;
+    return TN_OK;
+}
+
+void tn_train_view_start(tn_train_view *v, FILE *err, const char *label)
+{
+    *v = (tn_train_view){ .label = label };
+    tn_progress_start(&v->progress, err);
+}
+
+/* "██████▎·····": eighths of a character. */
+static const char *bar(double part, int width, char *buf, size_t bytes)
+{
+    static const char *const eighth[] = { "", "▏", "▎", "▍", "▌", "▋", "▊", "▉" };
+    const int eighths = (int)(fmin(fmax(part, 0), 1) * width * 8), whole = eighths / 8, rest = eighths % 8;
+    size_t n = 0;
+    buf[0] = 0;
+    for (int i = 0; i < whole && n + 4 < bytes; i++) n += (size_t)snprintf(buf + n, bytes - n, "█");
+    if (rest && n + 4 < bytes) n += (size_t)snprintf(buf + n, bytes - n, "%s", eighth[rest]);
+    for (int i = whole + (rest > 0); i < width && n + 3 < bytes; i++) n += (size_t)snprintf(buf + n, bytes - n, "·");
+    return buf;
+}
+
+static const char *clock_text(double s, char buf[16])
+{
+    const int t = s > 0 && s < 1e7 ? (int)s : 0;
+    if (t >= 3600) snprintf(buf, 16, "%d:%02d:%02d", t / 3600, t / 60 % 60, t % 60);
+    else snprintf(buf, 16, "%d:%02d", t / 60, t % 60);
+    return buf;
+}
+
+void tn_train_view_report(void *view, const tn_progress_report *r)
+{
+    tn_train_view *v = view;
+    char drawn[128], eta[16], held[48] = "", rate[16];
+    const double done = (double)r->step / (double)r->steps, bits = 1 / log(2);
+    const bool plain = !v->progress.term.tty;
+    if (v->status == TN_OK) v->status = curve_add(&v->train, (double)r->step, r->loss * bits);
+    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, (double)r->step, r->heldout * bits);
+    if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
+    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s  eta %s",
+                     v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
+                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 20, drawn, sizeof drawn), r->loss, held,
+                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), clock_text(r->seconds / done - r->seconds, eta));
+}
+
+void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }
+
+void tn_train_view_free(tn_train_view *v)
+{
+    tn_free(v->train.x);
+    tn_free(v->train.y);
+    tn_free(v->heldout.x);
+    tn_free(v->heldout.y);
+}

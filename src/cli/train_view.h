@@ -1,0 +1,30 @@
+/* What a person sees of a training run: one line that moves on a terminal, plain lines elsewhere, and the curve. */
+#ifndef TN_CLI_TRAIN_VIEW_H
+#define TN_CLI_TRAIN_VIEW_H
+
+#include "cli/session.h"
+#include "cli/term.h"
+#include "train/training.h"
+
+typedef struct tn_curve {
+    double *x, *y; /* (n): step, loss in bits per byte */
+    size_t n, capacity;
+} tn_curve;
+
+typedef struct tn_train_view {
+    tn_progress progress;
+    const char *label; /* before the step, or "" */
+    tn_curve train, heldout;
+    tn_status status; /* of keeping the curve */
+} tn_train_view;
+
+void tn_train_view_start(tn_train_view *v, FILE *err, const char *label);
+void tn_train_view_report(void *view, const tn_progress_report *r); /* for tn_training.report */
+void tn_train_view_end(tn_train_view *v); /* leaves the line; the curves stay until tn_train_view_free */
+void tn_train_view_free(tn_train_view *v);
+
+/* Interrupt handling for training: the first Ctrl-C asks the run to stop and save, the second ends the process. */
+void tn_interrupt_watch(void);
+bool tn_interrupted(void *unused);
+
+#endif

@@ -1,0 +1,7 @@
+/* Switches of the planner. */
+#include "plan/switches.h"
+
+const tn_setting tn_plan_switches[] = {
+    TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
+};
+const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

@@ -1,0 +1,206 @@
+/* Comparing a model with another implementation, by name: a safetensors file carries weights, inputs and what the other
+ * side made of them (docs/against.md). Rows come in the order outputs, gradients, training; the first that differs is
+ * where to look. */
+#include "io/safetensors.h"
+#include "train/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct against {
+    const tn_check *c;
+    const char *path;
+    tn_safetensors *file;
+    tn_trainer *trainer;
+    int64_t steps; /* batches in the file */
+    int failed, compared;
+} against;
+
+/* Tolerances for f32 against f64: max|x - ref| / max|ref|. */
+static const double output_tolerance = 1e-4, gradient_tolerance = 1e-3, losses_tolerance = 1e-4;
+
+static void emit(against *a, const char *name, double error, double tolerance, const char *what)
+{
+    tn_check_row r = { .name = name, .value = error, .unit = "", .verdict = error <= tolerance ? TN_PASS : TN_FAILED };
+    snprintf(r.detail, sizeof r.detail, "%s: error %.2e, tolerance %.0e", what, error, tolerance);
+    a->compared++;
+    if (r.verdict == TN_FAILED && a->failed++ == 0) {
+        const size_t n = strlen(r.detail);
+        snprintf(r.detail + n, sizeof r.detail - n, "  <- the first that differs");
+    }
+    a->c->row(a->c->ctx, &r);
+}
+
+static tn_status read_doubles(const against *a, const char *name, int64_t count, double **out)
+{
+    const tn_file_tensor *t;
+    TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
+    if (tn_dims_count(t->dims) != count)
+        return tn_error(TN_BAD_FILE, "%s: %s has %lld numbers, the model's has %lld", a->path, name,
+                        (long long)tn_dims_count(t->dims), (long long)count);
+    double *x = tn_alloc(sizeof *x * (size_t)(count + 1));
+    if (!x) return TN_MEMORY;
+    const size_t item = tn_dtype_bytes(t->dtype);
+    for (int64_t i = 0; i < count; i++) {
+        char aligned[8]; /* the file's data may lie at any address */
+        memcpy(aligned, (const char *)t->data + (size_t)i * item, item);
+        tn_convert(&x[i], TN_F64, aligned, t->dtype, 1);
+    }
+    *out = x;
+    return TN_OK;
+}
+
+static double error_of(const float *x, const double *ref, int64_t n)
+{
+    double worst = 0, scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = fabs((double)x[i] - ref[i]);
+        if (!(d <= worst)) worst = d; /* a NaN stays */
+        scale = fmax(scale, fabs(ref[i]));
+    }
+    return worst / fmax(scale, 1e-12);
+}
+
+static tn_status compare(against *a, const char *name, const float *x, int64_t n, double tolerance, const char *what)
+{
+    double *ref;
+    TN_RETURN_IF(read_doubles(a, name, n, &ref));
+    emit(a, name, error_of(x, ref, n), tolerance, what);
+    tn_free(ref);
+    return TN_OK;
+}
+
+/* --- inputs and weights ------------------------------------------------------------------------------------------------ */
+
+static tn_status load_tokens(const against *a, const char *name, int64_t step, int32_t *to)
+{
+    const int64_t n = a->c->batch * a->c->length;
+    double *x;
+    TN_RETURN_IF(read_doubles(a, name, n * a->steps, &x));
+    for (int64_t i = 0; i < n; i++) to[i] = (int32_t)x[step * n + i];
+    tn_free(x);
+    return TN_OK;
+}
+
+static tn_status load_batch(const against *a, int64_t step)
+{
+    TN_RETURN_IF(load_tokens(a, "input.tokens", step, tn_trainer_tokens(a->trainer)));
+    return load_tokens(a, "input.labels", step, tn_trainer_labels(a->trainer));
+}
+
+static tn_status load_weights(const against *a)
+{
+    const tn_store *st = tn_trainer_store(a->trainer);
+    for (size_t i = 0; i < tn_store_count(st); i++) {
+        const tn_entry *e = tn_store_at(st, i);
+        const tn_file_tensor *t;
+        char name[600], want[128], have[128];
+        if (e->role != TN_ROLE_PARAM && e->role != TN_ROLE_FROZEN) continue;
+        snprintf(name, sizeof name, "param.%s", e->name);
+        TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
+        if (!tn_dims_equal(t->dims, e->dims))
+            return tn_error(TN_BAD_FILE, "%s: %s has shape %s, the model wants %s", a->path, name,
+                            tn_dims_text(t->dims, have, sizeof have), tn_dims_text(e->dims, want, sizeof want));
+        if (e->dtype == TN_F32) TN_RETURN_IF(tn_safetensors_copy_f32(t, e->data));
+        else memcpy(e->data, t->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype));
+    }
+    return TN_OK;
+}
+
+/* --- comparisons --------------------------------------------------------------------------------------------------------- */
+
+static tn_status compare_outputs(against *a)
+{
+    float loss;
+    const tn_file_tensor *t;
+    TN_RETURN_IF(load_batch(a, 0));
+    TN_RETURN_IF(tn_trainer_eval(a->trainer, &loss));
+    if (tn_safetensors_has(a->file, "output.logits")) {
+        TN_RETURN_IF(tn_safetensors_find(a->file, "output.logits", &t));
+        const float *logits = tn_bound_data(tn_trainer_bound(a->trainer, false), "logits");
+        if (!logits) return tn_error(TN_USAGE, "the file has logits and the model puts out none");
+        TN_RETURN_IF(compare(a, "output.logits", logits, tn_dims_count(t->dims), output_tolerance, "logits of the first batch"));
+    }
+    return compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch");
+}
+
+static tn_status compare_gradients(against *a)
+{
+    const tn_store *st = tn_trainer_store(a->trainer);
+    float loss;
+    TN_RETURN_IF(tn_trainer_grad(a->trainer, 0, &loss));
+    for (size_t i = 0; i < tn_store_count(st); i++) {
+        const tn_entry *e = tn_store_at(st, i);
+        char name[600];
+        if (e->role != TN_ROLE_PARAM) continue;
+        snprintf(name, sizeof name, "grad.%s", e->name);
+        if (tn_safetensors_has(a->file, name))
+            TN_RETURN_IF(compare(a, name, e->grad, tn_dims_count(e->dims), gradient_tolerance, "gradient"));
+    }
+    tn_store_zero_grad(tn_trainer_store(a->trainer));
+    return TN_OK;
+}
+
+static tn_status compare_training(against *a)
+{
+    tn_status s = TN_OK;
+    double *ref = NULL;
+    if (!tn_safetensors_has(a->file, "output.losses")) return TN_OK;
+    float *got = tn_alloc(sizeof *got * (size_t)(a->steps + 1));
+    char what[96];
+    if (!got) return TN_MEMORY;
+    TN_TRY(read_doubles(a, "output.losses", a->steps, &ref));
+    double worst = 0;
+    for (int64_t i = 0; i < a->steps; i++) {
+        tn_applied applied;
+        TN_TRY(load_batch(a, i));
+        TN_TRY(tn_trainer_grad(a->trainer, i, &got[i]));
+        TN_TRY(tn_trainer_apply(a->trainer, i, 1, got[i], &applied));
+        const double e = fabs((double)got[i] - ref[i]) / fmax(fabs(ref[i]), 1e-12);
+        if (!(e <= worst)) worst = e;
+    }
+    snprintf(what, sizeof what, "losses of %lld training steps, %.4f -> %.4f", (long long)a->steps, (double)got[0],
+             (double)got[a->steps - 1]);
+    emit(a, "output.losses", worst, losses_tolerance, what);
+done:
+    tn_free(got);
+    tn_free(ref);
+    return s;
+}
+
+/* Tokens are (B,T), or (S,B,T) for S steps. */
+static tn_status read_shape(against *a, tn_check *c)
+{
+    const tn_file_tensor *t;
+    TN_RETURN_IF(tn_safetensors_find(a->file, "input.tokens", &t));
+    if (t->dims.rank != 2 && t->dims.rank != 3)
+        return tn_error(TN_BAD_FILE, "%s: input.tokens must have shape (B,T) or (S,B,T)", a->path);
+    const int at = t->dims.rank - 2;
+    a->steps = at ? t->dims.dim[0] : 1;
+    c->batch = t->dims.dim[at];
+    c->length = t->dims.dim[at + 1];
+    if (a->steps < 1 || c->batch < 1 || c->length < 1) return tn_error(TN_BAD_FILE, "%s: input.tokens is empty", a->path);
+    return TN_OK;
+}
+
+tn_status tn_check_against(const tn_check *given, const char *path)
+{
+    tn_status s = TN_OK;
+    tn_check c = *given;
+    against a = { .c = &c, .path = path };
+    TN_TRY(tn_safetensors_open(path, &a.file));
+    TN_TRY(read_shape(&a, &c));
+    const tn_trainer_options o = { .model = c.model, .settings = c.settings, .batch = c.batch, .length = c.length,
+                                   .logits = tn_safetensors_has(a.file, "output.logits") };
+    TN_TRY(tn_trainer_new(&o, &a.trainer));
+    TN_TRY(load_weights(&a));
+    TN_TRY(compare_outputs(&a));
+    TN_TRY(compare_gradients(&a));
+    TN_TRY(compare_training(&a));
+    if (a.failed) TN_FAIL(TN_INTERNAL, "%d of %d tensors differ from %s", a.failed, a.compared, path);
+done:
+    tn_trainer_free(a.trainer);
+    tn_safetensors_close(a.file);
+    return s;
+}

@@ -1,0 +1,309 @@
+/* The checks of check.h, one function each. They use trainers of their own, so that one check cannot disturb another. */
+#include "train/check.h"
+
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { OVERFIT_STEPS = 40, MOST_TENSORS = 24 };
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int64_t vocab_of(const tn_settings *st)
+{
+    const int64_t n = tn_settings_find(st, "vocab") < tn_settings_count(st) ? tn_settings_int(st, "vocab") : 256;
+    return n > 0 ? n : 50257;
+}
+
+static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64_t tokens)
+{
+    const tn_rng r = { .seed = 1, .stream = stream };
+    const uint64_t vocab = (uint64_t)vocab_of(c->settings);
+    for (int64_t i = 0; i < tokens; i++) {
+        tn_trainer_tokens(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i), vocab);
+        tn_trainer_labels(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i + 1), vocab);
+    }
+}
+
+static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only,
+                              tn_trainer **t)
+{
+    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = batch, .length = length,
+                                   .logits = logits, .forward_only = forward_only, .threads = threads };
+    TN_RETURN_IF(tn_trainer_new(&o, t));
+    fill_random(c, *t, 11, batch * length);
+    return TN_OK;
+}
+
+/* --- gradients -------------------------------------------------------------------------------------------------------- */
+
+/* Slope of the loss along the tensor's own gradient, by central differences. */
+static tn_status slope(tn_trainer *t, const tn_entry *e, const float *grad, double norm, double h, double *out)
+{
+    const int64_t n = tn_dims_count(e->dims);
+    float *x = e->data, up, down;
+    tn_status s;
+    for (int64_t i = 0; i < n; i++) x[i] += (float)(h / norm) * grad[i];
+    s = tn_trainer_eval(t, &up);
+    for (int64_t i = 0; i < n; i++) x[i] -= 2 * (float)(h / norm) * grad[i];
+    if (s == TN_OK) s = tn_trainer_eval(t, &down);
+    for (int64_t i = 0; i < n; i++) x[i] += (float)(h / norm) * grad[i];
+    if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
+    return s;
+}
+
+static double norm_of(const float *x, int64_t n)
+{
+    double s = 0;
+    for (int64_t i = 0; i < n; i++) s += (double)x[i] * (double)x[i];
+    return sqrt(s);
+}
+
+/* Worst relative difference over a spread of tensors. dL/dx along g/|g| is |g|; the step makes the loss move by about
+ * one part in a hundred, far above f32 noise and still nearly linear. */
+static tn_status check_gradients(const tn_check *c, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    float loss;
+    double worst = 0;
+    int checked = 0, total = 0;
+    char where[96] = "";
+    const int64_t length = c->length < 32 ? c->length : 32;
+    TN_TRY(open_trainer(c, 1, length, 0, false, false, &t));
+    TN_TRY(tn_trainer_grad(t, 0, &loss));
+    const double begun = now_s();
+    const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? n / MOST_TENSORS + 1 : 1;
+    for (size_t k = 0; k < n; k++) { /* an odd stride meets every kind of tensor, each in another layer */
+        const tn_entry *e = tn_store_at(tn_trainer_store(t), k);
+        if (e->role != TN_ROLE_PARAM) continue;
+        total++;
+        const double norm = norm_of(e->grad, tn_dims_count(e->dims));
+        if (k % stride || norm < 1e-6 || now_s() - begun > 20) continue;
+        double best = HUGE_VAL;
+        for (double part = 0.02; part > 0.001 && best > 5e-3; part /= 3) { /* curvature wants small, noise wants large steps */
+            double got;
+            TN_TRY(slope(t, e, e->grad, norm, part * fmax((double)loss, 1) / norm, &got));
+            best = fmin(best, fabs(got - norm) / norm);
+        }
+        checked++;
+        if (best > worst) {
+            worst = best;
+            snprintf(where, sizeof where, "%s", e->name);
+        }
+    }
+    r->value = worst;
+    r->verdict = checked && worst <= 0.02 ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", checked, total,
+             worst, where);
+done:
+    tn_trainer_free(t);
+    return s;
+}
+
+/* --- leak ----------------------------------------------------------------------------------------------------------------- */
+
+static tn_status check_leak(const tn_check *c, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    float *before = NULL, loss;
+    const int64_t B = c->batch, T = c->length, V = vocab_of(c->settings), at = T / 2;
+    TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
+    if (!tn_bound_data(tn_trainer_bound(t, false), "logits")) {
+        r->verdict = TN_SKIPPED;
+        snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
+        goto done;
+    }
+    TN_TRY(tn_trainer_eval(t, &loss));
+    before = tn_alloc(sizeof *before * (size_t)(B * T * V));
+    if (!before) TN_TRY(TN_MEMORY);
+    memcpy(before, tn_bound_data(tn_trainer_bound(t, false), "logits"), sizeof *before * (size_t)(B * T * V));
+    for (int64_t b = 0; b < B; b++) {
+        int32_t *token = tn_trainer_tokens(t) + b * T + at;
+        *token = (int32_t)((*token + 1) % V);
+    }
+    TN_TRY(tn_trainer_eval(t, &loss));
+    const float *after = tn_bound_data(tn_trainer_bound(t, false), "logits");
+    int64_t leaks = 0, moved = 0;
+    for (int64_t i = 0; i < B * T * V; i++) {
+        const bool differs = memcmp(&before[i], &after[i], sizeof *after) != 0;
+        if (i / V % T < at) leaks += differs;
+        else moved += differs;
+    }
+    r->value = (double)leaks;
+    r->verdict = leaks == 0 && moved > 0 ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail, "forward [%lld,%lld,%lld]; token %lld changed: %lld earlier logits differ, %lld later ones",
+             (long long)B, (long long)T, (long long)V, (long long)at, (long long)leaks, (long long)moved);
+done:
+    tn_free(before);
+    tn_trainer_free(t);
+    return s;
+}
+
+/* --- overfit ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status check_overfit(const tn_check *c, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    tn_settings *fast = NULL;
+    float first = 0, loss = 0;
+    int steps = 0;
+    const double begun = now_s();
+    tn_check quick = *c;
+    TN_TRY(tn_settings_clone(c->settings, &fast));
+    TN_TRY(tn_settings_set(fast, "train.schedule", "constant", "check"));
+    TN_TRY(tn_settings_set(fast, "train.warmup", "0", "check"));
+    TN_TRY(tn_settings_set(fast, "train.lr", "2e-3", "check"));
+    TN_TRY(tn_settings_set(fast, "train.dropout", "0", "check"));
+    quick.settings = fast;
+    TN_TRY(open_trainer(&quick, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
+    for (; steps < OVERFIT_STEPS && now_s() - begun < 25; steps++) {
+        tn_applied a;
+        TN_TRY(tn_trainer_grad(t, steps, &loss));
+        if (steps == 0) first = loss;
+        if (loss < 0.5f * first) break;
+        TN_TRY(tn_trainer_apply(t, steps, 1, loss, &a));
+    }
+    r->value = (double)loss;
+    r->unit = "nats";
+    r->verdict = loss < 0.5f * first ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail, "loss on one batch %.3f -> %.3f in %d steps", (double)first, (double)loss, steps);
+done:
+    tn_trainer_free(t);
+    tn_settings_free(fast);
+    return s;
+}
+
+/* --- determinism, allocations ------------------------------------------------------------------------------------------------ */
+
+/* Two steps from the seed; the parameters' sum of bits. */
+static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uint64_t *allocations)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    float loss;
+    tn_applied a;
+    uint64_t h = 0xcbf29ce484222325u;
+    TN_TRY(open_trainer(c, c->batch, c->length < 64 ? c->length : 64, threads, false, false, &t));
+    for (int i = 0; i < 3; i++) {
+        const uint64_t before = tn_alloc_count();
+        TN_TRY(tn_trainer_grad(t, i, &loss));
+        TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
+        *allocations = tn_alloc_count() - before;
+    }
+    for (int i = 0; i < tn_store_buckets(tn_trainer_store(t)); i++) {
+        const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), i);
+        const unsigned char *p = (const unsigned char *)b->param;
+        for (int64_t k = 0; k < b->count * 4; k++) h = (h ^ p[k]) * 0x100000001b3u;
+    }
+    *hash = h;
+done:
+    tn_trainer_free(t);
+    return s;
+}
+
+static tn_status check_determinism(const tn_check *c, tn_check_row *r)
+{
+    uint64_t a = 0, b = 0, two = 0, allocations = 0;
+    TN_RETURN_IF(fingerprint(c, 1, &a, &allocations));
+    TN_RETURN_IF(fingerprint(c, 1, &b, &allocations));
+    TN_RETURN_IF(fingerprint(c, 2, &two, &allocations));
+    r->verdict = a == b && a == two ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail, "3 steps twice: %s bits; 1 and 2 threads: %s bits", a == b ? "the same" : "other",
+             a == two ? "the same" : "other");
+    return TN_OK;
+}
+
+static tn_status check_allocations(const tn_check *c, tn_check_row *r)
+{
+    uint64_t hash, allocations = 0;
+    TN_RETURN_IF(fingerprint(c, 0, &hash, &allocations));
+    r->value = (double)allocations;
+    r->verdict = allocations ? TN_FAILED : TN_PASS;
+    snprintf(r->detail, sizeof r->detail, "%llu in the third step", (unsigned long long)allocations);
+    return TN_OK;
+}
+
+/* --- memory and speed ----------------------------------------------------------------------------------------------------------- */
+
+static tn_status check_memory(const tn_check *c, tn_check_row *r)
+{
+    tn_trainer *t = NULL;
+    TN_RETURN_IF(open_trainer(c, c->batch, c->length, 0, false, false, &t));
+    const tn_memory_plan m = tn_trainer_memory(t);
+    r->value = (double)m.total;
+    r->unit = "bytes";
+    tn_memory_plan_text(&m, r->detail, sizeof r->detail);
+    tn_trainer_free(t);
+    return TN_OK;
+}
+
+static tn_status check_parameters(const tn_check *c, tn_check_row *r)
+{
+    tn_trainer *t = NULL;
+    TN_RETURN_IF(open_trainer(c, 1, 1, 0, false, true, &t));
+    r->value = (double)tn_trainer_parameters(t);
+    size_t tensors = 0;
+    for (size_t i = 0; i < tn_store_count(tn_trainer_store(t)); i++)
+        tensors += tn_store_at(tn_trainer_store(t), i)->role == TN_ROLE_PARAM;
+    snprintf(r->detail, sizeof r->detail, "%lld in %zu tensors", (long long)tn_trainer_parameters(t), tensors);
+    tn_trainer_free(t);
+    return TN_OK;
+}
+
+static tn_status check_speed(const tn_check *c, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    float loss;
+    tn_applied a;
+    double best = HUGE_VAL;
+    const double begun = now_s();
+    TN_TRY(open_trainer(c, c->batch, c->length, 0, false, false, &t));
+    for (int i = 0; i < 5 && now_s() - begun < 8; i++) {
+        const double start = now_s();
+        TN_TRY(tn_trainer_grad(t, i, &loss));
+        TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
+        best = fmin(best, now_s() - start);
+    }
+    r->value = (double)(c->batch * c->length) / best;
+    r->unit = "tokens/s";
+    snprintf(r->detail, sizeof r->detail, "%.0f tokens/s, %.1f GFLOP/s on %d threads", r->value,
+             tn_plan_flops(tn_trainer_plan(t, true)) / best * 1e-9, tn_trainer_threads(t));
+done:
+    tn_trainer_free(t);
+    return s;
+}
+
+tn_status tn_check_run(const tn_check *c)
+{
+    static const struct {
+        const char *name;
+        tn_status (*run)(const tn_check *c, tn_check_row *r);
+    } checks[] = {
+        { "parameters", check_parameters }, { "memory", check_memory },           { "gradients", check_gradients },
+        { "leak", check_leak },             { "overfit", check_overfit },         { "determinism", check_determinism },
+        { "allocations", check_allocations }, { "speed", check_speed },
+    };
+    int failed = 0;
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        tn_check_row r = { .name = checks[i].name, .value = NAN, .unit = "" };
+        const double start = now_s();
+        TN_RETURN_IF(checks[i].run(c, &r));
+        r.seconds = now_s() - start;
+        failed += r.verdict == TN_FAILED;
+        c->row(c->ctx, &r);
+    }
+    if (failed) return tn_error(TN_INTERNAL, "%d of %zu checks failed", failed, sizeof checks / sizeof *checks);
+    return TN_OK;
+}

@@ -1,0 +1,35 @@
+/* A physical for a model: does its gradient agree with its loss, does the future leak into the past, can it learn one
+ * batch by heart, does the same command give the same bits, does it allocate while it runs, what memory does it plan.
+ * Results are rows; nothing is printed here. */
+#ifndef TN_TRAIN_CHECK_H
+#define TN_TRAIN_CHECK_H
+
+#include "train/trainer.h"
+
+typedef enum tn_verdict { TN_PASS, TN_FAILED, TN_SKIPPED } tn_verdict;
+
+typedef struct tn_check_row {
+    const char *name; /* "gradients", "leak", ... */
+    tn_verdict verdict;
+    char detail[256];
+    double value; /* the measured quantity, NaN where there is none */
+    const char *unit;
+    double seconds;
+} tn_check_row;
+
+typedef struct tn_check {
+    const tn_model *model;
+    const tn_settings *settings;
+    int64_t batch, length;
+    void *ctx;
+    void (*row)(void *ctx, const tn_check_row *r); /* as each is known */
+} tn_check;
+
+/* TN_OK when all pass or are skipped; TN_INTERNAL when one failed (the row says what); other codes: could not run. */
+tn_status tn_check_run(const tn_check *c);
+
+/* Compares outputs, loss, gradients and training losses by name with a file another implementation wrote
+ * (docs/against.md). The settings in the file come first, `settings` were resolved with them. Rows as above. */
+tn_status tn_check_against(const tn_check *c, const char *path);
+
+#endif

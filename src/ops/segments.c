@@ -75,6 +75,7 @@ tn_status tn_segments_in_place(const tn_call *c)
 {
     for (int i = 0; i < c->n_out; i++)
         if (c->out[i].data != c->in[i].data)
-            return tn_error(TN_INTERNAL, "output %d is not the memory of input %d: add the node with tn_optim_plan", i, i);
+            return tn_error(TN_INTERNAL, "output %d is not the memory of input %d: add the node with tn_optim_plan", i,
+                            i);
     return TN_OK;
 }

@@ -27,7 +27,8 @@ static tn_status add_part(tn_guard *g, void *data, size_t bytes)
     if (!data || !bytes) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&g->part, &g->capacity, g->n_parts + 1, sizeof *g->part));
     g->part[g->n_parts++] = (part){ .data = data, .bytes = bytes, .at = g->bytes };
-    if (!tn_add_ok(g->bytes, bytes, &g->bytes)) return tn_error(TN_MEMORY, "the snapshot of the parameters is too large");
+    if (!tn_add_ok(g->bytes, bytes, &g->bytes))
+        return tn_error(TN_MEMORY, "the snapshot of the parameters is too large");
     return TN_OK;
 }
 
@@ -75,9 +76,13 @@ tn_status tn_guard_new(tn_store *st, const tn_guard_options *o, tn_guard **out)
     if (!b) return TN_USAGE;
     g = tn_alloc(sizeof *g);
     if (!g) return TN_MEMORY;
-    *g = (tn_guard){ .backend = b, .policy = o->policy, .every = o->every > 0 ? o->every : 100,
-                     .most_bad = o->most_bad > 0 ? o->most_bad : 3, .lr_factor = o->lr_factor > 0 ? o->lr_factor : 1,
-                     .applied = o->applied, .snapshot_step = o->step };
+    *g = (tn_guard){ .backend = b,
+                     .policy = o->policy,
+                     .every = o->every > 0 ? o->every : 100,
+                     .most_bad = o->most_bad > 0 ? o->most_bad : 3,
+                     .lr_factor = o->lr_factor > 0 ? o->lr_factor : 1,
+                     .applied = o->applied,
+                     .snapshot_step = o->step };
     if (o->policy == TN_NONFINITE_ROLLBACK) {
         TN_TRY(list_parts(g, st));
         g->memory = tn_alloc(g->bytes);
@@ -103,11 +108,14 @@ static tn_status diverged(const tn_guard *g, int64_t step)
 {
     static const char advice[] = "lower train.lr, raise train.warmup or lower train.clip";
     if (g->policy == TN_NONFINITE_STOP)
-        return tn_error(TN_DIVERGED, "step %lld: the loss or the gradient is not finite: %s; train.nonfinite=skip or "
-                                     "rollback goes on after single bad steps", (long long)step, advice);
-    return tn_error(TN_DIVERGED, "step %lld: the loss or the gradient is not finite, %d steps in a row although "
-                                 "train.nonfinite=%s: %s, and look at the data of these steps", (long long)step, g->bad,
-                    g->policy == TN_NONFINITE_SKIP ? "skip" : "rollback", advice);
+        return tn_error(TN_DIVERGED,
+                        "step %lld: the loss or the gradient is not finite: %s; train.nonfinite=skip or "
+                        "rollback goes on after single bad steps",
+                        (long long)step, advice);
+    return tn_error(TN_DIVERGED,
+                    "step %lld: the loss or the gradient is not finite, %d steps in a row although "
+                    "train.nonfinite=%s: %s, and look at the data of these steps",
+                    (long long)step, g->bad, g->policy == TN_NONFINITE_SKIP ? "skip" : "rollback", advice);
 }
 
 tn_status tn_guard_after_step(tn_guard *g, bool ok, int64_t step, tn_guard_action *action)

@@ -7,8 +7,9 @@
 #include <string.h>
 
 static const tn_optim_options adamw = { .kind = TN_ADAMW };
-static const tn_optim_scalars usual = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f,
-                                        .clip = 1, .scale = 1 };
+static const tn_optim_scalars usual = {
+    .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .scale = 1
+};
 
 /* One step, with a NaN in one gradient when it is to be bad, and the guard's answer. */
 static tn_status step(tn_apply *a, tn_guard *g, int64_t number, bool bad, tn_guard_action *action)
@@ -118,7 +119,9 @@ static void gives_up(void **state)
     tn_apply a;
     tn_guard *g;
     tn_guard_action action;
-    open_guard(&a, &g, (tn_guard_options){ .policy = TN_NONFINITE_ROLLBACK, .every = 50, .step = 40, .applied = 37, .lr_factor = 0.5f });
+    open_guard(&a, &g,
+               (tn_guard_options){
+                   .policy = TN_NONFINITE_ROLLBACK, .every = 50, .step = 40, .applied = 37, .lr_factor = 0.5f });
     tn_apply_copy start = tn_apply_save(&a);
     assert_ok(step(&a, g, 41, false, &action));
     for (int64_t s = 42; s <= 43; s++) {

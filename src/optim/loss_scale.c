@@ -3,11 +3,15 @@
 
 #include <math.h>
 
-static float power_of_two(float x, float otherwise) { return x > 0 && isfinite(x) ? exp2f(floorf(log2f(x))) : otherwise; }
+static float power_of_two(float x, float otherwise)
+{
+    return x > 0 && isfinite(x) ? exp2f(floorf(log2f(x))) : otherwise;
+}
 
 tn_loss_scale tn_loss_scale_start(const tn_loss_scale_options *o)
 {
-    tn_loss_scale s = { .lowest = power_of_two(o->lowest, 1.f), .highest = power_of_two(o->highest, 16777216.f),
+    tn_loss_scale s = { .lowest = power_of_two(o->lowest, 1.f),
+                        .highest = power_of_two(o->highest, 16777216.f),
                         .grow_after = o->grow_after > 0 ? o->grow_after : 2000 };
     s.scale = fminf(fmaxf(power_of_two(o->first, 65536.f), s.lowest), s.highest);
     return s;

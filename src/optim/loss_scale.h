@@ -19,8 +19,8 @@ typedef struct tn_loss_scale {
 } tn_loss_scale;
 
 tn_loss_scale tn_loss_scale_start(const tn_loss_scale_options *o);
-/* After each step. Returns true when the step was good, or bad in a way the smaller scale may cure; false when the scale
- * is at its lowest, so that the overflow is the model's own (tell the guard). */
+/* After each step. Returns true when the step was good, or bad in a way the smaller scale may cure; false when the
+ * scale is at its lowest, so that the overflow is the model's own (tell the guard). */
 bool tn_loss_scale_update(tn_loss_scale *s, bool ok);
 
 #endif

@@ -24,7 +24,8 @@ static void grows_and_halves(void **state)
 static void limits(void **state)
 {
     (void)state;
-    tn_loss_scale s = tn_loss_scale_start(&(tn_loss_scale_options){ .first = 4, .lowest = 2, .highest = 8, .grow_after = 1 });
+    tn_loss_scale s =
+        tn_loss_scale_start(&(tn_loss_scale_options){ .first = 4, .lowest = 2, .highest = 8, .grow_after = 1 });
     for (int i = 0; i < 5; i++) tn_loss_scale_update(&s, true);
     assert_true(s.scale == 8);
     assert_true(tn_loss_scale_update(&s, false));

@@ -35,7 +35,8 @@ static tn_segments segments_of(tn_graph *g, const tn_store *st, int bucket)
     for (size_t i = 0; at && i < n; i++) {
         const tn_entry *e = tn_store_at(st, i);
         if (e->role != TN_ROLE_PARAM || e->bucket != bucket) continue;
-        at[s.n++] = (tn_segment){ .offset = e->offset, .count = tn_dims_count(e->dims), .lr = e->lr, .decay = e->decay };
+        at[s.n++] =
+            (tn_segment){ .offset = e->offset, .count = tn_dims_count(e->dims), .lr = e->lr, .decay = e->decay };
     }
     return s;
 }
@@ -64,8 +65,18 @@ static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared
 {
     const tn_segments s = segments_of(g, st, bucket);
     const tn_adamw_attr a = { .segment = s.at, .n = s.n };
-    int32_t in[TN_ADAMW_INPUTS] = { 0, 0, 0, 0, x->lr.id, x->beta1.id, x->beta2.id, x->eps.id, x->decay.id,
-                                    x->opt_step.id, x->clip.coefficient.id, x->clip.ok.id };
+    int32_t in[TN_ADAMW_INPUTS] = { 0,
+                                    0,
+                                    0,
+                                    0,
+                                    x->lr.id,
+                                    x->beta1.id,
+                                    x->beta2.id,
+                                    x->eps.id,
+                                    x->decay.id,
+                                    x->opt_step.id,
+                                    x->clip.coefficient.id,
+                                    x->clip.ok.id };
     put_flats(g, st, bucket, in, TN_ADAMW_FLATS);
     emit_in_place(g, &tn_op_adamw, &a, in, TN_ADAMW_INPUTS, TN_ADAMW_FLATS);
 }
@@ -74,7 +85,9 @@ static void emit_sgd(tn_graph *g, const tn_store *st, int bucket, const shared *
 {
     const tn_segments s = segments_of(g, st, bucket);
     const tn_sgd_attr a = { .segment = s.at, .n = s.n, .nesterov = nesterov };
-    int32_t in[TN_SGD_INPUTS] = { 0, 0, 0, x->lr.id, x->momentum.id, x->decay.id, x->clip.coefficient.id, x->clip.ok.id };
+    int32_t in[TN_SGD_INPUTS] = {
+        0, 0, 0, x->lr.id, x->momentum.id, x->decay.id, x->clip.coefficient.id, x->clip.ok.id
+    };
     put_flats(g, st, bucket, in, TN_SGD_FLATS);
     emit_in_place(g, &tn_op_sgd, &a, in, TN_SGD_INPUTS, TN_SGD_FLATS);
 }
@@ -119,7 +132,8 @@ tn_status tn_optim_plan(tn_store *st, const tn_optim_options *o, tn_device devic
     const int buckets = tn_store_buckets(st);
     if (!buckets) return tn_error(TN_USAGE, "the model has no trainable tensors: there is nothing to optimize");
     if (buckets > TN_MAX_ARGS)
-        return tn_error(TN_USAGE, "the store has %d buckets, at most %d: adopt the whole model at once", buckets, TN_MAX_ARGS);
+        return tn_error(TN_USAGE, "the store has %d buckets, at most %d: adopt the whole model at once", buckets,
+                        TN_MAX_ARGS);
     TN_RETURN_IF(tn_store_moments(st, o->kind == TN_SGD ? 1 : 2));
     tn_graph *g;
     TN_RETURN_IF(tn_graph_new(&(tn_graph_options){ .threads = threads }, &g));
@@ -133,9 +147,14 @@ tn_status tn_optim_set(tn_bound *b, const tn_optim_scalars *v)
         const char *name;
         float value, low, high; /* low <= value < high; NaN fails */
     } row[] = {
-        { "lr", v->lr, 0, INFINITY },        { "beta1", v->beta1, 0, 1 },       { "beta2", v->beta2, 0, 1 },
-        { "eps", v->eps, 0, INFINITY },      { "momentum", v->momentum, 0, 1 }, { "decay", v->decay, 0, INFINITY },
-        { "clip", v->clip, 0, INFINITY },    { "scale", v->scale, 0, INFINITY },
+        { "lr", v->lr, 0, INFINITY },
+        { "beta1", v->beta1, 0, 1 },
+        { "beta2", v->beta2, 0, 1 },
+        { "eps", v->eps, 1e-30f, INFINITY },
+        { "momentum", v->momentum, 0, 1 },
+        { "decay", v->decay, 0, INFINITY },
+        { "clip", v->clip, 0, INFINITY },
+        { "scale", v->scale, 0, INFINITY },
         { "opt_step", (float)v->opt_step, 1, INFINITY },
     };
     const int n = (int)(sizeof row / sizeof *row);

@@ -55,9 +55,9 @@ static void clipping(void **state)
     const double full = moved(&a, 1, 0, 1, &norm);
     assert_true(full > 10 && fabs(full / norm - 1) < 1e-6);
     assert_true(fabs(moved(&a, 1, 0.5f, 1, &norm) / 0.5 - 1) < 1e-6); /* cut to the limit */
-    assert_true(fabs(norm / full - 1) < 1e-6);                       /* reported as it was */
+    assert_true(fabs(norm / full - 1) < 1e-6);                        /* reported as it was */
     assert_true(fabs(moved(&a, 1, 0.5f, 0.25f, &norm) / 0.5 - 1) < 1e-6);
-    assert_true(fabs(norm / (full / 4) - 1) < 1e-6); /* after the scale */
+    assert_true(fabs(norm / (full / 4) - 1) < 1e-6);                                /* after the scale */
     assert_true(fabs(moved(&a, 1e-4f, 0.5f, 1, &norm) / (full * 1e-4) - 1) < 1e-6); /* below: left alone */
     tn_apply_close(&a);
 }
@@ -110,7 +110,9 @@ static void bad_scalars(void **state)
 {
     (void)state;
     tn_apply a;
-    const tn_optim_scalars good = { .lr = 0.5f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .scale = 1, .opt_step = 1 };
+    const tn_optim_scalars good = {
+        .lr = 0.5f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .scale = 1, .opt_step = 1
+    };
     tn_optim_scalars s = good;
     tn_apply_open(&a, &adamw, 1);
     assert_ok(tn_optim_set(a.bound, &good));
@@ -121,6 +123,8 @@ static void bad_scalars(void **state)
     assert_fails(tn_optim_set(a.bound, &s), TN_USAGE, "lr is");
     s = good, s.scale = INFINITY;
     assert_fails(tn_optim_set(a.bound, &s), TN_USAGE, "scale is inf");
+    s = good, s.eps = 0; /* 0 / 0 where nothing ever moved */
+    assert_fails(tn_optim_set(a.bound, &s), TN_USAGE, "eps is 0");
     s = good, s.opt_step = 0;
     assert_fails(tn_optim_set(a.bound, &s), TN_USAGE, "opt_step is 0");
     assert_true(*(float *)tn_bound_data(a.bound, "lr") == 0.5f); /* nothing was set */

@@ -9,7 +9,11 @@
 
 #include <stdint.h>
 
-typedef enum tn_schedule_kind { TN_SCHEDULE_COSINE = 0, TN_SCHEDULE_WSD = 1, TN_SCHEDULE_CONSTANT = 2 } tn_schedule_kind;
+typedef enum tn_schedule_kind {
+    TN_SCHEDULE_COSINE = 0,
+    TN_SCHEDULE_WSD = 1,
+    TN_SCHEDULE_CONSTANT = 2
+} tn_schedule_kind;
 typedef enum tn_cooldown { TN_COOLDOWN_LINEAR = 0, TN_COOLDOWN_SQRT = 1 } tn_cooldown; /* 1 - p, or 1 - sqrt(p) */
 
 typedef struct tn_schedule {

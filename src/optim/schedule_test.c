@@ -4,9 +4,12 @@
 
 #include <math.h>
 
-static const tn_schedule cosine = { .kind = TN_SCHEDULE_COSINE, .lr = 3e-4, .lr_min_frac = 0.1, .warmup = 10, .steps = 111 };
-static const tn_schedule wsd = { .kind = TN_SCHEDULE_WSD, .lr = 3e-4, .lr_min_frac = 0.1, .warmup = 10, .steps = 100,
-                                 .cooldown_frac = 0.2 };
+static const tn_schedule cosine = {
+    .kind = TN_SCHEDULE_COSINE, .lr = 3e-4, .lr_min_frac = 0.1, .warmup = 10, .steps = 111
+};
+static const tn_schedule wsd = {
+    .kind = TN_SCHEDULE_WSD, .lr = 3e-4, .lr_min_frac = 0.1, .warmup = 10, .steps = 100, .cooldown_frac = 0.2
+};
 
 static void warm_up(void **state)
 {

@@ -125,7 +125,8 @@ void tn_apply_compare(const tn_apply *a, tn_apply_array which, const double *ref
 tn_apply_copy tn_apply_save(const tn_apply *a)
 {
     size_t bytes = 0, at = 0;
-    for (int i = 0; i < tn_store_buckets(a->store); i++) bytes += 3 * sizeof(float) * (size_t)tn_store_bucket(a->store, i)->count;
+    for (int i = 0; i < tn_store_buckets(a->store); i++)
+        bytes += 3 * sizeof(float) * (size_t)tn_store_bucket(a->store, i)->count;
     tn_apply_copy c = { .bytes = bytes, .data = calloc(1, bytes) };
     assert_non_null(c.data);
     for (int i = 0; i < tn_store_buckets(a->store); i++) {

@@ -48,9 +48,17 @@ tn_status tn_adamw_forward_cpu(const tn_call *c)
 {
     const tn_adamw_attr *a = c->attr;
     TN_RETURN_IF(tn_segments_in_place(c));
-    job j = { .param = c->out[0].data, .grad = c->out[1].data, .m = c->out[2].data, .v = c->out[3].data,
-              .lr = (double)scalar(c, 4), .beta1 = scalar(c, 5), .beta2 = scalar(c, 6), .eps = scalar(c, 7),
-              .decay = (double)scalar(c, 8), .coefficient = scalar(c, 10), .ok = *(const int32_t *)c->in[11].data != 0 };
+    job j = { .param = c->out[0].data,
+              .grad = c->out[1].data,
+              .m = c->out[2].data,
+              .v = c->out[3].data,
+              .lr = (double)scalar(c, 4),
+              .beta1 = scalar(c, 5),
+              .beta2 = scalar(c, 6),
+              .eps = scalar(c, 7),
+              .decay = (double)scalar(c, 8),
+              .coefficient = scalar(c, 10),
+              .ok = *(const int32_t *)c->in[11].data != 0 };
     const double t = fmax((double)scalar(c, 9), 1);
     j.correct_m = 1 / (1 - pow((double)j.beta1, t));
     j.correct_v = (float)(1 / sqrt(1 - pow((double)j.beta2, t)));

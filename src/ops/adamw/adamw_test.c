@@ -6,8 +6,9 @@
 #include <string.h>
 
 static const tn_optim_options options = { .kind = TN_ADAMW };
-static const tn_optim_scalars usual = { .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f,
-                                        .clip = 1, .scale = 0.25f, .opt_step = 1 };
+static const tn_optim_scalars usual = {
+    .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .decay = 0.1f, .clip = 1, .scale = 0.25f, .opt_step = 1
+};
 
 typedef struct reference {
     int64_t n;
@@ -90,7 +91,8 @@ static void groups(void **state)
     static const struct {
         const char *name;
         double lr, decay;
-    } want[] = { { "matrix", 1, 1 }, { "bias", 1, 0 }, { "large", 0.5, 1 }, { "table", 1, 0 }, { "gain", 3, 1 }, { "last", 1, 0 } };
+    } want[] = { { "matrix", 1, 1 }, { "bias", 1, 0 }, { "large", 0.5, 1 },
+                 { "table", 1, 0 },  { "gain", 3, 1 }, { "last", 1, 0 } };
     tn_apply a;
     tn_apply_open(&a, &options, 1);
     reference r = reference_of(&a);

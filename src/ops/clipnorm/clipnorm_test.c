@@ -12,27 +12,25 @@ enum { NO_LOSS = 1 };
 static const struct {
     float sumsq, clip, scale, loss;
 } numbers[] = {
-    { 9, 1, 1, 2 },      /* norm 3 is cut to 1 */
-    { 0.25f, 1, 1, 2 },  /* below the limit */
-    { 1, 1, 1, 2 },      /* at the limit */
-    { 9, 0, 1, 2 },      /* no limit */
+    { 9, 1, 1, 2 },       /* norm 3 is cut to 1 */
+    { 0.25f, 1, 1, 2 },   /* below the limit */
+    { 1, 1, 1, 2 },       /* at the limit */
+    { 9, 0, 1, 2 },       /* no limit */
     { 6400, 1, 0.1f, 2 }, /* norm 80 * 0.1 */
-    { 0, 1, 0.5f, 0 },   /* no gradient at all */
+    { 0, 1, 0.5f, 0 },    /* no gradient at all */
 };
 
 static const tn_case cases[] = {
-    { "cut", { 0 }, TN_NO_GRAD, 1e-7f, 0 },
-    { "below", { 1 }, TN_NO_GRAD, 1e-7f, 0 },
-    { "at the limit", { 2 }, TN_NO_GRAD, 1e-7f, 0 },
-    { "no limit", { 3 }, TN_NO_GRAD, 1e-7f, 0 },
-    { "scaled", { 4 }, TN_NO_GRAD, 2e-7f, 0 },
-    { "no loss", { 4 }, TN_NO_GRAD | NO_LOSS, 2e-7f, 0 },
+    { "cut", { 0 }, TN_NO_GRAD, 1e-7f, 0 },          { "below", { 1 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "at the limit", { 2 }, TN_NO_GRAD, 1e-7f, 0 }, { "no limit", { 3 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "scaled", { 4 }, TN_NO_GRAD, 2e-7f, 0 },       { "no loss", { 4 }, TN_NO_GRAD | NO_LOSS, 2e-7f, 0 },
     { "zero", { 5 }, TN_NO_GRAD, 1e-7f, 0 },
 };
 
 static tn_ref one(tn_op_io *io, float x)
 {
-    return tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = (double)x, .constant = true });
+    return tn_test_input(io, tn_shape(1),
+                         (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = (double)x, .constant = true });
 }
 
 static void build(tn_op_io *io, const tn_case *c)
@@ -55,7 +53,9 @@ static void oracle(const tn_case *c, tn_oracle *o)
     o->out[2][0] = norm;
 }
 
-static const tn_op_test plain = { .op = "clipnorm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle };
+static const tn_op_test plain = {
+    .op = "clipnorm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle
+};
 
 typedef struct result {
     float coefficient, norm;
@@ -80,10 +80,10 @@ static void not_finite_is_refused(void)
             assert_int_equal(r.ok, 0);
             assert_true(r.coefficient == 0);
         }
-    assert_int_equal(run(0, 1, INFINITY, 1).ok, 0); /* Inf * 0 */
+    assert_int_equal(run(0, 1, INFINITY, 1).ok, 0);      /* Inf * 0 */
     assert_int_equal(run(FLT_MAX, 1, FLT_MAX, 1).ok, 0); /* the product overflows */
     assert_int_equal(run(FLT_MAX, 1, 1, FLT_MAX).ok, 1); /* the largest numbers are numbers */
-    assert_int_equal(run(4, NAN, 1, 1).ok, 1); /* the limit says nothing about the gradient */
+    assert_int_equal(run(4, NAN, 1, 1).ok, 1);           /* the limit says nothing about the gradient */
 }
 
 /* The norm is reported although the loss alone is bad. */
@@ -111,7 +111,12 @@ static const tn_property properties[] = { { "NaN and Inf are refused in each pla
                                           { "the norm is reported when only the loss is bad", norm_is_reported },
                                           { "scale untouched below the limit, exact above", exact } };
 
-static const tn_op_test test = { .op = "clipnorm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "clipnorm",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_clipnorm(tn_test_list *l) { tn_optest_add(l, &test); }

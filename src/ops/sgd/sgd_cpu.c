@@ -42,8 +42,13 @@ tn_status tn_sgd_forward_cpu(const tn_call *c)
 {
     const tn_sgd_attr *a = c->attr;
     TN_RETURN_IF(tn_segments_in_place(c));
-    job j = { .param = c->out[0].data, .grad = c->out[1].data, .m = c->out[2].data, .lr = (double)scalar(c, 3),
-              .momentum = scalar(c, 4), .decay = (double)scalar(c, 5), .coefficient = scalar(c, 6),
+    job j = { .param = c->out[0].data,
+              .grad = c->out[1].data,
+              .m = c->out[2].data,
+              .lr = (double)scalar(c, 3),
+              .momentum = scalar(c, 4),
+              .decay = (double)scalar(c, 5),
+              .coefficient = scalar(c, 6),
               .ok = *(const int32_t *)c->in[7].data != 0 };
     j.own = a->nesterov ? 1 : 0;
     j.mix = a->nesterov ? j.momentum : 1;

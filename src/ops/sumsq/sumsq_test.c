@@ -27,7 +27,9 @@ static void oracle(const tn_case *c, tn_oracle *o)
         for (int64_t j = 0; j < o->n_in[i]; j++) o->out[0][0] += o->in[i][j] * o->in[i][j];
 }
 
-static const tn_op_test plain = { .op = "sumsq", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle };
+static const tn_op_test plain = {
+    .op = "sumsq", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle
+};
 
 enum { N = 40000 };
 
@@ -85,7 +87,12 @@ static const tn_property properties[] = { { "NaN and Inf show wherever they lie"
                                           { "small numbers beside large ones count", small_numbers_count },
                                           { "beyond f32 it is Inf", too_large_is_infinite } };
 
-static const tn_op_test test = { .op = "sumsq", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "sumsq",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_sumsq(tn_test_list *l) { tn_optest_add(l, &test); }

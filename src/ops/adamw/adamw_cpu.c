@@ -1,0 +1,67 @@
+/* adamw on the CPU: one sweep over the four arrays. Bias corrections are folded into two factors computed in double;
+ * the decay is subtracted as a product, because 1 - lr * decay would be rounded to the spacing of f32 near 1. */
+#include "base/status.h"
+#include "ops/adamw/adamw.h"
+#include "ops/segments.h"
+
+#include <math.h>
+#include <string.h>
+
+tn_kernel tn_adamw_forward_cpu;
+
+typedef struct job {
+    float *param, *grad, *m, *v; /* (n) */
+    bool ok;
+    float coefficient, beta1, beta2, eps;
+    double lr, decay;
+    double correct_m; /* 1 / (1 - beta1^t) */
+    float correct_v;  /* 1 / sqrt(1 - beta2^t) */
+} job;
+
+static void update(const void *arg, const tn_segment *s, int64_t first, int64_t n)
+{
+    const job *j = arg;
+    float *restrict p = j->param + first, *restrict g = j->grad + first;
+    float *restrict m = j->m + first, *restrict v = j->v + first;
+    if (!j->ok) {
+        memset(g, 0, sizeof *g * (size_t)n);
+        return;
+    }
+    const double lr = j->lr * (double)s->lr;
+    const float rate = (float)(lr * j->correct_m), shrink = s->decay ? (float)(lr * j->decay) : 0.f;
+    const float c = j->coefficient, b1 = j->beta1, b2 = j->beta2, a1 = 1 - b1, a2 = 1 - b2;
+    const float root = j->correct_v, eps = j->eps;
+    for (int64_t i = 0; i < n; i++) {
+        const float gi = c * g[i];
+        const float mi = b1 * m[i] + a1 * gi;
+        const float vi = b2 * v[i] + a2 * (gi * gi);
+        m[i] = mi;
+        v[i] = vi;
+        p[i] -= shrink * p[i] + rate * mi / (sqrtf(vi) * root + eps);
+        g[i] = 0;
+    }
+}
+
+static float scalar(const tn_call *c, int i) { return *(const float *)c->in[i].data; }
+
+tn_status tn_adamw_forward_cpu(const tn_call *c)
+{
+    const tn_adamw_attr *a = c->attr;
+    TN_RETURN_IF(tn_segments_in_place(c));
+    job j = { .param = c->out[0].data,
+              .grad = c->out[1].data,
+              .m = c->out[2].data,
+              .v = c->out[3].data,
+              .lr = (double)scalar(c, 4),
+              .beta1 = scalar(c, 5),
+              .beta2 = scalar(c, 6),
+              .eps = scalar(c, 7),
+              .decay = (double)scalar(c, 8),
+              .coefficient = scalar(c, 10),
+              .ok = *(const int32_t *)c->in[11].data != 0 };
+    const double t = fmax((double)scalar(c, 9), 1);
+    j.correct_m = 1 / (1 - pow((double)j.beta1, t));
+    j.correct_v = (float)(1 / sqrt(1 - pow((double)j.beta2, t)));
+    tn_segments_run((tn_segments){ a->segment, a->n }, c->pool, update, &j);
+    return TN_OK;
+}

@@ -1,0 +1,26 @@
+/* Benchmarks: kernels and models against ceilings measured in the same run. Rows go to the caller as they are known. */
+#ifndef TN_REPORT_BENCH_H
+#define TN_REPORT_BENCH_H
+
+#include "report/ceilings.h"
+
+#include <tenon/model.h>
+
+typedef struct tn_bench_row {
+    const char *group, *name; /* "gemm", "512x512x512" */
+    double ms, spread_ms;     /* median of the runs, half the distance of the quartiles */
+    double gflops, gbs;       /* 0 where it does not apply */
+    double of_ceiling;        /* 0..1, of the ceiling that bounds it */
+} tn_bench_row;
+
+typedef struct tn_bench {
+    tn_ceilings ceilings;
+    double budget_s; /* for one row */
+    void *ctx;
+    void (*row)(void *ctx, const tn_bench_row *r);
+} tn_bench;
+
+tn_status tn_bench_gemm(const tn_bench *b);
+tn_status tn_bench_ops(const tn_bench *b);
+
+#endif

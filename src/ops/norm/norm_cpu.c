@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { LANES = 16, PARTS = 128, COLUMNS = 64 }; /* PARTS: the most partial sums of weight gradients */
+enum { LANES = 16, BLOCK = 512, PARTS = 128, COLUMNS = 64 }; /* PARTS: the most partial sums of weight gradients */
 
 #define INLINE static inline __attribute__((always_inline)) /* so that step 1 becomes a constant */
 
@@ -92,9 +92,25 @@ INLINE void row_forward(const job *j, vec x, vec r, vec w, vec b, vec y, vec s, 
 
 /* --- tiles ------------------------------------------------------------------------------------------------------------------ */
 
-static vec row_of(const tn_arg *a, int64_t r)
+/* A tensor as rows; `even` when they lie at equal distances, as nearly always: then finding one needs no divisions. */
+typedef struct rowset {
+    const tn_arg *a;
+    bool even;
+    int64_t distance, step;
+} rowset;
+
+static rowset rows_in(const tn_arg *a)
 {
-    return a->data ? (vec){ (float *)a->data + tn_row_offset(a, r), tn_row_step(a) } : (vec){ 0 };
+    const int rank = a->dims.rank;
+    rowset s = { .a = a, .even = true, .distance = rank > 1 ? a->stride[rank - 2] : 0, .step = tn_row_step(a) };
+    for (int i = rank - 3; i >= 0; i--) s.even &= a->stride[i] == a->stride[i + 1] * a->dims.dim[i + 1];
+    return s;
+}
+
+static vec row_of(const rowset *s, int64_t r)
+{
+    if (!s->a->data) return (vec){ 0 };
+    return (vec){ (float *)s->a->data + (s->even ? r * s->distance : tn_row_offset(s->a, r)), s->step };
 }
 
 static vec all_of(const tn_arg *a) { return (vec){ a->data, a->data ? a->stride[0] : 0 }; }
@@ -103,23 +119,21 @@ static vec unit(vec v) { return (vec){ v.p, 1 }; }
 
 static bool is_unit(const tn_arg *a) { return !a->data || tn_row_step(a) == 1; }
 
-/* The rows' numbers are contiguous along their last axis, whatever the other strides. */
-static float *stat_of(const tn_call *c, int64_t r) { return row_of(&c->out[c->n_out - 1], r).p; }
-
 static const tn_arg none = { .data = NULL };
 
 static void forward_tile(void *arg, int64_t tile)
 {
     const job *j = arg;
     const tn_call *c = j->c;
-    const tn_arg *sum = c->n_out == 3 ? &c->out[TN_NORM_SUM] : &none;
+    const rowset xs = rows_in(&c->in[TN_NORM_X]), rs = rows_in(&c->in[TN_NORM_RESIDUAL]), ys = rows_in(&c->out[TN_NORM_Y]);
+    const rowset sums = rows_in(c->n_out == 3 ? &c->out[TN_NORM_SUM] : &none), stats = rows_in(&c->out[c->n_out - 1]);
     const vec w = all_of(&c->in[TN_NORM_W]), b = all_of(&c->in[TN_NORM_B]);
     const int64_t end = (tile + 1) * j->per_tile < j->rows ? (tile + 1) * j->per_tile : j->rows;
     for (int64_t i = tile * j->per_tile; i < end; i++) {
-        const vec x = row_of(&c->in[TN_NORM_X], i), r = row_of(&c->in[TN_NORM_RESIDUAL], i);
-        const vec y = row_of(&c->out[TN_NORM_Y], i), s = row_of(sum, i);
-        if (j->unit) row_forward(j, unit(x), unit(r), unit(w), unit(b), unit(y), unit(s), stat_of(c, i));
-        else row_forward(j, x, r, w, b, y, s, stat_of(c, i));
+        const vec x = row_of(&xs, i), r = row_of(&rs, i), y = row_of(&ys, i), s = row_of(&sums, i);
+        float *stat = row_of(&stats, i).p;
+        if (j->unit) row_forward(j, unit(x), unit(r), unit(w), unit(b), unit(y), unit(s), stat);
+        else row_forward(j, x, r, w, b, y, s, stat);
     }
 }
 
@@ -166,29 +180,36 @@ typedef struct row {
     float scale, m0, m1;
 } row;
 
-INLINE float normal(const row *k, int64_t i) { return ((get(k->s, i) - k->m0) - k->m1) * k->scale; }
+/* Up to BLOCK elements of a row from i0 on, dense: n = normalised s, dn = dL/dn. */
+typedef struct block {
+    int64_t i0, count;
+    float n[BLOCK], dn[BLOCK];
+} block;
 
-/* dL/d(normalised s) */
-INLINE float inner(const row *k, int64_t i) { return k->w.p ? get(k->dy, i) * get(k->w, i) : get(k->dy, i); }
-
-/* Means of dn and of dn n. */
-INLINE void dot(const row *k, int64_t d, float *mean, float *along)
+INLINE void load_block(const row *k, block *b, int64_t i0, int64_t d)
 {
-    float a[LANES] = { 0 }, b[LANES] = { 0 };
+    b->i0 = i0;
+    b->count = d - i0 < BLOCK ? d - i0 : BLOCK;
+    for (int64_t i = 0; i < b->count; i++) b->n[i] = ((get(k->s, i0 + i) - k->m0) - k->m1) * k->scale;
+    if (k->w.p)
+        for (int64_t i = 0; i < b->count; i++) b->dn[i] = get(k->dy, i0 + i) * get(k->w, i0 + i);
+    else
+        for (int64_t i = 0; i < b->count; i++) b->dn[i] = get(k->dy, i0 + i);
+}
+
+/* Adds dn and dn n to the lanes. */
+static void sum_block(const block *b, float *restrict first, float *restrict second)
+{
     int64_t i = 0;
-    for (; i + LANES <= d; i += LANES)
+    for (; i + LANES <= b->count; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            const float dn = inner(k, i + l);
-            a[l] += dn;
-            b[l] += dn * normal(k, i + l);
+            first[l] += b->dn[i + l];
+            second[l] += b->dn[i + l] * b->n[i + l];
         }
-    for (int l = 0; i < d; i++, l++) {
-        const float dn = inner(k, i);
-        a[l] += dn;
-        b[l] += dn * normal(k, i);
+    for (int l = 0; i < b->count; i++, l++) {
+        first[l] += b->dn[i];
+        second[l] += b->dn[i] * b->n[i];
     }
-    *mean = fold(a) / (float)d;
-    *along = fold(b) / (float)d;
 }
 
 INLINE void put(vec v, int64_t i, float x, bool add)
@@ -197,68 +218,98 @@ INLINE void put(vec v, int64_t i, float x, bool add)
     *p = add ? *p + x : x;
 }
 
-/* ds = scale (dn - mean dn - n mean(dn n)) + dsum, the first mean for layernorm only; dx = dr = ds. */
-INLINE void row_backward(const job *j, row k)
+INLINE void put_block(vec v, int64_t i0, int64_t count, const float *x, bool add)
 {
-    float mean = 0, along = 0;
-    if (k.dy.p) dot(&k, j->d, &mean, &along);
-    if (j->kind == TN_NORM_RMS) mean = 0;
-    for (int64_t i = 0; i < j->d; i++) {
-        float ds = k.dy.p ? k.scale * (inner(&k, i) - mean - normal(&k, i) * along) : 0;
-        if (k.dsum.p) ds += get(k.dsum, i);
-        if (k.dx.p) put(k.dx, i, ds, k.add_x);
-        if (k.dr.p) put(k.dr, i, ds, k.add_r);
+    if (!v.p) return;
+    if (add)
+        for (int64_t i = 0; i < count; i++) v.p[(i0 + i) * v.step] += x[i];
+    else
+        for (int64_t i = 0; i < count; i++) v.p[(i0 + i) * v.step] = x[i];
+}
+
+/* ds = scale (dn - mean dn - n mean(dn n)) + dsum, the first mean for layernorm only; dx = dr = ds. */
+INLINE void row_backward(const job *j, const row *k, block *b)
+{
+    const int64_t d = j->d;
+    float first[LANES] = { 0 }, second[LANES] = { 0 };
+    for (int64_t i0 = 0; k->dy.p && i0 < d; i0 += BLOCK) {
+        load_block(k, b, i0, d);
+        sum_block(b, first, second);
+    }
+    const float mean = j->kind == TN_NORM_RMS ? 0 : fold(first) / (float)d, along = fold(second) / (float)d;
+    for (int64_t i0 = 0; i0 < d; i0 += BLOCK) {
+        float ds[BLOCK];
+        const int64_t count = d - i0 < BLOCK ? d - i0 : BLOCK;
+        if (k->dy.p && d > BLOCK) load_block(k, b, i0, d); /* else it is still there */
+        for (int64_t i = 0; k->dy.p && i < count; i++) ds[i] = k->scale * (b->dn[i] - mean - b->n[i] * along);
+        for (int64_t i = 0; !k->dy.p && i < count; i++) ds[i] = 0;
+        for (int64_t i = 0; k->dsum.p && i < count; i++) ds[i] += get(k->dsum, i0 + i);
+        put_block(k->dx, i0, count, ds, k->add_x);
+        put_block(k->dr, i0, count, ds, k->add_r);
     }
 }
 
-INLINE void weights_backward(const job *j, row k, float *dw, float *db)
+INLINE void weights_backward(const job *j, const row *k, float *restrict dw, float *restrict db)
 {
-    for (int64_t i = 0; dw && i < j->d; i++) dw[i] += get(k.dy, i) * normal(&k, i);
-    for (int64_t i = 0; db && i < j->d; i++) db[i] += get(k.dy, i);
+    for (int64_t i = 0; dw && i < j->d; i++)
+        dw[i] += get(k->dy, i) * (((get(k->s, i) - k->m0) - k->m1) * k->scale);
+    for (int64_t i = 0; db && i < j->d; i++) db[i] += get(k->dy, i);
 }
 
-static row load_row(const job *j, int64_t i)
+/* The tensors of all rows; loads row i from them. */
+typedef struct tensors {
+    rowset s, dy, dsum, dx, dr, stat;
+} tensors;
+
+static tensors tensors_of(const tn_call *c)
 {
-    const tn_call *c = j->c;
-    const float *stat = stat_of(c, i);
     const bool two = c->n_out == 3;
-    row k = { .s = row_of(two ? &c->out[TN_NORM_SUM] : &c->in[TN_NORM_X], i),
-              .w = all_of(&c->in[TN_NORM_W]),
-              .dy = row_of(&c->dout[TN_NORM_Y], i),
-              .dsum = two ? row_of(&c->dout[TN_NORM_SUM], i) : (vec){ 0 },
-              .dx = row_of(&c->din[TN_NORM_X], i),
-              .dr = row_of(&c->din[TN_NORM_RESIDUAL], i),
-              .add_x = c->accumulate >> TN_NORM_X & 1,
-              .add_r = c->accumulate >> TN_NORM_RESIDUAL & 1 };
+    return (tensors){ .s = rows_in(two ? &c->out[TN_NORM_SUM] : &c->in[TN_NORM_X]),
+                      .dy = rows_in(&c->dout[TN_NORM_Y]),
+                      .dsum = rows_in(two ? &c->dout[TN_NORM_SUM] : &none),
+                      .dx = rows_in(&c->din[TN_NORM_X]),
+                      .dr = rows_in(&c->din[TN_NORM_RESIDUAL]),
+                      .stat = rows_in(&c->out[c->n_out - 1]) };
+}
+
+INLINE row load_row(const job *j, const tensors *t, int64_t i)
+{
+    const float *stat = row_of(&t->stat, i).p;
+    row k = { .s = row_of(&t->s, i), .w = all_of(&j->c->in[TN_NORM_W]), .dy = row_of(&t->dy, i),
+              .dsum = row_of(&t->dsum, i), .dx = row_of(&t->dx, i), .dr = row_of(&t->dr, i),
+              .add_x = j->c->accumulate >> TN_NORM_X & 1, .add_r = j->c->accumulate >> TN_NORM_RESIDUAL & 1 };
     if (stat) k.scale = stat[0];
     if (stat && j->kind == TN_NORM_LAYER) k.m0 = stat[1], k.m1 = stat[2];
     return k;
 }
 
-static row unit_row(row k)
+INLINE row unit_row(row k)
 {
     k.s = unit(k.s), k.w = unit(k.w), k.dy = unit(k.dy), k.dsum = unit(k.dsum), k.dx = unit(k.dx), k.dr = unit(k.dr);
     return k;
+}
+
+INLINE void one_row(const job *j, row k, block *b, float *dw, float *db)
+{
+    if (k.dx.p || k.dr.p) row_backward(j, &k, b);
+    if (k.dy.p) weights_backward(j, &k, dw, db);
 }
 
 static void backward_tile(void *arg, int64_t tile)
 {
     const job *j = arg;
     const tn_call *c = j->c;
-    const bool inputs = c->din[TN_NORM_X].data || c->din[TN_NORM_RESIDUAL].data;
+    const tensors t = tensors_of(c);
+    block b;
     float *dw = c->din[TN_NORM_W].data ? j->partial + tile * 2 * j->d : NULL;
     float *db = c->din[TN_NORM_B].data ? j->partial + (tile * 2 + 1) * j->d : NULL;
     const int64_t end = (tile + 1) * j->per_tile < j->rows ? (tile + 1) * j->per_tile : j->rows;
-    for (int64_t i = 0; i < j->d; i++) {
-        if (dw) dw[i] = 0;
-        if (db) db[i] = 0;
-    }
+    for (int64_t i = 0; dw && i < j->d; i++) dw[i] = 0;
+    for (int64_t i = 0; db && i < j->d; i++) db[i] = 0;
     for (int64_t i = tile * j->per_tile; i < end; i++) {
-        const row k = load_row(j, i);
-        if (inputs && j->unit) row_backward(j, unit_row(k));
-        else if (inputs) row_backward(j, k);
-        if (k.dy.p && j->unit) weights_backward(j, unit_row(k), dw, db);
-        else if (k.dy.p) weights_backward(j, k, dw, db);
+        const row k = load_row(j, &t, i);
+        if (j->unit) one_row(j, unit_row(k), &b, dw, db);
+        else one_row(j, k, &b, dw, db);
     }
 }
 

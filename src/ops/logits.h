@@ -15,14 +15,20 @@ enum { TN_LANES = 16, TN_LOGIT_BLOCK = 2048 }; /* both are part of the numerical
 
 static inline int64_t tn_least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static inline size_t tn_align64(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+/* The next part of a workspace, 64-byte aligned; base NULL only measures. */
+static inline void *tn_carve(void *base, size_t *used, size_t bytes)
+{
+    void *p = base ? (char *)base + *used : NULL;
+    *used += (bytes + 63) & ~(size_t)63;
+    return p;
+}
 
 /* --- exp ---------------------------------------------------------------------------------------------------------- */
 
 /* e^x within 2 ulp for x <= 88, in a form compilers vectorise. 0 below -87.3 (no subnormal results), infinity above
  * 88.3, NaN for NaN. x = n ln2 + r with n read from the low bits of x/ln2 + 1.5*2^23; the polynomial interpolates
  * (e^r - 1 - r)/r^2 at Chebyshev nodes of |r| <= ln2/2 (relative error 9e-9). */
-static inline float tn_exp(float x)
+static inline float tn_logit_exp(float x)
 {
     const float shift = 12582912.f, t = x * 1.44269504f + shift, n = t - shift;
     float r = x - n * 0.693145752f; /* ln2 = the sum of the two; the first has 8 trailing zero bits */
@@ -63,9 +69,9 @@ static inline float tn_row_exp_sum(const float *x, int64_t n, float scale, float
     float lane[TN_LANES] = { 0 }, sum = 0;
     int64_t i = 0;
     for (; i + TN_LANES <= n; i += TN_LANES)
-        for (int l = 0; l < TN_LANES; l++) lane[l] += tn_exp(scale * (x[i + l] - shift));
+        for (int l = 0; l < TN_LANES; l++) lane[l] += tn_logit_exp(scale * (x[i + l] - shift));
     for (int l = 0; l < TN_LANES; l++) sum += lane[l];
-    for (; i < n; i++) sum += tn_exp(scale * (x[i] - shift));
+    for (; i < n; i++) sum += tn_logit_exp(scale * (x[i] - shift));
     return sum;
 }
 
@@ -84,7 +90,7 @@ static inline void tn_lse_add(tn_lse *s, const float *x, int64_t n, float scale)
         const int64_t k = tn_least(n - i, TN_LOGIT_BLOCK);
         const float m = tn_row_max(x + i, k);
         if (m > s->max) {
-            s->sum *= (double)tn_exp(scale * (s->max - m));
+            s->sum *= (double)tn_logit_exp(scale * (s->max - m));
             s->max = m;
         }
         s->sum += (double)tn_row_exp_sum(x + i, k, scale, tn_lse_shift(s));

@@ -86,9 +86,9 @@ static void backward_row(const job *j, int64_t i)
     const float lse = j->lse[i], w = (float)(j->scale * (double)tn_label_weight(&j->labels, i));
     const float p = w * (1 + 2 * j->z * lse);
     if (j->add)
-        for (int64_t v = 0; v < V; v++) d[v] += p * tn_exp(x[v] - lse);
+        for (int64_t v = 0; v < V; v++) d[v] += p * tn_logit_exp(x[v] - lse);
     else
-        for (int64_t v = 0; v < V; v++) d[v] = p * tn_exp(x[v] - lse);
+        for (int64_t v = 0; v < V; v++) d[v] = p * tn_logit_exp(x[v] - lse);
     d[j->labels.label[i]] -= w;
 }
 

@@ -1,0 +1,61 @@
+/* Matrix product on the CPU with a fused store: C[i,j] (+)= residual + act(alpha * sum_p A[i,p] B[p,j] + bias[j]).
+ *
+ * fp32 accumulation whatever the operands' types. Every element is summed in the same order whatever the shape, the
+ * strides, the thread count or the micro-kernel: blocks of TN_GEMM_KC along p, each one chain of fused multiply-adds
+ * from 0, added up in order. So a row's bits depend on that row of A and on B alone (decoding one row equals prefilling
+ * many), and one thread equals many. Nothing is allocated and nothing is checked here: ops check shapes. */
+#ifndef TN_BACKEND_CPU_GEMM_H
+#define TN_BACKEND_CPU_GEMM_H
+
+#include "backend/cpu/pool.h"
+
+#include <tenon/tensor.h>
+
+enum { TN_GEMM_KC = 256 }; /* part of the numerical definition: changing it changes result bits */
+
+typedef enum tn_gemm_act {
+    TN_GEMM_ACT_NONE = 0,
+    TN_GEMM_ACT_RELU = 1,
+    TN_GEMM_ACT_GELU_TANH = 2,
+    TN_GEMM_ACT_GELU_ERF = 3,
+    TN_GEMM_ACT_SILU = 4,
+    TN_GEMM_ACT_TANH = 5,
+    TN_GEMM_ACT_SIGMOID = 6,
+    TN_GEMM_ACTS = 7
+} tn_gemm_act;
+
+struct tn_gemm_ukernel;
+
+/* Strides are in elements and may be anything, 0 and negative included: any transpose or broadcast is a choice of
+ * strides. C must not overlap A, B or bias; residual may be C itself (same strides). */
+typedef struct tn_gemm {
+    int64_t m, n, k;
+    const void *a; /* (batch,m,k): element (i,p) is a[i*a_row + p*a_col] */
+    int64_t a_row, a_col;
+    tn_dtype a_type; /* TN_F32, TN_BF16 or TN_F16 */
+    const void *b;   /* (batch,k,n): element (p,j) is b[p*b_row + j*b_col] */
+    int64_t b_row, b_col;
+    tn_dtype b_type;
+    float *c; /* (batch,m,n), rows c_row apart */
+    int64_t c_row;
+    int64_t batch; /* products with the strides below; 1 for one */
+    int64_t a_batch, b_batch, c_batch;
+    bool round_bf16; /* operands are rounded to bf16 on the way in */
+    bool accumulate; /* the finished value is added to C */
+    float alpha;
+
+    const float *bias; /* (n) or NULL; shared by the batch */
+    tn_gemm_act act;
+    float *pre;            /* (batch,m,n) dense: the value before `act`, or NULL */
+    const float *residual; /* (batch,m,n), rows residual_row apart, added after `act`; or NULL */
+    int64_t residual_row, residual_batch;
+
+    const struct tn_gemm_ukernel *kernel; /* NULL: the best this machine runs */
+} tn_gemm;
+
+/* Bytes of workspace for tn_gemm_run on a pool of `threads`; never 0. */
+size_t tn_gemm_work_bytes(const tn_gemm *g, int threads);
+/* work: tn_gemm_work_bytes(g, tn_pool_threads(pool)) bytes, 64-byte aligned. */
+void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
+
+#endif

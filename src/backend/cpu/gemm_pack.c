@@ -1,0 +1,164 @@
+/* Packing: panels of A or B, of any float type and strides, into fp32 in the order the micro-kernel reads them.
+ *
+ * Blocks of 4 x 4 go through registers when either stride is 1 (copied, or transposed); what is left goes one number at a
+ * time. The conversion is the same arithmetic in both, so which one ran cannot be seen in the bits. */
+#include "backend/cpu/gemm_kernel.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+typedef float quad __attribute__((vector_size(16)));
+typedef uint32_t bits __attribute__((vector_size(16)));
+typedef uint64_t wide __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
+
+/* What a source number is and what happens to it; each makes its own instance of the packing loops below. */
+typedef enum kind { F32, F32_ROUND, BF16, F16, F16_ROUND } kind;
+
+INLINE size_t kind_bytes(kind t)
+{
+    return t == F32 || t == F32_ROUND ? 4 : 2;
+}
+
+/* To nearest even, as tn_f32_to_bf16 does, and back. Lanes of a comparison are all ones or all zeros. */
+INLINE quad round_to_bf16(quad x)
+{
+    const bits u = (bits)x, is_nan = (bits)((u & 0x7fffffffu) > 0x7f800000u);
+    const bits rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
+    return (quad)(((rounded & ~is_nan) | (quiet & is_nan)) & 0xffff0000u);
+}
+
+/* The exponent is moved by an exact multiplication, which also takes subnormals right; infinity and NaN get the top
+ * exponent back. */
+INLINE quad f16_to_f32(bits x)
+{
+    const bits magnitude = (bits)((quad)((x & 0x7fffu) << 13) * 0x1p112f);
+    const bits special = (bits)((x & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+    return (quad)(magnitude | special | (x & 0x8000u) << 16);
+}
+
+/* The low four numbers of two registers: with zeros as one of them, a widening (compilers are slow at the plain one). */
+INLINE halves interleave(halves low, halves high)
+{
+    return __builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+
+INLINE quad load4(const unsigned char *p, kind t)
+{
+    quad x;
+    if (t == F32 || t == F32_ROUND) {
+        memcpy(&x, p, sizeof x);
+    } else {
+        uint64_t four;
+        memcpy(&four, p, sizeof four);
+        const halves h = (halves)(wide){ four };
+        x = t == BF16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
+    }
+    return t == F32_ROUND || t == F16_ROUND ? round_to_bf16(x) : x;
+}
+
+INLINE float load1(const unsigned char *p, kind t)
+{
+    unsigned char four[16] = { 0 };
+    memcpy(four, p, kind_bytes(t));
+    return load4(four, t)[0];
+}
+
+/* dst (4,width): rows x[0..3] become columns. */
+INLINE void store_transposed(float *dst, int width, const quad x[4])
+{
+    const quad a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+    const quad c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+    const quad y[4] = { __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                        __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7) };
+    for (int q = 0; q < 4; q++) memcpy(dst + q * width, &y[q], sizeof y[q]);
+}
+
+/* One column of the panel, p in [from,k); column == NULL: padding. */
+INLINE void pack_column(float *restrict dst, int width, const unsigned char *column, int64_t step, int64_t from,
+                        int64_t k, kind t)
+{
+    for (int64_t p = from; p < k; p++) dst[p * width] = column ? load1(column + p * step, t) : 0.0f;
+}
+
+/* One panel whose columns are contiguous in memory (inner == 1): 4 x 4 blocks are transposed. Returns the columns done. */
+INLINE int64_t pack_transposed(float *restrict dst, int width, const unsigned char *from, int64_t outer, int64_t valid,
+                               int64_t k, kind t)
+{
+    const int64_t bytes = (int64_t)kind_bytes(t);
+    int64_t i = 0;
+    for (; i + 4 <= valid; i += 4) {
+        const unsigned char *rows = from + i * outer;
+        int64_t p = 0;
+        for (; p + 4 <= k; p += 4) {
+            const quad x[4] = { load4(rows + p * bytes, t), load4(rows + outer + p * bytes, t),
+                                load4(rows + 2 * outer + p * bytes, t), load4(rows + 3 * outer + p * bytes, t) };
+            store_transposed(dst + p * width + i, width, x);
+        }
+        for (int q = 0; q < 4; q++) pack_column(dst + i + q, width, rows + q * outer, bytes, p, k, t);
+    }
+    return i;
+}
+
+/* Whole panels whose rows are contiguous in memory (outer == 1), side by side: reading them one after the other would
+ * fetch each cache line of a row twice, and with a power of two between rows it is gone by the second time. */
+INLINE void pack_copied(float *restrict dst, int width, const unsigned char *from, int64_t inner, int64_t panels,
+                        int64_t k, kind t)
+{
+    enum { AHEAD = 8 }; /* rows: strides this long defeat the hardware's prefetcher */
+    const int64_t bytes = (int64_t)kind_bytes(t);
+    for (int64_t p = 0; p < k; p++) {
+        const unsigned char *row = from + p * inner;
+        for (int64_t q = 0; q < panels * width * bytes; q += 64)
+            __builtin_prefetch((const void *)((uintptr_t)row + (uintptr_t)(AHEAD * inner + q)));
+        for (int64_t n = 0; n < panels; n++)
+            for (int i = 0; i < width; i += 4, row += 4 * bytes) {
+                const quad x = load4(row, t);
+                memcpy(dst + (n * k + p) * width + i, &x, sizeof x);
+            }
+    }
+}
+
+INLINE void pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k, kind t)
+{
+    const int64_t bytes = (int64_t)kind_bytes(t), outer = src.outer * bytes, inner = src.inner * bytes;
+    const unsigned char *from = src.data;
+    int64_t at = 0;
+    if (src.outer == 1 && width % 4 == 0)
+        for (int64_t panels; (panels = (valid - at) / width) > 0; at += panels * width) {
+            if (panels > TN_GEMM_GROUP) panels = TN_GEMM_GROUP;
+            pack_copied(dst + at * k, width, from + at * bytes, inner, panels, k, t);
+        }
+    for (; at < valid; at += width) {
+        const int64_t columns = valid - at < width ? valid - at : width;
+        float *panel = dst + at * k;
+        int64_t i = src.inner == 1 ? pack_transposed(panel, width, from + at * outer, outer, columns, k, t) : 0;
+        for (; i < width; i++)
+            pack_column(panel + i, width, i < columns ? from + (at + i) * outer : NULL, inner, 0, k, t);
+    }
+}
+
+#define PACK(name, kind)                                                                                               \
+    static void name(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k)                     \
+    {                                                                                                                  \
+        pack(dst, width, src, valid, k, kind);                                                                         \
+    }
+PACK(pack_f32, F32)
+PACK(pack_f32_round, F32_ROUND)
+PACK(pack_bf16, BF16)
+PACK(pack_f16, F16)
+PACK(pack_f16_round, F16_ROUND)
+
+typedef void pack_fn(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k);
+static pack_fn *const packs[TN_DTYPES][2] = {
+    /* by type and rounding */
+    [TN_F32] = { pack_f32, pack_f32_round },
+    [TN_BF16] = { pack_bf16, pack_bf16 },
+    [TN_F16] = { pack_f16, pack_f16_round },
+};
+
+void tn__gemm_pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k)
+{
+    packs[src.type][src.round_bf16](dst, width, src, valid, k);
+}

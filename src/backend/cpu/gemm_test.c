@@ -1,0 +1,443 @@
+/* The matrix product against a plain loop in double: shapes, strides, types, epilogues, and the promises about bits
+ * (threads, rows, micro-kernels). TENON_BENCH=1 prints speeds. */
+#include "backend/cpu/act.h"
+#include "backend/cpu/gemm_kernel.h"
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "testlib.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* A product and the memory it points at. */
+typedef struct problem {
+    tn_gemm g;
+    void *a, *b;
+    float *c, *start, *bias, *pre, *residual; /* start: C before */
+    size_t c_count;
+} problem;
+
+enum { T_A = 1, T_B = 2, GAP = 4 }; /* layout: A stored (k,m), B stored (n,k), rows with gaps */
+
+static void *random_numbers(tn_dtype type, int64_t count, uint64_t stream)
+{
+    const tn_rng r = { 11, stream };
+    void *p = tn_alloc((size_t)(count + 1) * 4);
+    assert_non_null(p);
+    for (int64_t i = 0; i < count; i++) {
+        const float x = tn_rng_normal(r, (uint64_t)i);
+        if (type == TN_F32) ((float *)p)[i] = x;
+        else ((uint16_t *)p)[i] = type == TN_BF16 ? tn_f32_to_bf16(x) : tn_f32_to_f16(x);
+    }
+    return p;
+}
+
+static problem problem_new(int64_t m, int64_t n, int64_t k, int64_t batch, int layout, tn_dtype a_type, tn_dtype b_type)
+{
+    const int64_t gap = layout & GAP ? 3 : 0;
+    const int64_t a_line = (layout & T_A ? m : k) + gap, a_lines = layout & T_A ? k : m;
+    const int64_t b_line = (layout & T_B ? k : n) + gap, b_lines = layout & T_B ? n : k;
+    problem p = { .g = { .m = m, .n = n, .k = k, .a_type = a_type, .b_type = b_type, .batch = batch, .alpha = 1 } };
+    tn_gemm *g = &p.g;
+    g->a_row = layout & T_A ? 1 : a_line;
+    g->a_col = layout & T_A ? a_line : 1;
+    g->b_row = layout & T_B ? 1 : b_line;
+    g->b_col = layout & T_B ? b_line : 1;
+    g->a_batch = a_line * a_lines;
+    g->b_batch = b_line * b_lines;
+    g->c_row = g->residual_row = n + gap;
+    g->c_batch = g->residual_batch = m * g->c_row;
+    g->a = p.a = random_numbers(a_type, batch * g->a_batch, 1);
+    g->b = p.b = random_numbers(b_type, batch * g->b_batch, 2);
+    p.c_count = (size_t)(batch * g->c_batch);
+    g->c = p.c = random_numbers(TN_F32, (int64_t)p.c_count, 3);
+    p.start = random_numbers(TN_F32, (int64_t)p.c_count, 3);
+    p.bias = random_numbers(TN_F32, n, 4);
+    p.pre = random_numbers(TN_F32, batch * m * n, 5);
+    p.residual = random_numbers(TN_F32, (int64_t)p.c_count, 6);
+    return p;
+}
+
+static void problem_free(problem *p)
+{
+    void *all[] = { p->a, p->b, p->c, p->start, p->bias, p->pre, p->residual };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) tn_free(all[i]);
+}
+
+static void run(int threads, const tn_gemm *g)
+{
+    tn_pool *pool = NULL;
+    assert_ok(tn_pool_new(threads, &pool));
+    const size_t bytes = tn_gemm_work_bytes(g, threads);
+    unsigned char *work = tn_alloc(bytes + 64);
+    assert_non_null(work);
+    memset(work, 0xff, bytes + 64); /* NaN: nothing may rely on the workspace */
+    const uint64_t before = tn_alloc_count();
+    tn_gemm_run(pool, g, work);
+    assert_true(tn_alloc_count() == before);
+    for (int i = 0; i < 64; i++) assert_int_equal(work[bytes + (size_t)i], 0xff);
+    tn_free(work);
+    tn_pool_free(pool);
+}
+
+static double operand(const void *p, tn_dtype type, bool round, int64_t i)
+{
+    const float x = type == TN_F32    ? ((const float *)p)[i]
+                    : type == TN_BF16 ? tn_bf16_to_f32(((const uint16_t *)p)[i])
+                                      : tn_f16_to_f32(((const uint16_t *)p)[i]);
+    return (double)(round ? tn_bf16_to_f32(tn_f32_to_bf16(x)) : x);
+}
+
+static double act_double(tn_gemm_act act, double x)
+{
+    switch (act) {
+    case TN_GEMM_ACT_RELU: return x < 0 ? 0 : x;
+    case TN_GEMM_ACT_GELU_TANH: return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case TN_GEMM_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case TN_GEMM_ACT_SILU: return x / (1 + exp(-x));
+    case TN_GEMM_ACT_TANH: return tanh(x);
+    case TN_GEMM_ACT_SIGMOID: return 1 / (1 + exp(-x));
+    default: return x;
+    }
+}
+
+static void check_close(const char *what, double want, double got, double scale, const tn_gemm *g, int64_t i, int64_t j)
+{
+    if (fabs(want - got) <= 1e-6 * scale + 1e-6) return;
+    fail_msg("%s(%lld,%lld) of m=%lld n=%lld k=%lld: %.9g instead of %.9g", what, (long long)i, (long long)j,
+             (long long)g->m, (long long)g->n, (long long)g->k, got, want);
+}
+
+/* C and pre after the run against the definition; what lies between rows must be as it was. */
+static void check(const problem *p)
+{
+    const tn_gemm *g = &p->g;
+    for (int64_t t = 0; t < g->batch; t++)
+        for (int64_t i = 0; i < g->m; i++)
+            for (int64_t j = 0; j < g->n; j++) {
+                double sum = 0, size = 0;
+                for (int64_t q = 0; q < g->k; q++) {
+                    const double x =
+                        operand(g->a, g->a_type, g->round_bf16, t * g->a_batch + i * g->a_row + q * g->a_col) *
+                        operand(g->b, g->b_type, g->round_bf16, t * g->b_batch + q * g->b_row + j * g->b_col);
+                    sum += x;
+                    size += fabs(x);
+                }
+                const int64_t at = t * g->c_batch + i * g->c_row + j;
+                const double pre = (double)g->alpha * sum + (g->bias ? (double)g->bias[j] : 0);
+                double want = act_double(g->act, pre);
+                if (g->residual) want += (double)p->residual[at];
+                if (g->accumulate) want += (double)p->start[at];
+                const double scale = fabs((double)g->alpha) * size + fabs(pre) + fabs(want);
+                check_close("C", want, (double)p->c[at], scale, g, i, j);
+                if (g->pre) check_close("pre", pre, (double)p->pre[(t * g->m + i) * g->n + j], scale, g, i, j);
+            }
+    for (int64_t r = 0; r < g->batch * g->m; r++)
+        for (int64_t j = g->n; j < g->c_row; j++) assert_true(p->c[r * g->c_row + j] == p->start[r * g->c_row + j]);
+}
+
+static void random_shapes(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = { 0, 1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 24, 25, 31, 48, 50, 65, 100 };
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    const tn_rng r = { 5, 5 };
+    for (uint64_t i = 0; i < 400; i++) {
+        const int64_t m = sizes[tn_rng_below(r, 8 * i, SIZES)], n = sizes[tn_rng_below(r, 8 * i + 1, SIZES)];
+        const int64_t k = sizes[tn_rng_below(r, 8 * i + 2, SIZES)], batch = (int64_t)tn_rng_below(r, 8 * i + 3, 4);
+        problem p = problem_new(m, n, k, batch, (int)tn_rng_below(r, 8 * i + 4, 8), TN_F32, TN_F32);
+        p.g.accumulate = tn_rng_below(r, 8 * i + 5, 2);
+        run(1 + (int)(i % 3), &p.g);
+        check(&p);
+        problem_free(&p);
+    }
+}
+
+static void long_shapes(void **state)
+{
+    (void)state;
+    /* Across the blocks of k (255 .. 257, 600) and the tiles of m and n (256). */
+    static const int64_t shape[][3] = { { 3, 5, 255 },  { 8, 12, 256 }, { 9, 13, 257 }, { 17, 25, 600 },
+                                        { 300, 9, 20 }, { 9, 300, 20 }, { 259, 270, 5 } };
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+        for (int layout = 0; layout < 8; layout++) {
+            problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, layout, TN_F32, TN_F32);
+            run(2, &p.g);
+            check(&p);
+            problem_free(&p);
+        }
+}
+
+static void types(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 9; i++)
+        for (int layout = 0; layout < 8; layout++)
+            for (int round = 0; round < 2; round++) {
+                problem p = problem_new(11, 29, 37, 2, layout, (tn_dtype)(i % 3), (tn_dtype)(i / 3));
+                p.g.round_bf16 = round;
+                run(2, &p.g);
+                check(&p);
+                problem_free(&p);
+            }
+}
+
+/* Every 16-bit pattern, and every kind of fp32, through both the vector and the scalar path of the packing. */
+static void conversions(void **state)
+{
+    (void)state;
+    enum { N = 1 << 16 };
+    uint16_t *half = tn_alloc(N * sizeof *half);
+    float *single = tn_alloc(N * sizeof *single), *packed = tn_alloc(N * sizeof *packed);
+    for (uint32_t i = 0; i < N; i++) {
+        const uint32_t u = i << 16 | (i * 40503u & 0xffff);
+        half[i] = (uint16_t)i;
+        memcpy(&single[i], &u, 4);
+    }
+    for (int form = 0; form < 10; form++) {
+        const tn_dtype type = (tn_dtype)(form / 2 % 3);
+        const bool scalar = form >= 6, round = form % 2;
+        const void *data = type == TN_F32 ? (const void *)single : half;
+        const tn_gemm_source src = { data, type, scalar ? 3 : 1, 4, round };
+        /* width 4, k = N/4: with outer 1 numbers lie in order; with outer 3, width 1, every fourth is taken */
+        const int64_t k = N / 4;
+        tn__gemm_pack(packed, scalar ? 1 : 4, src, scalar ? 1 : 4, k);
+        for (int64_t i = 0; i < (scalar ? k : N); i++) {
+            float want = (float)operand(data, type, false, scalar ? 4 * i : i);
+            if (round) want = tn_bf16_to_f32(tn_f32_to_bf16(want));
+            if (isnan(want) ? !isnan(packed[i]) : memcmp(&want, &packed[i], 4) != 0)
+                fail_msg("form %d, number %lld: %a instead of %a", form, (long long)i, (double)packed[i], (double)want);
+        }
+    }
+    tn_free(half);
+    tn_free(single);
+    tn_free(packed);
+}
+
+static void epilogues(void **state)
+{
+    (void)state;
+    for (int act = 0; act < TN_GEMM_ACTS; act++)
+        for (int parts = 0; parts < 16; parts++) {
+            problem p = problem_new(13, 27, act == 2 ? 0 : 300, 2, parts & 1 ? GAP : 0, TN_F32, TN_F32);
+            p.g.act = (tn_gemm_act)act;
+            p.g.alpha = 0.1f;
+            if (parts & 1) p.g.bias = p.bias;
+            if (parts & 2) p.g.pre = p.pre;
+            if (parts & 4) p.g.residual = p.residual;
+            p.g.accumulate = parts & 8;
+            run(2, &p.g);
+            check(&p);
+            problem_free(&p);
+        }
+}
+
+static void residual_in_place(void **state)
+{
+    (void)state;
+    problem p = problem_new(40, 50, 700, 1, 0, TN_F32, TN_F32), q = problem_new(40, 50, 700, 1, 0, TN_F32, TN_F32);
+    memcpy(p.residual, p.start, p.c_count * sizeof(float));
+    p.g.residual = p.residual;
+    q.g.residual = q.c;
+    run(1, &p.g);
+    run(2, &q.g);
+    assert_memory_equal(p.c, q.c, p.c_count * sizeof(float));
+    problem_free(&p);
+    problem_free(&q);
+}
+
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    static const int64_t shape[][3] = { { 1, 700, 300 }, { 130, 90, 513 }, { 67, 331, 64 }, { 300, 20, 100 } };
+    for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
+        problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, (int)i, TN_F32, TN_F32);
+        const size_t bytes = p.c_count * sizeof(float);
+        float *one = tn_alloc(bytes);
+        p.g.bias = p.bias;
+        p.g.act = TN_GEMM_ACT_GELU_TANH;
+        p.g.alpha = 0.3f;
+        run(1, &p.g);
+        memcpy(one, p.c, bytes);
+        for (int threads = 2; threads <= 7; threads++) {
+            run(threads, &p.g);
+            assert_memory_equal(one, p.c, bytes);
+        }
+        tn_free(one);
+        problem_free(&p);
+    }
+}
+
+/* Row i alone has the bits it has among others, whatever else is in the batch and however A is stored. */
+static void rows_stand_alone(void **state)
+{
+    (void)state;
+    enum { M = 100, N = 77 };
+    for (int layout = 0; layout < 4; layout++) {
+        problem p = problem_new(M, N, 533, 1, layout, TN_F32, TN_BF16);
+        p.g.bias = p.bias;
+        p.g.act = TN_GEMM_ACT_SILU;
+        run(2, &p.g);
+        for (int64_t m = 1; m <= 9; m++)
+            for (int64_t i = 0; i + m <= M; i += 31) {
+                float few[9 * N] = { 0 };
+                tn_gemm g = p.g;
+                g.m = m;
+                g.a = (const float *)p.a + i * g.a_row;
+                g.c = few;
+                run(1, &g);
+                assert_memory_equal(few, p.c + i * N, (size_t)(m * N) * sizeof(float));
+            }
+        problem_free(&p);
+    }
+}
+
+/* The definition of the order, one element at a time: blocks of KC, each one chain of FMAs from 0. Every micro-kernel
+ * of this machine keeps it, where the compiler has an FMA for the portable one. */
+static void order_of_the_sum(void **state)
+{
+    (void)state;
+    const tn_gemm_ukernel *u;
+    for (int n = 0; (u = tn__gemm_kernel_at(n)); n++) {
+#if !defined(__ARM_FEATURE_FMA) && !defined(__FMA__)
+        if (n == 0) continue;
+#endif
+        problem p = problem_new(21, 53, 2 * TN_GEMM_KC + 41, 1, T_B, TN_F32, TN_F32);
+        const float *a = p.a, *b = p.b;
+        p.g.kernel = u;
+        run(2, &p.g);
+        for (int64_t i = 0; i < p.g.m; i++)
+            for (int64_t j = 0; j < p.g.n; j++) {
+                float total = 0;
+                for (int64_t p0 = 0; p0 < p.g.k; p0 += TN_GEMM_KC) {
+                    float sum = 0;
+                    for (int64_t q = p0; q < p.g.k && q < p0 + TN_GEMM_KC; q++)
+                        sum = fmaf(a[i * p.g.k + q], b[j * p.g.k + q], sum);
+                    total += sum;
+                }
+                if (memcmp(&total, &p.c[i * p.g.n + j], 4) != 0)
+                    fail_msg("%s: another order at (%d,%d)", u->name, (int)i, (int)j);
+            }
+        problem_free(&p);
+    }
+}
+
+static void not_finite(void **state)
+{
+    (void)state;
+    problem p = problem_new(10, 15, 300, 1, 0, TN_F32, TN_F32);
+    float *a = p.a, *b = p.b;
+    a[4 * 300 + 299] = NAN;
+    a[7 * 300] = INFINITY;
+    for (int j = 0; j < 15; j++) b[j] = j == 14 ? 0.0f : -fabsf(b[j]) - 1;
+    b[200 * 15 + 3] = NAN;
+    run(1, &p.g);
+    for (int i = 0; i < 10; i++)
+        for (int j = 0; j < 15; j++) {
+            const float c = p.c[i * 15 + j];
+            if (i == 4 || j == 3 || (i == 7 && j == 14)) assert_true(isnan(c)); /* inf * 0 too */
+            else if (i == 7) assert_true(isinf(c) && c < 0);
+            else assert_true(isfinite(c));
+        }
+    p.g.act = TN_GEMM_ACT_RELU;
+    run(1, &p.g);
+    assert_true(isnan(p.c[4 * 15]) && p.c[7 * 15] == 0.0f);
+    problem_free(&p);
+}
+
+typedef struct act_row {
+    const char *name;
+    tn_gemm_act act;
+    float (*value)(float), (*grad)(float);
+    float at_minus_inf, at_inf; /* of the value */
+} act_row;
+
+static const act_row act_table[] = {
+    { "relu", TN_GEMM_ACT_RELU, tn_act_relu, tn_act_relu_grad, 0, INFINITY },
+    { "gelu_tanh", TN_GEMM_ACT_GELU_TANH, tn_act_gelu_tanh, tn_act_gelu_tanh_grad, 0, INFINITY },
+    { "gelu_erf", TN_GEMM_ACT_GELU_ERF, tn_act_gelu_erf, tn_act_gelu_erf_grad, 0, INFINITY },
+    { "silu", TN_GEMM_ACT_SILU, tn_act_silu, tn_act_silu_grad, 0, INFINITY },
+    { "tanh", TN_GEMM_ACT_TANH, tn_act_tanh, tn_act_tanh_grad, -1, 1 },
+    { "sigmoid", TN_GEMM_ACT_SIGMOID, tn_act_sigmoid, tn_act_sigmoid_grad, 0, 1 },
+};
+
+static void act_values(void **state)
+{
+    const act_row *r = *state;
+    for (int i = -4000; i <= 4000; i++) {
+        const double x = (double)(float)(0.005 * i + 0.0013), h = 1e-5;
+        const double want = act_double(r->act, x),
+                     slope = (act_double(r->act, x + h) - act_double(r->act, x - h)) / (2 * h);
+        assert_true(fabs((double)r->value((float)x) - want) <= 1e-6 * fabs(want) + 3e-7);
+        assert_true(fabs((double)r->grad((float)x) - slope) <= 2e-6);
+    }
+    assert_true(r->value(-INFINITY) == r->at_minus_inf && r->value(INFINITY) == r->at_inf);
+    for (int s = -1; s <= 1; s += 2) {
+        assert_true(isfinite(r->grad((float)s * INFINITY)) && isfinite(r->grad((float)s * FLT_MAX)));
+        assert_true(!isnan(r->value((float)s * FLT_MAX)));
+    }
+    assert_true(isnan(r->value(NAN)) && isnan(r->grad(NAN)));
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void speed(void **state)
+{
+    (void)state;
+    if (!getenv("TENON_BENCH")) skip();
+    static const struct {
+        int64_t m, n, k;
+        int layout, threads;
+        tn_dtype type;
+    } rows[] = {
+        { 512, 512, 512, 0, 1, TN_F32 },    { 512, 512, 512, T_A, 1, TN_F32 }, { 512, 512, 512, T_B, 1, TN_F32 },
+        { 512, 512, 512, T_B, 1, TN_BF16 }, { 512, 512, 512, T_B, 2, TN_F32 }, { 64, 64, 64, 0, 1, TN_F32 },
+        { 128, 512, 4096, T_A, 1, TN_F32 }, { 8, 1024, 1024, T_B, 1, TN_F32 }, { 1, 1024, 1024, T_B, 1, TN_F32 },
+        { 1, 1024, 1024, 0, 1, TN_F32 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        problem p = problem_new(rows[i].m, rows[i].n, rows[i].k, 1, rows[i].layout, rows[i].type, rows[i].type);
+        tn_pool *pool = NULL;
+        assert_ok(tn_pool_new(rows[i].threads, &pool));
+        void *work = tn_alloc(tn_gemm_work_bytes(&p.g, rows[i].threads));
+        double best = 1e9;
+        for (const double end = now_s() + 0.2; now_s() < end;) {
+            const double start = now_s();
+            tn_gemm_run(pool, &p.g, work);
+            best = fmin(best, now_s() - start);
+        }
+        print_message("%4lld x %4lld x %4lld %s%s %-4s %d thread(s): %6.2f GFLOP/s\n", (long long)p.g.m,
+                      (long long)p.g.n, (long long)p.g.k, rows[i].layout & T_A ? "T" : "N",
+                      rows[i].layout & T_B ? "T" : "N", tn_dtype_name(rows[i].type), rows[i].threads,
+                      2e-9 * (double)(p.g.m * p.g.n * p.g.k) / best);
+        tn_free(work);
+        tn_pool_free(pool);
+        problem_free(&p);
+    }
+}
+
+void tn_tests_gemm(tn_test_list *l)
+{
+    tn_test_add(l, random_shapes, NULL, "gemm: random shapes and layouts");
+    tn_test_add(l, long_shapes, NULL, "gemm: across blocks and tiles");
+    tn_test_add(l, types, NULL, "gemm: operand types and rounding");
+    tn_test_add(l, conversions, NULL, "gemm: conversions are exact");
+    tn_test_add(l, epilogues, NULL, "gemm: epilogues");
+    tn_test_add(l, residual_in_place, NULL, "gemm: residual in place");
+    tn_test_add(l, threads_do_not_matter, NULL, "gemm: one thread = many");
+    tn_test_add(l, rows_stand_alone, NULL, "gemm: a row does not depend on m");
+    tn_test_add(l, order_of_the_sum, NULL, "gemm: order of the sum");
+    tn_test_add(l, not_finite, NULL, "gemm: NaN and infinity");
+    for (size_t i = 0; i < sizeof act_table / sizeof *act_table; i++)
+        tn_test_add(l, act_values, &act_table[i], "gemm: act %s", act_table[i].name);
+    tn_test_add(l, speed, NULL, "gemm: bench speed");
+}

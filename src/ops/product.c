@@ -1,5 +1,5 @@
 /* Folding batch axes into GEMMs. Only order matters for bits, and the order of a sum is: along k, then along the axes
- * that sum, outermost last; it does not depend on threads. */
+ * that sum, outermost last. It depends on the strides (which axes fold), never on threads. */
 #include "ops/product.h"
 
 size_t tn_product_work(int64_t m, int64_t n, int threads)

@@ -382,7 +382,8 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
         if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
     }
     check_in_place(g, file, line, op, ids);
-    const int32_t live = n_in > 0 && (op->flags & TN_OP_ROWWISE) && g->status == TN_OK ? g->tensor[ids[0]].live : 0;
+    const bool rowwise = n_in > 0 && (op->flags & TN_OP_ROWWISE) && !sig.mixes_rows;
+    const int32_t live = rowwise && g->status == TN_OK ? g->tensor[ids[0]].live : 0;
     for (int i = 0; i < sig.n_out && g->status == TN_OK; i++) {
         results[i] = new_result(g, op, i, &out_type[i], ids);
         if (!results[i]) break;

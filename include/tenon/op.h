@@ -30,6 +30,7 @@ typedef struct tn_sig {
     tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
     int threads;     /* for workspace: the most threads a context may have */
     bool round_bf16; /* matrix operands are rounded to bf16 */
+    bool mixes_rows; /* infer sets it where a TN_OP_ROWWISE op works along axis 0: no live extent passes through */
 } tn_sig;
 
 /* Which forward tensors a backward kernel reads, a bit per index. */
@@ -71,7 +72,9 @@ typedef enum tn_op_flags {
     TN_OP_STRIDED = 1,   /* kernels take any strides; otherwise the planner copies what is not contiguous */
     TN_OP_ROWWISE = 2,   /* row i of the outputs depends on row i of input 0 only: live extents pass through */
     TN_OP_INPLACE = 4,   /* output 0 may share the memory of input 0, and din 0 that of dout 0 */
-    TN_OP_AUX_FROM_1 = 8 /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
+    TN_OP_AUX_FROM_1 = 8, /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
+    TN_OP_WRITES_IN0 = 16 /* output 0 is input 0, a state or cache that the kernel changes in its own type and strides;
+                             such a node is never dropped or repeated, and runs at its place in the order of nodes */
 } tn_op_flags;
 
 typedef struct tn_op {

@@ -1,7 +1,9 @@
 /* linear_xent: shape check, gradient rule, cost, row. Inputs: x, w, labels, weights, bias; outputs: loss, nll, lse. */
 #include "ops/linear_xent/linear_xent.h"
 
+#include "ops/linear/linear.h"
 #include "ops/logits.h"
+#include "ops/xent/xent.h"
 
 tn_kernel tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu;
 size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
@@ -43,6 +45,17 @@ static void linear_xent_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = n * V * (6 * d + 3); /* logits again, dx, dw */
 }
 
+static tn_status linear_xent_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
+{
+    const tn_linear_xent_attr *a = attr;
+    const tn_xent_attr plain = { .ignore = a->ignore, .z_loss = a->z_loss, .sum = a->sum };
+    const tn_ref logits = tn_linear(g, in[X], in[W], .bias = in[BIAS]);
+    const tn_ref rest[3] = { logits, in[LABELS], in[WEIGHTS] };
+    (void)n_in;
+    tn_graph_add(g, __FILE__, __LINE__, &tn_op_xent, &plain, rest, 3, out);
+    return tn_graph_status(g);
+}
+
 const tn_op tn_op_linear_xent = {
     .name = "linear_xent",
     .attr_bytes = sizeof(tn_linear_xent_attr),
@@ -53,6 +66,9 @@ const tn_op tn_op_linear_xent = {
     .cost = linear_xent_cost,
     .work = tn_linear_xent_work_cpu,
     .kernel = { [TN_CPU] = { tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu } },
+    .switch_name = "opt.linear_xent",
+    .switch_help = "cross-entropy that makes the logits tile by tile (off: all of them in memory)",
+    .plain = linear_xent_plain,
 };
 
 tn_ref tn_linear_xent_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref labels,

@@ -42,19 +42,6 @@ typedef struct job {
 
 /* --- workspace ------------------------------------------------------------------------------------------------------ */
 
-/* How tn_gemm cuts a product depends on its size and on the pool, and so does what it needs; but with one thread it
- * needs one slot, every thread has at most one, and slots only shrink as threads join. Any 256 sizes in a row hold one
- * that needs the largest slot, for the product's own tiles are no larger. */
-static size_t gemm_bytes(int64_t m_most, int64_t n, int threads)
-{
-    size_t most = 0;
-    for (int64_t m = m_most; m > 0 && m > m_most - 256; m--) {
-        const size_t b = tn_gemm_work_bytes(&(tn_gemm){ .m = m, .n = n, .k = n, .batch = 1 }, 1);
-        most = b > most ? b : most;
-    }
-    return most * (size_t)threads;
-}
-
 /* base NULL: only measures. */
 static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward,
                         void *base)
@@ -77,13 +64,11 @@ size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward)
 {
     const int64_t V = s->in[W].dims.dim[0], d = s->in[W].dims.dim[1];
     const space p = make_space(s->attr, tn_dims_count(s->in[LABELS].dims), V, d, backward, NULL);
-    const int64_t last = V % BLOCK;
-    const int64_t m[] = { p.tile, p.tile, p.tile, p.block, last }, n[] = { p.block, last, d, d, d };
-    size_t gemm = 0;
-    for (int i = 0; i < (backward ? 5 : 2); i++) {
-        const size_t b = gemm_bytes(m[i], n[i], s->threads);
-        gemm = b > gemm ? b : gemm;
-    }
+    const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
+    const size_t dx = tn_gemm_work_most(p.tile, d, s->threads), dw = tn_gemm_work_most(p.block, d, s->threads);
+    size_t gemm = logits;
+    if (backward && dx > gemm) gemm = dx;
+    if (backward && dw > gemm) gemm = dw;
     return p.bytes + gemm;
 }
 

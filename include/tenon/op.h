@@ -74,7 +74,9 @@ typedef enum tn_op_flags {
     TN_OP_ROWWISE = 2,   /* row i of the outputs depends on row i of input 0 only: live extents pass through */
     TN_OP_INPLACE = 4,   /* output 0 may share the memory of input 0, and din 0 that of dout 0 */
     TN_OP_AUX_FROM_1 = 8, /* outputs 1.. are kept for the backward pass only; not computed when nobody reads them */
-    TN_OP_OPTIONAL_OUT = 16 /* any output nobody reads has data NULL and is not computed */
+    TN_OP_OPTIONAL_OUT = 16, /* any output nobody reads has data NULL and is not computed */
+    TN_OP_WRITES_IN0 = 32 /* output 0 is input 0, a state or cache that the kernel changes in its own type and strides;
+                             such a node is never dropped or repeated, and runs at its place in the order of nodes */
 } tn_op_flags;
 
 typedef struct tn_op {

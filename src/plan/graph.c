@@ -334,6 +334,26 @@ static const void *own_attr(tn_graph *g, const tn_op *op, const void *attr)
     return copy;
 }
 
+/* A fresh tensor for output i of a new node, or a view of what the node changes in place. */
+static int32_t new_result(tn_graph *g, const tn_op *op, int i, const tn_type *type, const int32_t *in)
+{
+    if (i || !(op->flags & TN_OP_WRITES_IN0)) {
+        const int32_t id = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, type->dtype, type->dims);
+        if (id) g->tensor[id].producer = (int32_t)g->n_nodes;
+        return id;
+    }
+    return tn_graph_new_view(g, in[0]);
+}
+
+/* What is written in place outlives the step: an activation could be placed over, dropped or recomputed. */
+static void check_in_place(tn_graph *g, const char *file, int line, const tn_op *op, const int32_t *in)
+{
+    if (g->status != TN_OK || !(op->flags & TN_OP_WRITES_IN0)) return;
+    const tn_role role = g->tensor[in[0]].role;
+    if (role != TN_ROLE_STATE && role != TN_ROLE_CACHE)
+        tn_graph_fail(g, file, line, TN_USAGE, "%s writes into its first input: give it a tn_state or tn_cache", op->name);
+}
+
 tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, const void *attr, const tn_ref *in,
                     int n_in, tn_ref *out)
 {
@@ -361,14 +381,14 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
         const tn_status s = op->infer(&sig);
         if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
     }
+    check_in_place(g, file, line, op, ids);
     const bool rowwise = n_in > 0 && (op->flags & TN_OP_ROWWISE) && !sig.mixes_rows;
     const int32_t live = rowwise && g->status == TN_OK ? g->tensor[ids[0]].live : 0;
     for (int i = 0; i < sig.n_out && g->status == TN_OK; i++) {
-        results[i] = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, out_type[i].dtype, out_type[i].dims);
+        results[i] = new_result(g, op, i, &out_type[i], ids);
         if (!results[i]) break;
         tn_gtensor *t = &g->tensor[results[i]];
-        t->producer = (int32_t)g->n_nodes;
-        t->live = live;
+        if (t->base == results[i]) t->live = live;
         t->needs_grad = trainable && op->grad && tn_dtype_is_float(t->dtype) && !(i && (op->flags & TN_OP_AUX_FROM_1));
     }
     tn_node *node = tn_graph_emit(g, op, attr, ids, n_in, results, sig.n_out);

@@ -83,6 +83,7 @@ typedef struct legal {
     tn_node *list;
     size_t n, capacity;
     bool strided;
+    uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
 
 static void put(legal *l, const tn_node *n)
@@ -133,7 +134,7 @@ static int32_t *own_list(legal *l, const int32_t *ids, int n)
 static void legalize_reads(legal *l, int32_t *ids, int n, uint64_t which, uint64_t half_ok, const tn_node *of)
 {
     for (int i = 0; i < n && l->g->status == TN_OK; i++) {
-        if (!ids[i] || !(which >> i & 1) || fits(l, ids[i], half_ok >> i & 1)) continue;
+        if (!ids[i] || !(which >> i & 1) || (l->in_place >> i & 1) || fits(l, ids[i], half_ok >> i & 1)) continue;
         const int32_t c = plain_copy_of(l, ids[i]);
         if (c) put_copy(l, ids[i], c, false, of);
         ids[i] = c;
@@ -149,7 +150,7 @@ static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t *accumulate, 
 {
     int count = 0;
     for (int i = 0; i < n && l->g->status == TN_OK; i++) {
-        if (!ids[i] || fits(l, ids[i], false)) continue;
+        if (!ids[i] || (l->in_place >> i & 1) || fits(l, ids[i], false)) continue;
         const int32_t c = plain_copy_of(l, ids[i]);
         const bool add = accumulate && (*accumulate >> i & 1);
         if (add) *accumulate &= ~((uint64_t)1 << i);
@@ -166,6 +167,7 @@ void tn_pass_legalize(tn_graph *g)
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];
         l.strided = n.op->flags & TN_OP_STRIDED;
+        l.in_place = n.op->flags & TN_OP_WRITES_IN0 ? 1 : 0;
         if (n.op == &tn_op_copy || n.op == &tn_op_fill) {
             put(&l, &n);
             continue;

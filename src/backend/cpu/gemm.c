@@ -53,6 +53,13 @@ static void count_tiles(cut *t, const tn_gemm *g)
     t->tiles = g->batch * t->tiles_m * t->tiles_n;
 }
 
+static void size_slot(cut *t)
+{
+    t->a_bytes = align_up((size_t)(t->tile_m * TN_GEMM_KC) * sizeof(float));
+    t->b_bytes = align_up((size_t)(t->kernel->nr * TN_GEMM_GROUP * TN_GEMM_KC) * sizeof(float));
+    t->slot_bytes = t->a_bytes + t->b_bytes + align_up((size_t)(t->tile_m * t->tile_n) * sizeof(float));
+}
+
 /* g must not be empty. Tiles shrink until every thread has two, but not below four panels a side: smaller ones pack more
  * than they compute. */
 static cut cut_tiles(const tn_gemm *g, int threads)
@@ -71,9 +78,7 @@ static cut cut_tiles(const tn_gemm *g, int threads)
         count_tiles(&t, g);
     }
     t.slots = t.tiles < threads ? t.tiles : threads;
-    t.a_bytes = align_up((size_t)(t.tile_m * TN_GEMM_KC) * sizeof(float));
-    t.b_bytes = align_up((size_t)(nr * TN_GEMM_GROUP * TN_GEMM_KC) * sizeof(float));
-    t.slot_bytes = t.a_bytes + t.b_bytes + align_up((size_t)(t.tile_m * t.tile_n) * sizeof(float));
+    size_slot(&t);
     return t;
 }
 
@@ -174,6 +179,17 @@ size_t tn_gemm_work_bytes(const tn_gemm *g, int threads)
     if (is_empty(g)) return ALIGN;
     const cut c = cut_tiles(g, threads);
     return c.slot_bytes * (size_t)c.slots;
+}
+
+size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
+{
+    cut c = { .kernel = tn__gemm_kernel_best() };
+    const int64_t mr = c.kernel->mr, nr = c.kernel->nr;
+    if (m <= 0 || n <= 0) return ALIGN;
+    c.tile_m = m < TILE_M ? ceil_div(m, mr) * mr : TILE_M - TILE_M % mr;
+    c.tile_n = n < TILE_N ? ceil_div(n, nr) * nr : TILE_N - TILE_N % nr;
+    size_slot(&c);
+    return c.slot_bytes * (size_t)(threads < 1 ? 1 : threads);
 }
 
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work)

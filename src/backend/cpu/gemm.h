@@ -55,6 +55,9 @@ typedef struct tn_gemm {
 
 /* Bytes of workspace for tn_gemm_run on a pool of `threads`; never 0. */
 size_t tn_gemm_work_bytes(const tn_gemm *g, int threads);
+/* Enough for any product of at most m x n (any k and batch) on at most `threads`: fewer threads, or fewer rows than
+ * planned, may cut larger tiles. For ops that learn the rows or the pool only when they run. */
+size_t tn_gemm_work_most(int64_t m, int64_t n, int threads);
 /* work: tn_gemm_work_bytes(g, tn_pool_threads(pool)) bytes, 64-byte aligned. */
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 

@@ -425,6 +425,18 @@ static void speed(void **state)
     }
 }
 
+static void workspace_bound(void **state)
+{
+    (void)state;
+    for (int64_t m = 1; m <= 600; m += 7)
+        for (int64_t n = 1; n <= 600; n += 13)
+            for (int threads = 1; threads <= 4; threads++) {
+                const tn_gemm g = { .m = m, .n = n, .k = 64, .batch = 3 };
+                assert_true(tn_gemm_work_bytes(&g, threads) <= tn_gemm_work_most(m, n, 4));
+                assert_true(tn_gemm_work_bytes(&g, threads) <= tn_gemm_work_most(m + 50, n + 50, 4));
+            }
+}
+
 void tn_tests_gemm(tn_test_list *l)
 {
     tn_test_add(l, random_shapes, NULL, "gemm: random shapes and layouts");
@@ -439,5 +451,6 @@ void tn_tests_gemm(tn_test_list *l)
     tn_test_add(l, not_finite, NULL, "gemm: NaN and infinity");
     for (size_t i = 0; i < sizeof act_table / sizeof *act_table; i++)
         tn_test_add(l, act_values, &act_table[i], "gemm: act %s", act_table[i].name);
+    tn_test_add(l, workspace_bound, NULL, "gemm: workspace for at most these sizes");
     tn_test_add(l, speed, NULL, "gemm: bench speed");
 }

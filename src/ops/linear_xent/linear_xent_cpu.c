@@ -1,0 +1,269 @@
+/* linear_xent on the CPU. Tokens that count are gathered into tiles, the vocabulary is cut into blocks; a tile meets the
+ * blocks one after the other, and only one (tile,block) piece of logits exists at a time.
+ *
+ * Invariant: all sums have an order given by the data and the tile size alone. A token's loss and dx do not even depend
+ * on the tile, because a row of tn_gemm depends on that row only; dw and dbias are added tile by tile, in order. */
+#include "backend/cpu/gemm.h"
+#include "ops/linear_xent/linear_xent.h"
+#include "ops/logits.h"
+#include "ops/rows.h"
+
+size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
+tn_kernel tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu;
+
+enum { X, W, LABELS, WEIGHTS, BIAS };
+/* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and columns
+ * of a piece of logits are handed to threads in the shares below. */
+enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
+
+/* Sizes, and the workspace they ask for. */
+typedef struct space {
+    int64_t tile, block;
+    float *logits;    /* (tile,block) */
+    float *x, *dx;    /* (tile,d): the gathered rows, and their gradients */
+    int64_t *token;   /* (tile): which token a row of the tile is */
+    tn_lse *sum;      /* (tile) */
+    float *target;    /* (tile): the label's logit */
+    float *lse;       /* (tile) */
+    float *onehot;    /* (tile): coefficient of -onehot in dlogits */
+    void *gemm;
+    size_t bytes;
+} space;
+
+typedef struct job {
+    space s;
+    tn_labels labels;
+    float z;
+    int64_t d;
+    int64_t rows, v0, columns; /* the current piece: rows of the tile, classes v0 .. v0+columns-1 */
+    float *dbias;              /* (V) or NULL */
+    bool dbias_adds;
+} job;
+
+/* --- workspace ------------------------------------------------------------------------------------------------------ */
+
+/* base NULL: only measures. */
+static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward,
+                        void *base)
+{
+    space s = { .tile = tn_least(a->tile ? a->tile : TILE, tokens), .block = tn_least(V, BLOCK) };
+    const size_t n = (size_t)s.tile, f = sizeof(float);
+    s.logits = tn_carve(base, &s.bytes, n * (size_t)s.block * f);
+    s.x = tn_carve(base, &s.bytes, n * (size_t)d * f);
+    s.dx = tn_carve(base, &s.bytes, backward ? n * (size_t)d * f : 0);
+    s.token = tn_carve(base, &s.bytes, n * sizeof *s.token);
+    s.sum = tn_carve(base, &s.bytes, n * sizeof *s.sum);
+    s.target = tn_carve(base, &s.bytes, n * f);
+    s.lse = tn_carve(base, &s.bytes, n * f);
+    s.onehot = tn_carve(base, &s.bytes, n * f);
+    s.gemm = tn_carve(base, &s.bytes, 0);
+    return s;
+}
+
+size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward)
+{
+    const int64_t V = s->in[W].dims.dim[0], d = s->in[W].dims.dim[1];
+    const space p = make_space(s->attr, tn_dims_count(s->in[LABELS].dims), V, d, backward, NULL);
+    const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
+    const size_t dx = tn_gemm_work_most(p.tile, d, s->threads), dw = tn_gemm_work_most(p.block, d, s->threads);
+    size_t gemm = logits;
+    if (backward && dx > gemm) gemm = dx;
+    if (backward && dw > gemm) gemm = dw;
+    return p.bytes + gemm;
+}
+
+static job make_job(const tn_call *c, bool backward)
+{
+    const tn_linear_xent_attr *a = c->attr;
+    const int64_t V = c->in[W].dims.dim[0], d = c->in[W].dims.dim[1];
+    job j = { .s = make_space(a, tn_dims_count(c->in[LABELS].dims), V, d, backward, c->work), .z = a->z_loss, .d = d };
+    j.labels = (tn_labels){ .label = c->in[LABELS].data,
+                            .weight = c->in[WEIGHTS].data,
+                            .n = tn_least(tn_arg_rows(&c->in[X]), tn_arg_count(&c->in[LABELS])),
+                            .classes = V,
+                            .ignore = a->ignore };
+    return j;
+}
+
+/* --- pieces --------------------------------------------------------------------------------------------------------- */
+
+/* Gathers the next tokens that count, from *at on, as f32 rows. Returns false when there are none. */
+static bool next_tile(job *j, const tn_arg *x, int64_t *at)
+{
+    const size_t width = tn_dtype_bytes(x->dtype);
+    j->rows = 0;
+    for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
+        if (!tn_label_counts(&j->labels, *at)) continue;
+        tn_convert(j->s.x + j->rows * j->d, TN_F32, (const char *)x->data + *at * j->d * (int64_t)width, x->dtype, j->d);
+        j->s.token[j->rows++] = *at;
+    }
+    return j->rows > 0;
+}
+
+/* Logits of the tile for the block that starts at class v0. */
+static void make_logits(job *j, const tn_call *c, int64_t v0)
+{
+    const float *bias = c->in[BIAS].data;
+    j->v0 = v0;
+    j->columns = tn_least(j->s.block, j->labels.classes - v0);
+    const tn_gemm g = { .m = j->rows, .n = j->columns, .k = j->d, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
+                        .a = j->s.x, .a_row = j->d, .a_col = 1,
+                        .b = (const char *)c->in[W].data + v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
+                        .b_row = 1, .b_col = j->d, .b_type = c->in[W].dtype,
+                        .c = j->s.logits, .c_row = j->s.block, .bias = bias ? bias + v0 : NULL };
+    tn_gemm_run(c->pool, &g, j->s.gemm);
+}
+
+/* The column of row r's label in the current piece, or -1. */
+static int64_t label_column(const job *j, int64_t r)
+{
+    const int64_t v = j->labels.label[j->s.token[r]] - j->v0;
+    return v >= 0 && v < j->columns ? v : -1;
+}
+
+/* --- forward -------------------------------------------------------------------------------------------------------- */
+
+static void sum_rows(void *arg, int64_t t)
+{
+    const job *j = arg;
+    const int64_t end = tn_least((t + 1) * ROWS_EACH, j->rows);
+    for (int64_t r = t * ROWS_EACH; r < end; r++) {
+        const float *row = j->s.logits + r * j->s.block;
+        const int64_t v = label_column(j, r);
+        tn_lse_add(&j->s.sum[r], row, j->columns, 1);
+        if (v >= 0) j->s.target[r] = row[v];
+    }
+}
+
+/* Sum of weight (nll + z lse^2) over the tile. */
+static double finish_tile(const job *j, float *nll, float *lse)
+{
+    double sum = 0;
+    for (int64_t r = 0; r < j->rows; r++) {
+        const int64_t t = j->s.token[r];
+        const float l = tn_lse_value(&j->s.sum[r], 1), n = l - j->s.target[r];
+        sum += (double)tn_label_weight(&j->labels, t) * ((double)n + (double)j->z * (double)l * (double)l);
+        if (nll) nll[t] = n;
+        if (lse) lse[t] = l;
+    }
+    return sum;
+}
+
+tn_status tn_linear_xent_forward_cpu(const tn_call *c)
+{
+    job j = make_job(c, false);
+    float *nll = c->out[1].data, *lse = c->out[2].data;
+    double sum = 0;
+    TN_RETURN_IF(tn_labels_check(&j.labels));
+    if (nll) tn_zero_from(&c->out[1], 0);
+    if (lse) tn_zero_from(&c->out[2], 0);
+    for (int64_t at = 0; next_tile(&j, &c->in[X], &at);) {
+        for (int64_t r = 0; r < j.rows; r++) j.s.sum[r] = (tn_lse){ -INFINITY, 0 };
+        for (int64_t v0 = 0; v0 < j.labels.classes; v0 += BLOCK) {
+            make_logits(&j, c, v0);
+            tn_pool_run(c->pool, tn_tiles(j.rows, ROWS_EACH), sum_rows, &j);
+        }
+        sum += finish_tile(&j, nll, lse);
+    }
+    const double scale = tn_labels_scale(&j.labels, ((const tn_linear_xent_attr *)c->attr)->sum);
+    if (c->out[0].data) *(float *)c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
+    return TN_OK;
+}
+
+/* --- backward ------------------------------------------------------------------------------------------------------- */
+
+/* logits become dlogits = onehot_r (softmax (1 + 2 z lse) - onehot), in place. */
+static void differentiate_rows(void *arg, int64_t t)
+{
+    const job *j = arg;
+    const int64_t end = tn_least((t + 1) * ROWS_EACH, j->rows);
+    for (int64_t r = t * ROWS_EACH; r < end; r++) {
+        float *row = j->s.logits + r * j->s.block;
+        const float lse = j->s.lse[r], w = j->s.onehot[r], p = w * (1 + 2 * j->z * lse);
+        const int64_t v = label_column(j, r);
+        for (int64_t i = 0; i < j->columns; i++) row[i] = p * tn_logit_exp(row[i] - lse);
+        if (v >= 0) row[v] -= w;
+    }
+}
+
+static void sum_columns(void *arg, int64_t t)
+{
+    const job *j = arg;
+    const int64_t i0 = t * COLUMNS_EACH, n = tn_least(COLUMNS_EACH, j->columns - i0);
+    float sum[COLUMNS_EACH] = { 0 }, *restrict d = j->dbias + j->v0 + i0;
+    for (int64_t r = 0; r < j->rows; r++) {
+        const float *restrict row = j->s.logits + r * j->s.block + i0;
+        for (int64_t i = 0; i < n; i++) sum[i] += row[i];
+    }
+    for (int64_t i = 0; i < n; i++) d[i] = j->dbias_adds ? d[i] + sum[i] : sum[i];
+}
+
+/* dx_tile (+)= dlogits w_block */
+static void add_dx(const job *j, const tn_call *c)
+{
+    const tn_gemm g = { .m = j->rows, .n = j->d, .k = j->columns, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
+                        .a = j->s.logits, .a_row = j->s.block, .a_col = 1,
+                        .b = (const char *)c->in[W].data + j->v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
+                        .b_row = j->d, .b_col = 1, .b_type = c->in[W].dtype,
+                        .c = j->s.dx, .c_row = j->d, .accumulate = j->v0 > 0 };
+    tn_gemm_run(c->pool, &g, j->s.gemm);
+}
+
+/* dw_block (+)= dlogits^T x_tile */
+static void add_dw(const job *j, const tn_call *c, bool add)
+{
+    const tn_gemm g = { .m = j->columns, .n = j->d, .k = j->rows, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
+                        .a = j->s.logits, .a_row = 1, .a_col = j->s.block,
+                        .b = j->s.x, .b_row = j->d, .b_col = 1,
+                        .c = (float *)c->din[W].data + j->v0 * j->d, .c_row = j->d, .accumulate = add };
+    tn_gemm_run(c->pool, &g, j->s.gemm);
+}
+
+static void scatter_dx(const job *j, float *restrict dx)
+{
+    for (int64_t r = 0; r < j->rows; r++) {
+        const float *restrict from = j->s.dx + r * j->d;
+        float *restrict to = dx + j->s.token[r] * j->d;
+        for (int64_t i = 0; i < j->d; i++) to[i] += from[i];
+    }
+}
+
+static void backward_tile(job *j, const tn_call *c, double scale, bool first)
+{
+    for (int64_t r = 0; r < j->rows; r++) {
+        j->s.lse[r] = ((const float *)c->out[2].data)[j->s.token[r]];
+        j->s.onehot[r] = (float)(scale * (double)tn_label_weight(&j->labels, j->s.token[r]));
+    }
+    j->dbias_adds = !first || (c->accumulate >> BIAS & 1);
+    for (int64_t v0 = 0; v0 < j->labels.classes; v0 += BLOCK) {
+        make_logits(j, c, v0);
+        tn_pool_run(c->pool, tn_tiles(j->rows, ROWS_EACH), differentiate_rows, j);
+        if (c->din[X].data) add_dx(j, c);
+        if (c->din[W].data) add_dw(j, c, !first || (c->accumulate >> W & 1));
+        if (j->dbias) tn_pool_run(c->pool, tn_tiles(j->columns, COLUMNS_EACH), sum_columns, j);
+    }
+    if (c->din[X].data) scatter_dx(j, c->din[X].data);
+}
+
+tn_status tn_linear_xent_backward_cpu(const tn_call *c)
+{
+    const tn_linear_xent_attr *a = c->attr;
+    const float dy = c->dout[0].data ? *(const float *)c->dout[0].data : 0.f;
+    job j = make_job(c, true);
+    j.dbias = c->din[BIAS].data;
+    if (c->din[WEIGHTS].data) {
+        const bool add = c->accumulate >> WEIGHTS & 1;
+        tn_labels_backward(&j.labels, a->sum, (double)a->z_loss, c->out[1].data, c->out[2].data,
+                           *(const float *)c->out[0].data, dy, c->din[WEIGHTS].data, add);
+        if (!add) tn_zero_from(&c->din[WEIGHTS], j.labels.n);
+    }
+    if (!c->din[X].data && !c->din[W].data && !j.dbias) return TN_OK;
+    if (c->din[X].data && !(c->accumulate & 1)) tn_zero_from(&c->din[X], 0); /* rows that do not count stay so */
+    const double scale = tn_labels_scale(&j.labels, a->sum) * (double)dy;
+    bool first = true;
+    for (int64_t at = 0; next_tile(&j, &c->in[X], &at); first = false) backward_tile(&j, c, scale, first);
+    if (!first) return TN_OK;
+    if (c->din[W].data && !(c->accumulate >> W & 1)) tn_zero_from(&c->din[W], 0);
+    if (j.dbias && !(c->accumulate >> BIAS & 1)) tn_zero_from(&c->din[BIAS], 0);
+    return TN_OK;
+}

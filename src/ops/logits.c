@@ -1,0 +1,85 @@
+/* Labels and weights of losses: checks, sums, and the gradient by the weights. Serial: a few numbers per token. */
+#include "ops/logits.h"
+
+static tn_dims without_last(tn_dims d)
+{
+    if (d.rank > 0) d.rank--;
+    return d;
+}
+
+tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type *weights)
+{
+    char a[128], b[128];
+    if (x->dims.rank < 1 || !tn_dtype_is_float(x->dtype))
+        return tn_error(TN_USAGE, "the rows must be floats of rank 1 or more, not %s %s", tn_dtype_name(x->dtype),
+                        tn_dims_text(x->dims, a, sizeof a));
+    const tn_dims tokens = without_last(x->dims);
+    if (labels->absent || labels->dtype != TN_I32)
+        return tn_error(TN_USAGE, "labels must be i32, not %s", labels->absent ? "absent" : tn_dtype_name(labels->dtype));
+    if (!tn_dims_equal(labels->dims, tokens))
+        return tn_error(TN_USAGE, "labels have shape %s, the rows are %s: one label per row",
+                        tn_dims_text(labels->dims, a, sizeof a), tn_dims_text(tokens, b, sizeof b));
+    if (!weights->absent && (!tn_dims_equal(weights->dims, tokens) || !tn_dtype_is_float(weights->dtype)))
+        return tn_error(TN_USAGE, "weights are %s %s: one float per label, %s", tn_dtype_name(weights->dtype),
+                        tn_dims_text(weights->dims, a, sizeof a), tn_dims_text(tokens, b, sizeof b));
+    return TN_OK;
+}
+
+tn_status tn_labels_check(const tn_labels *l)
+{
+    for (int64_t i = 0; i < l->n; i++)
+        if (tn_label_counts(l, i) && (l->label[i] < 0 || l->label[i] >= l->classes))
+            return tn_error(TN_USAGE,
+                            "label %d of token %lld is not in [0,%lld) and is not the ignored label %d: check the "
+                            "data, or set .ignore",
+                            (int)l->label[i], (long long)i, (long long)l->classes, (int)l->ignore);
+    return TN_OK;
+}
+
+double tn_labels_scale(const tn_labels *l, bool sum)
+{
+    double total = 0;
+    if (sum) return 1;
+    for (int64_t i = 0; i < l->n; i++)
+        if (tn_label_counts(l, i)) total += (double)tn_label_weight(l, i);
+    return total == 0 ? 0 : 1 / total;
+}
+
+/* loss = scale sum w_t l_t with l = nll + z lse^2. Mean: scale = 1 / sum w, so dloss/dw_t = scale (l_t - loss). */
+void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss, float dy,
+                        float *d, bool add)
+{
+    const double scale = tn_labels_scale(l, sum) * (double)dy, mean = sum ? 0 : (double)loss;
+    for (int64_t i = 0; i < l->n; i++) {
+        const double s = (double)lse[i];
+        const float g = tn_label_counts(l, i) ? (float)(scale * ((double)nll[i] + z * s * s - mean)) : 0.f;
+        d[i] = add ? d[i] + g : g;
+    }
+}
+
+tn_status tn_weights_infer(const tn_type *x, const tn_type *weights, int most)
+{
+    char a[128], b[128];
+    bool ok = weights->dims.rank <= most && tn_dtype_is_float(weights->dtype);
+    if (weights->absent) return TN_OK;
+    for (int i = 0; ok && i < weights->dims.rank; i++) ok = weights->dims.dim[i] == x->dims.dim[i];
+    if (!ok)
+        return tn_error(TN_USAGE, "weights are %s %s: floats whose axes are the first axes of %s, at most %d of them",
+                        tn_dtype_name(weights->dtype), tn_dims_text(weights->dims, a, sizeof a),
+                        tn_dims_text(x->dims, b, sizeof b), most);
+    return TN_OK;
+}
+
+double tn_weights_sum(const float *w, int64_t n)
+{
+    double sum = 0;
+    if (!w) return (double)n;
+    for (int64_t i = 0; i < n; i++) sum += (double)w[i];
+    return sum;
+}
+
+void tn_zero_from(const tn_arg *d, int64_t from)
+{
+    const int64_t end = tn_arg_count(d);
+    if (from < end) memset((float *)d->data + from, 0, sizeof(float) * (size_t)(end - from));
+}

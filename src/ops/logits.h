@@ -1,0 +1,132 @@
+/* Helpers for CPU kernels of losses over rows of logits: a vectorisable exp, online logsumexp, softmax rows, and
+ * labels with weights. All sums have a fixed order: 16 lanes within a chunk, chunks in order, in double where many add
+ * up. Nothing here knows of threads; kernels call these from tiles. */
+#ifndef TN_OPS_LOGITS_H
+#define TN_OPS_LOGITS_H
+
+#include "base/status.h"
+#include "ops/vmath.h"
+
+#include <tenon/op.h>
+
+#include <math.h>
+#include <string.h>
+
+enum { TN_LANES = 16, TN_LOGIT_BLOCK = 2048 }; /* both are part of the numerical definition */
+
+static inline int64_t tn_least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The next part of a workspace, 64-byte aligned; base NULL only measures. */
+static inline void *tn_carve(void *base, size_t *used, size_t bytes)
+{
+    void *p = base ? (char *)base + *used : NULL;
+    *used += (bytes + 63) & ~(size_t)63;
+    return p;
+}
+
+/* --- exp ---------------------------------------------------------------------------------------------------------- */
+
+/* e^x within 2 ulp for x <= 88: softmax never asks for more, and so this is a third faster than tn_v_exp. 0 below -87.3
+ * (no subnormal results), NaN for NaN and for +infinity. The polynomial interpolates (e^r - 1 - r)/r^2 at Chebyshev
+ * nodes of |r| <= ln2/2 (relative error 9e-9). */
+static inline float tn_logit_exp(float x)
+{
+    uint32_t n;
+    const float r = tn_v_reduce(x, &n);
+    float q = 1.35233406e-3f;
+    q = q * r + 8.36323288e-3f;
+    q = q * r + 4.16726157e-2f;
+    q = q * r + 1.66665767e-1f;
+    q = q * r + 4.99999818e-1f;
+    const float y = (1.f + (r + r * r * q)) * tn_v_power2(n);
+    return x < -87.3f ? 0.f : y;
+}
+
+/* --- rows: x (n) contiguous --------------------------------------------------------------------------------------- */
+
+/* Largest element, NaNs passed over; -infinity for none. */
+static inline float tn_row_max(const float *x, int64_t n)
+{
+    float lane[TN_LANES], m = -INFINITY;
+    int64_t i = 0;
+    for (int l = 0; l < TN_LANES; l++) lane[l] = -INFINITY;
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int l = 0; l < TN_LANES; l++) lane[l] = x[i + l] > lane[l] ? x[i + l] : lane[l];
+    for (int l = 0; l < TN_LANES; l++) m = lane[l] > m ? lane[l] : m;
+    for (; i < n; i++) m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+/* Sum of exp(scale (x - shift)). n <= TN_LOGIT_BLOCK keeps the f32 lanes accurate. */
+static inline float tn_row_exp_sum(const float *x, int64_t n, float scale, float shift)
+{
+    float lane[TN_LANES] = { 0 }, sum = 0;
+    int64_t i = 0;
+    for (; i + TN_LANES <= n; i += TN_LANES)
+        for (int l = 0; l < TN_LANES; l++) lane[l] += tn_logit_exp(scale * (x[i + l] - shift));
+    for (int l = 0; l < TN_LANES; l++) sum += lane[l];
+    for (; i < n; i++) sum += tn_logit_exp(scale * (x[i] - shift));
+    return sum;
+}
+
+/* log sum exp(scale x) of a row that comes in pieces. Start from { -INFINITY, 0 }. */
+typedef struct tn_lse {
+    float max; /* of x, unscaled */
+    double sum; /* of exp(scale (x - max)) */
+} tn_lse;
+
+/* Infinity has no distance from itself: a row of -inf alone is shifted by 0, and its lse is -inf. */
+static inline float tn_lse_shift(const tn_lse *s) { return s->max == -INFINITY ? 0.f : s->max; }
+
+static inline void tn_lse_add(tn_lse *s, const float *x, int64_t n, float scale)
+{
+    for (int64_t i = 0; i < n; i += TN_LOGIT_BLOCK) {
+        const int64_t k = tn_least(n - i, TN_LOGIT_BLOCK);
+        const float m = tn_row_max(x + i, k);
+        if (m > s->max) {
+            s->sum *= (double)tn_logit_exp(scale * (s->max - m));
+            s->max = m;
+        }
+        s->sum += (double)tn_row_exp_sum(x + i, k, scale, tn_lse_shift(s));
+    }
+}
+
+static inline float tn_lse_value(const tn_lse *s, float scale)
+{
+    return (float)((double)tn_lse_shift(s) * (double)scale + log(s->sum));
+}
+
+/* --- labels --------------------------------------------------------------------------------------------------------- */
+
+/* The labels of n tokens, each with a weight. Those equal to `ignore` do not count, and neither does their weight. */
+typedef struct tn_labels {
+    const int32_t *label; /* (n) */
+    const float *weight;  /* (n) or NULL: 1 each */
+    int64_t n, classes;
+    int32_t ignore;
+} tn_labels;
+
+static inline bool tn_label_counts(const tn_labels *l, int64_t i) { return l->label[i] != l->ignore; }
+
+static inline float tn_label_weight(const tn_labels *l, int64_t i) { return l->weight ? l->weight[i] : 1.f; }
+
+/* x (...,d), labels i32 (...), weights float (...) or absent. */
+tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type *weights);
+/* TN_USAGE, naming the first label that counts and is not in [0, classes). */
+tn_status tn_labels_check(const tn_labels *l);
+/* What the sum over tokens is multiplied by: 1, or 1 / (sum of the weights that count); 0 when none counts. */
+double tn_labels_scale(const tn_labels *l, bool sum);
+/* Gradient of the loss by the weights, into (or onto) d (n). nll, lse (n): what the forward pass left; dy: incoming. */
+void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss, float dy,
+                        float *d, bool add);
+
+/* --- small things shared by the losses ------------------------------------------------------------------------------- */
+
+/* Axes of `weights` must be the first axes of x, up to `most` of them. */
+tn_status tn_weights_infer(const tn_type *x, const tn_type *weights, int most);
+/* Sum of n weights, in order; n when w is NULL. */
+double tn_weights_sum(const float *w, int64_t n);
+/* Zeroes what is alive of d from element `from` on: rows that another input's live count leaves out. */
+void tn_zero_from(const tn_arg *d, int64_t from);
+
+#endif

@@ -54,8 +54,7 @@ const tn_op tn_op_gate = {
     .grad = gate_grad,
     .cost = gate_cost,
     .kernel = { [TN_CPU] = { tn_gate_forward_cpu, tn_gate_backward_cpu } },
-    .switch_name = "opt.gate",
-    .switch_help = "x act(z) in one pass (off: the activation is stored, then multiplied)",
+    TN_OP_SWITCH("opt.gate", "x act(z) in one pass (off: the activation is stored, then multiplied)"),
     .plain = gate_plain,
 };
 

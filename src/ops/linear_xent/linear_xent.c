@@ -66,8 +66,7 @@ const tn_op tn_op_linear_xent = {
     .cost = linear_xent_cost,
     .work = tn_linear_xent_work_cpu,
     .kernel = { [TN_CPU] = { tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu } },
-    .switch_name = "opt.linear_xent",
-    .switch_help = "cross-entropy that makes the logits tile by tile (off: all of them in memory)",
+    TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,
 };
 

@@ -67,8 +67,7 @@ static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, in
 
 const tn_op tn_op_outer = {
     OUTER_ROW,
-    .switch_name = "opt.outer",
-    .switch_help = "matrix-state recurrence in chunks of matrix products (off: one step per token)",
+    TN_OP_SWITCH("opt.outer", "matrix-state recurrence in chunks of matrix products (off: one step per token)"),
     .plain = outer_plain,
 };
 

@@ -1,0 +1,54 @@
+/* tenon ablate: every opt.* switch off and on, and what it is worth. */
+#include "cli/session.h"
+#include "report/ablate.h"
+#include "train/train_settings.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *ms_text(double ms, char buf[24])
+{
+    if (ms >= 1000) snprintf(buf, 24, "%.2f s", ms / 1000);
+    else snprintf(buf, 24, "%.*f ms", ms < 10 ? 2 : 1, ms);
+    return buf;
+}
+
+static void print_row(void *ctx, const tn_ablation *a)
+{
+    tn_cli *c = ctx;
+    if (c->json) {
+        (void)tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:f}", "name", a->name, "value", a->gain, "unit",
+                                       "x", "spread", a->gain_spread, "off_ms", a->off_ms, "on_ms", a->on_ms, "off_bytes",
+                                       (json_int_t)a->off_bytes, "on_bytes", (json_int_t)a->on_bytes, "loss_error",
+                                       a->loss_error));
+        return;
+    }
+    char off[24], on[24], gain[32], memory[24];
+    const double saved = 100 * ((double)a->on_bytes / (double)a->off_bytes - 1);
+    if (fabs(a->gain - 1) <= a->gain_spread) snprintf(gain, sizeof gain, "within spread");
+    else snprintf(gain, sizeof gain, "%.2fx +-%.2f", a->gain, a->gain_spread);
+    if (fabs(saved) < 0.5) snprintf(memory, sizeof memory, "same");
+    else snprintf(memory, sizeof memory, "%+.0f %%", saved);
+    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s equal to %.0e\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain,
+            memory, fmax(a->loss_error, 1e-9));
+    fflush(c->out);
+}
+
+tn_status tn_cmd_ablate(tn_cli *c)
+{
+    tn_settings *st = NULL;
+    tn_ablate a = { .runs = 9, .steps = 5, .ctx = c, .row = print_row, .batch = 2 };
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
+    a.settings = st;
+    a.length = tn_settings_int(st, "train.context");
+    if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
+    if (!c->json) {
+        fprintf(c->out, "median of %d alternating runs of %lld x %lld tokens; +- is the spread\n", a.runs, (long long)a.batch,
+                (long long)a.length);
+        fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a.steps);
+    }
+    const tn_status s = tn_ablate_run(&a);
+    tn_settings_free(st);
+    return s;
+}

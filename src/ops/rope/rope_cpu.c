@@ -1,0 +1,93 @@
+/* rope on the CPU: a tile is a few token positions. Sines and cosines are made once per position and used for all heads,
+ * and for all sequences when they share positions. */
+#include "ops/rope/rope.h"
+#include "ops/rows.h"
+
+#include <math.h>
+
+tn_kernel tn_rope_forward_cpu, tn_rope_backward_cpu;
+
+enum { TOKENS = 8, PAIRS = 512 };
+
+typedef struct job {
+    const tn_rope_attr *attr;
+    const tn_arg *x, *y, *position; /* x -> y, both (B,T,H,D) */
+    int64_t batch;                  /* sequences alive */
+    float sign;                     /* -1: the inverse rotation */
+    bool add;
+} job;
+
+/* Turns per position of each pair, in radians. */
+static void frequencies(const tn_rope_attr *a, int64_t pairs, double *f)
+{
+    for (int64_t j = 0; j < pairs; j++) {
+        f[j] = pow(a->base, -(double)j / (double)pairs);
+        if (a->stretch <= 1) continue;
+        const double ratio = a->stretch_context * f[j] / (2 * M_PI); /* wavelengths in the context */
+        const double keep = ratio >= 4 ? 1 : ratio <= 1 ? 0 : (ratio - 1) / 3;
+        f[j] *= keep + (1 - keep) / a->stretch;
+    }
+}
+
+static void angles(const double *f, int64_t pairs, int64_t position, float sign, float *c, float *s)
+{
+    for (int64_t j = 0; j < pairs; j++) {
+        const double t = (double)position * f[j];
+        c[j] = (float)cos(t);
+        s[j] = sign * (float)sin(t);
+    }
+}
+
+/* One head: pair j is at j*step and j*step + other. Both are read before either is written: y may be x. */
+static void turn(const job *w, const float *x, float *y, int64_t pairs, const float *c, const float *s)
+{
+    const int64_t ex = w->x->stride[3], ey = w->y->stride[3], step = w->attr->interleaved ? 2 : 1;
+    const int64_t other = w->attr->interleaved ? 1 : pairs;
+    for (int64_t j = 0; j < pairs; j++) {
+        const float a = x[j * step * ex], b = x[(j * step + other) * ex];
+        const float p = a * c[j] - b * s[j], q = b * c[j] + a * s[j];
+        float *u = &y[j * step * ey], *v = &y[(j * step + other) * ey];
+        *u = w->add ? *u + p : p;
+        *v = w->add ? *v + q : q;
+    }
+}
+
+static int64_t position_of(const tn_arg *p, int64_t b, int64_t t)
+{
+    const int32_t *v = p->data;
+    if (!v) return t;
+    return p->dims.rank == 2 ? v[b * p->stride[0] + t * p->stride[1]] : v[0] + t;
+}
+
+static void tile(void *arg, int64_t i)
+{
+    const job *w = arg;
+    const int64_t T = w->x->dims.dim[1], H = w->x->dims.dim[2], pairs = w->x->dims.dim[3] / 2;
+    const int64_t end = (i + 1) * TOKENS < T ? (i + 1) * TOKENS : T, *sx = w->x->stride, *sy = w->y->stride;
+    double f[PAIRS];
+    float c[PAIRS], s[PAIRS];
+    frequencies(w->attr, pairs, f);
+    for (int64_t t = i * TOKENS; t < end; t++)
+        for (int64_t b = 0; b < w->batch; b++) {
+            if (b == 0 || w->position->dims.rank == 2)
+                angles(f, pairs, position_of(w->position, b, t), w->sign, c, s);
+            for (int64_t h = 0; h < H; h++)
+                turn(w, (const float *)w->x->data + b * sx[0] + t * sx[1] + h * sx[2],
+                     (float *)w->y->data + b * sy[0] + t * sy[1] + h * sy[2], pairs, c, s);
+        }
+}
+
+static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, float sign, bool add)
+{
+    job w = { .attr = c->attr, .x = x, .y = y, .position = &c->in[1], .batch = x->dims.dim[0], .sign = sign, .add = add };
+    if (x->live && *x->live < w.batch) w.batch = *x->live;
+    tn_pool_run(c->pool, tn_tiles(x->dims.dim[1], TOKENS), tile, &w);
+    return TN_OK;
+}
+
+tn_status tn_rope_forward_cpu(const tn_call *c) { return rotate(c, &c->in[0], &c->out[0], 1, false); }
+
+tn_status tn_rope_backward_cpu(const tn_call *c)
+{
+    return rotate(c, &c->dout[0], &c->din[0], -1, c->accumulate & 1);
+}

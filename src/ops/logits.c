@@ -15,7 +15,8 @@ tn_status tn_labels_infer(const tn_type *x, const tn_type *labels, const tn_type
                         tn_dims_text(x->dims, a, sizeof a));
     const tn_dims tokens = without_last(x->dims);
     if (labels->absent || labels->dtype != TN_I32)
-        return tn_error(TN_USAGE, "labels must be i32, not %s", labels->absent ? "absent" : tn_dtype_name(labels->dtype));
+        return tn_error(TN_USAGE, "labels must be i32, not %s",
+                        labels->absent ? "absent" : tn_dtype_name(labels->dtype));
     if (!tn_dims_equal(labels->dims, tokens))
         return tn_error(TN_USAGE, "labels have shape %s, the rows are %s: one label per row",
                         tn_dims_text(labels->dims, a, sizeof a), tn_dims_text(tokens, b, sizeof b));
@@ -46,8 +47,8 @@ double tn_labels_scale(const tn_labels *l, bool sum)
 }
 
 /* loss = scale sum w_t l_t with l = nll + z lse^2. Mean: scale = 1 / sum w, so dloss/dw_t = scale (l_t - loss). */
-void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss, float dy,
-                        float *d, bool add)
+void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss,
+                        float dy, float *d, bool add)
 {
     const double scale = tn_labels_scale(l, sum) * (double)dy, mean = sum ? 0 : (double)loss;
     for (int64_t i = 0; i < l->n; i++) {

@@ -71,7 +71,7 @@ static inline float tn_row_exp_sum(const float *x, int64_t n, float scale, float
 
 /* log sum exp(scale x) of a row that comes in pieces. Start from { -INFINITY, 0 }. */
 typedef struct tn_lse {
-    float max; /* of x, unscaled */
+    float max;  /* of x, unscaled */
     double sum; /* of exp(scale (x - max)) */
 } tn_lse;
 
@@ -96,7 +96,7 @@ static inline float tn_lse_value(const tn_lse *s, float scale)
     return (float)((double)tn_lse_shift(s) * (double)scale + log(s->sum));
 }
 
-/* --- labels --------------------------------------------------------------------------------------------------------- */
+/* --- labels ------------------------------------------------------------------------------------------------------- */
 
 /* The labels of n tokens, each with a weight. Those equal to `ignore` do not count, and neither does their weight. */
 typedef struct tn_labels {
@@ -117,10 +117,10 @@ tn_status tn_labels_check(const tn_labels *l);
 /* What the sum over tokens is multiplied by: 1, or 1 / (sum of the weights that count); 0 when none counts. */
 double tn_labels_scale(const tn_labels *l, bool sum);
 /* Gradient of the loss by the weights, into (or onto) d (n). nll, lse (n): what the forward pass left; dy: incoming. */
-void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss, float dy,
-                        float *d, bool add);
+void tn_labels_backward(const tn_labels *l, bool sum, double z, const float *nll, const float *lse, float loss,
+                        float dy, float *d, bool add);
 
-/* --- small things shared by the losses ------------------------------------------------------------------------------- */
+/* --- small things shared by the losses ---------------------------------------------------------------------------- */
 
 /* Axes of `weights` must be the first axes of x, up to `most` of them. */
 tn_status tn_weights_infer(const tn_type *x, const tn_type *weights, int most);

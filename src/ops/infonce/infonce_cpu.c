@@ -11,10 +11,10 @@ size_t tn_infonce_work_cpu(const tn_sig *s, bool backward);
 enum { TILE = 256, ROWS_EACH = 4, COLUMNS_EACH = 64 };
 
 typedef struct job {
-    const float *a, *b; /* (n,d) */
-    int64_t n, d, N;    /* rows alive, features, capacity */
-    float inverse;      /* 1/T */
-    float *dots;        /* (TILE,N): similarities of the tile without 1/T, then their gradients */
+    const float *a, *b;          /* (n,d) */
+    int64_t n, d, N;             /* rows alive, features, capacity */
+    float inverse;               /* 1/T */
+    float *dots;                 /* (TILE,N): similarities of the tile without 1/T, then their gradients */
     float *row_lse, *column_lse; /* (n) */
     float *diagonal;             /* (n): l_ii, rounded as the logsumexps are, so that a sure pair costs 0 */
     float *column_max;           /* (n) */
@@ -52,8 +52,12 @@ static tn_status make_job(const tn_call *c, job *j)
 {
     const float T = c->in[2].data ? *(const float *)c->in[2].data : ((const tn_infonce_attr *)c->attr)->temperature;
     if (T <= 0) return tn_error(TN_USAGE, "the temperature is %g: it must stay positive", (double)T);
-    *j = (job){ .a = c->in[0].data, .b = c->in[1].data, .n = tn_least(tn_arg_rows(&c->in[0]), tn_arg_rows(&c->in[1])),
-                .d = c->in[0].dims.dim[1], .N = c->in[0].dims.dim[0], .inverse = 1 / T };
+    *j = (job){ .a = c->in[0].data,
+                .b = c->in[1].data,
+                .n = tn_least(tn_arg_rows(&c->in[0]), tn_arg_rows(&c->in[1])),
+                .d = c->in[0].dims.dim[1],
+                .N = c->in[0].dims.dim[0],
+                .inverse = 1 / T };
     carve(j, c->work);
     if (c->out[1].data) {
         j->row_lse = c->out[1].data;
@@ -66,13 +70,24 @@ static void make_dots(job *j, const tn_call *c, int64_t i0)
 {
     j->i0 = i0;
     j->rows = tn_least(TILE, j->n - i0);
-    const tn_gemm g = { .m = j->rows, .n = j->n, .k = j->d, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->a + i0 * j->d, .a_row = j->d, .a_col = 1, .b = j->b, .b_row = 1, .b_col = j->d,
-                        .c = j->dots, .c_row = j->N };
+    const tn_gemm g = { .m = j->rows,
+                        .n = j->n,
+                        .k = j->d,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->a + i0 * j->d,
+                        .a_row = j->d,
+                        .a_col = 1,
+                        .b = j->b,
+                        .b_row = 1,
+                        .b_col = j->d,
+                        .c = j->dots,
+                        .c_row = j->N };
     tn_gemm_run(c->pool, &g, j->gemm);
 }
 
-/* --- forward -------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static void sum_rows(void *arg, int64_t t)
 {
@@ -134,7 +149,7 @@ tn_status tn_infonce_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* dots become their gradients scale (softmax over the row + softmax over the column - 2 on the diagonal), in place. */
 static void differentiate_rows(void *arg, int64_t t)
@@ -166,18 +181,42 @@ static void differentiate_rows(void *arg, int64_t t)
 /* da_tile (+)= gradients b */
 static void add_da(const job *j, const tn_call *c)
 {
-    const tn_gemm g = { .m = j->rows, .n = j->d, .k = j->n, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->dots, .a_row = j->N, .a_col = 1, .b = j->b, .b_row = j->d, .b_col = 1,
-                        .c = (float *)c->din[0].data + j->i0 * j->d, .c_row = j->d, .accumulate = c->accumulate & 1 };
+    const tn_gemm g = { .m = j->rows,
+                        .n = j->d,
+                        .k = j->n,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->dots,
+                        .a_row = j->N,
+                        .a_col = 1,
+                        .b = j->b,
+                        .b_row = j->d,
+                        .b_col = 1,
+                        .c = (float *)c->din[0].data + j->i0 * j->d,
+                        .c_row = j->d,
+                        .accumulate = c->accumulate & 1 };
     tn_gemm_run(c->pool, &g, j->gemm);
 }
 
 /* db (+)= gradients^T a_tile */
 static void add_db(const job *j, const tn_call *c)
 {
-    const tn_gemm g = { .m = j->n, .n = j->d, .k = j->rows, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->dots, .a_row = 1, .a_col = j->N, .b = j->a + j->i0 * j->d, .b_row = j->d, .b_col = 1,
-                        .c = c->din[1].data, .c_row = j->d, .accumulate = j->i0 > 0 || (c->accumulate & 2) };
+    const tn_gemm g = { .m = j->n,
+                        .n = j->d,
+                        .k = j->rows,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->dots,
+                        .a_row = 1,
+                        .a_col = j->N,
+                        .b = j->a + j->i0 * j->d,
+                        .b_row = j->d,
+                        .b_col = 1,
+                        .c = c->din[1].data,
+                        .c_row = j->d,
+                        .accumulate = j->i0 > 0 || (c->accumulate & 2) };
     tn_gemm_run(c->pool, &g, j->gemm);
 }
 

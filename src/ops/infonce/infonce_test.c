@@ -124,7 +124,10 @@ static void bad_temperatures_are_refused(void)
         tn_graph *g;
         assert_ok(tn_graph_new(&o, &g));
         const tn_ref a = tn_input(g, "a", tn_shape(2, 3), TN_F32), t = tn_scalar(g, "t", -0.5f);
-        const tn_ref loss = tn_infonce(g, a, a, .temperature = k == 0 ? -1 : k == 1 ? 2 : 0,
+        const tn_ref loss = tn_infonce(g, a, a,
+                                       .temperature = k == 0   ? -1
+                                                      : k == 1 ? 2
+                                                               : 0,
                                        .temperature_tensor = k ? t : TN_NONE);
         if (k < 2) {
             assert_fails(tn_graph_status(g), TN_USAGE, k ? "not both" : "temperature -1");
@@ -144,7 +147,12 @@ static const tn_property properties[] = {
     { "bad temperatures are refused", bad_temperatures_are_refused },
 };
 
-static const tn_op_test test = { .op = "infonce", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "infonce",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_infonce(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -19,7 +19,8 @@ static tn_status kl_infer(tn_sig *s)
                         tn_dtype_name(s->in[1].dtype));
     TN_RETURN_IF(tn_weights_infer(&s->in[0], &s->in[2], d.rank - 1));
     if (!s->in[2].absent && s->in[2].dims.rank != d.rank - 1)
-        return tn_error(TN_USAGE, "one weight per row: the weights have %d axes instead of %d", s->in[2].dims.rank, d.rank - 1);
+        return tn_error(TN_USAGE, "one weight per row: the weights have %d axes instead of %d", s->in[2].dims.rank,
+                        d.rank - 1);
     s->n_out = 2;
     s->out[0].dtype = s->out[1].dtype = TN_F32;
     s->out[0].dims = (tn_dims){ 0 };

@@ -15,11 +15,11 @@ typedef struct job {
     const float *teacher, *student; /* (n,V) */
     const float *weight;            /* (n) or NULL */
     int64_t n, V, per_tile;
-    float temperature, inverse;     /* T, 1/T */
-    float *stats;                   /* (n,3) or NULL */
-    double *partial;                /* (tiles): sum of w KL */
-    float *dteacher, *dstudent;     /* (n,V) or NULL */
-    double scale;                   /* dloss T^2 / sum w */
+    float temperature, inverse; /* T, 1/T */
+    float *stats;               /* (n,3) or NULL */
+    double *partial;            /* (tiles): sum of w KL */
+    float *dteacher, *dstudent; /* (n,V) or NULL */
+    double scale;               /* dloss T^2 / sum w */
     uint64_t add;
 } job;
 
@@ -27,9 +27,15 @@ static job make_job(const tn_call *c)
 {
     const float T = ((const tn_kl_attr *)c->attr)->temperature;
     const int64_t V = tn_row_length(&c->in[0]);
-    return (job){ .teacher = c->in[0].data, .student = c->in[1].data, .weight = c->in[2].data, .V = V,
-                  .n = tn_least(tn_arg_rows(&c->in[0]), tn_arg_rows(&c->in[1])), .per_tile = tn_tile_rows(V),
-                  .temperature = T, .inverse = 1 / T, .stats = c->out[1].data };
+    return (job){ .teacher = c->in[0].data,
+                  .student = c->in[1].data,
+                  .weight = c->in[2].data,
+                  .V = V,
+                  .n = tn_least(tn_arg_rows(&c->in[0]), tn_arg_rows(&c->in[1])),
+                  .per_tile = tn_tile_rows(V),
+                  .temperature = T,
+                  .inverse = 1 / T,
+                  .stats = c->out[1].data };
 }
 
 static double inverse_total(const job *j)
@@ -115,9 +121,11 @@ static void student_row(const job *j, int64_t r, float w)
     const float lse_t = j->stats[r * STATS + LSE_T], lse_s = j->stats[r * STATS + LSE_S], k = j->inverse;
     float *restrict d = j->dstudent + r * j->V;
     if (j->add & 2)
-        for (int64_t v = 0; v < j->V; v++) d[v] += w * k * (tn_logit_exp(s[v] * k - lse_s) - tn_logit_exp(t[v] * k - lse_t));
+        for (int64_t v = 0; v < j->V; v++)
+            d[v] += w * k * (tn_logit_exp(s[v] * k - lse_s) - tn_logit_exp(t[v] * k - lse_t));
     else
-        for (int64_t v = 0; v < j->V; v++) d[v] = w * k * (tn_logit_exp(s[v] * k - lse_s) - tn_logit_exp(t[v] * k - lse_t));
+        for (int64_t v = 0; v < j->V; v++)
+            d[v] = w * k * (tn_logit_exp(s[v] * k - lse_s) - tn_logit_exp(t[v] * k - lse_t));
 }
 
 /* dteacher = w/T p (log p - log q - KL) */

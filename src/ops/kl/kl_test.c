@@ -130,7 +130,12 @@ static const tn_property properties[] = {
     { "a bad temperature is refused", bad_temperature_is_refused },
 };
 
-static const tn_op_test test = { .op = "kl", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "kl",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_kl(tn_test_list *l) { tn_optest_add(l, &test); }

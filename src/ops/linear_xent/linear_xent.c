@@ -73,8 +73,12 @@ const tn_op tn_op_linear_xent = {
 tn_ref tn_linear_xent_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref labels,
                        tn_linear_xent_options o)
 {
-    const tn_linear_xent_attr a = { .ignore = o.ignore_zero ? 0 : o.ignore ? o.ignore : -1, .z_loss = o.z_loss,
-                                    .sum = o.sum, .tile = o.tile };
+    const tn_linear_xent_attr a = { .ignore = o.ignore_zero ? 0
+                                              : o.ignore    ? o.ignore
+                                                            : -1,
+                                    .z_loss = o.z_loss,
+                                    .sum = o.sum,
+                                    .tile = o.tile };
     const tn_ref in[] = { [X] = x, [W] = w, [LABELS] = labels, [WEIGHTS] = o.weights, [BIAS] = o.bias };
     tn_ref out[3] = { { 0 } };
     tn_graph_add(g, file, line, &tn_op_linear_xent, &a, in, 5, out);

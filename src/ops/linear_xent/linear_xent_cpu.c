@@ -1,5 +1,5 @@
-/* linear_xent on the CPU. Tokens that count are gathered into tiles, the vocabulary is cut into blocks; a tile meets the
- * blocks one after the other, and only one (tile,block) piece of logits exists at a time.
+/* linear_xent on the CPU. Tokens that count are gathered into tiles, the vocabulary is cut into blocks; a tile meets
+ * the blocks one after the other, and only one (tile,block) piece of logits exists at a time.
  *
  * Invariant: all sums have an order given by the data and the tile size alone. A token's loss and dx do not even depend
  * on the tile, because a row of tn_gemm depends on that row only; dw and dbias are added tile by tile, in order. */
@@ -12,20 +12,20 @@ size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward);
 tn_kernel tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu;
 
 enum { X, W, LABELS, WEIGHTS, BIAS };
-/* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and columns
- * of a piece of logits are handed to threads in the shares below. */
+/* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and
+ * columns of a piece of logits are handed to threads in the shares below. */
 enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
 
 /* Sizes, and the workspace they ask for. */
 typedef struct space {
     int64_t tile, block;
-    float *logits;    /* (tile,block) */
-    float *x, *dx;    /* (tile,d): the gathered rows, and their gradients */
-    int64_t *token;   /* (tile): which token a row of the tile is */
-    tn_lse *sum;      /* (tile) */
-    float *target;    /* (tile): the label's logit */
-    float *lse;       /* (tile) */
-    float *onehot;    /* (tile): coefficient of -onehot in dlogits */
+    float *logits;  /* (tile,block) */
+    float *x, *dx;  /* (tile,d): the gathered rows, and their gradients */
+    int64_t *token; /* (tile): which token a row of the tile is */
+    tn_lse *sum;    /* (tile) */
+    float *target;  /* (tile): the label's logit */
+    float *lse;     /* (tile) */
+    float *onehot;  /* (tile): coefficient of -onehot in dlogits */
     void *gemm;
     size_t bytes;
 } space;
@@ -40,11 +40,10 @@ typedef struct job {
     bool dbias_adds;
 } job;
 
-/* --- workspace ------------------------------------------------------------------------------------------------------ */
+/* --- workspace ---------------------------------------------------------------------------------------------------- */
 
 /* base NULL: only measures. */
-static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward,
-                        void *base)
+static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward, void *base)
 {
     space s = { .tile = tn_least(a->tile ? a->tile : TILE, tokens), .block = tn_least(V, BLOCK) };
     const size_t n = (size_t)s.tile, f = sizeof(float);
@@ -85,7 +84,7 @@ static job make_job(const tn_call *c, bool backward)
     return j;
 }
 
-/* --- pieces --------------------------------------------------------------------------------------------------------- */
+/* --- pieces ------------------------------------------------------------------------------------------------------- */
 
 /* Gathers the next tokens that count, from *at on, as f32 rows. Returns false when there are none. */
 static bool next_tile(job *j, const tn_arg *x, int64_t *at)
@@ -94,7 +93,8 @@ static bool next_tile(job *j, const tn_arg *x, int64_t *at)
     j->rows = 0;
     for (; *at < j->labels.n && j->rows < j->s.tile; ++*at) {
         if (!tn_label_counts(&j->labels, *at)) continue;
-        tn_convert(j->s.x + j->rows * j->d, TN_F32, (const char *)x->data + *at * j->d * (int64_t)width, x->dtype, j->d);
+        tn_convert(j->s.x + j->rows * j->d, TN_F32, (const char *)x->data + *at * j->d * (int64_t)width, x->dtype,
+                   j->d);
         j->s.token[j->rows++] = *at;
     }
     return j->rows > 0;
@@ -106,11 +106,22 @@ static void make_logits(job *j, const tn_call *c, int64_t v0)
     const float *bias = c->in[BIAS].data;
     j->v0 = v0;
     j->columns = tn_least(j->s.block, j->labels.classes - v0);
-    const tn_gemm g = { .m = j->rows, .n = j->columns, .k = j->d, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->s.x, .a_row = j->d, .a_col = 1,
+    const tn_gemm g = { .m = j->rows,
+                        .n = j->columns,
+                        .k = j->d,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->s.x,
+                        .a_row = j->d,
+                        .a_col = 1,
                         .b = (const char *)c->in[W].data + v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
-                        .b_row = 1, .b_col = j->d, .b_type = c->in[W].dtype,
-                        .c = j->s.logits, .c_row = j->s.block, .bias = bias ? bias + v0 : NULL };
+                        .b_row = 1,
+                        .b_col = j->d,
+                        .b_type = c->in[W].dtype,
+                        .c = j->s.logits,
+                        .c_row = j->s.block,
+                        .bias = bias ? bias + v0 : NULL };
     tn_gemm_run(c->pool, &g, j->s.gemm);
 }
 
@@ -121,7 +132,7 @@ static int64_t label_column(const job *j, int64_t r)
     return v >= 0 && v < j->columns ? v : -1;
 }
 
-/* --- forward -------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static void sum_rows(void *arg, int64_t t)
 {
@@ -170,7 +181,7 @@ tn_status tn_linear_xent_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* logits become dlogits = onehot_r (softmax (1 + 2 z lse) - onehot), in place. */
 static void differentiate_rows(void *arg, int64_t t)
@@ -201,21 +212,43 @@ static void sum_columns(void *arg, int64_t t)
 /* dx_tile (+)= dlogits w_block */
 static void add_dx(const job *j, const tn_call *c)
 {
-    const tn_gemm g = { .m = j->rows, .n = j->d, .k = j->columns, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->s.logits, .a_row = j->s.block, .a_col = 1,
+    const tn_gemm g = { .m = j->rows,
+                        .n = j->d,
+                        .k = j->columns,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->s.logits,
+                        .a_row = j->s.block,
+                        .a_col = 1,
                         .b = (const char *)c->in[W].data + j->v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
-                        .b_row = j->d, .b_col = 1, .b_type = c->in[W].dtype,
-                        .c = j->s.dx, .c_row = j->d, .accumulate = j->v0 > 0 };
+                        .b_row = j->d,
+                        .b_col = 1,
+                        .b_type = c->in[W].dtype,
+                        .c = j->s.dx,
+                        .c_row = j->d,
+                        .accumulate = j->v0 > 0 };
     tn_gemm_run(c->pool, &g, j->s.gemm);
 }
 
 /* dw_block (+)= dlogits^T x_tile */
 static void add_dw(const job *j, const tn_call *c, bool add)
 {
-    const tn_gemm g = { .m = j->columns, .n = j->d, .k = j->rows, .batch = 1, .alpha = 1, .round_bf16 = c->round_bf16,
-                        .a = j->s.logits, .a_row = 1, .a_col = j->s.block,
-                        .b = j->s.x, .b_row = j->d, .b_col = 1,
-                        .c = (float *)c->din[W].data + j->v0 * j->d, .c_row = j->d, .accumulate = add };
+    const tn_gemm g = { .m = j->columns,
+                        .n = j->d,
+                        .k = j->rows,
+                        .batch = 1,
+                        .alpha = 1,
+                        .round_bf16 = c->round_bf16,
+                        .a = j->s.logits,
+                        .a_row = 1,
+                        .a_col = j->s.block,
+                        .b = j->s.x,
+                        .b_row = j->d,
+                        .b_col = 1,
+                        .c = (float *)c->din[W].data + j->v0 * j->d,
+                        .c_row = j->d,
+                        .accumulate = add };
     tn_gemm_run(c->pool, &g, j->s.gemm);
 }
 

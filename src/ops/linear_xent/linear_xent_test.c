@@ -152,6 +152,23 @@ static void constant_bias_changes_nothing(void)
     assert_true(fabs(sum) < 1e-6);
 }
 
+/* Rows past the live count add nothing to the loss or to dw, whatever they hold. */
+static void dead_rows_change_nothing(void)
+{
+    const tn_case live = { "", { 5, 2, D, V }, L_LIVE, 0, 0 }, cut = { "", { ALIVE, 2, D, V }, 0, 0, 0 };
+    const int32_t alive = ALIVE;
+    sample s = draw();
+    result a = { 0 }, b = { 0 };
+    for (int i = ALIVE * 2 * D; i < N * D; i++) s.x[i] = NAN;
+    tn_optest_run(&test, &live, 2, (const void *[]){ s.x, s.y, s.w, &alive }, (void *[]){ &a.loss },
+                  (void *[]){ a.dx, NULL, a.dw, NULL }, NULL);
+    tn_optest_run(&test, &cut, 1, (const void *[]){ s.x, s.y, s.w }, (void *[]){ &b.loss },
+                  (void *[]){ b.dx, NULL, b.dw }, NULL);
+    assert_memory_equal(&a.loss, &b.loss, sizeof a.loss);
+    assert_memory_equal(a.dw, b.dw, sizeof a.dw);
+    assert_memory_equal(a.dx, b.dx, sizeof(float) * ALIVE * 2 * D);
+}
+
 /* x, w, y -> loss and gradients through the given calls, at a size with several blocks and tiles. */
 enum { BIG_N = 300, BIG_D = 24, BIG_V = 2100 };
 
@@ -173,9 +190,14 @@ static void run_big(big *b, int way)
     const tn_ref loss = tn_linear_xent(g, x, w, y, .z_loss = 0.01f, .nll = &nll, .tile = way == 1 ? 64 : 0);
     tn_output(g, "loss", loss);
     tn_output(g, "nll", nll);
-    const losses_io in[] = { { "x", b->x, sizeof b->x }, { "w", b->w, sizeof b->w }, { "y", b->y, sizeof b->y }, { 0 } };
-    const losses_io out[] = { { "loss", &b->loss, sizeof b->loss }, { "nll", b->nll, sizeof b->nll },
-                              { "d.x", b->dx, sizeof b->dx }, { "d.w", b->dw, sizeof b->dw }, { 0 } };
+    const losses_io in[] = {
+        { "x", b->x, sizeof b->x }, { "w", b->w, sizeof b->w }, { "y", b->y, sizeof b->y }, { 0 }
+    };
+    const losses_io out[] = { { "loss", &b->loss, sizeof b->loss },
+                              { "nll", b->nll, sizeof b->nll },
+                              { "d.x", b->dx, sizeof b->dx },
+                              { "d.w", b->dw, sizeof b->dw },
+                              { 0 } };
     assert_ok(losses_run(g, loss, 2, in, out));
 }
 
@@ -229,8 +251,8 @@ static void bad_label_is_named(void)
     const losses_io in[] = { { "y", y, sizeof y }, { 0 } }, none[] = { { 0 } };
     tn_graph *g;
     assert_ok(tn_graph_new(&o, &g));
-    const tn_ref loss = tn_linear_xent(g, tn_input(g, "x", tn_shape(2, 3), TN_F32), tn_input(g, "w", tn_shape(5, 3), TN_F32),
-                                       tn_input(g, "y", tn_shape(2), TN_I32));
+    const tn_ref loss = tn_linear_xent(g, tn_input(g, "x", tn_shape(2, 3), TN_F32),
+                                       tn_input(g, "w", tn_shape(5, 3), TN_F32), tn_input(g, "y", tn_shape(2), TN_I32));
     tn_output(g, "loss", loss);
     assert_fails(losses_run(g, TN_NONE, 1, in, none), TN_USAGE, "label 5 of token 1 is not in [0,5)");
 }
@@ -255,14 +277,20 @@ static const tn_property properties[] = {
     { "ignored tokens change nothing, NaN or not", ignored_tokens_change_nothing },
     { "a weight of 2 is the token twice", weight_two_is_twice_the_token },
     { "a constant bias changes nothing", constant_bias_changes_nothing },
+    { "rows past the live count change nothing", dead_rows_change_nothing },
     { "equal to linear and xent", same_as_plain_twin },
     { "workspace does not grow with tokens", workspace_is_bounded },
     { "a bad label is named", bad_label_is_named },
     { "wrong shapes are refused", wrong_shapes_are_refused },
 };
 
-static const tn_op_test test = { .op = "linear_xent", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "linear_xent",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
 void tn_tests_linear_xent(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -1,10 +1,10 @@
 /* mse: mean of squared differences.
  *
- *     loss = sum_i w_i (a_i - b_i)^2 / sum_i w_i          over all elements; 0 when there are none or the weights add up to 0
+ *     loss = sum_i w_i (a_i - b_i)^2 / sum_i w_i     over all elements; 0 when there are none or sum_i w_i = 0
  *
  * a, b of one shape; weights: absent (1 each), or a tensor whose axes are the first axes of a: one weight for each
  * element, row, or sample -> loss f32, rank 0.        loss = tn_mse(g, a, b, .weights = w)
- * NaN propagates. Of tensors with a live count the rows alive in both a and b are compared. Gradients: a, b, weights. */
+ * NaN propagates. With live counts, the rows alive in both a and b are compared. Gradients: a, b, weights. */
 #ifndef TN_OPS_MSE_H
 #define TN_OPS_MSE_H
 

@@ -23,14 +23,17 @@ static job make_job(const tn_call *c)
 {
     const int64_t n = tn_least(tn_arg_count(&c->in[0]), tn_arg_count(&c->in[1]));
     const int64_t all = tn_dims_count(c->in[0].dims), weights = c->in[2].data ? tn_dims_count(c->in[2].dims) : 1;
-    return (job){ .a = c->in[0].data, .b = c->in[1].data, .w = c->in[2].data, .n = n,
-                  .run = weights && all ? all / weights : 1 };
+    return (job){
+        .a = c->in[0].data, .b = c->in[1].data, .w = c->in[2].data, .n = n, .run = weights && all ? all / weights : 1
+    };
 }
 
-/* 1 / (run * sum of the weights alive), 0 when that sum is 0. Only a weight for the whole reaches past what is alive. */
+/* 1 / (run * sum of the weights alive), 0 when that sum is 0. A run is longer than what is alive only where one weight
+ * is for the whole. */
 static double inverse_total(const job *j)
 {
-    const double total = j->w ? (double)tn_least(j->run, j->n) * tn_weights_sum(j->w, (j->n + j->run - 1) / j->run) : (double)j->n;
+    const double total =
+        j->w ? (double)tn_least(j->run, j->n) * tn_weights_sum(j->w, (j->n + j->run - 1) / j->run) : (double)j->n;
     return total == 0 ? 0 : 1 / total;
 }
 
@@ -103,7 +106,8 @@ static void difference_tile(void *arg, int64_t t)
 static void weight_tile(void *arg, int64_t t)
 {
     const job *j = arg;
-    const int64_t each = tn_tile_rows(j->run), runs = (j->n + j->run - 1) / j->run, end = tn_least((t + 1) * each, runs);
+    const int64_t each = tn_tile_rows(j->run), runs = (j->n + j->run - 1) / j->run,
+                  end = tn_least((t + 1) * each, runs);
     for (int64_t r = t * each; r < end; r++) {
         const int64_t i = r * j->run, n = tn_least(j->run, j->n - i);
         const float g = (float)(j->scale * (square_sum(j->a + i, j->b + i, n) - j->mean * (double)n));

@@ -85,7 +85,8 @@ static void scaling_all_weights_changes_nothing(void)
     draw(a, R * C, 1.3f);
     draw(b, R * C, 0.7f);
     for (int k = 0; k < 2; k++) {
-        tn_optest_run(&test, &c, 1, (const void *[]){ a, b, w }, (void *[]){ &loss[k] }, (void *[]){ d[k], NULL, NULL }, NULL);
+        tn_optest_run(&test, &c, 1, (const void *[]){ a, b, w }, (void *[]){ &loss[k] }, (void *[]){ d[k], NULL, NULL },
+                      NULL);
         for (int i = 0; i < R; i++) w[i] *= 8;
     }
     assert_memory_equal(&loss[0], &loss[1], sizeof loss[0]);
@@ -122,7 +123,12 @@ static const tn_property properties[] = {
     { "wrong shapes are refused", wrong_shapes_are_refused },
 };
 
-static const tn_op_test test = { .op = "mse", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "mse",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
 void tn_tests_mse(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -36,7 +36,9 @@ static job make_job(const tn_call *c)
 size_t tn_xent_work_cpu(const tn_sig *s, bool backward)
 {
     const tn_dims d = s->in[0].dims;
-    return backward ? 0 : sizeof(double) * (size_t)(tn_tiles(tn_dims_count(s->in[1].dims), tn_tile_rows(d.dim[d.rank - 1])) + 1);
+    return backward
+               ? 0
+               : sizeof(double) * (size_t)(tn_tiles(tn_dims_count(s->in[1].dims), tn_tile_rows(d.dim[d.rank - 1])) + 1);
 }
 
 static void forward_tile(void *arg, int64_t t)
@@ -117,8 +119,8 @@ tn_status tn_xent_backward_cpu(const tn_call *c)
     }
     if (c->din[2].data) {
         const bool add = c->accumulate & 4;
-        tn_labels_backward(&j.labels, a->sum, (double)a->z_loss, c->out[1].data, j.lse,
-                           *(const float *)c->out[0].data, dy, c->din[2].data, add);
+        tn_labels_backward(&j.labels, a->sum, (double)a->z_loss, c->out[1].data, j.lse, *(const float *)c->out[0].data,
+                           dy, c->din[2].data, add);
         if (!add) tn_zero_from(&c->din[2], j.labels.n);
     }
     return TN_OK;

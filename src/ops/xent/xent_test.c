@@ -30,8 +30,7 @@ static void build(tn_op_io *io, const tn_case *c)
     const tn_ref y = tn_test_input(io, tn_shape(B, T), losses_int(0, V));
     tn_ref w = TN_NONE, nll;
     if (c->flags & L_WEIGHTS) w = tn_test_input(io, tn_shape(B, T), losses_uniform(0.25, 2));
-    if (c->flags & L_LIVE)
-        x = tn_live(g, x, tn_test_input(io, tn_shape(1), losses_int(ALIVE, ALIVE + 1)));
+    if (c->flags & L_LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), losses_int(ALIVE, ALIVE + 1)));
     tn_test_output(io, tn_xent(g, x, y, .weights = w, .ignore = c->flags & L_IGNORE ? -100 : 0,
                                .ignore_zero = c->flags & L_IGNORE_ZERO, .z_loss = (float)losses_z(c),
                                .sum = c->flags & L_SUM, .nll = &nll));
@@ -65,7 +64,8 @@ static void shift_changes_nothing(void)
     int32_t y[N] = { 0, 10, 3, 3, 7, 5 };
     draw(x, N * V, 1);
     for (int k = 0; k < 2; k++) {
-        tn_optest_run(&test, &c, 1, (const void *[]){ x, y }, (void *[]){ &loss[k], nll[k] }, (void *[]){ d[k], NULL }, NULL);
+        tn_optest_run(&test, &c, 1, (const void *[]){ x, y }, (void *[]){ &loss[k], nll[k] }, (void *[]){ d[k], NULL },
+                      NULL);
         for (int i = 0; i < N * V; i++) x[i] += 40;
     }
     losses_close(&loss[0], &loss[1], 1, 1e-5);
@@ -138,7 +138,8 @@ static void exp_is_accurate(void)
         const double want = exp((double)x), e = fabs((double)tn_logit_exp(x) - want) / want;
         if (!(e < 2.5e-7)) fail_msg("exp(%g) is off by %g", (double)x, e);
     }
-    assert_true(tn_logit_exp(-88.f) == 0 && tn_logit_exp(-INFINITY) == 0 && tn_logit_exp(0) == 1 && tn_logit_exp(-1e30f) == 0);
+    assert_true(tn_logit_exp(-88.f) == 0 && tn_logit_exp(-INFINITY) == 0 && tn_logit_exp(0) == 1 &&
+                tn_logit_exp(-1e30f) == 0);
     assert_true(isnan(tn_logit_exp(INFINITY)) && isnan(tn_logit_exp(NAN)));
 }
 
@@ -168,8 +169,13 @@ static const tn_property properties[] = {
     { "logsumexp in pieces", lse_in_pieces },
 };
 
-static const tn_op_test test = { .op = "xent", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "xent",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
 void tn_tests_xent(tn_test_list *l) { tn_optest_add(l, &test); }

@@ -126,8 +126,7 @@ const tn_op tn_op_attention = {
     .cost = attention_cost,
     .work = tn_attention_work_cpu,
     .kernel = { [TN_CPU] = { tn_attention_forward_cpu, tn_attention_backward_cpu } },
-    .switch_name = "opt.flash",
-    .switch_help = "attention in tiles (off: whole matrices, probabilities kept for the backward pass)",
+    TN_OP_SWITCH("opt.flash", "attention in tiles (off: whole matrices, probabilities kept for the backward pass)"),
     .plain = attention_as_plain,
 };
 

@@ -2,9 +2,9 @@
  *
  * An op gives two functions: `coef` makes lambda and gain of a few tokens of a block of channels, `sink` takes what
  * the reverse scan found there. The core owns the tiles, the carries, the resets and the order of all sums. Work is
- * cut by (row b, block of TN_SCAN_W channels), and along time too when that gives too few tiles: three phases, local
- * from zero, carry, apply. The cut depends on shapes alone, so bits do not depend on threads; nothing a tile reads
- * lies in its future, so bits do not depend on later tokens either. States are double throughout. */
+ * cut by row b and block of channels, and along time too when there are few of them: three phases, local from zero,
+ * carry, apply. Whether and where time is cut depends on shapes alone and channels do not mix, so bits do not depend
+ * on threads; nothing a tile reads lies in its future, so bits do not depend on later tokens. States are double. */
 #ifndef TN_OPS_SCAN_CORE_H
 #define TN_OPS_SCAN_CORE_H
 
@@ -13,8 +13,9 @@
 #include <tenon/op.h>
 
 enum {
-    TN_SCAN_W = 16,   /* channels of a block: one cache line of f32 */
-    TN_SCAN_N = 16,   /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
+    TN_SCAN_W = 64,   /* most channels of a block, and the step between rows of the buffers below */
+    TN_SCAN_N = 8,    /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
+    TN_SCAN_UNIT = 4, /* kernels work on this many channels at a time; blocks are padded to it */
     TN_SCAN_SUMS = 3, /* sums over all rows and tokens that a sink may keep per channel */
     TN_SCAN_BUFFERS = 5
 };
@@ -24,8 +25,8 @@ typedef struct tn_scan_at {
     int64_t b, t, n, k, w;
 } tn_scan_at;
 
-/* Coefficients of a piece; number (i,k) of a field lies at [i*step + k], step 0 for one row for all tokens. Lanes
- * beyond at->w must hold numbers too; nobody looks at what becomes of them. */
+/* Coefficients of a piece; number (i,k) of a field lies at [i*step + k], step 0 for one row for all tokens. Channels
+ * from at->w up to its next multiple of TN_SCAN_UNIT must hold numbers too; nobody looks at what becomes of them. */
 typedef struct tn_scan_coef {
     const double *lr, *li; /* lambda: (n,W) or (W) */
     const double *cs, *sn; /* cos and sin of its phase, for the op's own sink */
@@ -34,10 +35,9 @@ typedef struct tn_scan_coef {
     double buf[TN_SCAN_BUFFERS][TN_SCAN_N * TN_SCAN_W]; /* room for them */
 } tn_scan_coef;
 
-/* What the reverse scan found, each (n,W): a = dL/dc_t through all later tokens, m = a_t conj(c_{t-1}) = dL/dlambda_t,
- * e = Re(a_t conj(x_t)) = dL/dgain_t. m and e only when wanted. */
+/* What the reverse scan found, each (n,W), only when wanted. With a_t = dL/dc_t through all later tokens:
+ * m = a_t conj(c_{t-1}) = dL/dlambda_t, e = Re(a_t conj(x_t)) = dL/dgain_t. */
 typedef struct tn_scan_found {
-    double ar[TN_SCAN_N * TN_SCAN_W], ai[TN_SCAN_N * TN_SCAN_W];
     double mr[TN_SCAN_N * TN_SCAN_W], mi[TN_SCAN_N * TN_SCAN_W];
     double e[TN_SCAN_N * TN_SCAN_W];
 } tn_scan_found;
@@ -56,15 +56,16 @@ typedef struct tn_scan_job {
     const void *self;
     void (*coef)(const void *self, const tn_scan_at *at, tn_scan_coef *q);
     void (*sink)(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,
-                 double *sums /* (TN_SCAN_SUMS,W), added to */);
+                 double *const *sums /* TN_SCAN_SUMS rows of at->w, to be added to */);
     void *work;   /* tn_scan_core_work bytes */
-    double *sums; /* backward leaves (TN_SCAN_SUMS, K rounded up to W) here: totals over rows and tokens */
+    double *sums; /* backward leaves (TN_SCAN_SUMS, padded K) here: totals over rows and tokens */
     /* the cut, set by the core */
-    int64_t blocks, chunks, span; /* blocks of channels; pieces of time of `span` tokens */
-    struct tn_scan_edge *edge;    /* (B, blocks, chunks) */
+    int64_t block;        /* channels of a tile */
+    int64_t chunks, span; /* pieces of time of `span` tokens */
+    double *edge;         /* (B, chunks, rows of scan_core.c, padded K) */
 } tn_scan_job;
 
-static inline int64_t tn_scan_padded(int64_t K) { return (K + TN_SCAN_W - 1) / TN_SCAN_W * TN_SCAN_W; }
+static inline int64_t tn_scan_padded(int64_t K) { return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT; }
 
 size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk);
 void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j);

@@ -40,7 +40,7 @@ static void widen(double *restrict to, const float *from, const coefficients *s,
     for (int64_t i = 0; i < at->n; i++) {
         const float *row = from + (at->b * s->T + at->t + i) * s->K + at->k;
         for (int64_t k = 0; k < at->w; k++) to[i * W + k] = (double)row[k];
-        for (int64_t k = at->w; k < W; k++) to[i * W + k] = 0;
+        for (int64_t k = at->w; k < tn_scan_padded(at->w); k++) to[i * W + k] = 0;
     }
 }
 
@@ -57,16 +57,17 @@ static void fill_gain(const coefficients *s, const tn_scan_at *at, tn_scan_coef 
 static void fill_lambda(const coefficients *s, const tn_scan_at *at, tn_scan_coef *q)
 {
     double *restrict lr = q->buf[0], *restrict li = q->buf[1];
+    const int64_t width = tn_scan_padded(at->w);
     if (s->omega_per_token) {
         widen(lr, s->omega, s, at);
-        tn_sincos_rows(at->n * W, lr, q->buf[3], q->buf[2]);
+        for (int64_t i = 0; i < at->n; i++) tn_sincos_rows(width, lr + i * W, q->buf[3] + i * W, q->buf[2] + i * W);
         q->cs = q->buf[2];
         q->sn = q->buf[3];
         q->turn_step = W;
     }
     if (s->rho_per_token) widen(li, s->rho, s, at);
     for (int64_t i = 0; i < at->n; i++)
-        for (int64_t k = 0; k < W; k++) {
+        for (int64_t k = 0; k < width; k++) {
             const double rho = s->rho_per_token ? li[i * W + k] : s->rho_of[at->k + k];
             lr[i * W + k] = rho * q->cs[i * q->turn_step + k];
             li[i * W + k] = rho * q->sn[i * q->turn_step + k];
@@ -88,10 +89,10 @@ static void coef(const void *self, const tn_scan_at *at, tn_scan_coef *q)
     fill_gain(s, at, q);
 }
 
-static void add_rows(double *restrict sum, const double *restrict x, int64_t n)
+static void add_rows(double *restrict sum, const double *restrict x, const tn_scan_at *at)
 {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < W; k++) sum[k] += x[i * W + k];
+    for (int64_t i = 0; i < at->n; i++)
+        for (int64_t k = 0; k < at->w; k++) sum[k] += x[i * W + k];
 }
 
 static void write_rows(float *to, const double *x, const coefficients *s, const tn_scan_at *at, bool add)
@@ -103,27 +104,28 @@ static void write_rows(float *to, const double *x, const coefficients *s, const 
 }
 
 /* Sums kept: with lambda per channel, its gradient (re, im); else the gradients of rho and omega. Then gamma's. */
-static void sink(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f, double *sums)
+static void sink(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,
+                 double *const *sums)
 {
     const coefficients *s = self;
     if (fixed_lambda(s) && (s->drho || s->domega)) {
-        add_rows(sums, f->mr, at->n);
-        add_rows(sums + W, f->mi, at->n);
+        add_rows(sums[0], f->mr, at);
+        add_rows(sums[1], f->mi, at);
     } else if (s->drho || s->domega) {
         double drho[TN_SCAN_N * W], domega[TN_SCAN_N * W];
         for (int64_t i = 0; i < at->n; i++)
-            for (int64_t k = 0; k < W; k++) {
+            for (int64_t k = 0; k < at->w; k++) {
                 const int64_t o = i * W + k, turn = i * q->turn_step + k;
                 drho[o] = f->mr[o] * q->cs[turn] + f->mi[o] * q->sn[turn];
                 domega[o] = f->mi[o] * q->lr[o] - f->mr[o] * q->li[o];
             }
         if (s->drho && s->rho_per_token) write_rows(s->drho, drho, s, at, s->add_rho);
-        else if (s->drho) add_rows(sums, drho, at->n);
+        else if (s->drho) add_rows(sums[0], drho, at);
         if (s->domega && s->omega_per_token) write_rows(s->domega, domega, s, at, s->add_omega);
-        else if (s->domega) add_rows(sums + W, domega, at->n);
+        else if (s->domega) add_rows(sums[1], domega, at);
     }
     if (s->dgamma && s->gamma_per_token) write_rows(s->dgamma, f->e, s, at, s->add_gamma);
-    else if (s->dgamma) add_rows(sums + 2 * W, f->e, at->n);
+    else if (s->dgamma) add_rows(sums[2], f->e, at);
 }
 
 static void finish_sums(const coefficients *s, const double *sums)

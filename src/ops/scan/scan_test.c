@@ -87,7 +87,7 @@ static void adjust(const tn_case *c, int input, double *x, int64_t n)
 {
     const int at = 3 + !!(c->flags & (GAMMA | GAMMA_T)) + !!(c->flags & STATE);
     if (!(c->flags & RESET) || input != at) return;
-    for (int64_t i = 0; i < n; i++) x[i] = (uint32_t)(i * 2654435761u) >> 16 & 7 ? 0 : 1;
+    for (int64_t i = 0; i < n; i++) x[i] = (uint32_t)((i + 5) * 2654435761u) >> 16 & 7 ? 0 : 1;
 }
 
 /* --- the oracle -------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,547 @@
+/* The blocked recurrence of scan_core.h: the cut, then the inner loops, then forward and backward tiles. A piece of
+ * tokens never crosses a reset, so the inner loops know nothing of documents: a reset zeroes the state (or, backwards,
+ * the adjoint) between two pieces. Inner loops run along the channels of one token, as memory does. */
+#include "ops/scan/scan_core.h"
+
+#include <string.h>
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+enum {
+    W = TN_SCAN_W,
+    N = TN_SCAN_N,
+    NARROW = 16,        /* channels of the smallest block: one cache line of f32 */
+    FEW = 4,            /* time is cut when rows times narrow blocks are fewer */
+    MOST_CHUNKS = 1024, /* bounds the workspace of very long rows */
+};
+
+/* Between the phases: rows of (padded K) doubles for every row of the batch and piece of time. */
+enum {
+    LEFT_RE, LEFT_IM,       /* what the piece leaves behind when nothing enters it */
+    PRODUCT_RE, PRODUCT_IM, /* of its lambdas */
+    ENTERS_RE, ENTERS_IM,   /* the state (backward: the adjoint) that really enters it */
+    CUT,                    /* 1: a document starts inside, so what enters does not leave */
+    SUMS,                   /* TN_SCAN_SUMS rows */
+    EDGE_ROWS = SUMS + TN_SCAN_SUMS
+};
+
+/* A state or an adjoint of one block of channels. */
+typedef struct numbers {
+    double re[W], im[W];
+} numbers;
+
+/* --- the cut --------------------------------------------------------------------------------------------------------- */
+
+static int64_t span_of(int64_t B, int64_t T, int64_t K, int64_t chunk)
+{
+    const int64_t blocks = B * ((K + NARROW - 1) / NARROW), least = (T + MOST_CHUNKS - 1) / MOST_CHUNKS;
+    if (blocks >= FEW || T <= chunk) return T > 0 ? T : 1;
+    return chunk > least ? chunk : least;
+}
+
+static int64_t chunks_of(int64_t T, int64_t span) { return T > 0 ? (T + span - 1) / span : 1; }
+
+size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
+{
+    const int64_t pieces = B * chunks_of(T, span_of(B, T, K, chunk));
+    return (size_t)((pieces * EDGE_ROWS + TN_SCAN_SUMS) * tn_scan_padded(K)) * sizeof(double);
+}
+
+static int64_t blocks_of(const tn_scan_job *j) { return (j->K + j->block - 1) / j->block; }
+
+static int64_t tiles_of(const tn_scan_job *j) { return j->rows * blocks_of(j) * j->chunks; }
+
+/* Channels do not mix, so the width of a block may follow the threads; where time is cut must not. */
+static void cut_job(tn_scan_job *j, int threads)
+{
+    j->span = span_of(j->B, j->T, j->K, j->chunk);
+    j->chunks = chunks_of(j->T, j->span);
+    j->block = W;
+    while (j->block > NARROW && tiles_of(j) < threads) j->block /= 2;
+    j->sums = j->work;
+    j->edge = j->sums + TN_SCAN_SUMS * tn_scan_padded(j->K);
+}
+
+/* Channels k..k+w-1 of row b, tokens first..last-1. */
+typedef struct tile {
+    int64_t b, k, w, first, last;
+    double *edge; /* the block's part of row 0 of its edge; further rows padded K apart */
+    int64_t edge_step;
+} tile;
+
+static tile tile_at(const tn_scan_job *j, int64_t i)
+{
+    const int64_t chunk = i % j->chunks, padded_K = tn_scan_padded(j->K);
+    tile t = { .b = i / j->chunks / blocks_of(j), .k = i / j->chunks % blocks_of(j) * j->block, .edge_step = padded_K };
+    t.w = j->K - t.k < j->block ? j->K - t.k : j->block;
+    t.first = chunk * j->span;
+    t.last = t.first + j->span < j->T ? t.first + j->span : j->T;
+    t.edge = j->edge + (t.b * j->chunks + chunk) * EDGE_ROWS * padded_K + t.k;
+    return t;
+}
+
+static double *edge_row(const tile *t, int row) { return t->edge + row * t->edge_step; }
+
+static bool starts(const tn_scan_job *j, int64_t b, int64_t t) { return j->reset && j->reset[b * j->T + t]; }
+
+/* Tokens from t on (at most N, before `last`) up to the next document. */
+static int64_t piece_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last)
+{
+    int64_t n = 1;
+    while (n < N && t + n < last && !starts(j, b, t + n)) n++;
+    return n;
+}
+
+/* Tokens before `end` (at most N, from `first` on) back to the start of their document. */
+static int64_t piece_before(const tn_scan_job *j, int64_t b, int64_t end, int64_t first)
+{
+    int64_t n = 1;
+    while (n < N && end - n > first && !starts(j, b, end - n)) n++;
+    return n;
+}
+
+/* --- planes: tokens of a block in a tensor (B,T,2K), or a padded copy of them ---------------------------------------- */
+
+typedef struct planes {
+    float *at;        /* real part of the first token's first channel; NULL: not there */
+    int64_t step, im; /* to the next token; to the imaginary part */
+} planes;
+
+typedef struct padded {
+    float x[N][2 * W];
+} padded;
+
+static planes planes_of(const float *p, const tn_scan_job *j, const tn_scan_at *a)
+{
+    if (!p) return (planes){ 0 };
+    return (planes){ (float *)(uintptr_t)p + (a->b * j->T + a->t) * 2 * j->K + a->k, 2 * j->K, j->K };
+}
+
+static planes padded_planes(padded *room) { return (planes){ room->x[0], 2 * W, W }; }
+
+static bool ragged(const tn_scan_at *a) { return a->w % TN_SCAN_UNIT != 0; }
+
+/* n tokens of w channels, zeros up to the next unit. */
+static planes copy_padded(planes from, int64_t n, int64_t w, padded *room)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < tn_scan_padded(w); k++) {
+            room->x[i][k] = k < w ? from.at[i * from.step + k] : 0;
+            room->x[i][W + k] = k < w ? from.at[i * from.step + from.im + k] : 0;
+        }
+    return padded_planes(room);
+}
+
+/* Whole units are read where they lie. */
+static planes read_planes(const float *p, const tn_scan_job *j, const tn_scan_at *a, padded *room)
+{
+    const planes from = planes_of(p, j, a);
+    return ragged(a) && p ? copy_padded(from, a->n, a->w, room) : from;
+}
+
+static void write_back(float *p, const tn_scan_job *j, const tn_scan_at *a, const padded *room)
+{
+    const planes to = planes_of(p, j, a);
+    for (int64_t i = 0; i < a->n; i++) {
+        memcpy(to.at + i * to.step, room->x[i], sizeof(float) * (size_t)a->w);
+        memcpy(to.at + i * to.step + to.im, room->x[i] + W, sizeof(float) * (size_t)a->w);
+    }
+}
+
+/* --- the inner loops: one token of a block, `width` channels (whole units), two to a vector --------------------------- */
+
+typedef double pair __attribute__((vector_size(16)));
+enum { LANES = 2 };
+
+#if defined(__aarch64__) /* gcc 12 converts two floats one by one unless told the instruction */
+static inline pair load_f32(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
+
+static inline void store_f32(float *p, pair x) { vst1_f32(p, vcvt_f32_f64(x)); }
+#else
+typedef float half_pair __attribute__((vector_size(8)));
+
+static inline pair load_f32(const float *p)
+{
+    half_pair x;
+    memcpy(&x, p, sizeof x);
+    return __builtin_convertvector(x, pair);
+}
+
+static inline void store_f32(float *p, pair x)
+{
+    const half_pair y = __builtin_convertvector(x, half_pair);
+    memcpy(p, &y, sizeof y);
+}
+#endif
+
+static inline pair load_f64(const double *p)
+{
+    pair x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static inline void store_f64(double *p, pair x) { memcpy(p, &x, sizeof x); }
+
+/* s = lambda s + gain x, and c = s where it is wanted. */
+static inline void advance(numbers *restrict s, const double *restrict lr, const double *restrict li,
+                           const double *restrict gain, const float *restrict x, int64_t x_im, float *restrict c,
+                           int64_t c_im, int64_t width)
+{
+    for (int64_t k = 0; k < width; k += LANES) {
+        pair ur = load_f32(x + k), ui = load_f32(x + x_im + k);
+        if (gain) {
+            const pair g = load_f64(gain + k);
+            ur *= g;
+            ui *= g;
+        }
+        const pair a = load_f64(lr + k), b = load_f64(li + k), re = load_f64(s->re + k), im = load_f64(s->im + k);
+        ur += a * re;
+        ui += a * im;
+        ur -= b * im;
+        ui += b * re;
+        store_f64(s->re + k, ur);
+        store_f64(s->im + k, ui);
+        if (c) {
+            store_f32(c + k, ur);
+            store_f32(c + c_im + k, ui);
+        }
+    }
+}
+
+/* a = dc + g, then g = conj(lambda) a. */
+static inline void retreat(numbers *restrict g, numbers *restrict a, const double *restrict lr, const double *restrict li,
+                           const float *restrict dc, int64_t dc_im, int64_t width)
+{
+    for (int64_t k = 0; k < width; k += LANES) {
+        pair ar = load_f64(g->re + k), ai = load_f64(g->im + k);
+        if (dc) {
+            ar += load_f32(dc + k);
+            ai += load_f32(dc + dc_im + k);
+        }
+        store_f64(a->re + k, ar);
+        store_f64(a->im + k, ai);
+        const pair r = load_f64(lr + k), i = load_f64(li + k);
+        store_f64(g->re + k, r * ar + i * ai);
+        store_f64(g->im + k, r * ai - i * ar);
+    }
+}
+
+/* dx = gain a, or dx += gain a. */
+static inline void write_dx(float *dx, int64_t im, const numbers *restrict a, const double *restrict gain, int64_t width,
+                            bool add)
+{
+    for (int64_t k = 0; k < width; k += LANES) {
+        pair r = load_f64(a->re + k), i = load_f64(a->im + k);
+        if (gain) {
+            const pair g = load_f64(gain + k);
+            r *= g;
+            i *= g;
+        }
+        if (add) {
+            r += load_f32(dx + k);
+            i += load_f32(dx + im + k);
+        }
+        store_f32(dx + k, r);
+        store_f32(dx + im + k, i);
+    }
+}
+
+/* m = a conj(c_{t-1}) */
+static inline void write_m(double *restrict mr, double *restrict mi, const numbers *restrict a, const float *restrict c,
+                           int64_t c_im, int64_t width)
+{
+    for (int64_t k = 0; k < width; k += LANES) {
+        const pair cr = load_f32(c + k), ci = load_f32(c + c_im + k), ar = load_f64(a->re + k), ai = load_f64(a->im + k);
+        store_f64(mr + k, ar * cr + ai * ci);
+        store_f64(mi + k, ai * cr - ar * ci);
+    }
+}
+
+/* e = Re(a conj(x)) */
+static inline void write_e(double *restrict e, const numbers *restrict a, const float *restrict x, int64_t x_im,
+                           int64_t width)
+{
+    for (int64_t k = 0; k < width; k += LANES)
+        store_f64(e + k, load_f64(a->re + k) * load_f32(x + k) + load_f64(a->im + k) * load_f32(x + x_im + k));
+}
+
+static void multiply(const tile *t, const tn_scan_coef *q, int64_t n)
+{
+    double *restrict re = edge_row(t, PRODUCT_RE), *restrict im = edge_row(t, PRODUCT_IM);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < t->w; k++) {
+            const double a = q->lr[i * q->step + k], b = q->li[i * q->step + k], r = re[k] * a - im[k] * b;
+            im[k] = re[k] * b + im[k] * a;
+            re[k] = r;
+        }
+}
+
+/* --- edges ------------------------------------------------------------------------------------------------------------ */
+
+static void clear_edge(const tile *t)
+{
+    for (int r = 0; r < EDGE_ROWS; r++)
+        for (int64_t k = 0; k < t->w; k++) edge_row(t, r)[k] = r == PRODUCT_RE;
+}
+
+/* Zeroes a state where a document starts, and notes that in the tile's edge. */
+static void cut_here(const tile *t, numbers *s)
+{
+    memset(s, 0, sizeof *s);
+    for (int64_t k = 0; k < t->w; k++) edge_row(t, CUT)[k] = 1;
+}
+
+static void get_entering(const tile *t, numbers *s)
+{
+    memset(s, 0, sizeof *s);
+    memcpy(s->re, edge_row(t, ENTERS_RE), sizeof(double) * (size_t)t->w);
+    memcpy(s->im, edge_row(t, ENTERS_IM), sizeof(double) * (size_t)t->w);
+}
+
+static void put_left(const tile *t, const numbers *s)
+{
+    memcpy(edge_row(t, LEFT_RE), s->re, sizeof(double) * (size_t)t->w);
+    memcpy(edge_row(t, LEFT_IM), s->im, sizeof(double) * (size_t)t->w);
+}
+
+/* What enters the first piece: a row (B,2K), or zero. */
+static void enter(const tile *t, const tn_scan_job *j, const float *rows)
+{
+    const float *row = rows ? rows + t->b * 2 * j->K + t->k : NULL;
+    for (int64_t k = 0; k < t->w; k++) {
+        edge_row(t, ENTERS_RE)[k] = row ? (double)row[k] : 0;
+        edge_row(t, ENTERS_IM)[k] = row ? (double)row[j->K + k] : 0;
+    }
+}
+
+/* What enters the piece after `e`: what e left, and what entered e times its lambdas unless a document starts in it. */
+static void carry_over(const tile *next, const tile *e, double conjugate)
+{
+    for (int64_t k = 0; k < e->w; k++) {
+        double re = edge_row(e, LEFT_RE)[k], im = edge_row(e, LEFT_IM)[k];
+        if (edge_row(e, CUT)[k] == 0) {
+            const double a = edge_row(e, PRODUCT_RE)[k], b = conjugate * edge_row(e, PRODUCT_IM)[k];
+            const double r = edge_row(e, ENTERS_RE)[k], i = edge_row(e, ENTERS_IM)[k];
+            re += a * r - b * i;
+            im += a * i + b * r;
+        }
+        edge_row(next, ENTERS_RE)[k] = re;
+        edge_row(next, ENTERS_IM)[k] = im;
+    }
+}
+
+/* What comes out at the end, into a tensor (B,2K). */
+static void leave(const tile *t, const tn_scan_job *j, const numbers *s, float *rows, bool add)
+{
+    float *row = rows + t->b * 2 * j->K + t->k;
+    for (int64_t k = 0; k < t->w; k++) {
+        row[k] = (float)s->re[k] + (add ? row[k] : 0.f);
+        row[j->K + k] = (float)s->im[k] + (add ? row[j->K + k] : 0.f);
+    }
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------------ */
+
+static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_scan_coef *q, numbers *s, float *out)
+{
+    padded x_room, c_room;
+    const int64_t width = tn_scan_padded(a->w);
+    const planes x = read_planes(j->x, j, a, &x_room), c = out && ragged(a) ? padded_planes(&c_room) : planes_of(out, j, a);
+    for (int64_t i = 0; i < a->n; i++) {
+        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = q->gain + i * q->gain_step;
+        const float *xi = x.at + i * x.step;
+        if (!out) advance(s, lr, li, q->gain ? gain : NULL, xi, x.im, NULL, 0, width);
+        else if (q->gain) advance(s, lr, li, gain, xi, x.im, c.at + i * c.step, c.im, width);
+        else advance(s, lr, li, NULL, xi, x.im, c.at + i * c.step, c.im, width);
+    }
+    if (out && ragged(a)) write_back(out, j, a, &c_room);
+}
+
+/* Runs the state s through a tile; the local phase multiplies the lambdas up and writes no output. */
+static void forward_tile(const tn_scan_job *j, const tile *t, numbers *s, bool local)
+{
+    tn_scan_coef q;
+    for (int64_t at = t->first, n; at < t->last; at += n) {
+        n = piece_after(j, t->b, at, t->last);
+        const tn_scan_at a = { t->b, at, n, t->k, t->w };
+        if (starts(j, t->b, at)) cut_here(t, s);
+        j->coef(j->self, &a, &q);
+        forward_piece(j, &a, &q, s, local ? NULL : j->c);
+        if (local) multiply(t, &q, n);
+    }
+}
+
+static void forward_local(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    const tile t = tile_at(j, i);
+    numbers s = { { 0 }, { 0 } };
+    clear_edge(&t);
+    if (t.last == j->T) return; /* nothing follows the last piece */
+    forward_tile(j, &t, &s, true);
+    put_left(&t, &s);
+}
+
+static void forward_carry(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    tile t = tile_at(j, i * j->chunks);
+    enter(&t, j, j->state);
+    for (int64_t c = 1; c < j->chunks; c++) {
+        const tile next = tile_at(j, i * j->chunks + c);
+        carry_over(&next, &t, 1);
+        t = next;
+    }
+}
+
+static void forward_apply(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    const tile t = tile_at(j, i);
+    numbers s;
+    get_entering(&t, &s);
+    forward_tile(j, &t, &s, false);
+    if (t.last == j->T) leave(&t, j, &s, j->final, false);
+}
+
+void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j)
+{
+    cut_job(j, tn_pool_threads(pool));
+    if (j->chunks > 1) tn_pool_run(pool, tiles_of(j), forward_local, j);
+    tn_pool_run(pool, j->rows * blocks_of(j), forward_carry, j);
+    tn_pool_run(pool, tiles_of(j), forward_apply, j);
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------------- */
+
+/* c before the first token of a piece: the row before it, the given state, or nothing. */
+static planes row_before(const tn_scan_job *j, const tn_scan_at *a)
+{
+    if (starts(j, a->b, a->t)) return (planes){ 0 };
+    if (a->t > 0) return planes_of(j->c, j, &(tn_scan_at){ a->b, a->t - 1, 1, a->k, a->w });
+    if (!j->state) return (planes){ 0 };
+    return (planes){ (float *)(uintptr_t)j->state + a->b * 2 * j->K + a->k, 0, j->K };
+}
+
+/* What one piece's tokens need besides the adjoint. */
+typedef struct backward_view {
+    planes dc, dx, x, c, before; /* at is NULL where not wanted */
+    padded dc_room, dx_room, x_room, c_room, before_room;
+} backward_view;
+
+static void look_back(const tn_scan_job *j, const tn_scan_at *a, backward_view *v)
+{
+    v->dc = read_planes(j->dc, j, a, &v->dc_room);
+    v->dx = j->add_x ? read_planes(j->dx, j, a, &v->dx_room) : planes_of(j->dx, j, a);
+    if (j->dx && ragged(a)) v->dx = padded_planes(&v->dx_room);
+    v->x = read_planes(j->want_e ? j->x : NULL, j, a, &v->x_room);
+    v->c = read_planes(j->want_m ? j->c : NULL, j, a, &v->c_room);
+    v->before = j->want_m ? row_before(j, a) : (planes){ 0 };
+    if (v->before.at && ragged(a)) v->before = copy_padded(v->before, 1, a->w, &v->before_room);
+}
+
+static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, numbers *g, tn_scan_found *f)
+{
+    backward_view v;
+    numbers a;
+    const int64_t width = tn_scan_padded(at->w);
+    look_back(j, at, &v);
+    for (int64_t i = at->n - 1; i >= 0; i--) {
+        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = q->gain + i * q->gain_step;
+        const planes before = i > 0 ? (planes){ v.c.at + (i - 1) * v.c.step, 0, v.c.im } : v.before;
+        if (j->dc) retreat(g, &a, lr, li, v.dc.at + i * v.dc.step, v.dc.im, width);
+        else retreat(g, &a, lr, li, NULL, 0, width);
+        if (!f) continue;
+        if (j->dx && q->gain) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, gain, width, j->add_x);
+        else if (j->dx) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, NULL, width, j->add_x);
+        if (j->want_e) write_e(f->e + i * W, &a, v.x.at + i * v.x.step, v.x.im, width);
+        if (j->want_m && before.at) write_m(f->mr + i * W, f->mi + i * W, &a, before.at, before.im, width);
+        else if (j->want_m) memset(f->mr + i * W, 0, sizeof(double) * W), memset(f->mi + i * W, 0, sizeof(double) * W);
+    }
+    if (f && j->dx && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
+}
+
+/* Runs the adjoint g (what reaches the state after the tile's last token) back through a tile. */
+static void backward_tile(const tn_scan_job *j, const tile *t, numbers *g, bool local)
+{
+    tn_scan_coef q;
+    tn_scan_found f;
+    double *sums[TN_SCAN_SUMS];
+    for (int i = 0; i < TN_SCAN_SUMS; i++) sums[i] = edge_row(t, SUMS + i);
+    for (int64_t end = t->last, n; end > t->first; end -= n) {
+        n = piece_before(j, t->b, end, t->first);
+        const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
+        j->coef(j->self, &a, &q);
+        backward_piece(j, &a, &q, g, local ? NULL : &f);
+        if (local) multiply(t, &q, n);
+        else if (j->sink) j->sink(j->self, &a, &q, &f, sums);
+        if (starts(j, t->b, end - n)) cut_here(t, g);
+    }
+}
+
+static void backward_local(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    const tile t = tile_at(j, i);
+    numbers g = { { 0 }, { 0 } };
+    clear_edge(&t);
+    if (t.first == 0) return; /* nothing precedes the first piece */
+    backward_tile(j, &t, &g, true);
+    put_left(&t, &g);
+}
+
+static void backward_carry(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    tile t = tile_at(j, (i + 1) * j->chunks - 1);
+    enter(&t, j, j->dfinal);
+    for (int64_t c = j->chunks - 2; c >= 0; c--) {
+        const tile before = tile_at(j, i * j->chunks + c);
+        carry_over(&before, &t, -1);
+        t = before;
+    }
+}
+
+static void backward_apply(void *arg, int64_t i)
+{
+    const tn_scan_job *j = arg;
+    const tile t = tile_at(j, i);
+    numbers g;
+    get_entering(&t, &g);
+    for (int s = 0; s < TN_SCAN_SUMS; s++) memset(edge_row(&t, SUMS + s), 0, sizeof(double) * (size_t)t.w);
+    backward_tile(j, &t, &g, false);
+    if (t.first == 0 && j->dstate) leave(&t, j, &g, j->dstate, j->add_state);
+}
+
+/* Sums of all edges: rows, then pieces of time, in order. */
+static void add_sums(const tn_scan_job *j)
+{
+    const int64_t padded_K = tn_scan_padded(j->K);
+    memset(j->sums, 0, sizeof(double) * (size_t)(TN_SCAN_SUMS * padded_K));
+    for (int64_t i = 0; i < j->rows * j->chunks; i++)
+        for (int s = 0; s < TN_SCAN_SUMS; s++) {
+            const double *row = j->edge + (i * EDGE_ROWS + SUMS + s) * padded_K;
+            for (int64_t k = 0; k < j->K; k++) j->sums[s * padded_K + k] += row[k];
+        }
+}
+
+void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
+{
+    cut_job(j, tn_pool_threads(pool));
+    if (j->chunks > 1) tn_pool_run(pool, tiles_of(j), backward_local, j);
+    tn_pool_run(pool, j->rows * blocks_of(j), backward_carry, j);
+    tn_pool_run(pool, tiles_of(j), backward_apply, j);
+    if (j->sink) add_sums(j);
+}
+
+int64_t tn_scan_rows(const tn_call *c)
+{
+    int64_t n = c->in[0].dims.dim[0];
+    const int32_t *live = c->in[0].live;
+    for (int k = 0; !live && c->dout && k < c->n_out; k++) live = c->dout[k].live;
+    if (live && *live < n) n = *live < 0 ? 0 : *live;
+    return n;
+}

@@ -1,0 +1,77 @@
+/* The recurrence c_t = lambda_t c_{t-1} + gain_t x_t and its reverse, for any way of making lambda and gain.
+ *
+ * An op gives two functions: `coef` makes lambda and gain of a few tokens of a block of channels, `sink` takes what
+ * the reverse scan found there. The core owns the tiles, the carries, the resets and the order of all sums. Work is
+ * cut by row b and block of channels, and along time too when there are few of them: three phases, local from zero,
+ * carry, apply. Whether and where time is cut depends on shapes alone and channels do not mix, so bits do not depend
+ * on threads; nothing a tile reads lies in its future, so bits do not depend on later tokens. States are double. */
+#ifndef TN_OPS_SCAN_CORE_H
+#define TN_OPS_SCAN_CORE_H
+
+#include "backend/cpu/pool.h"
+
+#include <tenon/op.h>
+
+enum {
+    TN_SCAN_W = 64,   /* most channels of a block, and the step between rows of the buffers below */
+    TN_SCAN_N = 8,    /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
+    TN_SCAN_UNIT = 4, /* kernels work on this many channels at a time; blocks are padded to it */
+    TN_SCAN_SUMS = 3, /* sums over all rows and tokens that a sink may keep per channel */
+    TN_SCAN_BUFFERS = 5
+};
+
+/* Tokens t..t+n-1 of row b, channels k..k+w-1; n <= TN_SCAN_N, w <= TN_SCAN_W. */
+typedef struct tn_scan_at {
+    int64_t b, t, n, k, w;
+} tn_scan_at;
+
+/* Coefficients of a piece; number (i,k) of a field lies at [i*step + k], step 0 for one row for all tokens. Channels
+ * from at->w up to its next multiple of TN_SCAN_UNIT must hold numbers too; nobody looks at what becomes of them. */
+typedef struct tn_scan_coef {
+    const double *lr, *li; /* lambda: (n,W) or (W) */
+    const double *cs, *sn; /* cos and sin of its phase, for the op's own sink */
+    const double *gain;    /* NULL: 1 */
+    int64_t step, turn_step, gain_step;
+    double buf[TN_SCAN_BUFFERS][TN_SCAN_N * TN_SCAN_W]; /* room for them */
+} tn_scan_coef;
+
+/* What the reverse scan found, each (n,W), only when wanted. With a_t = dL/dc_t through all later tokens:
+ * m = a_t conj(c_{t-1}) = dL/dlambda_t, e = Re(a_t conj(x_t)) = dL/dgain_t. */
+typedef struct tn_scan_found {
+    double mr[TN_SCAN_N * TN_SCAN_W], mi[TN_SCAN_N * TN_SCAN_W];
+    double e[TN_SCAN_N * TN_SCAN_W];
+} tn_scan_found;
+
+typedef struct tn_scan_job {
+    int64_t B, T, K, chunk; /* B: the capacity, which decides how work is cut */
+    int64_t rows;           /* rows alive, <= B */
+    const float *x;         /* (B,T,2K) */
+    const float *state;     /* (B,2K) or NULL: zero */
+    const int32_t *reset;   /* (B,T) or NULL */
+    float *c, *final;       /* (B,T,2K), (B,2K): written forward; c is read backward when m is wanted */
+    const float *dc, *dfinal; /* gradients of c and final, NULL: zero */
+    float *dx, *dstate;       /* to write, or NULL */
+    bool add_x, add_state;    /* add instead of overwriting */
+    bool want_m, want_e;
+    const void *self;
+    void (*coef)(const void *self, const tn_scan_at *at, tn_scan_coef *q);
+    void (*sink)(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,
+                 double *const *sums /* TN_SCAN_SUMS rows of at->w, to be added to */);
+    void *work;   /* tn_scan_core_work bytes */
+    double *sums; /* backward leaves (TN_SCAN_SUMS, padded K) here: totals over rows and tokens */
+    /* the cut, set by the core */
+    int64_t block;        /* channels of a tile */
+    int64_t chunks, span; /* pieces of time of `span` tokens */
+    double *edge;         /* (B, chunks, rows of scan_core.c, padded K) */
+} tn_scan_job;
+
+static inline int64_t tn_scan_padded(int64_t K) { return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT; }
+
+size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk);
+void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j);
+void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j);
+
+/* Rows alive of a call whose input 0 is (B, ...): whichever tensor is there carries the count. */
+int64_t tn_scan_rows(const tn_call *c);
+
+#endif

@@ -99,8 +99,7 @@ static tn_status scan_as_steps(tn_graph *g, const void *attr, const tn_ref *in, 
 
 const tn_op tn_op_scan = {
     SCAN_ROW,
-    .switch_name = "opt.scan",
-    .switch_help = "blocked parallel scan (off: one step per token)",
+    TN_OP_SWITCH("opt.scan", "blocked parallel scan (off: one step per token)"),
     .plain = scan_as_steps,
 };
 

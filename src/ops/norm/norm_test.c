@@ -29,6 +29,9 @@ static const tn_case cases[] = {
     { "layer, mean 1e3", { 3, 4, 100 }, LAYER | AFFINE | FAR, 1e-5f, 0 },
     { "layer, long rows", { 1, 4, 20000 }, LAYER | AFFINE | TN_FEW, 1e-5f, 0 },
     { "no rows", { 0, 2, 7 }, LAYER | AFFINE | RESIDUAL, 1e-5f, 2e-2f },
+    { "rms, plain", { 3, 2, 33 }, WEIGHT | RESIDUAL | PLAIN, 1e-5f, 5e-2f },
+    { "rms, bare, plain", { 3, 2, 33 }, PLAIN, 1e-5f, 5e-2f },
+    { "layer, plain", { 3, 2, 33 }, LAYER | AFFINE | RESIDUAL | PLAIN, 1e-5f, 5e-2f },
     { "no columns", { 3, 2, 0 }, LAYER | AFFINE | RESIDUAL, 1e-5f, 2e-2f },
 };
 

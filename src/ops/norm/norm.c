@@ -86,8 +86,7 @@ const tn_op tn_op_norm = {
     .cost = norm_cost,
     .work = tn_norm_work_cpu,
     .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu } },
-    .switch_name = "opt.norm",
-    .switch_help = "normalisation and residual in one pass (off: add, square, mean, root, product one by one)",
+    TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,
 };
 

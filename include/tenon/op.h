@@ -30,6 +30,7 @@ typedef struct tn_sig {
     tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
     int threads;     /* for workspace: the most threads a context may have */
     bool round_bf16; /* matrix operands are rounded to bf16 */
+    bool mixes_rows; /* infer sets it where a TN_OP_ROWWISE op works along axis 0: no live extent passes through */
 } tn_sig;
 
 /* Which forward tensors a backward kernel reads, a bit per index. */

@@ -361,7 +361,8 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
         const tn_status s = op->infer(&sig);
         if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
     }
-    const int32_t live = n_in > 0 && (op->flags & TN_OP_ROWWISE) && g->status == TN_OK ? g->tensor[ids[0]].live : 0;
+    const bool rowwise = n_in > 0 && (op->flags & TN_OP_ROWWISE) && !sig.mixes_rows;
+    const int32_t live = rowwise && g->status == TN_OK ? g->tensor[ids[0]].live : 0;
     for (int i = 0; i < sig.n_out && g->status == TN_OK; i++) {
         results[i] = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, out_type[i].dtype, out_type[i].dims);
         if (!results[i]) break;

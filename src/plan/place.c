@@ -67,6 +67,16 @@ static int count_nonzero(const int32_t *v, int n)
     return c;
 }
 
+/* Another input reads the memory of input 0 in another order (x - x[0]): writing over it would spoil that input. */
+static bool read_elsewhere(const tn_graph *g, const tn_node *n)
+{
+    for (int k = 1; k < n->n_in; k++) {
+        const tn_gtensor *x = &g->tensor[n->in[0]], *y = &g->tensor[n->in[k]];
+        if (n->in[k] && y->base == x->base && !(tn_gtensor_whole(g, y) && tn_dims_equal(x->dims, y->dims))) return true;
+    }
+    return false;
+}
+
 /* The pair (from, to) of an in-place op whose memory may be one, or false. */
 static bool inplace_pair(const lives *l, size_t i, int32_t *from, int32_t *to)
 {
@@ -76,6 +86,7 @@ static bool inplace_pair(const lives *l, size_t i, int32_t *from, int32_t *to)
     const int32_t a = n->backward ? n->dout[0] : n->in[0], b = n->backward ? n->din[0] : n->out[0];
     if (n->backward ? (n->accumulate & 1) || count_nonzero(n->din, n->n_in) != 1 : count_nonzero(n->out, n->n_out) != 1)
         return false;
+    if (!n->backward && read_elsewhere(g, n)) return false;
     if (!whole_activation(g, a) || !whole_activation(g, b) || g->tensor[a].live != g->tensor[b].live) return false;
     *from = g->tensor[a].base;
     *to = g->tensor[b].base;

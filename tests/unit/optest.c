@@ -269,12 +269,13 @@ static void compare(const char *what, int index, const double *x, const double *
     }
 }
 
+/* Zeros may differ in sign: a gradient of -0 that is added to a zeroed view becomes +0. */
 static void same_bits(const char *what, double *const *a, double *const *b, const int64_t *n, int count, const bool *which)
 {
     for (int i = 0; i < count; i++) {
         if (which && !which[i]) continue;
         for (int64_t j = 0; j < n[i]; j++)
-            if (memcmp(&a[i][j], &b[i][j], sizeof(double)) && !(isnan(a[i][j]) && isnan(b[i][j])))
+            if (a[i][j] != b[i][j] && !(isnan(a[i][j]) && isnan(b[i][j])))
                 fail_msg("%s: tensor %d, element %lld: %.9g instead of %.9g", what, i, (long long)j, b[i][j], a[i][j]);
     }
 }

@@ -1,6 +1,6 @@
 /* sin, cos and expm1 of rows of doubles in forms the compiler turns into vector code (the C library's are one number a
  * call, ten times the cost of the recurrence they feed). Absolute error below 1e-15 for |x| < 65536 (sin, cos) and
- * relative error below 1e-14 for x <= 0 (expm1). NaN gives NaN. Not for general use outside these ranges. */
+ * relative error below 1e-14 (expm1, whose argument is clamped to +-700). NaN gives NaN. */
 #ifndef TN_OPS_SCAN_MATH_H
 #define TN_OPS_SCAN_MATH_H
 
@@ -54,10 +54,10 @@ static inline void tn_sincos_rows(int64_t n, const double *restrict x, double *r
         }
 }
 
-/* expm1 of x <= 0: x = q ln 2 + r, then 2^q expm1(r) + (2^q - 1). */
+/* x = q ln 2 + r, then 2^q expm1(r) + (2^q - 1). */
 static inline double tn_expm1_one(double x)
 {
-    const double y = x < -700 ? -700 : x; /* keeps NaN; exp(-700) is 0 in any f32 */
+    const double low = x < -700 ? -700 : x, y = low > 700 ? 700 : low; /* keeps NaN; beyond that f32 has 0 or inf */
     const double shifted = y * 0x1.71547652b82fep+0 + TN_ROUNDER, q = shifted - TN_ROUNDER;
     const double r = (y - q * 0x1.62e42feep-1) - q * 0x1.a39ef35793c76p-33;
     const double p =

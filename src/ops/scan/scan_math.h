@@ -1,6 +1,5 @@
-/* sin and cos of rows of doubles and 1/sqrt of f32 in forms the compiler turns into vector code (the C library's are one
- * number a call, ten times the cost of the recurrence they feed). Absolute error below 1e-15 (sin, cos), relative error
- * below 3e-7 (1/sqrt). NaN gives NaN. */
+/* sin and cos of rows of doubles in a form the compiler turns into vector code (the C library's are one number a call,
+ * ten times the cost of the recurrence they feed). Absolute error below 1e-15. NaN gives NaN. */
 #ifndef TN_OPS_SCAN_MATH_H
 #define TN_OPS_SCAN_MATH_H
 
@@ -45,20 +44,6 @@ static inline void tn_sincos_rows(int64_t n, const double *restrict x, double *r
             sn[i] = sin(x[i]);
             cs[i] = cos(x[i]);
         }
-}
-
-/* 1 / sqrt(x) for normal f32 x > 0: a guess from the halved exponent and three Newton steps, each squaring the error of
- * the last (3e-2, 2e-3, 5e-6). The processor's own root and division would take longer than a step of the scan. */
-static inline float tn_rsqrt_one(float x)
-{
-    uint32_t i;
-    float y;
-    memcpy(&i, &x, sizeof i);
-    i = 0x5f3759dfu - (i >> 1);
-    memcpy(&y, &i, sizeof y);
-    const float half = 0.5f * x;
-    for (int step = 0; step < 3; step++) y = y * (1.5f - half * y * y);
-    return y;
 }
 
 #endif

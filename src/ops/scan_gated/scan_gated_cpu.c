@@ -1,6 +1,6 @@
 /* scan_gated on the CPU: gates become lambda and gain piece by piece inside the recurrence of scan_core.h, forward and
  * again backward, so that neither rho nor gamma ever exists as a tensor. With u = expm1(l): rho = 1 + u and
- * 1 - rho^2 = -u (2 + u), exact near rho = 1, from one exponential. */
+ * 1 - rho^2 = -u (2 + u), accurate near rho = 1, from one exponential. */
 #include "ops/scan_gated/scan_gated_cpu.h"
 
 #include "ops/scan/scan_core.h"
@@ -19,7 +19,9 @@ typedef struct gates {
     int64_t T, K, padded_K;
     const float *ri;           /* (B,T,2K) */
     const float *nu;           /* (K) */
-    double *rate, *cs, *sn;    /* (padded K): -8 softplus(nu), cos and sin of omega */
+    float *rate;               /* (padded K): -8 softplus(nu) */
+    double *cs, *sn;           /* (padded K): cos and sin of omega */
+    bool backward;             /* the sink's buffers are filled too */
     float *dri, *dnu, *domega; /* NULL: not wanted */
     bool add_ri, add_nu, add_omega;
 } gates;
@@ -29,23 +31,21 @@ static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp
 static void fill_table(gates *s, const float *omega)
 {
     for (int64_t k = 0; k < s->padded_K; k++) {
-        s->rate[k] = k < s->K ? -8 * softplus((double)s->nu[k]) : 0;
+        s->rate[k] = k < s->K ? (float)(-8 * softplus((double)s->nu[k])) : 0;
         s->cs[k] = k < s->K ? cos((double)omega[k]) : 0;
         s->sn[k] = k < s->K ? sin((double)omega[k]) : 0;
     }
 }
 
-/* Gates of one token in f32. The error of u is relative to u, so that of a memory of 1/u tokens stays at rounding. */
-static void open_gates(const double *restrict rate, const float *restrict r, int64_t w, float *restrict u,
-                       float *restrict root, float *restrict slope)
+/* Gates of one token in f32: u = rho - 1 and gamma. The error of u is relative to u, so that of a memory of 1/u tokens
+ * stays at rounding. Two short loops: the processor overlaps their iterations, of one long chain it would not. */
+static void open_gates(const float *restrict rate, const float *restrict r, int64_t w, float *restrict u,
+                       float *restrict gamma)
 {
+    for (int64_t k = 0; k < w; k++) u[k] = tn_v_expm1(rate[k] * r[k]);
     for (int64_t k = 0; k < w; k++) {
-        const float e = tn_v_expm1((float)rate[k] * r[k]), rho = 1 + e, v = -e * (2 + e);
-        const float under = v < floor_under_root ? floor_under_root : v; /* NaN stays */
-        const float inverse = tn_rsqrt_one(under);
-        u[k] = e;
-        root[k] = under * inverse;
-        slope[k] = v < floor_under_root ? 0 : rho * rho * inverse; /* the clamp has none */
+        const float v = -u[k] * (2 + u[k]);
+        gamma[k] = sqrtf(v < floor_under_root ? floor_under_root : v); /* NaN stays */
     }
 }
 
@@ -55,15 +55,19 @@ static void coef_token(const gates *s, const float *restrict r, const float *res
     const double *restrict cs = s->cs + k0, *restrict sn = s->sn + k0;
     double *restrict lr = q->buf[LAMBDA_RE] + o, *restrict li = q->buf[LAMBDA_IM] + o, *restrict gain = q->buf[GAIN] + o;
     double *restrict rho = q->buf[RHO] + o, *restrict gamma = q->buf[GAMMA] + o, *restrict slope = q->buf[SLOPE] + o;
-    float u[W], root[W], fall[W];
-    open_gates(s->rate + k0, r, w, u, root, fall);
+    float u[W], root[W];
+    open_gates(s->rate + k0, r, w, u, root);
     for (int64_t k = 0; k < w; k++) {
+        const double p = 1 + (double)u[k];
+        lr[k] = p * cs[k];
+        li[k] = p * sn[k];
+        gain[k] = (double)root[k] * (double)i[k];
+    }
+    for (int64_t k = 0; s->backward && k < w; k++) {
+        const float v = -u[k] * (2 + u[k]), p = 1 + u[k];
         rho[k] = 1 + (double)u[k];
         gamma[k] = (double)root[k];
-        slope[k] = (double)fall[k];
-        lr[k] = rho[k] * cs[k];
-        li[k] = rho[k] * sn[k];
-        gain[k] = gamma[k] * (double)i[k];
+        slope[k] = (double)(v < floor_under_root ? 0 : p * p / root[k]); /* the clamp has none */
     }
     for (int64_t k = w; k < tn_scan_padded(w); k++) lr[k] = li[k] = gain[k] = 0;
 }
@@ -92,13 +96,14 @@ static void sink_token(const gates *s, const tn_scan_at *at, const tn_scan_coef 
     const float *restrict r = s->ri + row, *restrict in = r + s->K;
     const double *restrict mr = f->mr + o, *restrict mi = f->mi + o, *restrict e = f->e + o;
     const double *restrict rho = q->buf[RHO] + o, *restrict gamma = q->buf[GAMMA] + o, *restrict slope = q->buf[SLOPE] + o;
-    const double *restrict cs = q->cs, *restrict sn = q->sn, *restrict rate = s->rate + at->k;
+    const double *restrict cs = q->cs, *restrict sn = q->sn;
+    const float *restrict rate = s->rate + at->k;
     double dr[W], di[W];
     for (int64_t k = 0; k < at->w; k++) {
         const double h = (mr[k] * cs[k] + mi[k] * sn[k]) * rho[k] - (double)in[k] * e[k] * slope[k];
         rh[k] += (double)r[k] * h;
         turn[k] += rho[k] * (mi[k] * cs[k] - mr[k] * sn[k]);
-        dr[k] = rate[k] * h;
+        dr[k] = (double)rate[k] * h;
         di[k] = gamma[k] * e[k];
     }
     for (int64_t k = 0; s->dri && k < at->w; k++) {
@@ -146,7 +151,8 @@ static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
     const int64_t *d = c->in[TN_GATED_X].dims.dim, padded_K = tn_scan_padded(d[2] / 2);
     double *table = c->work;
     *s = (gates){ .T = d[1], .K = d[2] / 2, .padded_K = padded_K, .ri = c->in[TN_GATED_RI].data,
-                  .nu = c->in[TN_GATED_NU].data, .rate = table, .cs = table + padded_K, .sn = table + 2 * padded_K };
+                  .nu = c->in[TN_GATED_NU].data, .cs = table, .sn = table + padded_K };
+    s->rate = (float *)(void *)(table + 2 * padded_K);
     fill_table(s, c->in[TN_GATED_OMEGA].data);
     *j = (tn_scan_job){ .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = ((const tn_scan_gated_attr *)c->attr)->chunk };
     j->rows = tn_scan_rows(c);
@@ -174,6 +180,7 @@ tn_status tn_scan_gated_backward_cpu(const tn_call *c)
     gates s;
     tn_scan_job j;
     set_up(c, &s, &j);
+    s.backward = true;
     s.dri = c->din[TN_GATED_RI].data;
     s.dnu = c->din[TN_GATED_NU].data;
     s.domega = c->din[TN_GATED_OMEGA].data;

@@ -470,13 +470,17 @@ static void run_row(void **state)
 
 static void run_property(void **state) { ((const tn_property *)*state)->run(); }
 
+enum { MOST_ROWS = 8192 };
+static row rows[MOST_ROWS]; /* as long as the test program */
+static size_t n_rows;
+
 void tn_optest_add(tn_test_list *l, const tn_op_test *t)
 {
     for (size_t i = 0; i < t->n_cases; i++)
         for (int half = 0; half < 2; half++) {
             if ((half ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
-            row *r = malloc(sizeof *r); /* lives as long as the test program */
-            assert_non_null(r);
+            assert_true(n_rows < MOST_ROWS);
+            row *r = &rows[n_rows++];
             *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32 };
             tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, half ? "bf16" : "f32");
         }

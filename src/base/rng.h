@@ -10,6 +10,7 @@ typedef struct tn_rng {
 } tn_rng;
 
 void tn_rng_block(tn_rng r, uint64_t index, uint32_t out[4]); /* four independent 32-bit words */
+void tn_rng_blocks(tn_rng r, uint64_t first, int64_t n, uint32_t *out); /* blocks first .. first + n - 1; out[4 n] */
 float tn_rng_uniform(tn_rng r, uint64_t index);               /* [0,1), 24 bits */
 float tn_rng_normal(tn_rng r, uint64_t index);                /* mean 0, variance 1 (Box-Muller) */
 uint64_t tn_rng_below(tn_rng r, uint64_t index, uint64_t n);  /* [0,n) */

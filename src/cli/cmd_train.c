@@ -20,30 +20,30 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", r->tokens_per_s, "unit", "tokens/s"));
 }
 
-static tn_status train(tn_cli *c, tn_session *s, const char *dir, tn_train_view *view)
+static tn_status train(tn_cli *c, tn_session *on, const char *dir, tn_train_view *view)
 {
-    tn_status st = TN_OK;
+    tn_status s = TN_OK;
     char path[TN_RUN_PATH];
     tn_jsonl *metrics = NULL;
     tn_progress_report last = { .heldout = NAN };
     TN_TRY(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_jsonl_open(path, false, &metrics));
-    const tn_training t = { .trainer = s->trainer, .settings = s->settings, .data = s->data, .metrics = metrics,
-                            .batch = s->batch, .length = s->length, .ctx = view, .report = tn_train_view_report,
+    const tn_training t = { .trainer = on->trainer, .settings = on->settings, .data = on->data, .metrics = metrics,
+                            .batch = on->batch, .length = on->length, .ctx = view, .report = tn_train_view_report,
                             .interrupted = tn_interrupted };
-    st = tn_training_run(&t, &last);
+    s = tn_training_run(&t, &last);
     tn_train_view_end(view);
-    if (st == TN_OK || st == TN_INTERRUPTED) {
-        const tn_status saved = tn_run_save_weights(dir, tn_trainer_store(s->trainer));
-        if (saved != TN_OK) st = saved;
+    if (s == TN_OK || s == TN_INTERRUPTED) {
+        const tn_status saved = tn_run_save_weights(dir, tn_trainer_store(on->trainer));
+        if (saved != TN_OK) s = saved;
     }
-    if (st == TN_OK) TN_TRY(emit_result(c, dir, &last));
+    if (s == TN_OK) TN_TRY(emit_result(c, dir, &last));
 done:
     if (metrics) {
         const tn_status closed = tn_jsonl_close(metrics);
-        if (st == TN_OK) st = closed;
+        if (s == TN_OK) s = closed;
     }
-    return st;
+    return s;
 }
 
 tn_status tn_cmd_train(tn_cli *c)

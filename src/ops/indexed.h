@@ -10,12 +10,13 @@
 #include <string.h>
 
 /* what: "token", "index"; remedy: what to do about it. */
-static inline tn_status tn_index_check(const int32_t *index, int64_t n, int64_t rows, const char *what, const char *remedy)
+static inline tn_status tn_index_check(const int32_t *index, int64_t n, int64_t rows, const char *what,
+                                       const char *remedy)
 {
     for (int64_t i = 0; i < n; i++)
         if (index[i] < 0 || index[i] >= rows)
-            return tn_error(TN_USAGE, "%s %d at position %lld is outside [0, %lld): %s", what, (int)index[i], (long long)i,
-                            (long long)rows, remedy);
+            return tn_error(TN_USAGE, "%s %d at position %lld is outside [0, %lld): %s", what, (int)index[i],
+                            (long long)i, (long long)rows, remedy);
     return TN_OK;
 }
 

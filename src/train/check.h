@@ -21,6 +21,7 @@ typedef struct tn_check {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
+    const char *only; /* names with commas, or NULL: all */
     void *ctx;
     void (*row)(void *ctx, const tn_check_row *r); /* as each is known */
 } tn_check;

@@ -61,4 +61,7 @@ size_t tn_gemm_work_most(int64_t m, int64_t n, int threads);
 /* work: tn_gemm_work_bytes(g, tn_pool_threads(pool)) bytes, 64-byte aligned. */
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 
+/* The micro-kernel this machine uses, for people: "neon 8x12". */
+const char *tn_gemm_kernel_name(void);
+
 #endif

@@ -33,3 +33,5 @@ const tn_gemm_ukernel *tn__gemm_kernel_best(void)
         if (!kernels[i].supported || kernels[i].supported()) return kernels[i].kernel;
     return kernels[0].kernel;
 }
+
+const char *tn_gemm_kernel_name(void) { return tn__gemm_kernel_best()->name; }

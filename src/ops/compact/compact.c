@@ -17,8 +17,8 @@ static tn_status compact_infer(tn_sig *s)
 
 static tn_status compact_forward_cpu(const tn_call *c)
 {
-    const int32_t *keep = c->in[0].data;                            /* (n) */
-    int32_t *index = c->out[0].data, *count = c->out[1].data;       /* (n) (1) */
+    const int32_t *keep = c->in[0].data;                      /* (n) */
+    int32_t *index = c->out[0].data, *count = c->out[1].data; /* (n) (1) */
     const int64_t n = c->in[0].dims.dim[0], live = tn_arg_count(&c->in[0]);
     int32_t kept = 0;
     for (int64_t i = 0; i < live; i++)

@@ -1,5 +1,5 @@
-/* compact: rows (dim = n, live), and what it is for: kept rows gathered, worked on and put back. Also what the three ops
- * on indices say of a bad one. */
+/* compact: rows (dim = n, live), and what it is for: kept rows gathered, worked on and put back. Also what the
+ * three ops on indices say of a bad one. */
 #include "optest.h"
 
 #include "plan/plan.h"
@@ -11,9 +11,12 @@
 enum { LIVE = 1, ALL = 2, NONE = 4 };
 
 static const tn_case cases[] = {
-    { "some", { 23 }, TN_NO_GRAD, 1e-7f, 0 },          { "all", { 9 }, ALL | TN_NO_GRAD, 1e-7f, 0 },
-    { "none", { 9 }, NONE | TN_NO_GRAD, 1e-7f, 0 },    { "many", { 5000 }, TN_NO_GRAD, 1e-7f, 0 },
-    { "empty", { 0 }, TN_NO_GRAD, 1e-7f, 0 },          { "live", { 23, 11 }, LIVE | TN_NO_GRAD, 1e-7f, 0 },
+    { "some", { 23 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "all", { 9 }, ALL | TN_NO_GRAD, 1e-7f, 0 },
+    { "none", { 9 }, NONE | TN_NO_GRAD, 1e-7f, 0 },
+    { "many", { 5000 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "empty", { 0 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "live", { 23, 11 }, LIVE | TN_NO_GRAD, 1e-7f, 0 },
     { "none alive", { 23, 0 }, LIVE | ALL | TN_NO_GRAD, 1e-7f, 0 },
 };
 
@@ -21,7 +24,8 @@ static void build(tn_op_io *io, const tn_case *c)
 {
     tn_graph *g = tn_test_graph(io);
     const double lo = c->flags & ALL ? 1 : 0, hi = c->flags & NONE ? 1 : 3;
-    tn_ref index, count, keep = tn_test_input(io, tn_shape(c->dim[0]), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = lo, .hi = hi });
+    tn_ref index, count,
+        keep = tn_test_input(io, tn_shape(c->dim[0]), (tn_fill_spec){ .kind = TN_FILL_INT, .lo = lo, .hi = hi });
     if (c->flags & LIVE)
         keep = tn_live(g, keep, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
     tn_compact(g, keep, &index, &count);
@@ -105,7 +109,8 @@ static void index_outside(void)
         int32_t *i = tn_bound_data(m.bound, "index");
         memset(tn_bound_data(m.bound, "x"), 0, sizeof(float) * N * W);
         for (int k = 0; k < N; k++) i[k] = k < N - 1 ? k : -1;
-        assert_fails(tn_run(m.bound), TN_USAGE, "index -1 at position 9 is outside [0, 10): give the index a live extent");
+        assert_fails(tn_run(m.bound), TN_USAGE,
+                     "index -1 at position 9 is outside [0, 10): give the index a live extent");
         i[N - 1] = N;
         assert_fails(tn_run(m.bound), TN_USAGE, "index 10");
         i[N - 1] = 0;
@@ -118,8 +123,17 @@ static const tn_property properties[] = { { "only kept rows come and go", kept_r
                                           { "an index outside", index_outside } };
 
 static const tn_op_test test = {
-    .op = "compact", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "compact",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_compact(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_compact(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

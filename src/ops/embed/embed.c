@@ -8,7 +8,8 @@ tn_kernel tn_embed_forward_cpu, tn_embed_backward_cpu;
 static tn_status embed_infer(tn_sig *s)
 {
     const tn_type *tokens = &s->in[0], *table = &s->in[1];
-    if (tokens->dtype != TN_I32) return tn_error(TN_USAGE, "tokens are %s, they must be i32", tn_dtype_name(tokens->dtype));
+    if (tokens->dtype != TN_I32)
+        return tn_error(TN_USAGE, "tokens are %s, they must be i32", tn_dtype_name(tokens->dtype));
     if (table->dims.rank != 2 || !tn_dtype_is_float(table->dtype))
         return tn_error(TN_USAGE, "the table must be a float matrix (vocabulary, size)");
     if (tokens->dims.rank >= TN_MAX_RANK)

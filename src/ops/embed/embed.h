@@ -2,8 +2,9 @@
  *
  *     tokens i32, any shape; its live extent passes on      table (V,d) f32, bf16 or f16      y (tokens' shape, d)
  *
- * A token outside [0, V) is an error that names it. Gradient: the table's; rows of equal tokens are added up in the order
- * of the tokens whatever the threads, and when the gradient is added to what is there only rows that occur are touched. */
+ * A token outside [0, V) is an error that names it. Gradient: the table's; rows of equal tokens are added up in the
+ * order of the tokens whatever the threads, and when the gradient is added to what is there only rows that occur are
+ * touched. */
 #ifndef TN_OPS_EMBED_H
 #define TN_OPS_EMBED_H
 

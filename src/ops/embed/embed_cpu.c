@@ -25,8 +25,10 @@ tn_status tn_embed_forward_cpu(const tn_call *c)
     const int64_t n = tn_arg_count(&c->in[0]), V = table->dims.dim[0], d = table->dims.dim[1];
     TN_RETURN_IF(tn_index_check(c->in[0].data, n, V, "token", "the tokenizer's vocabulary and the table's must agree"));
     if (table->dtype == TN_F32) {
-        tn_index_gather(c->pool, (tn_index_job){ .index = c->in[0].data, .from = table->data, .to = c->out[0].data, .n = n,
-                                                 .rows = V, .width = d });
+        tn_index_gather(
+            c->pool,
+            (tn_index_job){
+                .index = c->in[0].data, .from = table->data, .to = c->out[0].data, .n = n, .rows = V, .width = d });
         return TN_OK;
     }
     wide w = { c->in[0].data, table->data, c->out[0].data, n, d, tn_tile_rows(d), table->dtype };
@@ -38,9 +40,12 @@ tn_status tn_embed_backward_cpu(const tn_call *c)
 {
     const tn_arg *table = &c->din[1];
     if (!table->data) return TN_OK;
-    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data, .from = c->dout[0].data, .to = table->data,
+    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data,
+                                              .from = c->dout[0].data,
+                                              .to = table->data,
                                               .n = c->dout[0].data ? tn_arg_count(&c->in[0]) : 0,
-                                              .rows = table->dims.dim[0], .width = table->dims.dim[1],
+                                              .rows = table->dims.dim[0],
+                                              .width = table->dims.dim[1],
                                               .add = c->accumulate >> 1 & 1 });
     return TN_OK;
 }

@@ -109,8 +109,16 @@ static const tn_property properties[] = {
 };
 
 static const tn_op_test test = {
-    .op = "embed", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "embed",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_embed(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_embed(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -2,8 +2,8 @@
  *
  *     x (R, ...)      index (n) i32, its live extent passes to y      y (n, ...)
  *
- * Only live entries of the index are looked at, and each must be in [0, R), or below x's live extent: anything else is an
- * error that names it. Gradient of x: scatter_rows of dy, rows gathered twice summed in the order of the index. */
+ * Only live entries of the index are looked at, and each must be in [0, R), or below x's live extent: anything else is
+ * an error that names it. Gradient of x: scatter_rows of dy, rows gathered twice summed in the order of the index. */
 #ifndef TN_OPS_GATHER_ROWS_H
 #define TN_OPS_GATHER_ROWS_H
 

@@ -7,9 +7,14 @@ tn_status tn_gather_rows_forward_cpu(const tn_call *c)
 {
     const tn_arg *index = &c->in[0], *x = &c->in[1];
     const int64_t n = tn_arg_count(index), R = x->dims.dim[0], rows = x->live && *x->live < R ? *x->live : R;
-    TN_RETURN_IF(tn_index_check(index->data, n, rows, "index", "give the index a live extent where its tail is unused"));
-    tn_index_gather(c->pool, (tn_index_job){ .index = index->data, .from = x->data, .to = c->out[0].data, .n = n,
-                                             .rows = R, .width = tn_index_width(x->dims) });
+    TN_RETURN_IF(
+        tn_index_check(index->data, n, rows, "index", "give the index a live extent where its tail is unused"));
+    tn_index_gather(c->pool, (tn_index_job){ .index = index->data,
+                                             .from = x->data,
+                                             .to = c->out[0].data,
+                                             .n = n,
+                                             .rows = R,
+                                             .width = tn_index_width(x->dims) });
     return TN_OK;
 }
 
@@ -17,9 +22,12 @@ tn_status tn_gather_rows_backward_cpu(const tn_call *c)
 {
     const tn_arg *dx = &c->din[1];
     if (!dx->data) return TN_OK;
-    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data, .from = c->dout[0].data, .to = dx->data,
+    tn_index_scatter(c->pool, (tn_index_job){ .index = c->in[0].data,
+                                              .from = c->dout[0].data,
+                                              .to = dx->data,
                                               .n = c->dout[0].data ? tn_arg_count(&c->in[0]) : 0,
-                                              .rows = dx->dims.dim[0], .width = tn_index_width(dx->dims),
+                                              .rows = dx->dims.dim[0],
+                                              .width = tn_index_width(dx->dims),
                                               .add = c->accumulate >> 1 & 1 });
     return TN_OK;
 }

@@ -36,9 +36,11 @@ static tn_dims row_dims(const tn_case *c, int64_t rows)
 
 static tn_ref build_index(tn_op_io *io, const tn_case *c)
 {
-    const tn_ref index = tn_test_input(io, tn_shape(c->dim[1]), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = (double)c->dim[0] });
+    const tn_ref index =
+        tn_test_input(io, tn_shape(c->dim[1]), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = (double)c->dim[0] });
     if (!(c->flags & LIVE)) return index;
-    return tn_live(tn_test_graph(io), index, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
+    return tn_live(tn_test_graph(io), index,
+                   tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
 }
 
 static void build_gather(tn_op_io *io, const tn_case *c)
@@ -61,9 +63,15 @@ static void adjust(const tn_case *c, int input, double *x, int64_t n)
     for (int64_t i = c->dim[3]; input == INDEX && (c->flags & LIVE) && i < n; i++) x[i] = -1;
 }
 
-static int64_t entries(const tn_case *c, const tn_oracle *o) { return c->flags & LIVE ? c->dim[3] : o->n_in[INDEX]; }
+static int64_t entries(const tn_case *c, const tn_oracle *o)
+{
+    return c->flags & LIVE ? c->dim[3] : o->n_in[INDEX];
+}
 
-static int64_t width(const tn_case *c) { return c->dim[2] * (c->flags & CUBES ? 6 : 1); }
+static int64_t width(const tn_case *c)
+{
+    return c->dim[2] * (c->flags & CUBES ? 6 : 1);
+}
 
 static void oracle_gather(const tn_case *c, tn_oracle *o)
 {
@@ -124,13 +132,23 @@ static const tn_property properties[] = { { "gather and scatter are adjoint", ad
                                           { "a permutation and back", permutation } };
 
 static const tn_op_test gather_test = {
-    .op = "gather_rows", .cases = gather_cases, .n_cases = TN_COUNT(gather_cases), .build = build_gather,
-    .oracle = oracle_gather, .adjust = adjust, .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "gather_rows",
+    .cases = gather_cases,
+    .n_cases = TN_COUNT(gather_cases),
+    .build = build_gather,
+    .oracle = oracle_gather,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
 static const tn_op_test scatter_test = {
-    .op = "scatter_rows", .cases = scatter_cases, .n_cases = TN_COUNT(scatter_cases), .build = build_scatter,
-    .oracle = oracle_scatter, .adjust = adjust,
+    .op = "scatter_rows",
+    .cases = scatter_cases,
+    .n_cases = TN_COUNT(scatter_cases),
+    .build = build_scatter,
+    .oracle = oracle_scatter,
+    .adjust = adjust,
 };
 
 void tn_tests_gather_rows(tn_test_list *l)

@@ -5,6 +5,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
+#include "ops/vmath.h"
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
@@ -89,6 +90,40 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
 
 /* --- before the activation ---------------------------------------------------------------------------------------------- */
 
+/* Slopes at the value before the activation, branch-free: loops over them become vector code. Clamps keep 0 * infinity
+ * away; beyond them the slopes have reached their limits. */
+static inline float clamp(float x, float most) { return x < -most ? -most : x > most ? most : x; }
+
+static inline float slope_sigmoid(float x)
+{
+    float t;
+    const float s = tn_v_sigmoid_pair(x, &t);
+    return s * t;
+}
+
+static inline float slope_tanh(float x)
+{
+    const float t = tn_v_tanh(x);
+    return (1 - t) * (1 + t);
+}
+
+static inline float slope_silu(float x)
+{
+    float t;
+    x = clamp(x, 100);
+    const float s = tn_v_sigmoid_pair(x, &t);
+    return s * (1 + x * t);
+}
+
+/* gelu = x s(v) with v = 2 sqrt(2/pi) (x + 0.044715 x^3). */
+static inline float slope_gelu(float x)
+{
+    float t;
+    x = clamp(x, 12);
+    const float s = tn_v_sigmoid_pair(1.5957691f * (x + 0.044715f * x * x * x), &t);
+    return s + x * s * t * 1.5957691f * (1 + 0.134145f * x * x);
+}
+
 typedef struct pre_job {
     const float *pre; /* (rows,n) */
     const tn_arg *dy; /* (...,n) */
@@ -109,11 +144,11 @@ static void pre_tile(void *arg, int64_t t)
         const float *restrict p = j->pre + r * j->n, *restrict dy = (const float *)j->dy->data + tn_row_offset(j->dy, r);
         float *restrict q = j->dpre + r * j->n;
         switch (j->act) {
-        case TN_ACT_GELU: ROW_LOOP(tn_act_gelu_tanh_grad);
+        case TN_ACT_GELU: ROW_LOOP(slope_gelu);
         case TN_ACT_GELU_ERF: ROW_LOOP(tn_act_gelu_erf_grad);
-        case TN_ACT_SILU: ROW_LOOP(tn_act_silu_grad);
-        case TN_ACT_TANH: ROW_LOOP(tn_act_tanh_grad);
-        case TN_ACT_SIGMOID: ROW_LOOP(tn_act_sigmoid_grad);
+        case TN_ACT_SILU: ROW_LOOP(slope_silu);
+        case TN_ACT_TANH: ROW_LOOP(slope_tanh);
+        case TN_ACT_SIGMOID: ROW_LOOP(slope_sigmoid);
         case TN_ACT_RELU: ROW_LOOP(tn_act_relu_grad);
         default: break;
         }

@@ -13,6 +13,7 @@ enum {
     LIVE = 1 << 7,       /* the last two rows of x are dead */
     TRANSPOSED = 1 << 8, /* x, w and residual are transposed views */
     VECTOR = 1 << 9,     /* x is (k) */
+    TWIN = 1 << 10,      /* what opt.epilogue=off builds */
     ACT = 15
 };
 
@@ -32,6 +33,9 @@ static const tn_case cases[] = {
     { "transposed", { 3, 5, 11, 6 }, TRANSPOSED | TN_NO_VIEWS | TN_ACT_SILU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "live", { 6, 3, 8, 5 }, LIVE | TN_ACT_GELU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "large", { 3, 110, 300, 130 }, TN_ACT_GELU | BIAS | RESIDUAL | TN_FEW, 4e-6f, 2e-2f },
+    { "twin", { 3, 5, 11, 6 }, TWIN | TN_ACT_GELU_ERF | BIAS | RESIDUAL, 4e-6f, 3e-2f },
+    { "twin vector", { 1, 0, 9, 4 }, TWIN | VECTOR | TN_ACT_RELU | BIAS, 4e-6f, 0 },
+    { "twin live", { 6, 3, 8, 5 }, TWIN | LIVE | TN_ACT_SILU | BIAS, 4e-6f, 0 },
     { "no rows", { 0, 4, 7, 3 }, TN_ACT_SILU | BIAS | RESIDUAL, 1e-6f, 0 },
     { "no inputs", { 3, 0, 0, 4 }, BIAS, 1e-6f, 0 },
     { "no outputs", { 3, 0, 4, 0 }, BIAS | TN_NO_GRAD, 1e-6f, 0 },
@@ -59,7 +63,14 @@ static void build(tn_op_io *io, const tn_case *c)
         bias = tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
     if (c->flags & RESIDUAL) residual = draw(io, c, n);
     if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 4, .hi = 5 }));
-    const tn_ref y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
+    const tn_linear_attr attr = { .act = c->flags & ACT };
+    tn_ref out[2], y;
+    if (c->flags & TWIN) {
+        assert_ok(tn_op_linear.plain(g, &attr, (const tn_ref[]){ x, w, bias, residual }, 4, out));
+        y = out[0];
+    } else {
+        y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
+    }
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, 4) : y);
 }
 

@@ -2,7 +2,10 @@
 #include "ops/norm/norm.h"
 
 #include "base/status.h"
+#include "ops/binary/binary.h"
 #include "ops/norm/norm_cpu.h"
+#include "ops/reduce/reduce.h"
+#include "ops/unary/unary.h"
 
 static tn_status check_vector(const tn_type *t, const char *name, int64_t d)
 {
@@ -29,6 +32,7 @@ static tn_status norm_infer(tn_sig *s)
     for (int i = 0; i < s->n_out; i++) s->out[i].dims = x->dims;
     s->out[s->n_out - 1].dims.dim[x->dims.rank - 1] = a->kind == TN_NORM_RMS ? 1 : 3;
     s->out[s->n_out - 1].dtype = TN_F32;
+    s->mixes_rows = x->dims.rank == 1;
     return TN_OK;
 }
 
@@ -49,6 +53,30 @@ static void norm_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = 10 * n;
 }
 
+/* The mean over the last axis, which stays as an axis of 1. */
+static tn_ref mean_kept(tn_graph *g, tn_ref x)
+{
+    tn_dims dims = tn_ref_dims(g, x);
+    if (dims.rank) dims.dim[dims.rank - 1] = 1;
+    return tn_reshape(g, tn_mean(g, x, -1), dims);
+}
+
+/* What opt.norm=off builds: every step a tensor of its own. The rows' numbers have no place in it. */
+static tn_status norm_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
+{
+    const tn_norm_attr *a = attr;
+    const tn_ref s = in[TN_NORM_RESIDUAL].id ? tn_add(g, in[TN_NORM_X], in[TN_NORM_RESIDUAL]) : in[TN_NORM_X];
+    const tn_ref centred = a->kind == TN_NORM_RMS ? s : tn_sub(g, s, mean_kept(g, s));
+    const tn_ref square = mean_kept(g, tn_square(g, centred));
+    tn_ref y = tn_mul(g, centred, tn_reciprocal(g, tn_sqrt(g, tn_affine(g, square, 1, a->eps))));
+    if (in[TN_NORM_W].id) y = tn_mul(g, y, in[TN_NORM_W]);
+    if (in[TN_NORM_B].id) y = tn_add(g, y, in[TN_NORM_B]);
+    (void)n_in;
+    out[TN_NORM_Y] = y;
+    out[TN_NORM_SUM] = in[TN_NORM_RESIDUAL].id ? s : TN_NONE;
+    return tn_graph_status(g);
+}
+
 const tn_op tn_op_norm = {
     .name = "norm",
     .attr_bytes = sizeof(tn_norm_attr),
@@ -58,6 +86,8 @@ const tn_op tn_op_norm = {
     .cost = norm_cost,
     .work = tn_norm_work_cpu,
     .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu } },
+    TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
+    .plain = norm_plain,
 };
 
 tn_ref tn_norm_(tn_graph *g, const char *file, int line, tn_norm_kind kind, tn_ref x, tn_ref w, tn_ref b,

@@ -8,9 +8,9 @@
  *
  *     x, residual, y, sum (..., d)      w, b (d), or TN_NONE for 1 and 0      .sum receives s, which has a gradient
  *
- * The mean is taken off before squares are summed: a large mean costs no digits. Rows are independent; live extents pass
- * through. NaN in a row makes that row NaN. Gradients: x, residual, w, b. Kept for the backward pass: s (that is x where
- * there is no residual) and one (rms) or three (layer) numbers a row. */
+ * The mean is taken off before squares are summed: a large mean costs no digits. Rows are independent; live extents
+ * pass through. NaN in a row makes that row NaN. Gradients: x, residual, w, b. Kept for the backward pass: s (that is x
+ * where there is no residual) and one (rms) or three (layer) numbers a row. */
 #ifndef TN_OPS_NORM_H
 #define TN_OPS_NORM_H
 

@@ -1,9 +1,9 @@
-/* norm on the CPU: tiles of rows. Sums over a row go in 16 lanes of float, then pairwise; weight gradients in float over
- * a tile's rows, then over tiles in double. Tiles depend on the shape alone. A row's numbers for the backward pass are its
- * scale and, for layernorm, its mean as m0 + m1: x - m0 is exact for numbers near the mean, so (x - m0) - m1 keeps
- * digits that one float of a large mean would lose. */
-#include "ops/norm/norm.h"
+/* norm on the CPU: tiles of rows. Sums over a row go in 16 lanes of float, then pairwise; weight gradients in float
+ * over a tile's rows, then over tiles in double. Tiles depend on the shape alone. A row's numbers for the backward pass
+ * are its scale and, for layernorm, its mean as m0 + m1: x - m0 is exact for numbers near the mean, so (x - m0) - m1
+ * keeps digits that one float of a large mean would lose. */
 #include "ops/norm/norm_cpu.h"
+#include "ops/norm/norm.h"
 #include "ops/rows.h"
 
 #include <math.h>
@@ -35,9 +35,12 @@ static float fold(const float *lane)
     return s[0];
 }
 
-INLINE float get(vec v, int64_t i) { return v.p[i * v.step]; }
+INLINE float get(vec v, int64_t i)
+{
+    return v.p[i * v.step];
+}
 
-/* --- forward ---------------------------------------------------------------------------------------------------------------- */
+/* --- forward ----------------------------------------------------------------------------------------------------- */
 
 INLINE float sum_of(vec x, int64_t d)
 {
@@ -90,7 +93,7 @@ INLINE void row_forward(const job *j, vec x, vec r, vec w, vec b, vec y, vec s, 
     if (j->kind == TN_NORM_LAYER) stat[1] = m0, stat[2] = m1;
 }
 
-/* --- tiles ------------------------------------------------------------------------------------------------------------------ */
+/* --- tiles ------------------------------------------------------------------------------------------------------- */
 
 /* A tensor as rows; `even` when they lie at equal distances, as nearly always: then finding one needs no divisions. */
 typedef struct rowset {
@@ -113,11 +116,20 @@ static vec row_of(const rowset *s, int64_t r)
     return (vec){ (float *)s->a->data + (s->even ? r * s->distance : tn_row_offset(s->a, r)), s->step };
 }
 
-static vec all_of(const tn_arg *a) { return (vec){ a->data, a->data ? a->stride[0] : 0 }; }
+static vec all_of(const tn_arg *a)
+{
+    return (vec){ a->data, a->data ? a->stride[0] : 0 };
+}
 
-static vec unit(vec v) { return (vec){ v.p, 1 }; }
+static vec unit(vec v)
+{
+    return (vec){ v.p, 1 };
+}
 
-static bool is_unit(const tn_arg *a) { return !a->data || tn_row_step(a) == 1; }
+static bool is_unit(const tn_arg *a)
+{
+    return !a->data || tn_row_step(a) == 1;
+}
 
 static const tn_arg none = { .data = NULL };
 
@@ -125,7 +137,8 @@ static void forward_tile(void *arg, int64_t tile)
 {
     const job *j = arg;
     const tn_call *c = j->c;
-    const rowset xs = rows_in(&c->in[TN_NORM_X]), rs = rows_in(&c->in[TN_NORM_RESIDUAL]), ys = rows_in(&c->out[TN_NORM_Y]);
+    const rowset xs = rows_in(&c->in[TN_NORM_X]), rs = rows_in(&c->in[TN_NORM_RESIDUAL]),
+                 ys = rows_in(&c->out[TN_NORM_Y]);
     const rowset sums = rows_in(c->n_out == 3 ? &c->out[TN_NORM_SUM] : &none), stats = rows_in(&c->out[c->n_out - 1]);
     const vec w = all_of(&c->in[TN_NORM_W]), b = all_of(&c->in[TN_NORM_B]);
     const int64_t end = (tile + 1) * j->per_tile < j->rows ? (tile + 1) * j->per_tile : j->rows;
@@ -171,7 +184,7 @@ tn_status tn_norm_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------------------------------------- */
+/* --- backward ---------------------------------------------------------------------------------------------------- */
 
 /* One row's tensors in the backward pass. */
 typedef struct row {
@@ -251,8 +264,7 @@ INLINE void row_backward(const job *j, const row *k, block *b)
 
 INLINE void weights_backward(const job *j, const row *k, float *restrict dw, float *restrict db)
 {
-    for (int64_t i = 0; dw && i < j->d; i++)
-        dw[i] += get(k->dy, i) * (((get(k->s, i) - k->m0) - k->m1) * k->scale);
+    for (int64_t i = 0; dw && i < j->d; i++) dw[i] += get(k->dy, i) * (((get(k->s, i) - k->m0) - k->m1) * k->scale);
     for (int64_t i = 0; db && i < j->d; i++) db[i] += get(k->dy, i);
 }
 
@@ -275,9 +287,14 @@ static tensors tensors_of(const tn_call *c)
 INLINE row load_row(const job *j, const tensors *t, int64_t i)
 {
     const float *stat = row_of(&t->stat, i).p;
-    row k = { .s = row_of(&t->s, i), .w = all_of(&j->c->in[TN_NORM_W]), .dy = row_of(&t->dy, i),
-              .dsum = row_of(&t->dsum, i), .dx = row_of(&t->dx, i), .dr = row_of(&t->dr, i),
-              .add_x = j->c->accumulate >> TN_NORM_X & 1, .add_r = j->c->accumulate >> TN_NORM_RESIDUAL & 1 };
+    row k = { .s = row_of(&t->s, i),
+              .w = all_of(&j->c->in[TN_NORM_W]),
+              .dy = row_of(&t->dy, i),
+              .dsum = row_of(&t->dsum, i),
+              .dx = row_of(&t->dx, i),
+              .dr = row_of(&t->dr, i),
+              .add_x = j->c->accumulate >> TN_NORM_X & 1,
+              .add_r = j->c->accumulate >> TN_NORM_RESIDUAL & 1 };
     if (stat) k.scale = stat[0];
     if (stat && j->kind == TN_NORM_LAYER) k.m0 = stat[1], k.m1 = stat[2];
     return k;
@@ -317,7 +334,8 @@ static void backward_tile(void *arg, int64_t tile)
 static void reduce_tile(void *arg, int64_t tile)
 {
     const job *j = arg;
-    const int64_t end = (tile + 1) * COLUMNS < j->d ? (tile + 1) * COLUMNS : j->d, tiles = tn_tiles(j->rows, j->per_tile);
+    const int64_t end = (tile + 1) * COLUMNS < j->d ? (tile + 1) * COLUMNS : j->d,
+                  tiles = tn_tiles(j->rows, j->per_tile);
     for (int which = 0; which < 2; which++) {
         const int input = which ? TN_NORM_B : TN_NORM_W;
         const vec to = all_of(&j->c->din[input]);

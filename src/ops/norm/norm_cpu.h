@@ -5,8 +5,8 @@
 #include <tenon/op.h>
 
 enum { TN_NORM_X, TN_NORM_RESIDUAL, TN_NORM_W, TN_NORM_B, TN_NORM_INPUTS };
-/* Outputs: y; s where there is a residual; then, last, the rows' numbers: (..., 1) the scale for rms, (..., 3) for layer:
- * scale, and the mean as the sum of two floats. */
+/* Outputs: y; s where there is a residual; then, last, the rows' numbers: (..., 1) the scale for rms, (..., 3) for
+ * layer: scale, and the mean as the sum of two floats. */
 enum { TN_NORM_Y, TN_NORM_SUM };
 
 tn_kernel tn_norm_forward_cpu, tn_norm_backward_cpu;

@@ -29,10 +29,16 @@ static const tn_case cases[] = {
     { "layer, mean 1e3", { 3, 4, 100 }, LAYER | AFFINE | FAR, 1e-5f, 0 },
     { "layer, long rows", { 1, 4, 20000 }, LAYER | AFFINE | TN_FEW, 1e-5f, 0 },
     { "no rows", { 0, 2, 7 }, LAYER | AFFINE | RESIDUAL, 1e-5f, 2e-2f },
+    { "rms, plain", { 3, 2, 33 }, WEIGHT | RESIDUAL | PLAIN, 1e-5f, 5e-2f },
+    { "rms, bare, plain", { 3, 2, 33 }, PLAIN, 1e-5f, 5e-2f },
+    { "layer, plain", { 3, 2, 33 }, LAYER | AFFINE | RESIDUAL | PLAIN, 1e-5f, 5e-2f },
     { "no columns", { 3, 2, 0 }, LAYER | AFFINE | RESIDUAL, 1e-5f, 2e-2f },
 };
 
-static double eps_of(const tn_case *c) { return c->flags & LAYER ? 1e-5 : 1e-6; }
+static double eps_of(const tn_case *c)
+{
+    return c->flags & LAYER ? 1e-5 : 1e-6;
+}
 
 static void build(tn_op_io *io, const tn_case *c)
 {
@@ -44,7 +50,8 @@ static void build(tn_op_io *io, const tn_case *c)
     if (c->flags & RESIDUAL) r = tn_test_input(io, dims, near);
     if (c->flags & WEIGHT) w = tn_test_input(io, vector, near);
     if (c->flags & BIAS) b = tn_test_input(io, vector, near);
-    if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
+    if (c->flags & LIVE)
+        x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
     tn_test_output(io, c->flags & LAYER ? tn_layernorm(g, x, w, b, .residual = r, .sum = &sum)
                                         : tn_rmsnorm(g, x, w, .residual = r, .sum = &sum));
     if (c->flags & RESIDUAL) tn_test_output(io, sum);
@@ -72,7 +79,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
     }
 }
 
-/* --- properties --------------------------------------------------------------------------------------------------------------- */
+/* --- properties -------------------------------------------------------------------------------------------------- */
 
 enum { R = 6, D = 50 };
 
@@ -169,8 +176,16 @@ static const tn_property properties[] = {
 };
 
 static const tn_op_test test = {
-    .op = "norm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "norm",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_norm(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_norm(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -10,8 +10,8 @@ static tn_status check(const tn_type *t, const char *name, const char *want, tn_
 {
     char have[96], expected[96];
     if (tn_dims_equal(t->dims, dims)) return TN_OK;
-    return tn_error(TN_USAGE, "%s has shape %s, it must be %s = %s", name, tn_dims_text(t->dims, have, sizeof have), want,
-                    tn_dims_text(dims, expected, sizeof expected));
+    return tn_error(TN_USAGE, "%s has shape %s, it must be %s = %s", name, tn_dims_text(t->dims, have, sizeof have),
+                    want, tn_dims_text(dims, expected, sizeof expected));
 }
 
 static tn_status outer_infer(tn_sig *s)
@@ -29,10 +29,12 @@ static tn_status outer_infer(tn_sig *s)
     if (!reset->absent) {
         TN_RETURN_IF(check(reset, "reset", "(B,T)", tn_shape(B, T)));
         if (reset->dtype != TN_I32)
-            return tn_error(TN_USAGE, "reset is %s, it must be i32 (1 where a sequence begins)", tn_dtype_name(reset->dtype));
+            return tn_error(TN_USAGE, "reset is %s, it must be i32 (1 where a sequence begins)",
+                            tn_dtype_name(reset->dtype));
     }
     if (a->chunk < 1 || a->chunk > MOST_CHUNK)
-        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 64 suits most sizes", (long long)a->chunk, MOST_CHUNK);
+        return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 64 suits most sizes", (long long)a->chunk,
+                        MOST_CHUNK);
     s->n_out = 2;
     s->out[0].dims = v->dims;
     s->out[1].dims = tn_shape(B, H, N, P);

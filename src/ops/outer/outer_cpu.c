@@ -6,9 +6,9 @@
  * Chunks also begin at resets, so that none lies inside one. The factors e^{A_i - A_j} are running products of
  * e^{alpha} in double: no overflow, no difference of sums, and row i knows nothing of tokens after i.
  * Invariant: row i of O is summed in an order that depends on i alone. */
+#include "ops/outer/outer_cpu.h"
 #include "backend/cpu/gemm.h"
 #include "ops/outer/outer.h"
-#include "ops/outer/outer_cpu.h"
 #include "ops/rows.h"
 
 #include <math.h>
@@ -27,22 +27,45 @@ typedef struct shape {
     size_t gemm_bytes;
 } shape;
 
-/* --- small pieces ---------------------------------------------------------------------------------------------------- */
+/* --- small pieces ------------------------------------------------------------------------------------------------ */
 
 /* c (m,n) dense = or += a (m,k) b (k,n) */
 static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add)
 {
-    const tn_gemm g = { .m = m, .n = n, .k = k, .a = a.data, .a_row = a.row, .a_col = a.col, .a_type = TN_F32,
-                        .b = b.data, .b_row = b.row, .b_col = b.col, .b_type = TN_F32, .c = c, .c_row = n, .batch = 1,
-                        .round_bf16 = s->round_bf16, .accumulate = add, .alpha = 1 };
+    const tn_gemm g = { .m = m,
+                        .n = n,
+                        .k = k,
+                        .a = a.data,
+                        .a_row = a.row,
+                        .a_col = a.col,
+                        .a_type = TN_F32,
+                        .b = b.data,
+                        .b_row = b.row,
+                        .b_col = b.col,
+                        .b_type = TN_F32,
+                        .c = c,
+                        .c_row = n,
+                        .batch = 1,
+                        .round_bf16 = s->round_bf16,
+                        .accumulate = add,
+                        .alpha = 1 };
     tn_gemm_run(NULL, &g, s->gemm);
 }
 
-static view dense(const float *data, int64_t columns) { return (view){ (float *)(uintptr_t)data, columns, 1, false }; }
+static view dense(const float *data, int64_t columns)
+{
+    return (view){ (float *)(uintptr_t)data, columns, 1, false };
+}
 
-static view flipped(view a) { return (view){ a.data, a.col, a.row, false }; }
+static view flipped(view a)
+{
+    return (view){ a.data, a.col, a.row, false };
+}
 
-static view from(view a, int64_t t0) { return (view){ a.data ? a.data + t0 * a.row : NULL, a.row, a.col, a.add }; }
+static view from(view a, int64_t t0)
+{
+    return (view){ a.data ? a.data + t0 * a.row : NULL, a.row, a.col, a.add };
+}
 
 static void scale_rows(float *x, const double *by, int64_t rows, int64_t n)
 {
@@ -64,7 +87,10 @@ static void store_rows(view a, int64_t rows, int64_t n, const float *x)
 }
 
 /* Denormal factors would be slow and mean nothing. */
-static double damp(double x) { return x < 1e-37 ? 0 : x; }
+static double damp(double x)
+{
+    return x < 1e-37 ? 0 : x;
+}
 
 static void load_decays(const seq *s, const chunk *k)
 {
@@ -88,7 +114,7 @@ static void next_row(const seq *s, int64_t i)
     row[i] = 1;
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------ */
+/* --- forward ----------------------------------------------------------------------------------------------------- */
 
 /* state (N,P) from before the chunk to behind it. */
 static void carry(const seq *s, const chunk *k, float *state)
@@ -150,7 +176,7 @@ static void chunk_forward(const seq *s, const chunk *k)
     carry(s, k, s->s);
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------------- */
+/* --- backward ---------------------------------------------------------------------------------------------------- */
 
 /* m = M and dp = dL/d(Q K^T); sum_i = sum_j<i dM_ij M_ij - sum_j>i dM_ji M_ji. Both parts see the same rounded numbers,
  * so that what cancels in alpha's gradient cancels exactly. */
@@ -256,7 +282,7 @@ static void chunk_backward(const seq *s, const chunk *k)
     multiply(s, s->N, s->P, k->c, flipped(dense(s->scaled, s->N)), from(s->d_o, k->t0), s->g, true);
 }
 
-/* --- workspace ---------------------------------------------------------------------------------------------------------- */
+/* --- workspace --------------------------------------------------------------------------------------------------- */
 
 /* What one sequence of one head needs beside seq: where chunks begin, and the states before those that have one. */
 typedef struct walk {
@@ -271,7 +297,7 @@ static size_t gemm_bytes(const shape *z)
     size_t most = ALIGN;
     /* A product's tile grows with the rows up to somewhere in 240..256, then never exceeds that. */
     for (int64_t c = z->C < 240 ? z->C : 240; c <= (z->C < 256 ? z->C : 256); c++) {
-        const int64_t size[7][3] = { { c, c, z->N }, { c, c, z->P }, { c, z->P, c },   { c, z->P, z->N },
+        const int64_t size[7][3] = { { c, c, z->N }, { c, c, z->P },    { c, z->P, c },   { c, z->P, z->N },
                                      { c, z->N, c }, { c, z->N, z->P }, { z->N, z->P, c } };
         for (int i = 0; i < 7; i++) {
             const tn_gemm g = { .m = size[i][0], .n = size[i][1], .k = size[i][2], .batch = 1 };
@@ -342,7 +368,7 @@ size_t tn_outer_work_cpu(const tn_sig *s, bool backward)
     return lay_out(&z, backward, 0, &w) * (size_t)(heads < s->threads ? heads : s->threads);
 }
 
-/* --- sequences over threads ---------------------------------------------------------------------------------------------- */
+/* --- sequences over threads -------------------------------------------------------------------------------------- */
 
 typedef struct job {
     const tn_call *c;
@@ -481,6 +507,12 @@ static tn_status run(const tn_call *c, bool backward)
     return TN_OK;
 }
 
-tn_status tn_outer_forward_cpu(const tn_call *c) { return run(c, false); }
+tn_status tn_outer_forward_cpu(const tn_call *c)
+{
+    return run(c, false);
+}
 
-tn_status tn_outer_backward_cpu(const tn_call *c) { return run(c, true); }
+tn_status tn_outer_backward_cpu(const tn_call *c)
+{
+    return run(c, true);
+}

@@ -21,21 +21,21 @@ typedef struct tn_outer_view {
 typedef struct tn_outer_seq {
     int64_t N, P;
     bool round_bf16;
-    tn_outer_view q, k, v, alpha, o;        /* (T,N) (T,N) (T,P) (T,1) (T,P) */
-    tn_outer_view dq, dk, dv, dalpha, d_o;  /* their gradients */
-    float *s;       /* (N,P) forward: the state, carried from chunk to chunk */
-    float *g;       /* (N,P) backward: dL/dS behind the chunk at hand */
-    float *m, *dp;  /* (C,C) */
-    float *x;       /* (C,max(N,P)) rows on their way to a strided tensor */
-    float *scaled;  /* (C,N) */
-    float *clean;   /* (C,P) forward: v without NaN and Inf */
-    float *token;   /* (P+2N) backward, steps: gradients of one token */
-    float *history; /* (C,N,P) backward, steps: S after every token of the chunk */
-    double *decay;  /* (C) e^{alpha} */
-    double *lead;   /* (C) decay from the chunk's beginning up to and with token i */
-    double *tail;   /* (C) decay after token j up to the chunk's end */
-    double *row;    /* (C) decay between tokens: one row of the mask */
-    double *sum;    /* (C) what alpha's gradient is added up from */
+    tn_outer_view q, k, v, alpha, o;       /* (T,N) (T,N) (T,P) (T,1) (T,P) */
+    tn_outer_view dq, dk, dv, dalpha, d_o; /* their gradients */
+    float *s;                              /* (N,P) forward: the state, carried from chunk to chunk */
+    float *g;                              /* (N,P) backward: dL/dS behind the chunk at hand */
+    float *m, *dp;                         /* (C,C) */
+    float *x;                              /* (C,max(N,P)) rows on their way to a strided tensor */
+    float *scaled;                         /* (C,N) */
+    float *clean;                          /* (C,P) forward: v without NaN and Inf */
+    float *token;                          /* (P+2N) backward, steps: gradients of one token */
+    float *history;                        /* (C,N,P) backward, steps: S after every token of the chunk */
+    double *decay;                         /* (C) e^{alpha} */
+    double *lead;                          /* (C) decay from the chunk's beginning up to and with token i */
+    double *tail;                          /* (C) decay after token j up to the chunk's end */
+    double *row;                           /* (C) decay between tokens: one row of the mask */
+    double *sum;                           /* (C) what alpha's gradient is added up from */
     void *gemm;
 } tn_outer_seq;
 
@@ -46,7 +46,10 @@ typedef struct tn_outer_chunk {
     const float *s0; /* (N,P) backward: the state before it, where it is not zero and is needed */
 } tn_outer_chunk;
 
-static inline float tn_outer_at(tn_outer_view a, int64_t i, int64_t j) { return a.data[i * a.row + j * a.col]; }
+static inline float tn_outer_at(tn_outer_view a, int64_t i, int64_t j)
+{
+    return a.data[i * a.row + j * a.col];
+}
 
 /* Row i of a strided matrix to and from n contiguous numbers; no data reads as zeros. */
 static inline void tn_outer_load(tn_outer_view a, int64_t i, int64_t n, float *restrict x)

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATE = 1, RESET = 2, STRONG = 4, NO_DECAY = 8, STEPS = 16, SLOW = 32 };
+enum { STATE = 1, RESET = 2, STRONG = 4, NO_DECAY = 8, STEPS = 16, SLOW = 32, ROUND = 64 };
 enum { Q, K, V, ALPHA, EXTRA }; /* inputs; then state and reset where there are any */
 
 static const char *const switches_off[] = { "opt.outer", NULL };
@@ -29,6 +29,7 @@ static const tn_case cases[] = {
     { "no keys", { 1, 6, 2, 0, 4, 4 }, STATE | TN_NO_NAN, 1e-5f, 2e-2f },
     { "no values", { 1, 6, 2, 3, 0, 4 }, STATE, 1e-5f, 2e-2f },
     { "no sequences", { 0, 6, 2, 3, 2, 4 }, STATE, 1e-5f, 2e-2f },
+    { "bf16 operands", { 2, 67, 2, 16, 16, 16 }, STATE | ROUND | TN_FEW, 3e-2f, 0 },
     { "steps", { 2, 19, 2, 3, 5, 4 }, STATE | RESET | STEPS, 1e-5f, 2e-2f },
     { "steps, no decay", { 1, 9, 2, 4, 3, 0 }, NO_DECAY | STEPS, 1e-5f, 2e-2f },
 };
@@ -49,6 +50,7 @@ static void build(tn_op_io *io, const tn_case *c)
     const int64_t B = c->dim[0], T = c->dim[1], H = c->dim[2], N = c->dim[3], P = c->dim[4];
     const double least = c->flags & STRONG ? -20 : c->flags & NO_DECAY ? 0 : c->flags & SLOW ? -0.05 : -2;
     if (c->flags & STEPS) g->options.off = switches_off;
+    g->options.round_bf16 = c->flags & ROUND;
     const tn_ref q = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
     const tn_ref k = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
     const tn_ref v = tn_test_input(io, tn_shape(B, T, H, P), (tn_fill_spec){ 0 });
@@ -56,7 +58,8 @@ static void build(tn_op_io *io, const tn_case *c)
     tn_ref state = TN_NONE, reset = TN_NONE, final;
     if (c->flags & STATE) state = tn_test_input(io, tn_shape(B, H, N, P), (tn_fill_spec){ 0 });
     if (c->flags & RESET) reset = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 2 });
-    tn_test_output(io, tn_outer(g, q, k, v, alpha, .state = state, .reset = reset, .chunk = c->dim[5], .final = &final));
+    tn_test_output(io,
+                   tn_outer(g, q, k, v, alpha, .state = state, .reset = reset, .chunk = c->dim[5], .final = &final));
     tn_test_output(io, final);
 }
 
@@ -73,22 +76,32 @@ typedef struct walker { /* one head of one sequence in the oracle's tensors */
     const double *reset;
 } walker;
 
-static int64_t at(const walker *w, int64_t t, int64_t size) { return ((w->b * w->T + t) * w->H + w->h) * size; }
+static int64_t at(const walker *w, int64_t t, int64_t size)
+{
+    return ((w->b * w->T + t) * w->H + w->h) * size;
+}
 
-static bool resets(const walker *w, int64_t t) { return w->reset && w->reset[w->b * w->T + t] != 0; }
+static bool resets(const walker *w, int64_t t)
+{
+    return w->reset && w->reset[w->b * w->T + t] != 0;
+}
 
 static void step(const walker *w, const tn_oracle *o, int64_t t, double *S)
 {
     const double decay = exp(o->in[ALPHA][at(w, t, 1)]);
     const double *k = o->in[K] + at(w, t, w->N), *v = o->in[V] + at(w, t, w->P);
     for (int64_t n = 0; n < w->N; n++)
-        for (int64_t p = 0; p < w->P; p++)
-            S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * v[p];
+        for (int64_t p = 0; p < w->P; p++) S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * v[p];
 }
 
 static walker walker_of(const tn_case *c, const tn_oracle *o, int64_t b, int64_t h)
 {
-    return (walker){ .b = b, .h = h, .T = c->dim[1], .H = c->dim[2], .N = c->dim[3], .P = c->dim[4],
+    return (walker){ .b = b,
+                     .h = h,
+                     .T = c->dim[1],
+                     .H = c->dim[2],
+                     .N = c->dim[3],
+                     .P = c->dim[4],
                      .reset = c->flags & RESET ? o->in[EXTRA + !!(c->flags & STATE)] : NULL };
 }
 
@@ -151,7 +164,7 @@ static void oracle_grad(const tn_case *c, const tn_oracle *o, double *const *dou
     free(G);
 }
 
-/* --- properties ----------------------------------------------------------------------------------------------------------- */
+/* --- properties -------------------------------------------------------------------------------------------------- */
 
 enum { PT = 200, PH = 2, PN = 5, PP = 6, PS = PH * PN * PP }; /* one sequence of the properties */
 
@@ -171,7 +184,8 @@ static sequence *draw(uint64_t seed)
     assert_non_null(s);
     for (uint64_t i = 0; i < 5; i++)
         for (size_t j = 0; j < n[i]; j++)
-            part[i][j] = i == ALPHA ? -0.1f * tn_rng_uniform((tn_rng){ seed, i }, j) : tn_rng_normal((tn_rng){ seed, i }, j);
+            part[i][j] =
+                i == ALPHA ? -0.1f * tn_rng_uniform((tn_rng){ seed, i }, j) : tn_rng_normal((tn_rng){ seed, i }, j);
     return s;
 }
 
@@ -182,7 +196,9 @@ static void run(const sequence *s, int64_t t0, int64_t n, int64_t chunk, const f
     const void *in[] = { s->q + t0 * PH * PN, s->k + t0 * PH * PN, s->v + t0 * PH * PP, s->alpha + t0 * PH, state,
                          s->reset + t0 };
     void *out[] = { y->o + t0 * PH * PP, y->final };
-    void *grad[] = { d ? d->q : NULL, d ? d->k : NULL, d ? d->v : NULL, d ? d->alpha : NULL, d ? d->state : NULL, NULL };
+    void *grad[] = {
+        d ? d->q : NULL, d ? d->k : NULL, d ? d->v : NULL, d ? d->alpha : NULL, d ? d->state : NULL, NULL
+    };
     tn_optest_run(&test, &c, 1, in, out, d ? grad : NULL, NULL);
 }
 
@@ -322,20 +338,34 @@ static void forgets(void)
 }
 
 static const tn_property properties[] = {
-    { "split and carry equals one pass", split_equals_whole }, { "the chunk does not matter", chunk_does_not_matter },
-    { "the future never reaches the past", no_leak },          { "reset separates sequences", reset_separates },
-    { "reset stops NaN", reset_stops_nan },                    { "order of the batch", batch_order },
+    { "split and carry equals one pass", split_equals_whole },
+    { "the chunk does not matter", chunk_does_not_matter },
+    { "the future never reaches the past", no_leak },
+    { "reset separates sequences", reset_separates },
+    { "reset stops NaN", reset_stops_nan },
+    { "order of the batch", batch_order },
     { "infinite decay forgets", forgets },
 };
 
 static const tn_op_test test = {
-    .op = "outer", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "outer",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
 static const tn_op_test long_test = {
-    .op = "outer", .cases = long_cases, .n_cases = TN_COUNT(long_cases), .build = build, .oracle = oracle,
-    .oracle_grad = oracle_grad, .adjust = adjust,
+    .op = "outer",
+    .cases = long_cases,
+    .n_cases = TN_COUNT(long_cases),
+    .build = build,
+    .oracle = oracle,
+    .oracle_grad = oracle_grad,
+    .adjust = adjust,
 };
 
 void tn_tests_outer(tn_test_list *l)

@@ -27,7 +27,10 @@ static void scatter_rows_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 1 << 1; /* the index */
 }
 
-static void scatter_rows_cost(const tn_sig *s, tn_cost *c) { c->flops = (double)tn_dims_count(s->in[0].dims); }
+static void scatter_rows_cost(const tn_sig *s, tn_cost *c)
+{
+    c->flops = (double)tn_dims_count(s->in[0].dims);
+}
 
 const tn_op tn_op_scatter_rows = {
     .name = "scatter_rows",

@@ -21,7 +21,11 @@ tn_status tn_scatter_rows_forward_cpu(const tn_call *c)
     const tn_arg *rows = &c->in[0], *index = &c->in[1], *y = &c->out[0];
     const int64_t n = entries(rows, index), R = y->dims.dim[0];
     TN_RETURN_IF(tn_index_check(index->data, n, R, "index", "give the index a live extent where its tail is unused"));
-    tn_index_scatter(c->pool, (tn_index_job){ .index = index->data, .from = rows->data, .to = y->data, .n = n, .rows = R,
+    tn_index_scatter(c->pool, (tn_index_job){ .index = index->data,
+                                              .from = rows->data,
+                                              .to = y->data,
+                                              .n = n,
+                                              .rows = R,
                                               .width = tn_index_width(y->dims) });
     return TN_OK;
 }
@@ -32,8 +36,10 @@ tn_status tn_scatter_rows_backward_cpu(const tn_call *c)
     if (!d->data) return TN_OK;
     const bool add = c->accumulate & 1;
     const int64_t n = c->dout[0].data ? entries(d, &c->in[1]) : 0, width = tn_index_width(d->dims);
-    tn_index_gather(c->pool, (tn_index_job){ .index = c->in[1].data, .from = c->dout[0].data, .to = d->data, .n = n,
-                                             .width = width, .add = add });
+    tn_index_gather(
+        c->pool,
+        (tn_index_job){
+            .index = c->in[1].data, .from = c->dout[0].data, .to = d->data, .n = n, .width = width, .add = add });
     if (!add) memset((float *)d->data + n * width, 0, sizeof(float) * (size_t)((live_length(d) - n) * width));
     return TN_OK;
 }

@@ -57,6 +57,51 @@ static tn_ref find_output(const tn_graph *g, const char *name)
     return TN_NONE;
 }
 
+/* --- what fits -------------------------------------------------------------------------------------------------------------- */
+
+/* The last tenth is left to the system and to what is not planned. */
+static double memory_limit(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return 0.9 * (pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 4e9);
+}
+
+/* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
+ * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
+static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
+{
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(); /* parameters, gradients, moments */
+    double store = 0, largest = 0;
+    size_t at = 0;
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const tn_gtensor *x = &g->tensor[i];
+        if (x->base != (int32_t)i) continue;
+        const double bytes = (double)tn_gtensor_count(x) * (double)tn_dtype_bytes(x->dtype);
+        if (x->role == TN_ROLE_PARAM) store += copies * bytes;
+        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE) store += bytes;
+        if (bytes <= largest) continue;
+        largest = bytes;
+        at = i;
+    }
+    if (store <= limit && largest <= limit) return TN_OK;
+    char dims[128];
+    const tn_gtensor *x = &g->tensor[at];
+    return tn_error(TN_MEMORY, "this model is too large: its parameters need %.4g GB in training, its largest tensor, %s%s%s, is "
+                               "%.4g GB, and the machine has %.4g GB; choose smaller sizes (dim, layers, vocab, train.batch, "
+                               "train.context)", store / 1e9, x->name ? x->name : "", x->name ? " " : "",
+                    tn_dims_text(x->dims, dims, sizeof dims), largest / 1e9, limit / 0.9e9);
+}
+
+/* Before the arena is allocated. */
+static tn_status check_plans_fit(const tn_trainer *t)
+{
+    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit();
+    if (need <= limit) return TN_OK;
+    return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
+                               "plan.recompute=layer", need / 1e9, limit / 0.9e9);
+}
+
 /* Builds the model's graph for this shape; training also adds what the store lacks. */
 static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
@@ -71,6 +116,7 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     TN_TRY(t->model->build(g, t->settings, &b));
     TN_TRY(tn_graph_status(g));
     if (!find_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", t->model->name);
+    TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
     *out = g;
     g = NULL;
@@ -114,6 +160,7 @@ static tn_status bind_all(tn_trainer *t)
         TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     }
     TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
+    TN_RETURN_IF(check_plans_fit(t));
     if (!t->forward_only) {
         TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
         TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static tn_status open_data(tn_session *s, bool needs_data)
 {
@@ -15,10 +14,17 @@ static tn_status open_data(tn_session *s, bool needs_data)
         if (!needs_data) return TN_OK;
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     }
-    TN_RETURN_IF(tn_bytes_open(path, tn_settings_float(s->settings, "train.holdout_frac"), s->length, &s->data));
+    const tn_status st = tn_bytes_open(path, tn_settings_float(s->settings, "train.holdout_frac"), s->length, &s->data);
+    if (st != TN_OK) {
+        tn_error_prefix("data");
+        return st;
+    }
     const size_t at = tn_settings_find(s->settings, "vocab");
-    if (at < tn_settings_count(s->settings) && tn_settings_is_auto(s->settings, "vocab"))
-        return tn_settings_set(s->settings, "vocab", "256", "data %s", path);
+    if (at == tn_settings_count(s->settings)) return TN_OK;
+    if (tn_settings_is_auto(s->settings, "vocab")) return tn_settings_set(s->settings, "vocab", "256", "data %s", path);
+    const long long vocab = (long long)tn_settings_int(s->settings, "vocab");
+    if (vocab < 256) return tn_error(TN_USAGE, "vocab=%lld is too small for %s, whose tokens are bytes: leave vocab at auto, or 256 and more",
+                                     vocab, path);
     return TN_OK;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { MAX_SWITCHES = 64 };
+static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
 
 struct tn_trainer {
     const tn_model *model;
@@ -84,13 +85,16 @@ static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
         largest = bytes;
         at = i;
     }
-    if (store <= limit && largest <= limit) return TN_OK;
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
-    return tn_error(TN_MEMORY, "this model is too large: its parameters need %.4g GB in training, its largest tensor, %s%s%s, is "
-                               "%.4g GB, and the machine has %.4g GB; choose smaller sizes (dim, layers, vocab, train.batch, "
-                               "train.context)", store / 1e9, x->name ? x->name : "", x->name ? " " : "",
-                    tn_dims_text(x->dims, dims, sizeof dims), largest / 1e9, limit / 0.9e9);
+    if (store > limit)
+        return tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and the machine has %.4g GB: choose a "
+                                   "smaller model (dim, layers, vocab)", store / 1e9, limit / 0.9e9);
+    if (largest > limit)
+        return tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and the machine has %.4g GB: use a smaller train.batch "
+                                   "or train.context, or a smaller model", largest / 1e9,
+                        tn_dims_text(x->dims, dims, sizeof dims), limit / 0.9e9);
+    return TN_OK;
 }
 
 /* Before the arena is allocated. */
@@ -183,6 +187,9 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
+    if (o->batch > MOST_TOKENS / o->length)
+        TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
                        .logits = o->logits, .forward_only = o->forward_only };
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);

@@ -46,7 +46,7 @@ static tn_status check_all(tn_cli *c)
         const char *name = tn_args_positional(&c->args, i);
         const tn_status st = tn_session_open(name, c->args.overrides, c->args.overrides_n, true, &s);
         if (st != TN_OK) {
-            tn_error_prefix("%s", name);
+            if (!strstr(tn_error_text(), name)) tn_error_prefix("%s", name);
             return st;
         }
         tn_session_close(&s);

@@ -8,7 +8,8 @@ ARCH    := $(shell uname -m)
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
 # -fno-math-errno and -fno-trapping-math keep NaN semantics; flags that assume finite numbers are never used.
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror) \
+           $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.

@@ -63,12 +63,35 @@ float tn_rng_uniform(tn_rng r, uint64_t index)
     return (float)(w[0] >> 8) * 0x1p-24f;
 }
 
-float tn_rng_normal(tn_rng r, uint64_t index)
+/* Two normals from two words: radius from the first, which is never 0, angle from the second. */
+static void box_muller(uint32_t a, uint32_t b, float *x, float *y)
+{
+    const double radius = sqrt(-2.0 * log(((double)a + 1.0) * 0x1p-32)), angle = 6.283185307179586 * ((double)b * 0x1p-32);
+    *x = (float)(radius * cos(angle));
+    *y = (float)(radius * sin(angle));
+}
+
+static void normal_block(tn_rng r, uint64_t block, float x[4])
 {
     uint32_t w[4];
-    tn_rng_block(r, index, w);
-    const double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32; /* u in (0,1] */
-    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+    tn_rng_block(r, block, w);
+    box_muller(w[0], w[1], &x[0], &x[1]);
+    box_muller(w[2], w[3], &x[2], &x[3]);
+}
+
+float tn_rng_normal(tn_rng r, uint64_t index)
+{
+    float x[4];
+    normal_block(r, index / 4, x);
+    return x[index % 4];
+}
+
+void tn_rng_normals(tn_rng r, float *x, int64_t n)
+{
+    float last[4];
+    for (int64_t i = 0; i + 4 <= n; i += 4) normal_block(r, (uint64_t)i / 4, x + i);
+    if (n % 4) normal_block(r, (uint64_t)n / 4, last);
+    for (int64_t i = n / 4 * 4; i < n; i++) x[i] = last[i % 4];
 }
 
 uint64_t tn_rng_below(tn_rng r, uint64_t index, uint64_t n)

@@ -45,9 +45,21 @@ static void many_blocks(void **state)
     }
 }
 
+static void many_equal_one(void **state)
+{
+    (void)state;
+    const tn_rng r = { 3, 5 };
+    float x[11];
+    for (int64_t n = 0; n <= 11; n++) {
+        tn_rng_normals(r, x, n);
+        for (int64_t i = 0; i < n; i++) assert_true(x[i] == tn_rng_normal(r, (uint64_t)i));
+    }
+}
+
 void tn_tests_rng(tn_test_list *l)
 {
     tn_test_add(l, known_answer, NULL, "rng: known answer");
+    tn_test_add(l, many_equal_one, NULL, "rng: many normals at once are the same");
     tn_test_add(l, moments, NULL, "rng: moments");
     tn_test_add(l, many_blocks, NULL, "rng: many blocks are the single ones");
 }

@@ -313,8 +313,8 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     float loss;
     tn_applied a;
     double best = HUGE_VAL;
-    const double begun = now_s();
     TN_TRY(open_trainer(c, c->batch, c->length, 0, false, false, &t));
+    const double begun = now_s();
     for (int i = 0; i < 5 && now_s() - begun < 8; i++) {
         const double start = now_s();
         TN_TRY(tn_trainer_grad(t, i, &loss));

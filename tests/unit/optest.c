@@ -340,7 +340,7 @@ static void draw(const row *r, numbers *x)
         const test_input *in = &k.io.in[i];
         const tn_rng rng = { 4711, (uint64_t)i };
         x->in_count[i] = tn_dims_count(in->dims);
-        x->differentiable[i] = in->fill.kind != TN_FILL_INT && !in->fill.constant && in->dtype == r->dtype;
+        x->differentiable[i] = in->fill.kind != TN_FILL_INT && !in->fill.constant && in->fill.dtype == TN_F32;
         x->in[i] = fresh(x->in_count[i]);
         x->grad[i] = fresh(x->in_count[i]);
         for (int64_t j = 0; j < x->in_count[i]; j++) {

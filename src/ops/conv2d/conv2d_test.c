@@ -29,7 +29,8 @@ static void build(tn_op_io *io, const tn_case *c)
     const int64_t *d = c->dim;
     tn_graph *g = tn_test_graph(io);
     tn_ref x = tn_test_input(io, tn_shape(d[0], d[1], d[2], d[2] + 1), (tn_fill_spec){ 0 }), b = TN_NONE;
-    const tn_ref w = tn_test_input(io, tn_shape(d[3], d[1], d[4], d[4]), (tn_fill_spec){ .dtype = c->flags & HALF ? TN_F16 : TN_F32 });
+    const tn_ref w = tn_test_input(io, tn_shape(d[3], d[1], d[4], d[4]),
+                                   (tn_fill_spec){ .dtype = c->flags & HALF ? TN_F16 : TN_F32 });
     if (c->flags & BIAS) b = tn_test_input(io, tn_shape(d[3]), (tn_fill_spec){ 0 });
     if (c->flags & LIVE)
         x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = ALIVE, .hi = ALIVE + 1 }));
@@ -40,7 +41,8 @@ static void build(tn_op_io *io, const tn_case *c)
 static void oracle(const tn_case *c, tn_oracle *o)
 {
     const int64_t B = c->flags & LIVE ? ALIVE : c->dim[0], C = c->dim[1], H = c->dim[2], Wd = H + 1, O = c->dim[3];
-    const int64_t k = c->dim[4], s = c->dim[5], p = c->dim[6], oh = (H + 2 * p - k) / s + 1, ow = (Wd + 2 * p - k) / s + 1;
+    const int64_t k = c->dim[4], s = c->dim[5], p = c->dim[6], oh = (H + 2 * p - k) / s + 1,
+                  ow = (Wd + 2 * p - k) / s + 1;
     for (int64_t n = 0; n < B * O * oh * ow; n++) {
         const int64_t j = n % ow, i = n / ow % oh, q = n / ow / oh % O, b = n / ow / oh / O;
         double sum = c->flags & BIAS ? o->in[2][q] : 0;
@@ -59,7 +61,8 @@ static const tn_op_test test;
 static void images_stand_alone(void)
 {
     enum { N = 3, C = 2, H = 6, O = 3, K = 3, IN = C * H * (H + 1), OUT = O * H * (H + 1) };
-    const tn_case many = { "many", { N, C, H, O, K, 1, 1 }, 0, 1, 0 }, one = { "one", { 1, C, H, O, K, 1, 1 }, 0, 1, 0 };
+    const tn_case many = { "many", { N, C, H, O, K, 1, 1 }, 0, 1, 0 },
+                  one = { "one", { 1, C, H, O, K, 1, 1 }, 0, 1, 0 };
     float x[N * IN], w[O * C * K * K], y[N * OUT], z[OUT];
     for (int i = 0; i < N * IN; i++) x[i] = sinf((float)i);
     for (int i = 0; i < O * C * K * K; i++) w[i] = cosf((float)i);
@@ -86,7 +89,15 @@ static const tn_property properties[] = {
     { "the unit kernel is the identity", centre_is_identity },
 };
 
-static const tn_op_test test = { .op = "conv2d", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "conv2d",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
-void tn_tests_conv2d(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_conv2d(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -1,4 +1,5 @@
-/* linear: rows (dim = R1, R2, k, n; x is (R1,R2,k), or (R1,k) when R2 is 0), activations, halves, live rows, odd views. */
+/* linear: rows (dim = R1, R2, k, n; x is (R1,R2,k), or (R1,k) when R2 is 0), activations, halves, live rows, odd
+ * views. */
 #include "optest.h"
 
 #include <tenon/ops.h>
@@ -46,7 +47,8 @@ static tn_ref draw(tn_op_io *io, const tn_case *c, int64_t n)
 {
     const int64_t R1 = c->dim[0], R2 = c->dim[1];
     tn_graph *g = tn_test_graph(io);
-    if (c->flags & TRANSPOSED) return tn_transpose(g, tn_test_input(io, tn_shape(n, R1, R2), (tn_fill_spec){ 0 }), 1, 2, 0);
+    if (c->flags & TRANSPOSED)
+        return tn_transpose(g, tn_test_input(io, tn_shape(n, R1, R2), (tn_fill_spec){ 0 }), 1, 2, 0);
     if (c->flags & VECTOR) return tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
     return tn_test_input(io, R2 ? tn_shape(R1, R2, n) : tn_shape(R1, n), (tn_fill_spec){ 0 });
 }
@@ -57,12 +59,13 @@ static void build(tn_op_io *io, const tn_case *c)
     const bool turned = c->flags & TRANSPOSED;
     tn_graph *g = tn_test_graph(io);
     tn_ref x = draw(io, c, k), bias = TN_NONE, residual = TN_NONE;
-    tn_ref w = tn_test_input(io, turned ? tn_shape(k, n) : tn_shape(n, k), (tn_fill_spec){ .dtype = c->flags & HALF_W ? TN_F16 : TN_F32 });
+    tn_ref w = tn_test_input(io, turned ? tn_shape(k, n) : tn_shape(n, k),
+                             (tn_fill_spec){ .dtype = c->flags & HALF_W ? TN_F16 : TN_F32 });
     if (turned) w = tn_transpose(g, w, 1, 0);
-    if (c->flags & BIAS)
-        bias = tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
+    if (c->flags & BIAS) bias = tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
     if (c->flags & RESIDUAL) residual = draw(io, c, n);
-    if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 4, .hi = 5 }));
+    if (c->flags & LIVE)
+        x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 4, .hi = 5 }));
     const tn_linear_attr attr = { .act = c->flags & ACT };
     tn_ref out[2], y;
     if (c->flags & TWIN) {
@@ -97,7 +100,8 @@ static void oracle(const tn_case *c, tn_oracle *o)
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             double s = b ? b[j] : 0;
-            for (int64_t p = 0; p < k; p++) s += x[turned ? p * all + i : i * k + p] * w[turned ? p * n + j : j * k + p];
+            for (int64_t p = 0; p < k; p++)
+                s += x[turned ? p * all + i : i * k + p] * w[turned ? p * n + j : j * k + p];
             o->out[0][i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
         }
 }
@@ -111,7 +115,8 @@ static void rows_stand_alone(void)
     float x[R * K], w[N * K], whole[R * N], one[N];
     for (int i = 0; i < R * K; i++) x[i] = sinf((float)i);
     for (int i = 0; i < N * K; i++) w[i] = cosf(0.7f * (float)i);
-    const tn_case many = { "many", { R, 0, K, N }, TN_ACT_SILU, 1, 0 }, single = { "one", { 1, 0, K, N }, TN_ACT_SILU, 1, 0 };
+    const tn_case many = { "many", { R, 0, K, N }, TN_ACT_SILU, 1, 0 },
+                  single = { "one", { 1, 0, K, N }, TN_ACT_SILU, 1, 0 };
     tn_optest_run(&test, &many, 2, (const void *[]){ x, w }, (void *[]){ whole }, NULL, NULL);
     for (int i = 0; i < R; i += 9) {
         tn_optest_run(&test, &single, 1, (const void *[]){ x + i * K, w }, (void *[]){ one }, NULL, NULL);
@@ -154,7 +159,15 @@ static const tn_property properties[] = {
     { "shapes are checked", shapes_are_checked },
 };
 
-static const tn_op_test test = { .op = "linear", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "linear",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
-void tn_tests_linear(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_linear(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

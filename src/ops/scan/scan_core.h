@@ -17,7 +17,7 @@ enum {
     TN_SCAN_N = 8,    /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
     TN_SCAN_UNIT = 4, /* kernels work on this many channels at a time; blocks are padded to it */
     TN_SCAN_SUMS = 3, /* sums over all rows and tokens that a sink may keep per channel */
-    TN_SCAN_BUFFERS = 5
+    TN_SCAN_BUFFERS = 6
 };
 
 /* Tokens t..t+n-1 of row b, channels k..k+w-1; n <= TN_SCAN_N, w <= TN_SCAN_W. */

@@ -412,22 +412,17 @@ static void switch_builds_the_twin(void)
     tn_graph_free(g);
 }
 
-static void elementary_functions(void)
+static void sines_of_rows(void)
 {
     double x[64], sn[64], cs[64];
     for (int r = 0; r < 200; r++) {
         for (int i = 0; i < 64; i++) x[i] = (tn_rng_uniform((tn_rng){ 8, 1 }, (uint64_t)(r * 64 + i)) - 0.5) * pow(4, r % 12);
         tn_sincos_rows(64, x, sn, cs);
-        for (int i = 0; i < 64; i++) {
-            assert_true(fabs(sn[i] - sin(x[i])) < 1e-15 && fabs(cs[i] - cos(x[i])) < 1e-15);
-            const double down = -fabs(x[i]), e = expm1(down);
-            assert_true(fabs(tn_expm1_one(down) - e) <= 1e-14 * fabs(e));
-        }
+        for (int i = 0; i < 64; i++) assert_true(fabs(sn[i] - sin(x[i])) < 1e-15 && fabs(cs[i] - cos(x[i])) < 1e-15);
     }
     x[0] = NAN, x[1] = 1e9;
     tn_sincos_rows(2, x, sn, cs);
-    assert_true(isnan(sn[0]) && isnan(cs[0]) && sn[1] == sin(1e9) && isnan(tn_expm1_one(NAN)));
-    assert_true(tn_expm1_one(-1e6) == -1 && tn_expm1_one(-INFINITY) == -1 && tn_expm1_one(0) == 0);
+    assert_true(isnan(sn[0]) && isnan(cs[0]) && sn[1] == sin(1e9));
 }
 
 static const tn_property properties[] = {
@@ -439,7 +434,7 @@ static const tn_property properties[] = {
     { "chunk size is rounding only", chunk_size_is_rounding },
     { "dead rows are left alone", dead_rows_are_left_alone },
     { "switch builds the twin", switch_builds_the_twin },
-    { "elementary functions", elementary_functions },
+    { "sines of rows", sines_of_rows },
 };
 
 static const tn_op_test small_test = {

@@ -68,8 +68,8 @@ static double norm_of(const float *x, int64_t n)
 }
 
 /* Length of a step along the gradient that moves the loss by about `part` of itself: far above f32 noise and still nearly
- * linear. A tensor with little influence would need a step far beyond its own size, where nothing is linear: it moves by
- * at most that part of its length (at least 0.1 an element, for those that start at zero). */
+ * linear. A tensor with little influence would need a step far beyond its own size, where nothing is linear: it moves by at
+ * most five such parts of its own length (taken as 0.1 an element where it is less, for those that start at zero). */
 static double step_length(const tn_entry *e, double norm, double loss, double part)
 {
     const int64_t n = tn_dims_count(e->dims);
@@ -99,9 +99,10 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
         const double norm = norm_of(e->grad, tn_dims_count(e->dims));
         if (k % stride || norm < 1e-6 || now_s() - begun > 20) continue;
         double best = HUGE_VAL;
-        for (double part = 0.02; part > 0.001 && best > 5e-3; part /= 3) { /* curvature wants small, noise wants large steps */
+        for (double part = 0.02, noise = 0; best > 5e-3 && noise < 0.01 * norm; part /= 3) { /* curvature wants small steps */
             double got;
-            const double h = step_length(e, norm, (double)loss, part), noise = 2.4e-7 * fmax((double)loss, 1) / h;
+            const double h = step_length(e, norm, (double)loss, part);
+            noise = 2.4e-7 * fmax((double)loss, 1) / h; /* of the slope, from the loss's rounding: ends the search */
             TN_TRY(slope(t, e, e->grad, norm, h, &got));
             best = fmin(best, fmax(fabs(got - norm) - noise, 0) / norm);
         }

@@ -23,7 +23,6 @@ struct tn_cli {
     const tn_verb *verb;
     tn_args args; /* the same, sorted */
     bool json;
-    bool verdict; /* exit code 1 is what the verb found out about the user's model, no fault of ours */
     FILE *out, *err;
 };
 

@@ -14,7 +14,6 @@ static void print_row(void *ctx, const tn_check_row *r)
 {
     tn_cli *c = ctx;
     static const char *const words[] = { [TN_PASS] = "pass", [TN_FAILED] = "FAIL", [TN_SKIPPED] = "skip" };
-    if (r->verdict == TN_FAILED) c->verdict = true;
     if (!c->json) {
         fprintf(c->out, "%-14s %s  %s", r->name, words[r->verdict], r->detail);
         if (r->seconds > 0) fprintf(c->out, "  (%.1f s)", r->seconds);

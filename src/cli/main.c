@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     if (s == TN_OK) return TN_OK;
     fflush(stdout); /* results before the error, also where both go to one file */
     fprintf(stderr, "error: %s\n", tn_error_text());
-    if (s == TN_INTERNAL && !c.verdict)
+    if (s == TN_INTERNAL)
         fprintf(stderr, "This is a fault of Tenon itself (%s): please report it.\n", tn_error_where());
     return (int)s;
 }

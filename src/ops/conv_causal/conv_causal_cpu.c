@@ -1,7 +1,7 @@
 /* conv_causal on the CPU. Forward and backward are the same thing: for one row of the result, a list of taps (a row of
- * weights and a row of numbers each), multiplied and added along the channels. Which rows a token sees, and which tokens
- * see a row, is decided in one place each (see_past, seen_by); what is not seen is never read. Weight gradients are f32
- * sums over a few tokens, then double sums per tile, then over tiles in order. */
+ * weights and a row of numbers each), multiplied and added along the channels. Which rows a token sees, and which
+ * tokens see a row, is decided in one place each (see_past, seen_by); what is not seen is never read. Weight gradients
+ * are f32 sums over a few tokens, then double sums per tile, then over tiles in order. */
 #include "ops/conv_causal/conv_causal_cpu.h"
 
 #include "ops/conv_causal/conv_causal.h"
@@ -11,8 +11,8 @@
 
 enum {
     MOST = TN_CONV_MAX_WIDTH,
-    STRIP = 64,      /* channels whose sums stay in the L1 cache */
-    FEW_TOKENS = 16, /* tokens summed in f32 */
+    STRIP = 64,       /* channels whose sums stay in the L1 cache */
+    FEW_TOKENS = 16,  /* tokens summed in f32 */
     SUM_TOKENS = 1024 /* tokens of a tile of weight gradients */
 };
 
@@ -45,7 +45,10 @@ static void add_tap(taps *p, const conv *v, int64_t tap, const float *row)
     p->row[p->n++] = row;
 }
 
-static bool starts(const conv *v, int64_t b, int64_t t) { return v->reset && v->reset[b * v->T + t]; }
+static bool starts(const conv *v, int64_t b, int64_t t)
+{
+    return v->reset && v->reset[b * v->T + t];
+}
 
 /* Input at token t >= 1-W of row b: of x, of the state before it, or NULL for zero. */
 static const float *input_at(const conv *v, int64_t b, int64_t t)
@@ -98,7 +101,7 @@ static void mix(float *to, const float *base, const taps *p, int64_t C, bool add
     }
 }
 
-/* --- forward ----------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static void forward_tile(void *arg, int64_t i)
 {
@@ -146,6 +149,7 @@ tn_status tn_conv_causal_forward_cpu(const tn_call *c)
 {
     conv v;
     set_up(c, &v);
+    if (!v.C) return TN_OK;
     v.y = c->out[0].data;
     v.final = c->out[1].data;
     tn_pool_run(c->pool, v.B * v.parts, forward_tile, &v);
@@ -153,7 +157,7 @@ tn_status tn_conv_causal_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- gradients of x and of the state ------------------------------------------------------------------------------------ */
+/* --- gradients of x and of the state ------------------------------------------------------------------------------ */
 
 static void dx_tile(void *arg, int64_t i)
 {
@@ -177,9 +181,12 @@ static void dstate_row(void *arg, int64_t b)
     }
 }
 
-/* --- gradients of w and bias --------------------------------------------------------------------------------------------- */
+/* --- gradients of w and bias -------------------------------------------------------------------------------------- */
 
-static int64_t sum_parts(int64_t T) { return tn_tiles(T, SUM_TOKENS); }
+static int64_t sum_parts(int64_t T)
+{
+    return tn_tiles(T, SUM_TOKENS);
+}
 
 size_t tn_conv_causal_cpu_work(int64_t B, int64_t T, int64_t C, int64_t W)
 {
@@ -219,8 +226,7 @@ static void sum_tile(void *arg, int64_t i)
             p[k].n = 0; /* for bias alone there is no x */
             if (v->x) see_past(v, b, t + k, &p[k]);
         }
-        for (int64_t c0 = 0; c0 < v->C; c0 += STRIP)
-            sum_strip(v, p, v->dy + (b * v->T + t) * v->C, n, c0, to);
+        for (int64_t c0 = 0; c0 < v->C; c0 += STRIP) sum_strip(v, p, v->dy + (b * v->T + t) * v->C, n, c0, to);
     }
 }
 
@@ -240,6 +246,7 @@ tn_status tn_conv_causal_backward_cpu(const tn_call *c)
 {
     conv v;
     set_up(c, &v);
+    if (!v.C) return TN_OK;
     float *dw = c->din[TN_CONV_W].data, *dbias = c->din[TN_CONV_BIAS].data;
     v.dy = c->dout[0].data;
     v.dfinal = c->dout[1].data;

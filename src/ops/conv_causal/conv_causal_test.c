@@ -69,7 +69,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
         }
 }
 
-/* --- properties --------------------------------------------------------------------------------------------------------- */
+/* --- properties --------------------------------------------------------------------------------------------------- */
 
 static const tn_op_test test;
 
@@ -108,7 +108,8 @@ static void run_trial(const tn_case *c, int threads, trial *t)
 static void split_equals_whole(void)
 {
     enum { T = 60, FIRST = 23, C = 7, W = 4 };
-    const tn_case whole = { "whole", { 1, T, C, W }, BIAS | STATE, 0, 0 }, first = { "first", { 1, FIRST, C, W }, BIAS | STATE, 0, 0 },
+    const tn_case whole = { "whole", { 1, T, C, W }, BIAS | STATE, 0, 0 },
+                  first = { "first", { 1, FIRST, C, W }, BIAS | STATE, 0, 0 },
                   second = { "second", { 1, T - FIRST, C, W }, BIAS | STATE, 0, 0 };
     trial *w = new_trial(), *a = new_trial(), *b = new_trial();
     run_trial(&whole, 1, w);
@@ -162,7 +163,8 @@ static void no_leak(void)
 static void reset_equals_separate(void)
 {
     enum { T = 40, FIRST = 17, C = 6, W = 4 };
-    const tn_case both = { "both", { 1, T, C, W }, STATE | RESET, 0, 0 }, second = { "second", { 1, T - FIRST, C, W }, 0, 0, 0 };
+    const tn_case both = { "both", { 1, T, C, W }, STATE | RESET, 0, 0 },
+                  second = { "second", { 1, T - FIRST, C, W }, 0, 0, 0 };
     trial *a = new_trial(), *b = new_trial();
     a->reset[FIRST] = 1;
     for (int k = 0; k < C; k++) a->in[0][(FIRST - 1) * C + k] = NAN;
@@ -211,8 +213,17 @@ static const tn_property properties[] = {
 };
 
 static const tn_op_test test = {
-    .op = "conv_causal", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "conv_causal",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_conv_causal(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_conv_causal(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -24,12 +24,22 @@ static inline void tn_sincos_one(double x, double *sn, double *cs)
     const double shifted = x * 0x1.45f306dc9c883p-1 + TN_ROUNDER, q = shifted - TN_ROUNDER;
     const double r = ((x - q * 0x1.921fb544p+0) - q * 0x1.0b4611a6p-34) - q * 0x1.3198a2e037073p-69;
     const double z = r * r;
-    const double s =
-        r + r * z * (-1. / 6 + z * (1. / 120 + z * (-1. / 5040 + z * (1. / 362880 + z * (-1. / 39916800 +
-                     z * (1. / 6227020800. - z * (1. / 1307674368000.)))))));
-    const double c =
-        1 + z * (-1. / 2 + z * (1. / 24 + z * (-1. / 720 + z * (1. / 40320 + z * (-1. / 3628800 +
-                 z * (1. / 479001600. + z * (-1. / 87178291200. + z * (1. / 20922789888000.))))))));
+    double s = -1. / 1307674368000., c = 1. / 20922789888000.;
+    s = s * z + 1. / 6227020800.;
+    s = s * z - 1. / 39916800;
+    s = s * z + 1. / 362880;
+    s = s * z - 1. / 5040;
+    s = s * z + 1. / 120;
+    s = s * z - 1. / 6;
+    s = r + r * z * s;
+    c = c * z - 1. / 87178291200.;
+    c = c * z + 1. / 479001600;
+    c = c * z - 1. / 3628800;
+    c = c * z + 1. / 40320;
+    c = c * z - 1. / 720;
+    c = c * z + 1. / 24;
+    c = c * z - 1. / 2;
+    c = 1 + z * c;
     const int64_t quadrant = tn_double_bits(shifted);
     const double a = quadrant & 1 ? c : s, b = quadrant & 1 ? s : c;
     *sn = quadrant & 2 ? -a : a;

@@ -24,7 +24,7 @@ static tn_status gated_infer(tn_sig *s)
     return TN_OK;
 }
 
-/* The reverse scan needs lambda, so ri, nu and omega, whatever is wanted; gates and phases also need c; gates need x. */
+/* The reverse scan needs lambda, so ri, nu and omega, whatever is wanted; gates and phases need c too; gates need x. */
 static void gated_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
     const uint64_t gates = 1u << TN_GATED_RI | 1u << TN_GATED_NU, lambda = gates | 1u << TN_GATED_OMEGA;

@@ -26,7 +26,10 @@ typedef struct gates {
     bool add_ri, add_nu, add_omega;
 } gates;
 
-static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
+static double softplus(double x)
+{
+    return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+}
 
 static void fill_table(gates *s, const float *omega)
 {
@@ -53,7 +56,8 @@ static void coef_token(const gates *s, const float *restrict r, const float *res
                        tn_scan_coef *q, int64_t o)
 {
     const double *restrict cs = s->cs + k0, *restrict sn = s->sn + k0;
-    double *restrict lr = q->buf[LAMBDA_RE] + o, *restrict li = q->buf[LAMBDA_IM] + o, *restrict gain = q->buf[GAIN] + o;
+    double *restrict lr = q->buf[LAMBDA_RE] + o, *restrict li = q->buf[LAMBDA_IM] + o,
+                     *restrict gain = q->buf[GAIN] + o;
     double *restrict rho = q->buf[RHO] + o, *restrict gamma = q->buf[GAMMA] + o, *restrict slope = q->buf[SLOPE] + o;
     float u[W], root[W];
     open_gates(s->rate + k0, r, w, u, root);
@@ -95,7 +99,8 @@ static void sink_token(const gates *s, const tn_scan_at *at, const tn_scan_coef 
     const int64_t row = (at->b * s->T + at->t + i) * 2 * s->K + at->k, o = i * W;
     const float *restrict r = s->ri + row, *restrict in = r + s->K;
     const double *restrict mr = f->mr + o, *restrict mi = f->mi + o, *restrict e = f->e + o;
-    const double *restrict rho = q->buf[RHO] + o, *restrict gamma = q->buf[GAMMA] + o, *restrict slope = q->buf[SLOPE] + o;
+    const double *restrict rho = q->buf[RHO] + o, *restrict gamma = q->buf[GAMMA] + o,
+                           *restrict slope = q->buf[SLOPE] + o;
     const double *restrict cs = q->cs, *restrict sn = q->sn;
     const float *restrict rate = s->rate + at->k;
     double dr[W], di[W];
@@ -139,7 +144,7 @@ static void finish_sums(const gates *s, const double *sums)
     }
 }
 
-/* --- the kernels ----------------------------------------------------------------------------------------------------- */
+/* --- the kernels -------------------------------------------------------------------------------------------------- */
 
 size_t tn_scan_gated_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
@@ -150,8 +155,13 @@ static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
 {
     const int64_t *d = c->in[TN_GATED_X].dims.dim, padded_K = tn_scan_padded(d[2] / 2);
     double *table = c->work;
-    *s = (gates){ .T = d[1], .K = d[2] / 2, .padded_K = padded_K, .ri = c->in[TN_GATED_RI].data,
-                  .nu = c->in[TN_GATED_NU].data, .cs = table, .sn = table + padded_K };
+    *s = (gates){ .T = d[1],
+                  .K = d[2] / 2,
+                  .padded_K = padded_K,
+                  .ri = c->in[TN_GATED_RI].data,
+                  .nu = c->in[TN_GATED_NU].data,
+                  .cs = table,
+                  .sn = table + padded_K };
     s->rate = (float *)(void *)(table + 2 * padded_K);
     fill_table(s, c->in[TN_GATED_OMEGA].data);
     *j = (tn_scan_job){ .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = ((const tn_scan_gated_attr *)c->attr)->chunk };
@@ -197,6 +207,6 @@ tn_status tn_scan_gated_backward_cpu(const tn_call *c)
     j.want_m = j.want_e || s.domega;
     j.sink = j.want_e ? sink : j.want_m ? sink_turn : NULL;
     tn_scan_core_backward(c->pool, &j);
-    if (j.sink) finish_sums(&s, j.sums);
+    if (j.sink && j.K) finish_sums(&s, j.sums);
     return TN_OK;
 }

@@ -45,8 +45,7 @@ static void build(tn_op_io *io, const tn_case *c)
     if (c->flags & RESET)
         in[TN_GATED_RESET] = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 2 });
     const tn_scan_gated_attr attr = { .chunk = c->dim[3] ? c->dim[3] : TN_SCAN_CHUNK };
-    if (c->flags & TWIN)
-        assert_ok(tn_op_scan_gated.plain(g, &attr, in, TN_GATED_INPUTS, out));
+    if (c->flags & TWIN) assert_ok(tn_op_scan_gated.plain(g, &attr, in, TN_GATED_INPUTS, out));
     else
         out[0] = tn_scan_gated(g, in[0], in[1], in[2], in[3], .state = in[TN_GATED_STATE], .reset = in[TN_GATED_RESET],
                                .final = &out[1], .chunk = c->dim[3]);
@@ -87,7 +86,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
         }
 }
 
-/* --- properties --------------------------------------------------------------------------------------------------------- */
+/* --- properties --------------------------------------------------------------------------------------------------- */
 
 static const tn_op_test test;
 
@@ -135,7 +134,8 @@ static void assert_near(const float *a, const float *b, int64_t n, float toleran
 static void fused_equals_twin(void)
 {
     enum { B = 2, T = 40, K = 9 };
-    const tn_case fused = { "fused", { B, T, K, 16 }, STATE | RESET, 0, 0 }, twin = { "twin", { B, T, K, 16 }, STATE | RESET | TWIN, 0, 0 };
+    const tn_case fused = { "fused", { B, T, K, 16 }, STATE | RESET, 0, 0 },
+                  twin = { "twin", { B, T, K, 16 }, STATE | RESET | TWIN, 0, 0 };
     const int64_t count[5] = { B * T * 2 * K, B * T * 2 * K, K, K, B * 2 * K };
     trial *a = new_trial(), *b = new_trial();
     a->reset[11] = b->reset[11] = a->reset[50] = b->reset[50] = 1;
@@ -150,7 +150,8 @@ static void fused_equals_twin(void)
 static void split_equals_whole(void)
 {
     enum { T = 100, FIRST = 37, K = 6, X = 2 * K };
-    const tn_case whole = { "whole", { 1, T, K, 16 }, STATE, 0, 0 }, first = { "first", { 1, FIRST, K, 16 }, STATE, 0, 0 },
+    const tn_case whole = { "whole", { 1, T, K, 16 }, STATE, 0, 0 },
+                  first = { "first", { 1, FIRST, K, 16 }, STATE, 0, 0 },
                   second = { "second", { 1, T - FIRST, K, 16 }, STATE, 0, 0 };
     trial *w = new_trial(), *a = new_trial(), *b = new_trial();
     run_trial(&whole, 1, w);
@@ -192,7 +193,8 @@ static void no_leak(void)
 static void reset_equals_separate(void)
 {
     enum { T = 50, FIRST = 21, K = 6, X = 2 * K };
-    const tn_case both = { "both", { 1, T, K, 0 }, STATE | RESET, 0, 0 }, second = { "second", { 1, T - FIRST, K, 0 }, 0, 0, 0 };
+    const tn_case both = { "both", { 1, T, K, 0 }, STATE | RESET, 0, 0 },
+                  second = { "second", { 1, T - FIRST, K, 0 }, 0, 0, 0 };
     trial *a = new_trial(), *b = new_trial();
     a->reset[FIRST] = 1;
     a->in[0][5] = NAN;
@@ -214,8 +216,17 @@ static const tn_property properties[] = {
 };
 
 static const tn_op_test test = {
-    .op = "scan_gated", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "scan_gated",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
-void tn_tests_scan_gated(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_scan_gated(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { OVERFIT_STEPS = 40, MOST_TENSORS = 24 };
+enum { OVERFIT_STEPS = 200, MOST_TENSORS = 24 };
 
 static double now_s(void)
 {
@@ -76,7 +76,8 @@ static tn_status slope_error(tn_trainer *t, const tn_entry *e, double loss, doub
     const double norm = norm_of(e->grad, n), size = fmax(norm_of(e->data, n), 0.02 * sqrt((double)n));
     double best = HUGE_VAL;
     *error = *noise = HUGE_VAL;
-    for (double part = 0.1; part > 1e-4 && norm > 0; part /= 3) {
+    if (!isfinite(norm)) *noise = 0; /* as wrong as it gets */
+    for (double part = 0.1; norm > 0 && isfinite(norm); part /= 3) {
         double got, h = part * size;
         if (h * norm > 0.05 * fmax(loss, 1)) continue;
         TN_RETURN_IF(slope(t, e, e->grad, norm, h, &got));
@@ -86,7 +87,7 @@ static tn_status slope_error(tn_trainer *t, const tn_entry *e, double loss, doub
             *error = off;
             *noise = floor;
         }
-        if (off < 2e-3) break;
+        if (off < 2e-3 || floor > 0.05) break; /* good enough, or smaller steps would show noise alone */
     }
     return TN_OK;
 }

@@ -47,7 +47,10 @@ typedef struct row {
     const tn_op_test *test;
     const tn_case *c;
     tn_dtype dtype;
+    struct row *next;
 } row;
+
+static row *all_rows; /* they live as long as the test program, and are no leak */
 
 /* --- what an op's test file calls ------------------------------------------------------------------------------------ */
 
@@ -125,7 +128,7 @@ typedef struct compiled {
 
 static void compile(compiled *k, const tn_op_test *t, const tn_case *c, const guise *u)
 {
-    const tn_graph_options go = { .activation = u->dtype, .training = true };
+    const tn_graph_options go = { .activation = u->dtype, .training = true, .threads = u->threads };
     tn_seed seeds[TN_IO_MAX];
     *k = (compiled){ .io = { .dtype = u->dtype, .strided = u->strided, .accumulate = u->accumulate } };
     assert_ok(tn_graph_new(&go, &k->io.g));
@@ -475,9 +478,10 @@ void tn_optest_add(tn_test_list *l, const tn_op_test *t)
     for (size_t i = 0; i < t->n_cases; i++)
         for (int half = 0; half < 2; half++) {
             if ((half ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
-            row *r = malloc(sizeof *r); /* lives as long as the test program */
+            row *r = malloc(sizeof *r);
             assert_non_null(r);
-            *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32 };
+            *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32, .next = all_rows };
+            all_rows = r;
             tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, half ? "bf16" : "f32");
         }
     for (size_t i = 0; i < t->n_properties; i++)

@@ -137,8 +137,8 @@ static void context_lost(void **state)
 {
     (void)state;
     tn_world w = tn_world_open(1, 1);
-    tn_bound *small, *large = NULL;
-    tn_plan *plan;
+    tn_bound *small = NULL, *large = NULL;
+    tn_plan *plan = NULL;
     for (int64_t rows = 4; rows <= 4096; rows *= 1024) {
         tn_graph *g = tn_world_graph(NULL);
         tn_output(g, "y", tn_exp(g, tn_input(g, "x", tn_shape(rows, 16), TN_F32)));

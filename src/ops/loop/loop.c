@@ -167,6 +167,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->solve = o->rtol.id != 0;
     b->centred = o->centred;
     b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
                               .options = go, .threads = go.threads };
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
@@ -195,6 +196,11 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     bool wanted[TN_MAX_ARGS] = { 0 };
     int n = 0;
     if (tn_graph_status(g) != TN_OK) return TN_NONE;
+    if (o.grad != TN_LOOP_EP) { /* the same options serve every gradient */
+        o.cost = NULL;
+        o.n_cost_consts = 0;
+        o.beta = TN_NONE;
+    }
     const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 3;
     tn_status s = check_options(&o);
     if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);

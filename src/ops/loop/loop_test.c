@@ -207,42 +207,64 @@ static void half_plus(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = tn_add(g, tn_scale(g, io->carry[0], 0.5f), io->consts[0]);
 }
 
-/* h = h/2 + x has the answer 2x; sum(h) then has the gradient 2, which one step sees as 1. */
+/* sum(c h), c constant */
+static void weighted_sum(tn_graph *g, tn_body_io *io, void *user)
+{
+    (void)user;
+    io->ys[0] = tn_sum_all(g, tn_mul(g, io->carry[0], io->consts[0]));
+}
+
+/* h = h/2 + x; the loss is sum(h), which ep knows as its cost. The same options whatever the gradient. */
+static tn_bound *add_solve(tn_world *w, tn_loop_grad grad, bool trained)
+{
+    static const tn_body cost = { weighted_sum, NULL };
+    tn_graph *g = tn_world_graph(NULL);
+    const tn_ref x = tn_input(g, "x", tn_shape(3, 2), TN_F32), one = tn_fill(g, tn_shape(3, 2), TN_F32, 1.f);
+    const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f);
+    tn_ref taken, residual;
+    if (trained) tn_want_gradient(g, x);
+    const tn_ref h = tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1,
+                             .steps = 80, .grad = grad, .rtol = tn_scalar(g, "rtol", 1e-6f),
+                             .damping = tn_scalar(g, "damping", 0.8f), .cost = &cost, .cost_consts = &one,
+                             .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.5f), .iterations = &taken,
+                             .residual = &residual);
+    tn_output(g, "h", h);
+    tn_output(g, "taken", taken);
+    tn_output(g, "residual", residual);
+    return tn_world_add(w, g, &(tn_compile_options){ .loss = tn_sum_all(g, h) });
+}
+
+/* The answer is 2x, and the gradient 2, which one step sees as 1. */
+static void check_solve(tn_bound *b, bool trained, float slope)
+{
+    float *in = tn_world_data(b, "x");
+    for (int i = 0; i < 6; i++) in[i] = (float)(i - 2);
+    assert_ok(tn_run(b));
+    const int32_t first = *(int32_t *)tn_world_data(b, "taken");
+    assert_in_range(first, 20, 40); /* 0.6^n = 1e-6 */
+    assert_true(*(float *)tn_world_data(b, "residual") < 1e-6f);
+    for (int i = 0; i < 6; i++) {
+        assert_float_equal(((float *)tn_world_data(b, "h"))[i], 2 * (i - 2), 1e-4f);
+        if (trained) assert_float_equal(((float *)tn_world_data(b, "d.x"))[i], slope, 1e-4f);
+    }
+    assert_ok(tn_bound_set(b, "rtol", 1e-2f)); /* a number in memory, not in the plan */
+    assert_ok(tn_run(b));
+    assert_true(*(int32_t *)tn_world_data(b, "taken") < first);
+    in[1] = NAN;
+    assert_ok(tn_run(b));
+    assert_int_equal(*(int32_t *)tn_world_data(b, "taken"), 80);
+    assert_true(isnan(*(float *)tn_world_data(b, "residual")));
+    assert_float_equal(((float *)tn_world_data(b, "h"))[5], 6, 0.1f); /* the other samples are not touched by it */
+}
+
 static void solves(void)
 {
-    for (int grad = TN_LOOP_BPTT; grad <= TN_LOOP_ONE_STEP; grad++) {
-        tn_world w = tn_world_open(1, 1);
-        tn_graph *g = tn_world_graph(NULL);
-        const tn_ref x = tn_want_gradient(g, tn_input(g, "x", tn_shape(3, 2), TN_F32));
-        const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f);
-        tn_ref taken, residual;
-        const tn_ref h = tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1,
-                                 .steps = 80, .grad = (tn_loop_grad)grad, .rtol = tn_scalar(g, "rtol", 1e-6f),
-                                 .damping = tn_scalar(g, "damping", 0.8f), .iterations = &taken, .residual = &residual);
-        tn_output(g, "h", h);
-        tn_output(g, "taken", taken);
-        tn_output(g, "residual", residual);
-        tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, h) });
-        float *in = tn_world_data(b, "x");
-        for (int i = 0; i < 6; i++) in[i] = (float)(i - 2);
-        assert_ok(tn_run(b));
-        const int32_t first = *(int32_t *)tn_world_data(b, "taken");
-        assert_in_range(first, 20, 40); /* 0.6^n = 1e-6 */
-        assert_true(*(float *)tn_world_data(b, "residual") < 1e-6f);
-        for (int i = 0; i < 6; i++) {
-            assert_float_equal(((float *)tn_world_data(b, "h"))[i], 2 * (i - 2), 1e-4f);
-            assert_float_equal(((float *)tn_world_data(b, "d.x"))[i], grad == TN_LOOP_ONE_STEP ? 1 : 2, 1e-4f);
+    for (int grad = TN_LOOP_BPTT; grad <= TN_LOOP_EP; grad++)
+        for (int trained = 0; trained < 2; trained++) {
+            tn_world w = tn_world_open(1, 1);
+            check_solve(add_solve(&w, (tn_loop_grad)grad, trained), trained, grad == TN_LOOP_ONE_STEP ? 1 : 2);
+            tn_world_close(&w);
         }
-        assert_ok(tn_bound_set(b, "rtol", 1e-2f)); /* a number in memory, not in the plan */
-        assert_ok(tn_run(b));
-        assert_true(*(int32_t *)tn_world_data(b, "taken") < first);
-        in[1] = NAN;
-        assert_ok(tn_run(b));
-        assert_int_equal(*(int32_t *)tn_world_data(b, "taken"), 80);
-        assert_true(isnan(*(float *)tn_world_data(b, "residual")));
-        assert_float_equal(((float *)tn_world_data(b, "h"))[5], 6, 0.1f); /* the other samples are not touched by it */
-        tn_world_close(&w);
-    }
 }
 
 /* --- errors ------------------------------------------------------------------------------------------------------------------- */

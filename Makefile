@@ -8,7 +8,8 @@ ARCH    := $(shell uname -m)
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
 # -fno-math-errno and -fno-trapping-math keep NaN semantics; flags that assume finite numbers are never used.
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror)
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-prototypes $(if $(WERROR),-Werror) \
+           $(if $(findstring clang,$(CC)),-Wno-pass-failed)
 STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
@@ -31,13 +32,14 @@ ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contra
              $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
 LDLIBS  := $(PKG_LIBS) -lm -lpthread -ldl
 
-SRC     := $(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c))
+TEMPLATE := $(sort $(wildcard src/cli/template/*))
+SRC     := $(filter-out $(TEMPLATE),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
 LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
-GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def
+GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
 
 .PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
@@ -62,6 +64,10 @@ $(BUILD)/include/tenon_tests.def: FORCE
 	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp; \
 	  if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 FORCE:
+# What `tenon new` writes: each file of the template as TN_TEMPLATE("its name", "its text").
+$(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
+	@mkdir -p $(@D); for f in $(TEMPLATE); do echo "TN_TEMPLATE(\"$${f##*/}\","; \
+	  sed 's/[\\"]/\\&/g; s/^/    "/; s/$$/\\n"/' $$f; echo ')'; done > $@.tmp && mv $@.tmp $@
 
 STRICT_DIRS := base io data token lab serve
 $(BUILD)/obj/%.o: %.c Makefile | $(GEN)

@@ -11,7 +11,7 @@ typedef enum tn_status {
     TN_INTERNAL = 1, /* a fault of ours */
     TN_USAGE = 2,    /* a wrong key, value, shape or argument */
     TN_BAD_FILE = 3, /* a file that is missing, cut short or malformed */
-    TN_DIVERGED = 4, /* a non-finite loss or gradient, by policy */
+    TN_DIVERGED = 4, /* a non-finite loss or gradient, by policy; a check that failed */
     TN_MEMORY = 5,   /* out of memory, or a plan that does not fit */
     TN_DISK = 6,     /* a write that failed */
     TN_INTERRUPTED = 130

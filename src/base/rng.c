@@ -25,6 +25,37 @@ void tn_rng_block(tn_rng r, uint64_t index, uint32_t out[4])
     for (int i = 0; i < 4; i++) out[i] = c[i];
 }
 
+/* Sixteen blocks side by side: each line of a round is a loop that compilers turn into vector code. */
+void tn_rng_blocks(tn_rng r, uint64_t first, int64_t n, uint32_t *out)
+{
+    enum { WIDE = 16 };
+    uint32_t a[WIDE], b[WIDE], c[WIDE], d[WIDE];
+    for (; n >= WIDE; n -= WIDE, first += WIDE, out += 4 * WIDE) {
+        uint32_t k0 = (uint32_t)r.seed, k1 = (uint32_t)(r.seed >> 32);
+        for (int i = 0; i < WIDE; i++) {
+            a[i] = (uint32_t)(first + (uint64_t)i);
+            b[i] = (uint32_t)((first + (uint64_t)i) >> 32);
+            c[i] = (uint32_t)r.stream;
+            d[i] = (uint32_t)(r.stream >> 32);
+        }
+        for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u)
+            for (int i = 0; i < WIDE; i++) {
+                const uint64_t p0 = (uint64_t)0xD2511F53u * a[i], p1 = (uint64_t)0xCD9E8D57u * c[i];
+                a[i] = (uint32_t)(p1 >> 32) ^ b[i] ^ k0;
+                c[i] = (uint32_t)(p0 >> 32) ^ d[i] ^ k1;
+                b[i] = (uint32_t)p1;
+                d[i] = (uint32_t)p0;
+            }
+        for (int i = 0; i < WIDE; i++) {
+            out[4 * i] = a[i];
+            out[4 * i + 1] = b[i];
+            out[4 * i + 2] = c[i];
+            out[4 * i + 3] = d[i];
+        }
+    }
+    for (int64_t i = 0; i < n; i++) tn_rng_block(r, first + (uint64_t)i, out + 4 * i);
+}
+
 float tn_rng_uniform(tn_rng r, uint64_t index)
 {
     uint32_t w[4];
@@ -32,12 +63,35 @@ float tn_rng_uniform(tn_rng r, uint64_t index)
     return (float)(w[0] >> 8) * 0x1p-24f;
 }
 
-float tn_rng_normal(tn_rng r, uint64_t index)
+/* Two normals from two words: radius from the first, which is never 0, angle from the second. */
+static void box_muller(uint32_t a, uint32_t b, float *x, float *y)
+{
+    const double radius = sqrt(-2.0 * log(((double)a + 1.0) * 0x1p-32)), angle = 6.283185307179586 * ((double)b * 0x1p-32);
+    *x = (float)(radius * cos(angle));
+    *y = (float)(radius * sin(angle));
+}
+
+static void normal_block(tn_rng r, uint64_t block, float x[4])
 {
     uint32_t w[4];
-    tn_rng_block(r, index, w);
-    const double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32; /* u in (0,1] */
-    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+    tn_rng_block(r, block, w);
+    box_muller(w[0], w[1], &x[0], &x[1]);
+    box_muller(w[2], w[3], &x[2], &x[3]);
+}
+
+float tn_rng_normal(tn_rng r, uint64_t index)
+{
+    float x[4];
+    normal_block(r, index / 4, x);
+    return x[index % 4];
+}
+
+void tn_rng_normals(tn_rng r, float *x, int64_t n)
+{
+    float last[4];
+    for (int64_t i = 0; i + 4 <= n; i += 4) normal_block(r, (uint64_t)i / 4, x + i);
+    if (n % 4) normal_block(r, (uint64_t)n / 4, last);
+    for (int64_t i = n / 4 * 4; i < n; i++) x[i] = last[i % 4];
 }
 
 uint64_t tn_rng_below(tn_rng r, uint64_t index, uint64_t n)

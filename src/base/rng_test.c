@@ -32,8 +32,34 @@ static void moments(void **state)
     assert_true(fabs(m1) < 0.01 && fabs(m2 - 1) < 0.02 && fabs(u1 - 0.5) < 0.005);
 }
 
+static void many_blocks(void **state)
+{
+    (void)state;
+    const tn_rng r = { 0x123456789abcdefu, 0xfedcba987654321u };
+    const uint64_t first = 0xfffffff0u; /* the low half of the index wraps inside */
+    uint32_t many[4 * 37], one[4];
+    tn_rng_blocks(r, first, 37, many);
+    for (int i = 0; i < 37; i++) {
+        tn_rng_block(r, first + (uint64_t)i, one);
+        for (int k = 0; k < 4; k++) assert_int_equal(many[4 * i + k], one[k]);
+    }
+}
+
+static void many_equal_one(void **state)
+{
+    (void)state;
+    const tn_rng r = { 3, 5 };
+    float x[11];
+    for (int64_t n = 0; n <= 11; n++) {
+        tn_rng_normals(r, x, n);
+        for (int64_t i = 0; i < n; i++) assert_true(x[i] == tn_rng_normal(r, (uint64_t)i));
+    }
+}
+
 void tn_tests_rng(tn_test_list *l)
 {
     tn_test_add(l, known_answer, NULL, "rng: known answer");
+    tn_test_add(l, many_equal_one, NULL, "rng: many normals at once are the same");
     tn_test_add(l, moments, NULL, "rng: moments");
+    tn_test_add(l, many_blocks, NULL, "rng: many blocks are the single ones");
 }

@@ -13,9 +13,23 @@ static const char *ms_text(double ms, char buf[24])
     return buf;
 }
 
+typedef struct table {
+    tn_cli *c;
+    const tn_ablate *ablate;
+    bool begun; /* the head is printed with the first row, so that an error stands alone */
+} table;
+
+static void print_head(const tn_cli *c, const tn_ablate *a)
+{
+    fprintf(c->out, "median of %d alternating runs of %lld x %lld tokens; +- is the spread\n", a->runs, (long long)a->batch,
+            (long long)a->length);
+    fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a->steps);
+}
+
 static void print_row(void *ctx, const tn_ablation *a)
 {
-    tn_cli *c = ctx;
+    table *t = ctx;
+    tn_cli *c = t->c;
     if (c->json) {
         (void)tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:f, s:f, s:I, s:I, s:f}", "name", a->name, "value", a->gain, "unit",
                                        "x", "spread", a->gain_spread, "off_ms", a->off_ms, "on_ms", a->on_ms, "off_bytes",
@@ -23,6 +37,8 @@ static void print_row(void *ctx, const tn_ablation *a)
                                        a->loss_error));
         return;
     }
+    if (!t->begun) print_head(c, t->ablate);
+    t->begun = true;
     char off[24], on[24], gain[32], memory[24];
     const double saved = 100 * ((double)a->on_bytes / (double)a->off_bytes - 1);
     if (fabs(a->gain - 1) <= a->gain_spread) snprintf(gain, sizeof gain, "within spread");
@@ -37,17 +53,14 @@ static void print_row(void *ctx, const tn_ablation *a)
 tn_status tn_cmd_ablate(tn_cli *c)
 {
     tn_settings *st = NULL;
-    tn_ablate a = { .runs = 9, .steps = 5, .ctx = c, .row = print_row, .batch = 2 };
+    tn_ablate a = { .runs = 9, .steps = 5, .row = print_row, .batch = 2 };
+    table t = { .c = c, .ablate = &a };
+    a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
     a.settings = st;
     a.length = tn_settings_int(st, "train.context");
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
-    if (!c->json) {
-        fprintf(c->out, "median of %d alternating runs of %lld x %lld tokens; +- is the spread\n", a.runs, (long long)a.batch,
-                (long long)a.length);
-        fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a.steps);
-    }
     const tn_status s = tn_ablate_run(&a);
     tn_settings_free(st);
     return s;

@@ -36,13 +36,21 @@ static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m)
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "copy_bandwidth", "value", m->copy_gbs, "unit", "GB/s"));
 }
 
-static tn_status bench_model(tn_cli *c, const char *target, const tn_bench *b)
+static tn_status measure_ceilings(tn_cli *c, int threads, tn_ceilings *out)
+{
+    TN_RETURN_IF(tn_ceilings_measure(threads, out));
+    return print_ceilings(c, out);
+}
+
+/* The session is opened before anything is measured: a wrong key should not have to wait. */
+static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int threads)
 {
     enum { MOST = 32 };
     tn_session s = { 0 };
     double times[MOST];
     size_t runs = 0;
     tn_status st = tn_session_open(target, c->args.overrides, c->args.overrides_n, false, &s);
+    if (st == TN_OK) st = measure_ceilings(c, threads, &b->ceilings);
     const double start = tn_now_s();
     while (st == TN_OK && runs < MOST && (runs < 4 || tn_now_s() - start < 20)) {
         float loss;
@@ -72,10 +80,10 @@ tn_status tn_cmd_bench(tn_cli *c)
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     if (threads) n = strtol(threads, NULL, 10);
     if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
-    TN_RETURN_IF(tn_ceilings_measure((int)n, &b.ceilings));
-    TN_RETURN_IF(print_ceilings(c, &b.ceilings));
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
+    if (!gemm && !ops) return bench_model(c, what, &b, (int)n);
+    if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
+    TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
-    if (ops) TN_RETURN_IF(tn_bench_ops(&b));
-    return gemm || ops ? TN_OK : bench_model(c, what, &b);
+    return ops ? tn_bench_ops(&b) : TN_OK;
 }

@@ -56,7 +56,8 @@ tn_status tn_cmd_check(tn_cli *c)
     const char *against = tn_args_value(&c->args, "against"), *list[2 * MOST_OVERRIDES];
     char text[8192];
     size_t n = 0;
-    tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128 };
+    tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128,
+                   .only = tn_args_value(&c->args, "only") };
     tn_settings *st = NULL;
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
     if (c->args.overrides_n > MOST_OVERRIDES) TN_FAIL(TN_USAGE, "too many settings");
@@ -65,8 +66,9 @@ tn_status tn_cmd_check(tn_cli *c)
     TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
     k.settings = st;
     if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch");
-    if (strcmp(tn_settings_source(st, "train.context"), "default") != 0 && tn_settings_int(st, "train.context") < k.length)
-        k.length = tn_settings_int(st, "train.context");
+    const int64_t context = tn_settings_int(st, "train.context");
+    const bool given = strcmp(tn_settings_source(st, "train.context"), "command line") == 0;
+    if (given || context < k.length) k.length = context;
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
 done:
     tn_settings_free(st);

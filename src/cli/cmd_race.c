@@ -38,6 +38,22 @@ static tn_status run_one(tn_cli *c, racer *r)
     return st == TN_OK ? r->view.status : st;
 }
 
+/* All of them, before the first one trains: a wrong name at the end should not cost a run. */
+static tn_status check_all(tn_cli *c)
+{
+    for (size_t i = 0; i < c->args.positional_n; i++) {
+        tn_session s = { 0 };
+        const char *name = tn_args_positional(&c->args, i);
+        const tn_status st = tn_session_open(name, c->args.overrides, c->args.overrides_n, true, &s);
+        if (st != TN_OK) {
+            if (!strstr(tn_error_text(), name)) tn_error_prefix("%s", name);
+            return st;
+        }
+        tn_session_close(&s);
+    }
+    return TN_OK;
+}
+
 static tn_status draw(tn_cli *c, const racer *r, size_t n)
 {
     tn_series series[MOST];
@@ -79,6 +95,7 @@ tn_status tn_cmd_race(tn_cli *c)
     tn_status s = TN_OK;
     const size_t n = c->args.positional_n;
     TN_RETURN_IF(tn_args_expect(&c->args, 2, MOST));
+    TN_RETURN_IF(check_all(c));
     tn_interrupt_watch();
     for (size_t i = 0; i < n && s == TN_OK; i++) {
         r[i].name = tn_args_positional(&c->args, i);

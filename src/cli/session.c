@@ -6,13 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-static size_t physical_memory(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : (size_t)1 << 32;
-}
 
 static tn_status open_data(tn_session *s, bool needs_data)
 {
@@ -21,14 +14,21 @@ static tn_status open_data(tn_session *s, bool needs_data)
         if (!needs_data) return TN_OK;
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     }
-    TN_RETURN_IF(tn_bytes_open(path, tn_settings_float(s->settings, "train.holdout_frac"), s->length, &s->data));
+    const tn_status st = tn_bytes_open(path, tn_settings_float(s->settings, "train.holdout_frac"), s->length, &s->data);
+    if (st != TN_OK) {
+        tn_error_prefix("data");
+        return st;
+    }
     const size_t at = tn_settings_find(s->settings, "vocab");
-    if (at < tn_settings_count(s->settings) && tn_settings_is_auto(s->settings, "vocab"))
-        return tn_settings_set(s->settings, "vocab", "256", "data %s", path);
+    if (at == tn_settings_count(s->settings)) return TN_OK;
+    if (tn_settings_is_auto(s->settings, "vocab")) return tn_settings_set(s->settings, "vocab", "256", "data %s", path);
+    const long long vocab = (long long)tn_settings_int(s->settings, "vocab");
+    if (vocab < 256) return tn_error(TN_USAGE, "vocab=%lld is too small for %s, whose tokens are bytes: leave vocab at auto, or 256 and more",
+                                     vocab, path);
     return TN_OK;
 }
 
-/* The plan says what fits, before anything is touched. */
+/* The trainer refuses a plan that does not fit before any of its memory is touched. */
 static tn_status open_trainer(tn_session *s)
 {
     const bool automatic = tn_settings_is_auto(s->settings, "train.batch");
@@ -36,14 +36,8 @@ static tn_status open_trainer(tn_session *s)
     s->batch = automatic ? most : tn_settings_int(s->settings, "train.batch");
     for (;; s->batch /= 2) {
         const tn_trainer_options o = { .model = s->model, .settings = s->settings, .batch = s->batch, .length = s->length };
-        TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
-        const size_t need = tn_trainer_memory(s->trainer).total, have = physical_memory();
-        if (need < have / 10 * 9) return TN_OK;
-        tn_trainer_free(s->trainer);
-        s->trainer = NULL;
-        if (!automatic || s->batch == 1)
-            return tn_error(TN_MEMORY, "the plan needs %.1f GB and the machine has %.1f GB: use a smaller train.batch or "
-                                       "train.context, or plan.recompute=layer", (double)need / 1e9, (double)have / 1e9);
+        const tn_status st = tn_trainer_new(&o, &s->trainer);
+        if (st != TN_MEMORY || !automatic || s->batch == 1) return st;
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TN_MODEL(name) extern const tn_model tn_model_##name;
 #include "models/models.def"
@@ -62,6 +63,7 @@ static tn_status check_row(const char *path, const tn_model *m)
 
 static tn_status load_object(const char *path, const tn_model **out)
 {
+    if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "there is no model %s: build it first (`make` in its folder)", path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s", path, dlerror());
     tenon_model_fn *get;

@@ -8,7 +8,10 @@ size_t tn_product_work(int64_t m, int64_t n, int threads)
     return a > b ? a : b; /* C may be computed transposed */
 }
 
-static bool is_sum(const tn_product_axis *x) { return x->c == 0; }
+static bool is_sum(const tn_product_axis *x)
+{
+    return x->c == 0;
+}
 
 /* Axes of 1 go; a sum over nothing is a product with k = 0. False: C is empty. */
 static bool drop_trivial(tn_product *p)
@@ -67,7 +70,7 @@ static void fold(tn_product *p)
 {
     while (p->axes > 0) {
         const tn_product_axis *x = &p->axis[p->axes - 1];
-        const bool done = is_sum(x) ? fold_into_k(&p->g, x)
+        const bool done = is_sum(x)   ? fold_into_k(&p->g, x)
                           : x->b == 0 ? fold_into_m(&p->g, x)
                           : x->a == 0 ? fold_into_n(p, x)
                                       : false;

@@ -1,8 +1,8 @@
 /* Matrix products of tensors with any strides and any number of batch axes, on top of tn_gemm.
  *
- * The caller describes one product (m, n, k and their strides) and the axes around it; axes that a single larger product
- * can cover are folded into m, n or k, the next one becomes the batch of the GEMM, and the rest are looped over. An axis
- * along which C does not move is a sum: its products are added in order. */
+ * The caller describes one product (m, n, k and their strides) and the axes around it; axes that a single larger
+ * product can cover are folded into m, n or k, the next one becomes the batch of the GEMM, and the rest are looped
+ * over. An axis along which C does not move is a sum: its products are added in order. */
 #ifndef TN_OPS_PRODUCT_H
 #define TN_OPS_PRODUCT_H
 
@@ -12,7 +12,7 @@
 
 typedef struct tn_product_axis {
     int64_t dim;
-    int64_t a, b, c;  /* strides in elements; 0: the operand does not move (c: a sum over the axis) */
+    int64_t a, b, c; /* strides in elements; 0: the operand does not move (c: a sum over the axis) */
     int64_t residual, pre;
 } tn_product_axis;
 

@@ -1,5 +1,5 @@
-/* Tiles that need scratch memory: the pool runs a few slots, each with its own share of the workspace, and a slot takes
- * tiles until none is left. Results may depend on the tile's number alone, never on the slot. */
+/* Tiles that need scratch memory: the pool runs a few slots, each with its own share of the workspace, and a slot
+ * takes tiles until none is left. Results may depend on the tile's number alone, never on the slot. */
 #ifndef TN_OPS_SLOTS_H
 #define TN_OPS_SLOTS_H
 
@@ -16,7 +16,10 @@ typedef struct tn_slots {
     _Atomic int64_t next;
 } tn_slots;
 
-static inline size_t tn_align64(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static inline size_t tn_align64(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
 
 static inline void tn_slots_take(void *arg, int64_t slot)
 {

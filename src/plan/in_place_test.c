@@ -1,5 +1,5 @@
-/* Ops that change a state or cache in place (TN_OP_WRITES_IN0): the node is kept though nobody reads its result, later
- * nodes see the new numbers and earlier ones the old, and the planner makes no copy of the tensor. */
+/* Ops that change a state or cache in place (TN_OP_WRITES_IN0): the node is kept though nobody reads its result,
+ * later nodes see the new numbers and earlier ones the old, and the planner makes no copy of the tensor. */
 #include "plan/plan.h"
 #include "testlib.h"
 
@@ -24,8 +24,9 @@ static tn_status bump_run(const tn_call *c)
     return TN_OK;
 }
 
-static const tn_op bump = { .name = "bump", .flags = TN_OP_WRITES_IN0, .infer = bump_infer,
-                            .kernel = { [TN_CPU] = { bump_run, NULL } } };
+static const tn_op bump = {
+    .name = "bump", .flags = TN_OP_WRITES_IN0, .infer = bump_infer, .kernel = { [TN_CPU] = { bump_run, NULL } }
+};
 
 static tn_ref add_bump(tn_graph *g, tn_ref state, tn_ref x)
 {

@@ -67,7 +67,8 @@ static void fill_initial(float *x, tn_dims dims, const tn_init *init, tn_rng r)
         for (int64_t i = 0; i < n; i++) x[i] = init->a;
         break;
     case TN_INIT_NORMAL:
-        for (int64_t i = 0; i < n; i++) x[i] = init->a * tn_rng_normal(r, (uint64_t)i);
+        tn_rng_normals(r, x, n);
+        for (int64_t i = 0; i < n; i++) x[i] *= init->a;
         break;
     case TN_INIT_UNIFORM:
         for (int64_t i = 0; i < n; i++) x[i] = init->a + (init->b - init->a) * tn_rng_uniform(r, (uint64_t)i);

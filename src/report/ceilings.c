@@ -7,32 +7,52 @@
 
 #include <string.h>
 
-enum { CHAINS = 12, WIDTH = 8, LOOPS = 40000, COPY_MB = 64 };
-
-typedef float lanes __attribute__((vector_size(WIDTH * sizeof(float))));
+enum { LOOPS = 40000, COPY_MB = 64 };
 
 typedef struct fma_job {
     float *out;
 } fma_job;
 
-#if defined(__x86_64__)
-__attribute__((target_clones("default", "avx2,fma", "avx512f")))
-#endif
-static void fma_tile(void *arg, int64_t tile)
-{
-    const fma_job *j = arg;
-    lanes acc[CHAINS], a, b;
-    for (int k = 0; k < WIDTH; k++) {
-        a[k] = 0.999f;
-        b[k] = 1e-3f;
+/* One tile of multiply-adds: `chains` independent chains of vectors of `width` floats hide the latency. */
+#define FMA_TILE(name, width, chains, attributes)                                                                      \
+    typedef float name##_lanes __attribute__((vector_size(width * sizeof(float))));                                    \
+    attributes static void name(void *arg, int64_t tile)                                                               \
+    {                                                                                                                  \
+        const fma_job *j = arg;                                                                                        \
+        name##_lanes acc[chains], a, b;                                                                                \
+        for (int k = 0; k < width; k++) {                                                                              \
+            a[k] = 0.999f;                                                                                             \
+            b[k] = 1e-3f;                                                                                              \
+        }                                                                                                              \
+        for (int i = 0; i < chains; i++) acc[i] = b;                                                                   \
+        for (int n = 0; n < LOOPS; n++)                                                                                \
+            for (int i = 0; i < chains; i++) acc[i] = acc[i] * a + b;                                                  \
+        float sum = 0;                                                                                                 \
+        for (int i = 0; i < chains; i++)                                                                               \
+            for (int k = 0; k < width; k++) sum += acc[i][k];                                                          \
+        j->out[tile] = sum; /* so that the work is not dropped */                                                      \
     }
-    for (int i = 0; i < CHAINS; i++) acc[i] = b;
-    for (int n = 0; n < LOOPS; n++)
-        for (int i = 0; i < CHAINS; i++) acc[i] = acc[i] * a + b;
-    float sum = 0;
-    for (int i = 0; i < CHAINS; i++)
-        for (int k = 0; k < WIDTH; k++) sum += acc[i][k];
-    j->out[tile] = sum; /* so that the work is not dropped */
+
+typedef struct fma_kernel {
+    void (*tile)(void *arg, int64_t tile);
+    double flops; /* of one tile */
+} fma_kernel;
+
+FMA_TILE(fma_plain, 8, 12, )
+#if defined(__x86_64__)
+FMA_TILE(fma_avx2, 8, 12, __attribute__((target("avx2,fma"))))
+FMA_TILE(fma_avx512, 16, 12, __attribute__((target("avx512f,prefer-vector-width=512"))))
+#endif
+
+/* The widest arithmetic this processor has. */
+static fma_kernel widest(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f")) return (fma_kernel){ fma_avx512, 2.0 * 16 * 12 * LOOPS };
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return (fma_kernel){ fma_avx2, 2.0 * 8 * 12 * LOOPS };
+#endif
+    return (fma_kernel){ fma_plain, 2.0 * 8 * 12 * LOOPS };
 }
 
 typedef struct copy_job {
@@ -55,13 +75,14 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
     const size_t bytes = (size_t)COPY_MB << 20;
     char *a = tn_alloc(bytes), *b = tn_alloc(bytes);
     double best_fma = 1e9, best_copy = 1e9;
+    const fma_kernel kernel = widest();
     if (!a || !b) TN_TRY(TN_MEMORY);
     TN_TRY(tn_pool_new(threads, &pool));
     memset(a, 1, bytes);
     for (int i = 0; i < 6; i++) {
         fma_job f = { sums };
         double t = tn_now_s();
-        tn_pool_run(pool, threads, fma_tile, &f);
+        tn_pool_run(pool, threads, kernel.tile, &f);
         t = tn_now_s() - t;
         if (t < best_fma) best_fma = t;
         copy_job c = { b, a, bytes / (size_t)(4 * threads) };
@@ -71,7 +92,7 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
         if (i && t < best_copy) best_copy = t; /* the first touches the pages */
     }
     *out = (tn_ceilings){ .threads = threads,
-                          .fma_gflops = 2.0 * CHAINS * WIDTH * LOOPS * threads / best_fma * 1e-9,
+                          .fma_gflops = kernel.flops * threads / best_fma * 1e-9,
                           .copy_gbs = 2.0 * (double)bytes / best_copy * 1e-9 };
 done:
     tn_pool_free(pool);

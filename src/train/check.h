@@ -21,11 +21,12 @@ typedef struct tn_check {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
+    const char *only; /* names with commas, or NULL: all */
     void *ctx;
     void (*row)(void *ctx, const tn_check_row *r); /* as each is known */
 } tn_check;
 
-/* TN_OK when all pass or are skipped; TN_INTERNAL when one failed (the row says what); other codes: could not run. */
+/* TN_OK when all pass or are skipped; TN_DIVERGED when one failed (the row says what); other codes: could not run. */
 tn_status tn_check_run(const tn_check *c);
 
 /* Compares outputs, loss, gradients and training losses by name with a file another implementation wrote

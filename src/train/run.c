@@ -47,7 +47,11 @@ tn_status tn_run_create(const tn_settings *st, const char *model, char dir[TN_RU
         TN_RETURN_IF(first_free(model, dir));
     } else {
         if (snprintf(dir, TN_RUN_PATH, "%s", named) >= TN_RUN_PATH) return tn_error(TN_USAGE, "run: the path is too long");
-        TN_RETURN_IF(tn_dir_make(dir));
+        const tn_status made = tn_dir_make(dir);
+        if (made != TN_OK) {
+            tn_error_prefix("run");
+            return made;
+        }
     }
     return write_config(st, dir);
 }

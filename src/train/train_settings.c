@@ -18,7 +18,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_TEXT("data", "", "file or prepared folder to train on"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
-    TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 4096), "threads", "worker threads (auto: one per core)"),
+    TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
     TN_SETTING_CHOICE("compute", "f32", "f32|bf16", "operands of matrix products (sums are always f32)"),
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 enum { MAX_SWITCHES = 64 };
+static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
 
 struct tn_trainer {
     const tn_model *model;
@@ -57,6 +58,54 @@ static tn_ref find_output(const tn_graph *g, const char *name)
     return TN_NONE;
 }
 
+/* --- what fits -------------------------------------------------------------------------------------------------------------- */
+
+/* The last tenth is left to the system and to what is not planned. */
+static double memory_limit(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return 0.9 * (pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 4e9);
+}
+
+/* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
+ * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
+static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
+{
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(); /* parameters, gradients, moments */
+    double store = 0, largest = 0;
+    size_t at = 0;
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const tn_gtensor *x = &g->tensor[i];
+        if (x->base != (int32_t)i) continue;
+        const double bytes = (double)tn_gtensor_count(x) * (double)tn_dtype_bytes(x->dtype);
+        if (x->role == TN_ROLE_PARAM) store += copies * bytes;
+        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE) store += bytes;
+        if (bytes <= largest) continue;
+        largest = bytes;
+        at = i;
+    }
+    char dims[128];
+    const tn_gtensor *x = &g->tensor[at];
+    if (store > limit)
+        return tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and the machine has %.4g GB: choose a "
+                                   "smaller model (dim, layers, vocab)", store / 1e9, limit / 0.9e9);
+    if (largest > limit)
+        return tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and the machine has %.4g GB: use a smaller train.batch "
+                                   "or train.context, or a smaller model", largest / 1e9,
+                        tn_dims_text(x->dims, dims, sizeof dims), limit / 0.9e9);
+    return TN_OK;
+}
+
+/* Before the arena is allocated. */
+static tn_status check_plans_fit(const tn_trainer *t)
+{
+    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit();
+    if (need <= limit) return TN_OK;
+    return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
+                               "plan.recompute=layer", need / 1e9, limit / 0.9e9);
+}
+
 /* Builds the model's graph for this shape; training also adds what the store lacks. */
 static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
@@ -71,6 +120,7 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     TN_TRY(t->model->build(g, t->settings, &b));
     TN_TRY(tn_graph_status(g));
     if (!find_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", t->model->name);
+    TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
     *out = g;
     g = NULL;
@@ -114,6 +164,7 @@ static tn_status bind_all(tn_trainer *t)
         TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     }
     TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
+    TN_RETURN_IF(check_plans_fit(t));
     if (!t->forward_only) {
         TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
         TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
@@ -136,6 +187,9 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
+    if (o->batch > MOST_TOKENS / o->length)
+        TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
                        .logits = o->logits, .forward_only = o->forward_only };
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);

@@ -22,6 +22,7 @@ typedef struct tn_trainer_options {
     int threads;       /* 0: as the settings say */
 } tn_trainer_options;
 
+/* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has. */
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out);
 void tn_trainer_free(tn_trainer *t);
 

@@ -14,6 +14,9 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin" && ln -s "$tenon" "$work/bin/tenon"
 export PATH=$work/bin:$PATH LC_ALL=C.UTF-8 COLUMNS=80
+# A line that is one flat JSON object: `! grep -vE "$JSON_LINE"` finds the ones that are not.
+value='("([^"\\]|\\["\\/bfnrtu])*"|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)'
+export JSON_LINE="^\{\"[a-z_]+\":$value(,\"[a-z_]+\":$value)*\}\$"
 unset NO_COLOR
 passed=0 failed=0 title='' wrong='' got=0 want=0
 

@@ -47,10 +47,7 @@ typedef struct row {
     const tn_op_test *test;
     const tn_case *c;
     tn_dtype dtype;
-    struct row *next;
 } row;
-
-static row *all_rows; /* they live as long as the test program, and are no leak */
 
 /* --- what an op's test file calls ------------------------------------------------------------------------------------ */
 
@@ -343,7 +340,7 @@ static void draw(const row *r, numbers *x)
         const test_input *in = &k.io.in[i];
         const tn_rng rng = { 4711, (uint64_t)i };
         x->in_count[i] = tn_dims_count(in->dims);
-        x->differentiable[i] = in->fill.kind != TN_FILL_INT && !in->fill.constant && in->dtype == r->dtype;
+        x->differentiable[i] = in->fill.kind != TN_FILL_INT && !in->fill.constant && in->fill.dtype == TN_F32;
         x->in[i] = fresh(x->in_count[i]);
         x->grad[i] = fresh(x->in_count[i]);
         for (int64_t j = 0; j < x->in_count[i]; j++) {
@@ -473,15 +470,18 @@ static void run_row(void **state)
 
 static void run_property(void **state) { ((const tn_property *)*state)->run(); }
 
+enum { MOST_ROWS = 8192 };
+static row rows[MOST_ROWS]; /* as long as the test program */
+static size_t n_rows;
+
 void tn_optest_add(tn_test_list *l, const tn_op_test *t)
 {
     for (size_t i = 0; i < t->n_cases; i++)
         for (int half = 0; half < 2; half++) {
             if ((half ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
-            row *r = malloc(sizeof *r);
-            assert_non_null(r);
-            *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32, .next = all_rows };
-            all_rows = r;
+            assert_true(n_rows < MOST_ROWS);
+            row *r = &rows[n_rows++];
+            *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32 };
             tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, half ? "bf16" : "f32");
         }
     for (size_t i = 0; i < t->n_properties; i++)

@@ -48,6 +48,9 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
     if (c->dim % c->heads || (c->llama && c->dim / c->heads % 2))
         return tn_model_error("dim=%lld must be a multiple of heads=%lld%s", (long long)c->dim, (long long)c->heads,
                               c->llama ? ", and dim/heads even for rotary positions" : "");
+    if (c->llama && c->dim / c->heads > 1024)
+        return tn_model_error("dim=%lld with heads=%lld makes heads of %lld, rotary positions take 1024: use more heads",
+                              (long long)c->dim, (long long)c->heads, (long long)(c->dim / c->heads));
     if (c->heads % c->kv_heads)
         return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads, (long long)c->kv_heads);
     if (!c->llama && c->kv_heads != c->heads) return tn_model_error("kv_heads is for shape=llama: leave it at auto");

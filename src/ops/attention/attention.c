@@ -17,7 +17,8 @@ static tn_status attention_check(const tn_sig *s)
 {
     const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims, v = s->in[TN_ATT_V].dims;
     for (int i = TN_ATT_Q; i <= TN_ATT_V; i++) {
-        if (s->in[i].absent || s->in[i].dims.rank != 4) return tn_error(TN_USAGE, "q must be (B,T,H,D), k and v (B,S,KV,D)");
+        if (s->in[i].absent || s->in[i].dims.rank != 4)
+            return tn_error(TN_USAGE, "q must be (B,T,H,D), k and v (B,S,KV,D)");
         if (!tn_dtype_is_float(s->in[i].dtype) || s->in[i].dtype == TN_F64)
             return tn_error(TN_USAGE, "input %d is %s: use f32, bf16 or f16", i, tn_dtype_name(s->in[i].dtype));
     }
@@ -59,8 +60,13 @@ tn_status tn_attention_mask_make(const tn_call *c, tn_attention_mask *m)
     const tn_attention_attr *a = c->attr;
     const tn_arg *in = c->in, *doc = &in[TN_ATT_DOCUMENT];
     const int64_t B = in[TN_ATT_Q].dims.dim[0], T = in[TN_ATT_Q].dims.dim[1], S = in[TN_ATT_K].dims.dim[1];
-    *m = (tn_attention_mask){ .T = T, .S = S, .keys = S, .window = a->window, .causal = a->causal,
-                              .lengths = in[TN_ATT_LENGTHS].data, .document = doc->data };
+    *m = (tn_attention_mask){ .T = T,
+                              .S = S,
+                              .keys = S,
+                              .window = a->window,
+                              .causal = a->causal,
+                              .lengths = in[TN_ATT_LENGTHS].data,
+                              .document = doc->data };
     if (in[TN_ATT_KV_LENGTH].data) m->keys = *(const int32_t *)in[TN_ATT_KV_LENGTH].data;
     if (m->keys < 0 || m->keys > S)
         return tn_error(TN_USAGE, "kv_length is %lld, there are %lld keys", (long long)m->keys, (long long)S);
@@ -73,7 +79,7 @@ tn_status tn_attention_mask_make(const tn_call *c, tn_attention_mask *m)
     return TN_OK;
 }
 
-/* --- gradients and cost ---------------------------------------------------------------------------------------------------- */
+/* --- gradients and cost ------------------------------------------------------------------------------------------ */
 
 static uint64_t masks_given(const tn_sig *s)
 {
@@ -145,7 +151,8 @@ const tn_op tn_op_attention_plain = {
 tn_ref tn_attention_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k, tn_ref v, tn_attention_options o)
 {
     const int64_t D = q.id && tn_graph_status(g) == TN_OK ? tn_ref_dim(g, q, -1) : 1;
-    const tn_attention_attr a = { .causal = o.causal, .window = o.window,
+    const tn_attention_attr a = { .causal = o.causal,
+                                  .window = o.window,
                                   .scale = o.scale == 0 ? 1.f / sqrtf((float)(D > 0 ? D : 1)) : o.scale };
     const tn_ref in[TN_ATT_INPUTS] = { q, k, v, o.lengths, o.kv_length, o.document };
     tn_ref out[2];

@@ -5,14 +5,16 @@
  *     lengths i32 (B): valid keys of each sequence    kv_length i32 (1): valid keys of all, a number in device memory
  *     document i32 (B,T), T = S: a token sees keys of its own document alone
  *
- * scale 0 is 1/sqrt(D). Query t stands at position P - T + t, where P is kv_length, or S without it: the last query is
- * beside the last key. causal: keys up to the query's position. window W > 0: keys less than W away from it. A query that
- * sees no key gives zeros and no gradient. lengths or kv_length outside 0..S are a usage error when the step runs.
+ * scale 0 is 1/sqrt(D). Query t stands at position P - T + t, where P is kv_length, or S without it: the last query
+ * is beside the last key. causal: keys up to the query's position. window W > 0: keys less than W away from it. A
+ * query that sees no key gives zeros and no gradient. lengths or kv_length outside 0..S are a usage error when the
+ * step runs.
  *
  * q, k, v take any strides (parts of one projection need no copy) and may be bf16 or f16 (caches). Output 1, for the
- * backward pass only, is the log-sum-exp (B,H,T) in f32. A query's bits depend on its own q and the keys it sees alone,
- * NaN and infinity in hidden keys and values included (forward; a gradient may become NaN through hidden non-finite
- * numbers of the same tile). Switch opt.flash: off computes with whole matrices and keeps the probabilities (B,H,T,S). */
+ * backward pass only, is the log-sum-exp (B,H,T) in f32. A query's bits depend on its own q and the keys it sees
+ * alone, NaN and infinity in hidden keys and values included (forward; a gradient may become NaN through hidden
+ * non-finite numbers of the same tile). Switch opt.flash: off computes with whole matrices and keeps the
+ * probabilities (B,H,T,S). */
 #ifndef TN_OPS_ATTENTION_H
 #define TN_OPS_ATTENTION_H
 

@@ -1,9 +1,9 @@
 /* attention on the CPU, in tiles (Dao et al. 2022, section 3.1, with our own order of loops).
  *
- * A block is a few neighbouring tokens with all query heads that share one key head: ROWS rows or so, row = (token, head).
- * It meets the keys in tiles of KEYS that always start at multiples of KEYS, so a row's arithmetic does not depend on the
- * block it is in: hidden keys add exact zeros. Forward: one tile of work per (sequence, key head, block). Backward: one
- * per (sequence, key head), because all its blocks add to the same dk and dv, in order. */
+ * A block is a few neighbouring tokens with all query heads that share one key head: ROWS rows or so, row = (token,
+ * head). It meets the keys in tiles of KEYS that always start at multiples of KEYS, so a row's arithmetic does not
+ * depend on the block it is in: hidden keys add exact zeros. Forward: one tile of work per (sequence, key head,
+ * block). Backward: one per (sequence, key head), because all its blocks add to the same dk and dv, in order. */
 #include "base/status.h"
 #include "ops/attention/attention_mask.h"
 #include "ops/product.h"
@@ -15,11 +15,17 @@
 
 enum { ROWS = 64, KEYS = 64, LANES = 8 };
 
-/* --- workspace ------------------------------------------------------------------------------------------------------------- */
+/* --- workspace --------------------------------------------------------------------------------------------------- */
 
-static int64_t block_tokens(int64_t group) { return group < ROWS ? ROWS / group : 1; }
+static int64_t block_tokens(int64_t group)
+{
+    return group < ROWS ? ROWS / group : 1;
+}
 
-static size_t floats(int64_t n) { return tn_align64(sizeof(float) * (size_t)n); }
+static size_t floats(int64_t n)
+{
+    return tn_align64(sizeof(float) * (size_t)n);
+}
 
 typedef struct sizes {
     int64_t rows, D;
@@ -46,7 +52,7 @@ size_t tn_attention_work_cpu(const tn_sig *s, bool backward)
     return measure(q.dim[2] / k.dim[2], q.dim[3]).slot * (size_t)s->threads;
 }
 
-/* --- what a tile of work sees ------------------------------------------------------------------------------------------------ */
+/* --- what a tile of work sees ------------------------------------------------------------------------------------ */
 
 typedef struct job {
     const tn_call *c;
@@ -71,8 +77,13 @@ typedef struct block {
 static job make_job(const tn_call *c, const tn_arg *rowwise)
 {
     const tn_dims q = c->in[TN_ATT_Q].dims;
-    job w = { .c = c, .scale = ((const tn_attention_attr *)c->attr)->scale, .B = q.dim[0], .T = q.dim[1], .H = q.dim[2],
-              .KV = c->in[TN_ATT_K].dims.dim[2], .D = q.dim[3] };
+    job w = { .c = c,
+              .scale = ((const tn_attention_attr *)c->attr)->scale,
+              .B = q.dim[0],
+              .T = q.dim[1],
+              .H = q.dim[2],
+              .KV = c->in[TN_ATT_K].dims.dim[2],
+              .D = q.dim[3] };
     w.group = w.H / w.KV;
     w.tokens = block_tokens(w.group);
     w.blocks = tn_tiles(w.T, w.tokens);
@@ -118,7 +129,7 @@ static void move_block(block *k, int64_t b, int64_t kv, int64_t i)
     k->first = k->first / KEYS * KEYS;
 }
 
-/* --- moving rows --------------------------------------------------------------------------------------------------------------- */
+/* --- moving rows ------------------------------------------------------------------------------------------------- */
 
 /* Offset of row r in a tensor (B,T,H,D). */
 static int64_t row_at(const block *k, const tn_arg *x, int64_t r)
@@ -145,7 +156,7 @@ static void store_row(float *to, int64_t step, const float *from, int64_t D, flo
     for (int64_t d = 0; d < D; d++) to[d * step] = add ? to[d * step] + factor * from[d] : factor * from[d];
 }
 
-/* --- products ------------------------------------------------------------------------------------------------------------------- */
+/* --- products ---------------------------------------------------------------------------------------------------- */
 
 /* n keys (or values) from s0 on, as a matrix whose rows are `row` apart. */
 typedef struct keys {
@@ -158,24 +169,50 @@ static keys keys_at(const block *k, const tn_arg *x, int64_t s0)
 {
     const int64_t n = k->end - s0 < KEYS ? k->end - s0 : KEYS;
     const int64_t at = k->b * x->stride[0] + s0 * x->stride[1] + k->kv * x->stride[2];
-    return (keys){ (const char *)x->data + at * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, x->stride[1], x->stride[3], n };
+    return (keys){ (const char *)x->data + at * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, x->stride[1], x->stride[3],
+                   n };
 }
 
 /* out (rows,KEYS) = scale * x (rows,D) keys^T. */
 static void times_keys(const block *k, const float *x, keys y, float scale, float *out)
 {
-    const tn_gemm g = { .m = k->rows, .n = y.n, .k = k->w->D, .a = x, .a_row = k->w->D, .a_col = 1, .b = y.data,
-                        .b_row = y.col, .b_col = y.row, .b_type = y.type, .c = out, .c_row = KEYS, .batch = 1,
-                        .round_bf16 = k->w->c->round_bf16, .alpha = scale };
+    const tn_gemm g = { .m = k->rows,
+                        .n = y.n,
+                        .k = k->w->D,
+                        .a = x,
+                        .a_row = k->w->D,
+                        .a_col = 1,
+                        .b = y.data,
+                        .b_row = y.col,
+                        .b_col = y.row,
+                        .b_type = y.type,
+                        .c = out,
+                        .c_row = KEYS,
+                        .batch = 1,
+                        .round_bf16 = k->w->c->round_bf16,
+                        .alpha = scale };
     tn_gemm_run(NULL, &g, k->gemm);
 }
 
 /* out (rows,D) += scale * p (rows,KEYS) keys. */
 static void add_keys(const block *k, const float *p, keys y, float scale, float *out)
 {
-    const tn_gemm g = { .m = k->rows, .n = k->w->D, .k = y.n, .a = p, .a_row = KEYS, .a_col = 1, .b = y.data,
-                        .b_row = y.row, .b_col = y.col, .b_type = y.type, .c = out, .c_row = k->w->D, .batch = 1,
-                        .round_bf16 = k->w->c->round_bf16, .accumulate = true, .alpha = scale };
+    const tn_gemm g = { .m = k->rows,
+                        .n = k->w->D,
+                        .k = y.n,
+                        .a = p,
+                        .a_row = KEYS,
+                        .a_col = 1,
+                        .b = y.data,
+                        .b_row = y.row,
+                        .b_col = y.col,
+                        .b_type = y.type,
+                        .c = out,
+                        .c_row = k->w->D,
+                        .batch = 1,
+                        .round_bf16 = k->w->c->round_bf16,
+                        .accumulate = true,
+                        .alpha = scale };
     tn_gemm_run(NULL, &g, k->gemm);
 }
 
@@ -184,14 +221,26 @@ static void add_transposed(const block *k, const float *p, const float *x, int64
                            const tn_arg *to)
 {
     const int64_t D = k->w->D, at = k->b * to->stride[0] + s0 * to->stride[1] + k->kv * to->stride[2];
-    const tn_gemm g = { .m = n, .n = D, .k = k->rows, .a = p, .a_row = 1, .a_col = KEYS, .b = x, .b_row = D, .b_col = 1,
-                        .c = k->tile, .c_row = D, .batch = 1, .round_bf16 = k->w->c->round_bf16, .alpha = scale };
+    const tn_gemm g = { .m = n,
+                        .n = D,
+                        .k = k->rows,
+                        .a = p,
+                        .a_row = 1,
+                        .a_col = KEYS,
+                        .b = x,
+                        .b_row = D,
+                        .b_col = 1,
+                        .c = k->tile,
+                        .c_row = D,
+                        .batch = 1,
+                        .round_bf16 = k->w->c->round_bf16,
+                        .alpha = scale };
     tn_gemm_run(NULL, &g, k->gemm);
     for (int64_t s = 0; s < n; s++)
         store_row((float *)to->data + at + s * to->stride[1], to->stride[3], k->tile + s * D, D, 1, true);
 }
 
-/* --- masks ------------------------------------------------------------------------------------------------------------------------ */
+/* --- masks ------------------------------------------------------------------------------------------------------- */
 
 /* Hides what row r does not see of the tile at s0; the columns past its keys too. True when something was hidden. */
 static bool hide(const block *k, int64_t r, int64_t s0, float *s)
@@ -218,7 +267,7 @@ static bool score(const block *k, keys y, int64_t s0)
     return hidden;
 }
 
-/* --- forward ---------------------------------------------------------------------------------------------------------------------- */
+/* --- forward ----------------------------------------------------------------------------------------------------- */
 
 static float row_max(const float *s, float m)
 {
@@ -251,7 +300,9 @@ static void soften(const block *k)
     const int64_t D = k->w->D;
     for (int64_t r = 0; r < k->rows; r++) {
         float *s = k->s + r * KEYS, *o = k->o + r * D;
-        const float m = row_max(s, k->max[r]), keep = k->max[r] == m ? 1 : k->max[r] == -INFINITY ? 0 : expf(k->max[r] - m);
+        const float m = row_max(s, k->max[r]), keep = k->max[r] == m           ? 1
+                                                      : k->max[r] == -INFINITY ? 0
+                                                                               : expf(k->max[r] - m);
         row_exp(s, m);
         k->sum[r] = k->sum[r] * keep + row_sum(s);
         k->max[r] = m;
@@ -270,14 +321,20 @@ static float key_number(keys y, int64_t s, int64_t d)
 
 static bool all_finite(const block *k, keys y)
 {
-    float zero = 0; /* times anything finite */
-    for (int64_t s = 0; s < y.n; s++)
-        for (int64_t d = 0; d < k->w->D; d++) zero += 0 * key_number(y, s, d);
-    return zero == 0;
+    const uint32_t exponent = 0x7f800000u; /* all ones in what is not finite */
+    uint32_t bad = 0;
+    for (int64_t s = 0; s < y.n; s++) {
+        const float *v = (const float *)y.data + s * y.row;
+        if (y.type == TN_F32 && y.col == 1)
+            for (int64_t d = 0; d < k->w->D; d++) bad |= (tn_v_bits(v[d]) & exponent) == exponent;
+        else
+            for (int64_t d = 0; d < k->w->D; d++) bad |= (tn_v_bits(key_number(y, s, d)) & exponent) == exponent;
+    }
+    return !bad;
 }
 
-/* The product of add_keys without the terms of weight 0, which a NaN or infinity would not leave 0: in the same order and
- * with the same bits, so that a broken token cannot reach those that do not see it. */
+/* The product of add_keys without the terms of weight 0, which a NaN or infinity would not leave 0: in the same order
+ * and with the same bits, so that a broken token cannot reach those that do not see it. */
 static void add_seen(const block *k, keys y)
 {
     for (int64_t r = 0; r < k->rows; r++)
@@ -331,7 +388,7 @@ tn_status tn_attention_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward --------------------------------------------------------------------------------------------------------------------- */
+/* --- backward ---------------------------------------------------------------------------------------------------- */
 
 static void clear_keys(const job *w, int64_t b, int64_t kv, int input)
 {

@@ -1,5 +1,5 @@
-/* attention the plain way, the twin of the tiled kernels when opt.flash is off: for each head the whole matrix of scores, a
- * softmax over its rows, and two products. The probabilities (B,H,T,S) are kept for the backward pass. */
+/* attention the plain way, the twin of the tiled kernels when opt.flash is off: for each head the whole matrix of
+ * scores, a softmax over its rows, and two products. The probabilities (B,H,T,S) are kept for the backward pass. */
 #include "base/status.h"
 #include "ops/attention/attention_mask.h"
 #include "ops/product.h"
@@ -20,7 +20,8 @@ size_t tn_attention_plain_work_cpu(const tn_sig *s, bool backward)
     const tn_dims q = s->in[TN_ATT_Q].dims;
     const int64_t T = q.dim[1], S = s->in[TN_ATT_K].dims.dim[1], side = T > S ? T : S;
     (void)backward; /* the probabilities when nobody keeps them, or their gradient */
-    return tn_align64(sizeof(float) * (size_t)(T * S)) + tn_product_work(side, side > q.dim[3] ? side : q.dim[3], s->threads);
+    return tn_align64(sizeof(float) * (size_t)(T * S)) +
+           tn_product_work(side, side > q.dim[3] ? side : q.dim[3], s->threads);
 }
 
 /* A head of a (B,N,heads,D) tensor. */
@@ -36,16 +37,36 @@ static matrix head_of(const tn_arg *x, int64_t b, int64_t h)
     return (matrix){ (char *)x->data + at * (int64_t)tn_dtype_bytes(x->dtype), x->dtype, x->stride[1], x->stride[3] };
 }
 
-static matrix turned(matrix x) { return (matrix){ x.data, x.type, x.col, x.row }; }
+static matrix turned(matrix x)
+{
+    return (matrix){ x.data, x.type, x.col, x.row };
+}
 
-static matrix dense(float *x, int64_t row) { return (matrix){ x, TN_F32, row, 1 }; }
+static matrix dense(float *x, int64_t row)
+{
+    return (matrix){ x, TN_F32, row, 1 };
+}
 
-static void multiply(const head *w, int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix y, float alpha, bool add)
+static void multiply(const head *w, int64_t m, int64_t n, int64_t k, matrix a, matrix b, matrix y, float alpha,
+                     bool add)
 {
     tn_product p = { .c_col = y.col };
-    p.g = (tn_gemm){ .m = m, .n = n, .k = k, .a = a.data, .a_row = a.row, .a_col = a.col, .a_type = a.type, .b = b.data,
-                     .b_row = b.row, .b_col = b.col, .b_type = b.type, .c = y.data, .c_row = y.row,
-                     .round_bf16 = w->c->round_bf16, .accumulate = add, .alpha = alpha };
+    p.g = (tn_gemm){ .m = m,
+                     .n = n,
+                     .k = k,
+                     .a = a.data,
+                     .a_row = a.row,
+                     .a_col = a.col,
+                     .a_type = a.type,
+                     .b = b.data,
+                     .b_row = b.row,
+                     .b_col = b.col,
+                     .b_type = b.type,
+                     .c = y.data,
+                     .c_row = y.row,
+                     .round_bf16 = w->c->round_bf16,
+                     .accumulate = add,
+                     .alpha = alpha };
     tn_product_run(w->c->pool, &p, w->gemm);
 }
 
@@ -89,8 +110,15 @@ static int64_t sequences(const tn_arg *x)
 static head make_head(const tn_call *c, const tn_attention_mask *mask, int64_t b, int64_t h)
 {
     const tn_dims q = c->in[TN_ATT_Q].dims, k = c->in[TN_ATT_K].dims;
-    head w = { .c = c, .mask = mask, .b = b, .h = h, .kv = h / (q.dim[2] / k.dim[2]), .T = q.dim[1], .S = k.dim[1],
-               .D = q.dim[3], .dp = c->work };
+    head w = { .c = c,
+               .mask = mask,
+               .b = b,
+               .h = h,
+               .kv = h / (q.dim[2] / k.dim[2]),
+               .T = q.dim[1],
+               .S = k.dim[1],
+               .D = q.dim[3],
+               .dp = c->work };
     w.p = c->out[1].data ? (float *)c->out[1].data + b * c->out[1].stride[0] + h * c->out[1].stride[1] : c->work;
     w.gemm = (char *)c->work + tn_align64(sizeof(float) * (size_t)(w.T * w.S));
     return w;
@@ -106,8 +134,8 @@ tn_status tn_attention_plain_forward_cpu(const tn_call *c)
             multiply(&w, w.T, w.S, w.D, head_of(&c->in[TN_ATT_Q], b, h), turned(head_of(&c->in[TN_ATT_K], b, w.kv)),
                      dense(w.p, w.S), ((const tn_attention_attr *)c->attr)->scale, false);
             tn_pool_run(c->pool, w.T, softmax_row, &w);
-            multiply(&w, w.T, w.D, w.S, dense(w.p, w.S), head_of(&c->in[TN_ATT_V], b, w.kv), head_of(&c->out[0], b, h), 1,
-                     false);
+            multiply(&w, w.T, w.D, w.S, dense(w.p, w.S), head_of(&c->in[TN_ATT_V], b, w.kv), head_of(&c->out[0], b, h),
+                     1, false);
         }
     return TN_OK;
 }

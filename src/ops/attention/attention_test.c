@@ -10,13 +10,13 @@
 
 enum {
     CAUSAL = 1,
-    LENGTHS = 2,   /* 0 for the last sequence */
-    CACHE = 4,     /* kv_length */
-    DOCUMENT = 8,  /* ids 0 1 2 in runs */
-    PACKED = 16,   /* q, k, v are parts of one (B,T,(H+2KV)D) tensor */
-    HALF = 32,     /* k and v are f16 */
-    LIVE = 64,     /* one sequence of q is dead */
-    PLAIN = 128,   /* the twin */
+    LENGTHS = 2,  /* 0 for the last sequence */
+    CACHE = 4,    /* kv_length */
+    DOCUMENT = 8, /* ids 0 1 2 in runs */
+    PACKED = 16,  /* q, k, v are parts of one (B,T,(H+2KV)D) tensor */
+    HALF = 32,    /* k and v are f16 */
+    LIVE = 64,    /* one sequence of q is dead */
+    PLAIN = 128,  /* the twin */
     SCALE = 256,
 };
 
@@ -52,11 +52,20 @@ static const tn_case cases[] = {
     { "plain empty", { 2, 0, 4, 2, 1, 4, 0 }, PLAIN, 1e-6f, 0 },
 };
 
-static int64_t cached(const tn_case *c) { return c->dim[2] - c->dim[2] / 3; }
+static int64_t cached(const tn_case *c)
+{
+    return c->dim[2] - c->dim[2] / 3;
+}
 
-static int64_t length_of(const tn_case *c, int64_t b) { return b == c->dim[0] - 1 ? 0 : c->dim[2] - 1 - b; }
+static int64_t length_of(const tn_case *c, int64_t b)
+{
+    return b == c->dim[0] - 1 ? 0 : c->dim[2] - 1 - b;
+}
 
-static int32_t document_of(const tn_case *c, int64_t t) { return (int32_t)(t * 3 / (c->dim[1] + 1)); }
+static int32_t document_of(const tn_case *c, int64_t t)
+{
+    return (int32_t)(t * 3 / (c->dim[1] + 1));
+}
 
 static void adjust(const tn_case *c, int input, double *x, int64_t n)
 {
@@ -81,7 +90,8 @@ static tn_ref add_attention(tn_graph *g, const tn_case *c, tn_ref q, tn_ref k, t
 static void build(tn_op_io *io, const tn_case *c)
 {
     const int64_t B = c->dim[0], T = c->dim[1], S = c->dim[2], H = c->dim[3], KV = c->dim[4], D = c->dim[5];
-    const tn_fill_spec integer = { TN_FILL_INT, .lo = 0, .hi = 1 }, half = { .dtype = c->flags & HALF ? TN_F16 : TN_F32 };
+    const tn_fill_spec integer = { TN_FILL_INT, .lo = 0, .hi = 1 },
+                       half = { .dtype = c->flags & HALF ? TN_F16 : TN_F32 };
     tn_graph *g = tn_test_graph(io);
     tn_attention_options o = { .causal = c->flags & CAUSAL, .scale = c->flags & SCALE ? 0.7f : 0, .window = c->dim[6] };
     tn_ref q, k, v;
@@ -143,7 +153,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
     }
 }
 
-/* --- properties ------------------------------------------------------------------------------------------------------------- */
+/* --- properties -------------------------------------------------------------------------------------------------- */
 
 static const tn_op_test test;
 
@@ -189,7 +199,8 @@ static void open_cached(world *w, tn_store *store, tn_context *context, int64_t 
     const tn_ref q = tn_rope(g, tn_slice(g, x, 2, 0, H0), .position = at);
     const tn_ref k = tn_rope(g, tn_slice(g, x, 2, H0, KV0), .position = at);
     const tn_ref keys = tn_cache_write(g, tn_cache(g, "k", tn_shape(1, S0, KV0, D0), TN_F32), k, at);
-    const tn_ref values = tn_cache_write(g, tn_cache(g, "v", tn_shape(1, S0, KV0, D0), TN_F32), tn_slice(g, x, 2, H0 + KV0, KV0), at);
+    const tn_ref values =
+        tn_cache_write(g, tn_cache(g, "v", tn_shape(1, S0, KV0, D0), TN_F32), tn_slice(g, x, 2, H0 + KV0, KV0), at);
     tn_output(g, "y", tn_attention(g, q, keys, values, .causal = true, .kv_length = n));
     assert_ok(tn_graph_status(g));
     assert_ok(tn_store_adopt(store, g));
@@ -242,7 +253,8 @@ static void nothing_seen_gives_zeros(void)
     fill_waves(q, B * T * D);
     fill_waves(k, B * S * D);
     fill_waves(v, B * S * D);
-    tn_optest_run(&test, &c, 1, (const void *[]){ q, k, v, lengths }, (void *[]){ y }, (void *[]){ dq, dk, dv, NULL }, NULL);
+    tn_optest_run(&test, &c, 1, (const void *[]){ q, k, v, lengths }, (void *[]){ y }, (void *[]){ dq, dk, dv, NULL },
+                  NULL);
     for (int i = 0; i < T * D; i++) {
         assert_true(y[i] != 0 && y[T * D + i] == 0);
         assert_float_equal(dq[T * D + i], 0, 0);
@@ -289,8 +301,16 @@ static const tn_property properties[] = {
     { "opt.flash=off builds the twin", switch_builds_the_twin },
 };
 
-static const tn_op_test test = { .op = "attention", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "attention",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_attention(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_attention(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -45,7 +45,10 @@ static void binary_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     }
 }
 
-static bool repeated(const tn_type *in, const tn_type *out) { return tn_dims_count(in->dims) != tn_dims_count(out->dims); }
+static bool repeated(const tn_type *in, const tn_type *out)
+{
+    return tn_dims_count(in->dims) != tn_dims_count(out->dims);
+}
 
 static size_t binary_work(const tn_sig *s, bool backward)
 {
@@ -79,7 +82,8 @@ tn_ref tn_binary_(tn_graph *g, const char *file, int line, tn_binary_kind kind, 
         [TN_BINARY_MAXIMUM] = TN_BINARY_MAXIMUM, [TN_BINARY_MINIMUM] = TN_BINARY_MINIMUM,
         [TN_BINARY_RSUB] = TN_BINARY_SUB,        [TN_BINARY_RDIV] = TN_BINARY_DIV,
     };
-    const bool swap = a.id && b.id && (unsigned)kind < TN_BINARY_KINDS && swap_inputs(tn_ref_dims(g, a), tn_ref_dims(g, b));
+    const bool known = a.id && b.id && (unsigned)kind < TN_BINARY_KINDS;
+    const bool swap = known && swap_inputs(tn_ref_dims(g, a), tn_ref_dims(g, b));
     const tn_binary_attr attr = { .kind = swap ? reversed[kind] : kind };
     const tn_ref in[2] = { swap ? b : a, swap ? a : b };
     tn_ref y;

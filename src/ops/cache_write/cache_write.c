@@ -25,7 +25,10 @@ static tn_status cache_write_infer(tn_sig *s)
     return TN_OK;
 }
 
-static void cache_write_cost(const tn_sig *s, tn_cost *c) { (void)s, (void)c; /* bytes only */ }
+static void cache_write_cost(const tn_sig *s, tn_cost *c)
+{
+    (void)s, (void)c; /* bytes only */
+}
 
 const tn_op tn_op_cache_write = {
     .name = "cache_write",

@@ -1,5 +1,5 @@
-/* cache_write: what lands where, in every type; what stays; what is refused. It has no gradient and writes outside the
- * graph, so it does not go through the common driver. */
+/* cache_write: what lands where, in every type; what stays; what is refused. It has no gradient and writes outside
+ * the graph, so it does not go through the common driver. */
 #include "plan/plan.h"
 #include "testlib.h"
 

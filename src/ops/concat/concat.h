@@ -1,8 +1,8 @@
 /* concat: tensors one after another along an axis.    y = tn_concat(g, refs, n, axis)
  *
- * refs[n], n <= 64, of one rank and equal sizes but along the axis (negative: from the end); any strides. y is f32 where
- * all of them are, else it has the type of activations. Along another axis than 0 the live extent of refs[0] holds for
- * all and passes to y; along axis 0 each input's dead rows become zeros and y has no live extent.
+ * refs[n], n <= 64, of one rank and equal sizes but along the axis (negative: from the end); any strides. y is f32
+ * where all of them are, else it has the type of activations. Along another axis than 0 the live extent of refs[0]
+ * holds for all and passes to y; along axis 0 each input's dead rows become zeros and y has no live extent.
  * Gradient: each input gets its part of dy. */
 #ifndef TN_OPS_CONCAT_H
 #define TN_OPS_CONCAT_H

@@ -1,4 +1,4 @@
-/* concat: dim = A, B, C, axis: three tensors (A,B,C) that differ along the axis (n, n + 1, n again with no gradient). */
+/* concat: dim = A, B, C, axis: three tensors (A,B,C); the second is one longer along the axis, the third constant. */
 #include "optest.h"
 
 #include "plan/plan.h"
@@ -110,7 +110,7 @@ static const tn_property properties[] = {
     { "shapes that do not fit are refused", wrong_shapes },
 };
 
-static const tn_op_test test = { .op = "concat", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "concat", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
+                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
 
 void tn_tests_concat(tn_test_list *l) { tn_optest_add(l, &test); }

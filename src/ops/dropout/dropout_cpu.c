@@ -22,7 +22,7 @@ static void piece(const void *arg, const tn_elem *e, const int64_t *at, int64_t 
     uint32_t bits[TN_ELEM_PIECE + 8];
     float in[TN_ELEM_PIECE], out[TN_ELEM_PIECE];
     const int64_t skip = index % 4; /* a piece may start inside a block of four */
-    for (int64_t i = 0; i < skip + n; i += 4) tn_rng_block(j->rng, (uint64_t)((index + i) / 4), bits + i);
+    tn_rng_blocks(j->rng, (uint64_t)(index / 4), (skip + n + 3) / 4, bits);
     const float *x = tn_elem_load(e, FROM, at, n, in);
     float *y = tn_elem_target(e, TO, at, j->add, out);
     TN_VECTOR

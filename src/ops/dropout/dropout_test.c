@@ -100,7 +100,7 @@ static const tn_property properties[] = {
     { "x itself outside training; p = 1 is refused", identity },
 };
 
-static const tn_op_test test = { .op = "dropout", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "dropout", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
+                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
 
 void tn_tests_dropout(tn_test_list *l) { tn_optest_add(l, &test); }

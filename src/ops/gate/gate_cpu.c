@@ -9,17 +9,16 @@ typedef void value_fn(float *y, const float *x, const float *z, int64_t n);
 typedef void single_fn(float *d, const float *dy, const float *x, const float *z, int64_t n);
 typedef void both_fn(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n);
 
-/* act(v); act(v) and act'(v) together. */
-static inline float silu_both(float v, float *slope)
+/* act(v), and act'(v) with it. */
+TN_INLINE float silu_both(float v, float *slope)
 {
-    float t, c = v < -200.0f ? -200.0f : v;
-    c = c > 200.0f ? 200.0f : c; /* only for the slope's c t: the value has the whole v */
-    const float s = tn_v_sigmoid_pair(c, &t);
+    float t;
+    const float low = tn_v_at_least(v, -87.0f), c = tn_v_at_most(low, 87.0f), s = tn_v_sigmoid_pair(c, &t);
     *slope = s + s * t * c;
-    return (v < -200.0f ? c : v) * s;
+    return low * s;
 }
 
-static inline float sigmoid_both(float v, float *slope)
+TN_INLINE float sigmoid_both(float v, float *slope)
 {
     float t;
     const float s = tn_v_sigmoid_pair(v, &t);
@@ -27,7 +26,7 @@ static inline float sigmoid_both(float v, float *slope)
     return s;
 }
 
-static inline float gelu_both(float v, float *slope)
+TN_INLINE float gelu_both(float v, float *slope)
 {
     *slope = tn_v_gelu_grad(v);
     return tn_v_gelu(v);
@@ -125,7 +124,8 @@ tn_status tn_gate_forward_cpu(const tn_call *c)
 
 tn_status tn_gate_backward_cpu(const tn_call *c)
 {
-    const job j = { .kind = ((const tn_gate_attr *)c->attr)->kind, .add_x = c->accumulate & 1, .add_z = c->accumulate & 2 };
+    const tn_gate_kind kind = ((const tn_gate_attr *)c->attr)->kind;
+    const job j = { .kind = kind, .add_x = c->accumulate & 1, .add_z = c->accumulate & 2 };
     const tn_arg *dy = &c->dout[0];
     tn_elem e;
     tn_elem_make(&e, dy->dims, dy->live, ARGS,

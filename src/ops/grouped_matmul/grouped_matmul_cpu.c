@@ -54,11 +54,22 @@ static void multiply_rows(const tn_call *c, const tn_arg *x, const tn_arg *y, bo
         if (!add && rows) clear_rows(y, done, first);
         if (rows) done = first + rows;
         tn_product p = { .c_col = y->stride[1] };
-        p.g = (tn_gemm){ .m = rows, .n = y->dims.dim[1], .k = x->dims.dim[1], .a = moved(x, first * x->stride[0]),
-                         .a_row = x->stride[0], .a_col = x->stride[1], .a_type = x->dtype, .b = moved(w, i * s[0]),
-                         .b_row = s[transposed ? 2 : 1], .b_col = s[transposed ? 1 : 2], .b_type = w->dtype,
-                         .c = (float *)y->data + first * y->stride[0], .c_row = y->stride[0],
-                         .round_bf16 = c->round_bf16, .accumulate = add, .alpha = 1 };
+        p.g = (tn_gemm){ .m = rows,
+                         .n = y->dims.dim[1],
+                         .k = x->dims.dim[1],
+                         .a = moved(x, first * x->stride[0]),
+                         .a_row = x->stride[0],
+                         .a_col = x->stride[1],
+                         .a_type = x->dtype,
+                         .b = moved(w, i * s[0]),
+                         .b_row = s[transposed ? 2 : 1],
+                         .b_col = s[transposed ? 1 : 2],
+                         .b_type = w->dtype,
+                         .c = (float *)y->data + first * y->stride[0],
+                         .c_row = y->stride[0],
+                         .round_bf16 = c->round_bf16,
+                         .accumulate = add,
+                         .alpha = 1 };
         tn_product_run(c->pool, &p, c->work);
     }
     if (!add) clear_rows(y, done, tn_live_rows(y));
@@ -79,11 +90,22 @@ static void grad_w(const tn_call *c)
         int64_t first;
         const int64_t rows = group_rows(&c->in[OFFSETS], i, alive, &first);
         tn_product p = { .c_col = dw->stride[2] };
-        p.g = (tn_gemm){ .m = dw->dims.dim[1], .n = dw->dims.dim[2], .k = rows, .a = moved(dy, first * dy->stride[0]),
-                         .a_row = dy->stride[1], .a_col = dy->stride[0], .a_type = TN_F32,
-                         .b = moved(x, first * x->stride[0]), .b_row = x->stride[0], .b_col = x->stride[1],
-                         .b_type = x->dtype, .c = (float *)dw->data + i * dw->stride[0], .c_row = dw->stride[1],
-                         .round_bf16 = c->round_bf16, .accumulate = c->accumulate >> W & 1, .alpha = 1 };
+        p.g = (tn_gemm){ .m = dw->dims.dim[1],
+                         .n = dw->dims.dim[2],
+                         .k = rows,
+                         .a = moved(dy, first * dy->stride[0]),
+                         .a_row = dy->stride[1],
+                         .a_col = dy->stride[0],
+                         .a_type = TN_F32,
+                         .b = moved(x, first * x->stride[0]),
+                         .b_row = x->stride[0],
+                         .b_col = x->stride[1],
+                         .b_type = x->dtype,
+                         .c = (float *)dw->data + i * dw->stride[0],
+                         .c_row = dw->stride[1],
+                         .round_bf16 = c->round_bf16,
+                         .accumulate = c->accumulate >> W & 1,
+                         .alpha = 1 };
         tn_product_run(c->pool, &p, c->work);
     }
 }

@@ -44,7 +44,8 @@ static void build(tn_op_io *io, const tn_case *c)
     tn_ref x = tn_test_input(io, tn_shape(R, k), (tn_fill_spec){ 0 });
     const tn_ref w = tn_test_input(io, tn_shape(G, n, k), (tn_fill_spec){ .dtype = c->flags & HALF ? TN_F16 : TN_F32 });
     const tn_ref o = tn_test_input(io, tn_shape(G + 1), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 1 });
-    if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 1 }));
+    if (c->flags & LIVE)
+        x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 1 }));
     const tn_ref y = tn_grouped_matmul(g, x, w, o);
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, ALIVE) : y);
 }
@@ -55,7 +56,8 @@ static void oracle(const tn_case *c, tn_oracle *o)
     for (int64_t i = 0; i < G; i++)
         for (int64_t r = (int64_t)o->in[2][i]; r < (int64_t)o->in[2][i + 1] && r < rows; r++)
             for (int64_t j = 0; j < n; j++)
-                for (int64_t p = 0; p < k; p++) o->out[0][r * n + j] += o->in[0][r * k + p] * o->in[1][(i * n + j) * k + p];
+                for (int64_t p = 0; p < k; p++)
+                    o->out[0][r * n + j] += o->in[0][r * k + p] * o->in[1][(i * n + j) * k + p];
 }
 
 static const tn_op_test test;
@@ -82,14 +84,17 @@ static void bad_offsets_are_refused(void)
     static const struct {
         int32_t v[3];
         const char *says;
-    } bad[] = { { { 0, 3, 2 }, "less than the 3 before" }, { { -1, 2, 3 }, "offsets[0] is -1" }, { { 0, 2, 5 }, "has 4 rows" } };
+    } bad[] = { { { 0, 3, 2 }, "less than the 3 before" },
+                { { -1, 2, 3 }, "offsets[0] is -1" },
+                { { 0, 2, 5 }, "has 4 rows" } };
     tn_graph *g;
     tn_plan *plan;
     tn_context *context;
     tn_bound *bound;
     assert_ok(tn_graph_new(NULL, &g));
-    tn_output(g, "y", tn_grouped_matmul(g, tn_input(g, "x", tn_shape(4, 2), TN_F32), tn_input(g, "w", tn_shape(2, 3, 2), TN_F32),
-                                        tn_input(g, "o", tn_shape(3), TN_I32)));
+    tn_output(g, "y",
+              tn_grouped_matmul(g, tn_input(g, "x", tn_shape(4, 2), TN_F32),
+                                tn_input(g, "w", tn_shape(2, 3, 2), TN_F32), tn_input(g, "o", tn_shape(3), TN_I32)));
     assert_ok(tn_graph_compile(g, &(tn_compile_options){ 0 }, &plan));
     assert_ok(tn_context_new(TN_CPU, 1, &context));
     assert_ok(tn_bind(plan, context, NULL, &bound));
@@ -107,8 +112,16 @@ static const tn_property properties[] = {
     { "bad offsets are refused", bad_offsets_are_refused },
 };
 
-static const tn_op_test test = { .op = "grouped_matmul", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .adjust = adjust, .properties = properties,
+static const tn_op_test test = { .op = "grouped_matmul",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .adjust = adjust,
+                                 .properties = properties,
                                  .n_properties = TN_COUNT(properties) };
 
-void tn_tests_grouped_matmul(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_grouped_matmul(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

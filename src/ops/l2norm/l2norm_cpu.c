@@ -35,7 +35,8 @@ static void tile(void *arg, int64_t t)
         float *y = j->y + r * n;
         const double norm = sqrt(dot(x, x, n)), inverse = 1 / (norm < j->eps ? j->eps : norm);
         /* forward: a x. backward: a dy - b x, with b = 0 in short rows */
-        const float a = (float)inverse, b = dy && norm >= j->eps ? (float)(dot(x, dy, n) * inverse * inverse * inverse) : 0;
+        const bool turns = dy && !(norm < j->eps);
+        const float a = (float)inverse, b = turns ? (float)(dot(x, dy, n) * inverse * inverse * inverse) : 0;
         if (!dy) {
             TN_VECTOR
             for (int64_t i = 0; i < n; i++) y[i] = a * x[i];

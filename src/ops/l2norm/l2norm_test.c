@@ -64,7 +64,7 @@ static const tn_property properties[] = {
     { "unit length, and gradients across it", gradient_is_tangent },
 };
 
-static const tn_op_test test = { .op = "l2norm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "l2norm", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
+                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
 
 void tn_tests_l2norm(tn_test_list *l) { tn_optest_add(l, &test); }

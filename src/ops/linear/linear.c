@@ -2,8 +2,11 @@
 #include "ops/linear/linear.h"
 
 #include "base/status.h"
+#include "ops/binary/binary.h"
+#include "ops/matmul/matmul.h"
 #include "ops/product.h"
 #include "ops/slots.h"
+#include "ops/unary/unary.h"
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
@@ -66,6 +69,28 @@ static size_t linear_work(const tn_sig *s, bool backward)
     return pre + (dx > dw ? dx : dw);
 }
 
+static const tn_unary_kind unary_of[TN_ACTS] = {
+    [TN_ACT_GELU] = TN_UNARY_GELU, [TN_ACT_GELU_ERF] = TN_UNARY_GELU_ERF, [TN_ACT_SILU] = TN_UNARY_SILU,
+    [TN_ACT_TANH] = TN_UNARY_TANH, [TN_ACT_SIGMOID] = TN_UNARY_SIGMOID,   [TN_ACT_RELU] = TN_UNARY_RELU,
+};
+
+/* One op for each step; a product takes matrices only, so a vector becomes one row for as long. */
+static tn_status linear_as_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
+{
+    const tn_act act = ((const tn_linear_attr *)attr)->act;
+    const bool vector = in[X].id && tn_ref_dims(g, in[X]).rank == 1;
+    (void)n_in;
+    tn_ref y = vector ? tn_reshape(g, in[X], tn_shape(1, tn_ref_dim(g, in[X], 0))) : in[X];
+    y = tn_matmul(g, y, in[W], .transpose_b = true);
+    if (vector && y.id) y = tn_reshape(g, y, tn_shape(tn_ref_dim(g, y, 1)));
+    if (in[BIAS].id) y = tn_add(g, y, in[BIAS]);
+    if (act > TN_ACT_NONE && act < TN_ACTS) y = tn_unary(g, unary_of[act], y, 0, 0);
+    if (in[RESIDUAL].id) y = tn_add(g, y, in[RESIDUAL]);
+    out[0] = y;
+    out[1] = TN_NONE;
+    return tn_graph_status(g);
+}
+
 const tn_op tn_op_linear = {
     .name = "linear",
     .attr_bytes = sizeof(tn_linear_attr),
@@ -76,6 +101,8 @@ const tn_op tn_op_linear = {
     .cost = linear_cost,
     .work = linear_work,
     .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu } },
+    TN_OP_SWITCH("opt.epilogue", "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
+    .plain = linear_as_plain,
 };
 
 tn_ref tn_linear_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_linear_options o)

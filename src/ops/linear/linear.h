@@ -3,10 +3,10 @@
  *     tn_linear(g, x, w, .bias = b, .act = TN_ACT_GELU, .residual = r)
  *     x (...,k) any strides    w (n,k) f32, bf16 or f16    bias (n)    residual (...,n)    ->  y (...,n)
  *
- * Accumulates in f32 (operands rounded to bf16 first where the graph says so). Output 1, for the backward pass only and
- * only with an activation, is the value before it (...,n). A row of y depends on its row of x alone, in the same bits
- * whatever the number of rows; only live rows are computed, and only they count in the gradients of w and bias. NaN
- * propagates. Switch opt.epilogue: off builds product, bias, activation and sum as separate ops. */
+ * Accumulates in f32 (operands rounded to bf16 first where the graph says so). Output 1, for the backward pass only
+ * and only with an activation, is the value before it (...,n). A row of y depends on its row of x alone, in the same
+ * bits whatever the number of rows; only live rows are computed, and only they count in the gradients of w and bias.
+ * NaN propagates. Switch opt.epilogue: off builds product, bias, activation and sum as separate ops. */
 #ifndef TN_OPS_LINEAR_H
 #define TN_OPS_LINEAR_H
 

@@ -5,6 +5,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
+#include "ops/vmath.h"
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
@@ -65,11 +66,24 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
     const bool fused = r->data && tn_row_step(r) == 1; /* the GEMM adds contiguous rows only */
     const int64_t n = w->dims.dim[0];
     tn_product p = { .c_col = 1 };
-    p.g = (tn_gemm){ .m = 1, .n = n, .k = w->dims.dim[1], .a = x->data, .a_col = tn_row_step(x),
-                     .a_type = x->dtype, .b = w->data, .b_row = w->stride[1], .b_col = w->stride[0], .b_type = w->dtype,
-                     .c = y->data, .c_row = n, .round_bf16 = c->round_bf16, .alpha = 1,
-                     .bias = c->in[BIAS].data, .act = gemm_act[attr->act],
-                     .pre = c->n_out > 1 ? c->out[1].data : NULL, .residual = fused ? r->data : NULL,
+    p.g = (tn_gemm){ .m = 1,
+                     .n = n,
+                     .k = w->dims.dim[1],
+                     .a = x->data,
+                     .a_col = tn_row_step(x),
+                     .a_type = x->dtype,
+                     .b = w->data,
+                     .b_row = w->stride[1],
+                     .b_col = w->stride[0],
+                     .b_type = w->dtype,
+                     .c = y->data,
+                     .c_row = n,
+                     .round_bf16 = c->round_bf16,
+                     .alpha = 1,
+                     .bias = c->in[BIAS].data,
+                     .act = gemm_act[attr->act],
+                     .pre = c->n_out > 1 ? c->out[1].data : NULL,
+                     .residual = fused ? r->data : NULL,
                      .residual_row = n };
     p.axes = leading_axes(x, p.axis);
     for (int i = 0; i < p.axes; i++) {
@@ -87,7 +101,44 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- before the activation ---------------------------------------------------------------------------------------------- */
+/* --- before the activation --------------------------------------------------------------------------------------- */
+
+/* Slopes at the value before the activation, branch-free: loops over them become vector code. Clamps keep 0 *
+ * infinity away; beyond them the slopes have reached their limits. */
+static inline float clamp(float x, float most)
+{
+    return x < -most ? -most : x > most ? most : x;
+}
+
+static inline float slope_sigmoid(float x)
+{
+    float t;
+    const float s = tn_v_sigmoid_pair(x, &t);
+    return s * t;
+}
+
+static inline float slope_tanh(float x)
+{
+    const float t = tn_v_tanh(x);
+    return (1 - t) * (1 + t);
+}
+
+static inline float slope_silu(float x)
+{
+    float t;
+    x = clamp(x, 100);
+    const float s = tn_v_sigmoid_pair(x, &t);
+    return s * (1 + x * t);
+}
+
+/* gelu = x s(v) with v = 2 sqrt(2/pi) (x + 0.044715 x^3). */
+static inline float slope_gelu(float x)
+{
+    float t;
+    x = clamp(x, 12);
+    const float s = tn_v_sigmoid_pair(1.5957691f * (x + 0.044715f * x * x * x), &t);
+    return s + x * s * t * 1.5957691f * (1 + 0.134145f * x * x);
+}
 
 typedef struct pre_job {
     const float *pre; /* (rows,n) */
@@ -106,14 +157,15 @@ static void pre_tile(void *arg, int64_t t)
     const pre_job *j = arg;
     const int64_t end = (t + 1) * j->per_tile < j->rows ? (t + 1) * j->per_tile : j->rows, step = tn_row_step(j->dy);
     for (int64_t r = t * j->per_tile; r < end; r++) {
-        const float *restrict p = j->pre + r * j->n, *restrict dy = (const float *)j->dy->data + tn_row_offset(j->dy, r);
+        const float *restrict p = j->pre + r * j->n, *restrict dy =
+                                                         (const float *)j->dy->data + tn_row_offset(j->dy, r);
         float *restrict q = j->dpre + r * j->n;
         switch (j->act) {
-        case TN_ACT_GELU: ROW_LOOP(tn_act_gelu_tanh_grad);
+        case TN_ACT_GELU: ROW_LOOP(slope_gelu);
         case TN_ACT_GELU_ERF: ROW_LOOP(tn_act_gelu_erf_grad);
-        case TN_ACT_SILU: ROW_LOOP(tn_act_silu_grad);
-        case TN_ACT_TANH: ROW_LOOP(tn_act_tanh_grad);
-        case TN_ACT_SIGMOID: ROW_LOOP(tn_act_sigmoid_grad);
+        case TN_ACT_SILU: ROW_LOOP(slope_silu);
+        case TN_ACT_TANH: ROW_LOOP(slope_tanh);
+        case TN_ACT_SIGMOID: ROW_LOOP(slope_sigmoid);
         case TN_ACT_RELU: ROW_LOOP(tn_act_relu_grad);
         default: break;
         }
@@ -128,8 +180,13 @@ static tn_arg before_act(const tn_call *c, void **work)
     *work = c->work;
     if (act == TN_ACT_NONE || !c->out[1].data) return d;
     const int64_t n = tn_row_length(&d), rows = tn_live_rows(&d);
-    pre_job j = { .pre = c->out[1].data, .dy = &c->dout[0], .dpre = c->work, .rows = rows, .n = n,
-                  .per_tile = tn_tile_rows(n), .act = act };
+    pre_job j = { .pre = c->out[1].data,
+                  .dy = &c->dout[0],
+                  .dpre = c->work,
+                  .rows = rows,
+                  .n = n,
+                  .per_tile = tn_tile_rows(n),
+                  .act = act };
     if (rows && n) tn_pool_run(c->pool, tn_tiles(rows, j.per_tile), pre_tile, &j);
     d.data = c->work;
     int64_t count = 1;
@@ -141,16 +198,27 @@ static tn_arg before_act(const tn_call *c, void **work)
     return d;
 }
 
-/* --- gradients ------------------------------------------------------------------------------------------------------------ */
+/* --- gradients --------------------------------------------------------------------------------------------------- */
 
 static void grad_x(const tn_call *c, const tn_arg *d, void *work)
 {
     const tn_arg *w = &c->in[W], *dx = &c->din[X];
     tn_product p = { .c_col = tn_row_step(dx) };
-    p.g = (tn_gemm){ .m = 1, .n = w->dims.dim[1], .k = w->dims.dim[0], .a = d->data, .a_col = tn_row_step(d),
-                     .a_type = TN_F32, .b = w->data, .b_row = w->stride[0], .b_col = w->stride[1], .b_type = w->dtype,
-                     .c = dx->data, .c_row = w->dims.dim[1], .round_bf16 = c->round_bf16,
-                     .accumulate = c->accumulate >> X & 1, .alpha = 1 };
+    p.g = (tn_gemm){ .m = 1,
+                     .n = w->dims.dim[1],
+                     .k = w->dims.dim[0],
+                     .a = d->data,
+                     .a_col = tn_row_step(d),
+                     .a_type = TN_F32,
+                     .b = w->data,
+                     .b_row = w->stride[0],
+                     .b_col = w->stride[1],
+                     .b_type = w->dtype,
+                     .c = dx->data,
+                     .c_row = w->dims.dim[1],
+                     .round_bf16 = c->round_bf16,
+                     .accumulate = c->accumulate >> X & 1,
+                     .alpha = 1 };
     p.axes = leading_axes(dx, p.axis);
     for (int i = 0; i < p.axes; i++) {
         p.axis[i].a = d->stride[i];
@@ -163,9 +231,19 @@ static void grad_w(const tn_call *c, const tn_arg *d, void *work)
 {
     const tn_arg *x = &c->in[X], *dw = &c->din[W];
     tn_product p = { .c_col = dw->stride[1] };
-    p.g = (tn_gemm){ .m = dw->dims.dim[0], .n = dw->dims.dim[1], .k = 1, .a = d->data, .a_row = tn_row_step(d),
-                     .a_type = TN_F32, .b = x->data, .b_col = tn_row_step(x), .b_type = x->dtype, .c = dw->data,
-                     .c_row = dw->stride[0], .round_bf16 = c->round_bf16, .accumulate = c->accumulate >> W & 1,
+    p.g = (tn_gemm){ .m = dw->dims.dim[0],
+                     .n = dw->dims.dim[1],
+                     .k = 1,
+                     .a = d->data,
+                     .a_row = tn_row_step(d),
+                     .a_type = TN_F32,
+                     .b = x->data,
+                     .b_col = tn_row_step(x),
+                     .b_type = x->dtype,
+                     .c = dw->data,
+                     .c_row = dw->stride[0],
+                     .round_bf16 = c->round_bf16,
+                     .accumulate = c->accumulate >> W & 1,
                      .alpha = 1 };
     p.axes = leading_axes(d, p.axis);
     for (int i = 0; i < p.axes; i++) {
@@ -183,7 +261,8 @@ typedef struct column_job {
 static void column_tile(void *arg, int64_t t)
 {
     const column_job *j = arg;
-    const int64_t n = tn_row_length(j->d), first = t * BIAS_COLUMNS, step = tn_row_step(j->d), rows = tn_live_rows(j->d);
+    const int64_t n = tn_row_length(j->d), first = t * BIAS_COLUMNS, step = tn_row_step(j->d),
+                  rows = tn_live_rows(j->d);
     const int64_t count = n - first < BIAS_COLUMNS ? n - first : BIAS_COLUMNS;
     double sum[BIAS_COLUMNS] = { 0 };
     for (int64_t r = 0; r < rows; r++) {

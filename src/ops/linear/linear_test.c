@@ -1,4 +1,5 @@
-/* linear: rows (dim = R1, R2, k, n; x is (R1,R2,k), or (R1,k) when R2 is 0), activations, halves, live rows, odd views. */
+/* linear: rows (dim = R1, R2, k, n; x is (R1,R2,k), or (R1,k) when R2 is 0), activations, halves, live rows, odd
+ * views. */
 #include "optest.h"
 
 #include <tenon/ops.h>
@@ -13,6 +14,7 @@ enum {
     LIVE = 1 << 7,       /* the last two rows of x are dead */
     TRANSPOSED = 1 << 8, /* x, w and residual are transposed views */
     VECTOR = 1 << 9,     /* x is (k) */
+    TWIN = 1 << 10,      /* what opt.epilogue=off builds */
     ACT = 15
 };
 
@@ -32,6 +34,9 @@ static const tn_case cases[] = {
     { "transposed", { 3, 5, 11, 6 }, TRANSPOSED | TN_NO_VIEWS | TN_ACT_SILU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "live", { 6, 3, 8, 5 }, LIVE | TN_ACT_GELU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "large", { 3, 110, 300, 130 }, TN_ACT_GELU | BIAS | RESIDUAL | TN_FEW, 4e-6f, 2e-2f },
+    { "twin", { 3, 5, 11, 6 }, TWIN | TN_ACT_GELU_ERF | BIAS | RESIDUAL, 4e-6f, 3e-2f },
+    { "twin vector", { 1, 0, 9, 4 }, TWIN | VECTOR | TN_ACT_RELU | BIAS, 4e-6f, 0 },
+    { "twin live", { 6, 3, 8, 5 }, TWIN | LIVE | TN_ACT_SILU | BIAS, 4e-6f, 0 },
     { "no rows", { 0, 4, 7, 3 }, TN_ACT_SILU | BIAS | RESIDUAL, 1e-6f, 0 },
     { "no inputs", { 3, 0, 0, 4 }, BIAS, 1e-6f, 0 },
     { "no outputs", { 3, 0, 4, 0 }, BIAS | TN_NO_GRAD, 1e-6f, 0 },
@@ -42,7 +47,8 @@ static tn_ref draw(tn_op_io *io, const tn_case *c, int64_t n)
 {
     const int64_t R1 = c->dim[0], R2 = c->dim[1];
     tn_graph *g = tn_test_graph(io);
-    if (c->flags & TRANSPOSED) return tn_transpose(g, tn_test_input(io, tn_shape(n, R1, R2), (tn_fill_spec){ 0 }), 1, 2, 0);
+    if (c->flags & TRANSPOSED)
+        return tn_transpose(g, tn_test_input(io, tn_shape(n, R1, R2), (tn_fill_spec){ 0 }), 1, 2, 0);
     if (c->flags & VECTOR) return tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
     return tn_test_input(io, R2 ? tn_shape(R1, R2, n) : tn_shape(R1, n), (tn_fill_spec){ 0 });
 }
@@ -53,13 +59,21 @@ static void build(tn_op_io *io, const tn_case *c)
     const bool turned = c->flags & TRANSPOSED;
     tn_graph *g = tn_test_graph(io);
     tn_ref x = draw(io, c, k), bias = TN_NONE, residual = TN_NONE;
-    tn_ref w = tn_test_input(io, turned ? tn_shape(k, n) : tn_shape(n, k), (tn_fill_spec){ .dtype = c->flags & HALF_W ? TN_F16 : TN_F32 });
+    tn_ref w = tn_test_input(io, turned ? tn_shape(k, n) : tn_shape(n, k),
+                             (tn_fill_spec){ .dtype = c->flags & HALF_W ? TN_F16 : TN_F32 });
     if (turned) w = tn_transpose(g, w, 1, 0);
-    if (c->flags & BIAS)
-        bias = tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
+    if (c->flags & BIAS) bias = tn_test_input(io, tn_shape(n), (tn_fill_spec){ 0 });
     if (c->flags & RESIDUAL) residual = draw(io, c, n);
-    if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 4, .hi = 5 }));
-    const tn_ref y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
+    if (c->flags & LIVE)
+        x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 4, .hi = 5 }));
+    const tn_linear_attr attr = { .act = c->flags & ACT };
+    tn_ref out[2], y;
+    if (c->flags & TWIN) {
+        assert_ok(tn_op_linear.plain(g, &attr, (const tn_ref[]){ x, w, bias, residual }, 4, out));
+        y = out[0];
+    } else {
+        y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
+    }
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, 4) : y);
 }
 
@@ -86,7 +100,8 @@ static void oracle(const tn_case *c, tn_oracle *o)
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             double s = b ? b[j] : 0;
-            for (int64_t p = 0; p < k; p++) s += x[turned ? p * all + i : i * k + p] * w[turned ? p * n + j : j * k + p];
+            for (int64_t p = 0; p < k; p++)
+                s += x[turned ? p * all + i : i * k + p] * w[turned ? p * n + j : j * k + p];
             o->out[0][i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
         }
 }
@@ -100,7 +115,8 @@ static void rows_stand_alone(void)
     float x[R * K], w[N * K], whole[R * N], one[N];
     for (int i = 0; i < R * K; i++) x[i] = sinf((float)i);
     for (int i = 0; i < N * K; i++) w[i] = cosf(0.7f * (float)i);
-    const tn_case many = { "many", { R, 0, K, N }, TN_ACT_SILU, 1, 0 }, single = { "one", { 1, 0, K, N }, TN_ACT_SILU, 1, 0 };
+    const tn_case many = { "many", { R, 0, K, N }, TN_ACT_SILU, 1, 0 },
+                  single = { "one", { 1, 0, K, N }, TN_ACT_SILU, 1, 0 };
     tn_optest_run(&test, &many, 2, (const void *[]){ x, w }, (void *[]){ whole }, NULL, NULL);
     for (int i = 0; i < R; i += 9) {
         tn_optest_run(&test, &single, 1, (const void *[]){ x + i * K, w }, (void *[]){ one }, NULL, NULL);
@@ -143,7 +159,15 @@ static const tn_property properties[] = {
     { "shapes are checked", shapes_are_checked },
 };
 
-static const tn_op_test test = { .op = "linear", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "linear",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
-void tn_tests_linear(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_linear(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -43,6 +43,7 @@ const tn_op tn_op_masked_mean = {
 
 tn_ref tn_masked_mean_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref mask)
 {
+    const tn_ref in[2] = { x, tn_stop_gradient(g, mask) };
     tn_ref y;
-    return tn_graph_add(g, file, line, &tn_op_masked_mean, NULL, (const tn_ref[]){ x, tn_stop_gradient(g, mask) }, 2, &y);
+    return tn_graph_add(g, file, line, &tn_op_masked_mean, NULL, in, 2, &y);
 }

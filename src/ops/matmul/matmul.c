@@ -87,7 +87,8 @@ const tn_op tn_op_matmul = {
 
 tn_ref tn_matmul_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_matmul_options o)
 {
-    const tn_matmul_attr t = { .transpose_a = o.transpose_a, .transpose_b = o.transpose_b,
+    const tn_matmul_attr t = { .transpose_a = o.transpose_a,
+                               .transpose_b = o.transpose_b,
                                .scale = o.scale == 0 ? 1.f : o.scale };
     const tn_ref in[] = { a, b };
     tn_ref y;

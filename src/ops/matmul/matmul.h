@@ -3,9 +3,9 @@
  *     tn_matmul(g, a, b, .transpose_a = false, .transpose_b = false, .scale = 1)
  *     a (...,m,k), or (...,k,m) transposed    b (...,k,n), or (...,n,k) transposed    ->  y (...,m,n)
  *
- * Leading axes are equal, or absent or 1 on one side, which is then used for all; its gradient is the sum, in order. Any
- * strides; f32, bf16 or f16 operands, f32 accumulation. A live extent of a counts: it cuts m, the first leading axis, or
- * (a transposed matrix) the sum over k. scale 0 means 1. NaN propagates. */
+ * Leading axes are equal, or absent or 1 on one side, which is then used for all; its gradient is the sum, in order.
+ * Any strides; f32, bf16 or f16 operands, f32 accumulation. A live extent of a counts: it cuts m, the first leading
+ * axis, or (a transposed matrix) the sum over k. scale 0 means 1. NaN propagates. */
 #ifndef TN_OPS_MATMUL_H
 #define TN_OPS_MATMUL_H
 

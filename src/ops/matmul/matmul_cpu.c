@@ -38,7 +38,9 @@ static extent measure(const tn_call *c, const tn_arg *y)
     const tn_matmul_attr *t = c->attr;
     const tn_arg *a = &c->in[A];
     const int ra = a->dims.rank, ry = y->dims.rank;
-    extent e = { .y = y->dims, .m = y->dims.dim[ry - 2], .n = y->dims.dim[ry - 1],
+    extent e = { .y = y->dims,
+                 .m = y->dims.dim[ry - 2],
+                 .n = y->dims.dim[ry - 1],
                  .k = a->dims.dim[ra - (t->transpose_a ? 2 : 1)] };
     if (!a->live || *a->live >= a->dims.dim[0]) return e;
     const int64_t live = *a->live < 0 ? 0 : *a->live;
@@ -53,13 +55,27 @@ static void product(const tn_call *c, const extent *e, int64_t m, int64_t n, int
                     bool accumulate)
 {
     tn_product p = { .c_col = z.col, .axes = e->y.rank - 2 };
-    p.g = (tn_gemm){ .m = m, .n = n, .k = k, .a = x.arg->data, .a_row = x.row, .a_col = x.col, .a_type = x.arg->dtype,
-                     .b = y.arg->data, .b_row = y.row, .b_col = y.col, .b_type = y.arg->dtype, .c = z.arg->data,
-                     .c_row = z.row, .round_bf16 = c->round_bf16, .accumulate = accumulate,
+    p.g = (tn_gemm){ .m = m,
+                     .n = n,
+                     .k = k,
+                     .a = x.arg->data,
+                     .a_row = x.row,
+                     .a_col = x.col,
+                     .a_type = x.arg->dtype,
+                     .b = y.arg->data,
+                     .b_row = y.row,
+                     .b_col = y.col,
+                     .b_type = y.arg->dtype,
+                     .c = z.arg->data,
+                     .c_row = z.row,
+                     .round_bf16 = c->round_bf16,
+                     .accumulate = accumulate,
                      .alpha = ((const tn_matmul_attr *)c->attr)->scale };
     for (int i = 0; i < p.axes; i++)
-        p.axis[i] = (tn_product_axis){ .dim = e->y.dim[i], .a = axis_stride(x.arg, i, e->y.rank),
-                                       .b = axis_stride(y.arg, i, e->y.rank), .c = axis_stride(z.arg, i, e->y.rank) };
+        p.axis[i] = (tn_product_axis){ .dim = e->y.dim[i],
+                                       .a = axis_stride(x.arg, i, e->y.rank),
+                                       .b = axis_stride(y.arg, i, e->y.rank),
+                                       .c = axis_stride(z.arg, i, e->y.rank) };
     tn_product_run(c->pool, &p, c->work);
 }
 
@@ -95,7 +111,7 @@ tn_status tn_matmul_backward_cpu(const tn_call *c)
         product(c, &e, e.m, e.k, e.n, dy, as_matrix(&c->in[B], !t->transpose_b), as_matrix(&c->din[A], t->transpose_a),
                 clear_if_cut(c, &e, A));
     if (c->din[B].data) /* d op(b)^T = dy^T op(a) */
-        product(c, &e, e.n, e.k, e.m, dy_t, as_matrix(&c->in[A], t->transpose_a), as_matrix(&c->din[B], !t->transpose_b),
-                clear_if_cut(c, &e, B));
+        product(c, &e, e.n, e.k, e.m, dy_t, as_matrix(&c->in[A], t->transpose_a),
+                as_matrix(&c->din[B], !t->transpose_b), clear_if_cut(c, &e, B));
     return TN_OK;
 }

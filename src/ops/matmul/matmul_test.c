@@ -1,4 +1,5 @@
-/* matmul: rows (dim = outer, inner, m, k, n; outer or inner 0: that leading axis is not there), layouts, broadcasting. */
+/* matmul: rows (dim = outer, inner, m, k, n; outer or inner 0: that leading axis is not there), layouts,
+ * broadcasting. */
 #include "optest.h"
 
 #include <tenon/ops.h>
@@ -10,11 +11,11 @@ enum {
     TA = 1,
     TB = 2,
     SCALE = 4,
-    SHARE_A = 8,   /* a has 1 for the outer axis */
-    SHARE_B = 16,  /* b has no leading axes */
+    SHARE_A = 8,  /* a has 1 for the outer axis */
+    SHARE_B = 16, /* b has no leading axes */
     HALF_B = 32,
     LIVE = 64,
-    TURNED = 128,  /* a and b are views of transposed memory */
+    TURNED = 128,   /* a and b are views of transposed memory */
     SHARE_BI = 256, /* b has 1 for the inner axis */
 };
 
@@ -84,7 +85,8 @@ static void build(tn_op_io *io, const tn_case *c)
     tn_test_output(io, (c->flags & LIVE) && !ta ? tn_slice(g, y, 0, 0, ALIVE) : y);
 }
 
-static int64_t at(const tn_case *c, int input, int64_t o, int64_t i, int64_t row, int64_t col, int64_t rows, int64_t cols)
+static int64_t at(const tn_case *c, int input, int64_t o, int64_t i, int64_t row, int64_t col, int64_t rows,
+                  int64_t cols)
 {
     int64_t outer, inner;
     batch_of(c, input, &outer, &inner);
@@ -138,8 +140,7 @@ static void shared_is_sum_of_copies(void)
     const tn_case shared = { "s", { O, 0, M, K, N }, SHARE_B, 1, 0 }, each = { "e", { O, 0, M, K, N }, 0, 1, 0 };
     tn_optest_run(&test, &shared, 1, (const void *[]){ a, b }, NULL, (void *[]){ NULL, db }, NULL);
     tn_optest_run(&test, &each, 1, (const void *[]){ a, copies }, NULL, (void *[]){ NULL, dc }, NULL);
-    for (int i = 0; i < K * N; i++)
-        assert_float_equal(db[i], dc[i] + dc[K * N + i] + dc[2 * K * N + i], 1e-5f);
+    for (int i = 0; i < K * N; i++) assert_float_equal(db[i], dc[i] + dc[K * N + i] + dc[2 * K * N + i], 1e-5f);
 }
 
 static void shapes_are_checked(void)
@@ -157,7 +158,15 @@ static const tn_property properties[] = {
     { "shapes are checked", shapes_are_checked },
 };
 
-static const tn_op_test test = { .op = "matmul", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "matmul",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
-void tn_tests_matmul(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_matmul(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -3,9 +3,9 @@
  *     tn_sum(g, x, axis)   tn_mean(g, x, axis)   tn_max(g, x, axis)     the axis is removed (negative: from the end)
  *     tn_sum_all(g, x)     tn_mean_all(g, x)                            one number, rank 0, always f32
  *
- * Sums are added in double in a fixed order. Over axis 0 (and over all) only live rows count, and the result has no live
- * extent; over another axis it keeps x's. Of nothing, the sum and the mean are 0 and the maximum is -inf. NaN passes
- * through all of them. The gradient of a maximum goes to the first one (the first NaN, if any). */
+ * Sums are added in double in a fixed order. Over axis 0 (and over all) only live rows count, and the result has no
+ * live extent; over another axis it keeps x's. Of nothing, the sum and the mean are 0 and the maximum is -inf. NaN
+ * passes through all of them. The gradient of a maximum goes to the first one (the first NaN, if any). */
 #ifndef TN_OPS_REDUCE_H
 #define TN_OPS_REDUCE_H
 

@@ -33,7 +33,7 @@ static double factor(const tn_reduce_attr *a, const tn_arg *x)
     return a->kind != TN_REDUCE_MEAN ? 1 : n ? 1 / (double)n : 0;
 }
 
-/* --- sums -------------------------------------------------------------------------------------------------------------- */
+/* --- sums ------------------------------------------------------------------------------------------------------ */
 
 static const float *load_piece(const void *job, const tn_elem *e, const int64_t *at, int64_t n, float *buf)
 {
@@ -76,7 +76,7 @@ static void sum_backward(const tn_call *c, const tn_reduce_attr *a)
     tn_elem_run(&e, c->pool, spread_piece, &j);
 }
 
-/* --- maxima ------------------------------------------------------------------------------------------------------------ */
+/* --- maxima ---------------------------------------------------------------------------------------------------- */
 
 typedef struct max_job {
     int64_t n, step, dx_step; /* numbers along the axis, and from one to the next */

@@ -84,7 +84,7 @@ static void small_numbers_count(void)
     assert_true(y == N - 2);
 }
 
-/* Of six rows two are alive: sums, means and maxima over axis 0 and over all see those; over axis 1 the extent stays. */
+/* Of six rows two are alive: what goes over axis 0 or over all sees those; over axis 1 the extent stays. */
 static void live_rows(void)
 {
     enum { R = 6, C = 3 };
@@ -135,7 +135,7 @@ static const tn_property properties[] = {
     { "an axis that is not there is refused", missing_axis },
 };
 
-static const tn_op_test test = { .op = "reduce", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "reduce", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
+                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
 
 void tn_tests_reduce(tn_test_list *l) { tn_optest_add(l, &test); }

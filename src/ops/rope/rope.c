@@ -14,7 +14,8 @@ static tn_status rope_infer(tn_sig *s)
     if (s->in[X].absent || x.rank != 4 || x.dim[3] % 2 || x.dim[3] > 1024)
         return tn_error(TN_USAGE, "x must be (B,T,H,D) with an even D of at most 1024");
     if (!s->in[POSITION].absent) {
-        const bool one = p.rank == 1 && p.dim[0] == 1, each = p.rank == 2 && p.dim[0] == x.dim[0] && p.dim[1] == x.dim[1];
+        const bool one = p.rank == 1 && p.dim[0] == 1,
+                   each = p.rank == 2 && p.dim[0] == x.dim[0] && p.dim[1] == x.dim[1];
         if (s->in[POSITION].dtype != TN_I32 || !(one || each))
             return tn_error(TN_USAGE, "the position must be i32 of shape (1) or (B,T)");
     }
@@ -31,7 +32,10 @@ static void rope_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     if (!s->in[POSITION].absent) u->in |= 1 << POSITION;
 }
 
-static void rope_cost(const tn_sig *s, tn_cost *c) { c->flops = c->flops_backward = 3.0 * (double)tn_dims_count(s->in[X].dims); }
+static void rope_cost(const tn_sig *s, tn_cost *c)
+{
+    c->flops = c->flops_backward = 3.0 * (double)tn_dims_count(s->in[X].dims);
+}
 
 const tn_op tn_op_rope = {
     .name = "rope",
@@ -45,7 +49,8 @@ const tn_op tn_op_rope = {
 
 tn_ref tn_rope_(tn_graph *g, const char *file, int line, tn_ref x, tn_rope_options o)
 {
-    const tn_rope_attr a = { .base = o.base == 0 ? 10000 : o.base, .stretch = o.stretch,
+    const tn_rope_attr a = { .base = o.base == 0 ? 10000 : o.base,
+                             .stretch = o.stretch,
                              .stretch_context = o.stretch_context == 0 ? 8192 : o.stretch_context,
                              .interleaved = o.interleaved };
     const tn_ref in[] = { x, o.position };

@@ -1,5 +1,5 @@
-/* rope on the CPU: a tile is a few token positions. Sines and cosines are made once per position and used for all heads,
- * and for all sequences when they share positions. */
+/* rope on the CPU: a tile is a few token positions. Sines and cosines are made once per position and used for all
+ * heads, and for all sequences when they share positions. */
 #include "ops/rope/rope.h"
 #include "ops/rows.h"
 
@@ -69,8 +69,7 @@ static void tile(void *arg, int64_t i)
     frequencies(w->attr, pairs, f);
     for (int64_t t = i * TOKENS; t < end; t++)
         for (int64_t b = 0; b < w->batch; b++) {
-            if (b == 0 || w->position->dims.rank == 2)
-                angles(f, pairs, position_of(w->position, b, t), w->sign, c, s);
+            if (b == 0 || w->position->dims.rank == 2) angles(f, pairs, position_of(w->position, b, t), w->sign, c, s);
             for (int64_t h = 0; h < H; h++)
                 turn(w, (const float *)w->x->data + b * sx[0] + t * sx[1] + h * sx[2],
                      (float *)w->y->data + b * sy[0] + t * sy[1] + h * sy[2], pairs, c, s);
@@ -79,13 +78,18 @@ static void tile(void *arg, int64_t i)
 
 static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, float sign, bool add)
 {
-    job w = { .attr = c->attr, .x = x, .y = y, .position = &c->in[1], .batch = x->dims.dim[0], .sign = sign, .add = add };
+    job w = {
+        .attr = c->attr, .x = x, .y = y, .position = &c->in[1], .batch = x->dims.dim[0], .sign = sign, .add = add
+    };
     if (x->live && *x->live < w.batch) w.batch = *x->live;
     tn_pool_run(c->pool, tn_tiles(x->dims.dim[1], TOKENS), tile, &w);
     return TN_OK;
 }
 
-tn_status tn_rope_forward_cpu(const tn_call *c) { return rotate(c, &c->in[0], &c->out[0], 1, false); }
+tn_status tn_rope_forward_cpu(const tn_call *c)
+{
+    return rotate(c, &c->in[0], &c->out[0], 1, false);
+}
 
 tn_status tn_rope_backward_cpu(const tn_call *c)
 {

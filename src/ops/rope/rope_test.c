@@ -27,12 +27,13 @@ static void build(tn_op_io *io, const tn_case *c)
     const int64_t B = c->dim[0], T = c->dim[1];
     tn_graph *g = tn_test_graph(io);
     tn_ref x = tn_test_input(io, tn_shape(B, T, c->dim[2], c->dim[3]), (tn_fill_spec){ 0 }), p = TN_NONE;
-    if (c->flags & OFFSET) p = tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 100000, .hi = 100100 });
+    if (c->flags & OFFSET)
+        p = tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = 100000, .hi = 100100 });
     if (c->flags & EACH) p = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ TN_FILL_INT, .lo = 0, .hi = 50 });
     if (c->flags & LIVE)
         x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ TN_FILL_INT, .lo = ALIVE, .hi = ALIVE + 1 }));
-    const tn_ref y = tn_rope(g, x, .position = p, .interleaved = c->flags & INTERLEAVED, .base = c->flags & STRETCH ? 5e5 : 0,
-                             .stretch = c->flags & STRETCH ? 8 : 0);
+    const tn_ref y = tn_rope(g, x, .position = p, .interleaved = c->flags & INTERLEAVED,
+                             .base = c->flags & STRETCH ? 5e5 : 0, .stretch = c->flags & STRETCH ? 8 : 0);
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, ALIVE) : y);
 }
 
@@ -54,7 +55,8 @@ static void oracle(const tn_case *c, tn_oracle *o)
             for (int64_t h = 0; h < H; h++)
                 for (int64_t j = 0; j < D / 2; j++) {
                     const int64_t row = ((b * T + t) * H + h) * D;
-                    const int64_t u = row + (c->flags & INTERLEAVED ? 2 * j : j), v = c->flags & INTERLEAVED ? u + 1 : u + D / 2;
+                    const int64_t u = row + (c->flags & INTERLEAVED ? 2 * j : j),
+                                  v = c->flags & INTERLEAVED ? u + 1 : u + D / 2;
                     const double a = p * frequency(c, j), x = o->in[0][u], y = o->in[0][v];
                     o->out[0][u] = x * cos(a) - y * sin(a);
                     o->out[0][v] = y * cos(a) + x * sin(a);
@@ -102,7 +104,15 @@ static const tn_property properties[] = {
     { "one token at its offset equals the whole pass", offset_equals_whole },
 };
 
-static const tn_op_test test = { .op = "rope", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
-                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "rope",
+                                 .cases = cases,
+                                 .n_cases = TN_COUNT(cases),
+                                 .build = build,
+                                 .oracle = oracle,
+                                 .properties = properties,
+                                 .n_properties = TN_COUNT(properties) };
 
-void tn_tests_rope(tn_test_list *l) { tn_optest_add(l, &test); }
+void tn_tests_rope(tn_test_list *l)
+{
+    tn_optest_add(l, &test);
+}

@@ -24,7 +24,8 @@ tn_status tn_scan_check_frame(const tn_sig *s, int state, int reset)
         return tn_error(TN_USAGE, "x must be (B,T,2K), real and imaginary planes: floating point, an even last axis");
     if (!s->in[state].absent && !tn_dims_equal(s->in[state].dims, tn_shape(x.dim[0], x.dim[2])))
         return tn_error(TN_USAGE, "state must be (B,2K) = (%lld,%lld)", (long long)x.dim[0], (long long)x.dim[2]);
-    if (!s->in[reset].absent && (s->in[reset].dtype != TN_I32 || !tn_dims_equal(s->in[reset].dims, tn_shape(x.dim[0], x.dim[1]))))
+    if (!s->in[reset].absent &&
+        (s->in[reset].dtype != TN_I32 || !tn_dims_equal(s->in[reset].dims, tn_shape(x.dim[0], x.dim[1]))))
         return tn_error(TN_USAGE, "reset must be i32 (B,T) = (%lld,%lld)", (long long)x.dim[0], (long long)x.dim[1]);
     return TN_OK;
 }

@@ -19,11 +19,14 @@ enum {
 
 /* Between the phases: rows of (padded K) doubles for every row of the batch and piece of time. */
 enum {
-    LEFT_RE, LEFT_IM,       /* what the piece leaves behind when nothing enters it */
-    PRODUCT_RE, PRODUCT_IM, /* of its lambdas */
-    ENTERS_RE, ENTERS_IM,   /* the state (backward: the adjoint) that really enters it */
-    CUT,                    /* 1: a document starts inside, so what enters does not leave */
-    SUMS,                   /* TN_SCAN_SUMS rows */
+    LEFT_RE, /* what the piece leaves behind when nothing enters it */
+    LEFT_IM,
+    PRODUCT_RE, /* of its lambdas */
+    PRODUCT_IM,
+    ENTERS_RE, /* the state (backward: the adjoint) that really enters it */
+    ENTERS_IM,
+    CUT,  /* 1: a document starts inside, so what enters does not leave */
+    SUMS, /* TN_SCAN_SUMS rows */
     EDGE_ROWS = SUMS + TN_SCAN_SUMS
 };
 
@@ -32,7 +35,7 @@ typedef struct numbers {
     double re[W], im[W];
 } numbers;
 
-/* --- the cut --------------------------------------------------------------------------------------------------------- */
+/* --- the cut ------------------------------------------------------------------------------------------------------ */
 
 static int64_t span_of(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
@@ -41,7 +44,10 @@ static int64_t span_of(int64_t B, int64_t T, int64_t K, int64_t chunk)
     return chunk > least ? chunk : least;
 }
 
-static int64_t chunks_of(int64_t T, int64_t span) { return T > 0 ? (T + span - 1) / span : 1; }
+static int64_t chunks_of(int64_t T, int64_t span)
+{
+    return T > 0 ? (T + span - 1) / span : 1;
+}
 
 size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
@@ -49,9 +55,15 @@ size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
     return (size_t)((pieces * EDGE_ROWS + TN_SCAN_SUMS) * tn_scan_padded(K)) * sizeof(double);
 }
 
-static int64_t blocks_of(const tn_scan_job *j) { return (j->K + j->block - 1) / j->block; }
+static int64_t blocks_of(const tn_scan_job *j)
+{
+    return (j->K + j->block - 1) / j->block;
+}
 
-static int64_t tiles_of(const tn_scan_job *j) { return j->rows * blocks_of(j) * j->chunks; }
+static int64_t tiles_of(const tn_scan_job *j)
+{
+    return j->rows * blocks_of(j) * j->chunks;
+}
 
 /* Channels do not mix, so the width of a block may follow the threads; where time is cut must not. */
 static void cut_job(tn_scan_job *j, int threads)
@@ -82,9 +94,15 @@ static tile tile_at(const tn_scan_job *j, int64_t i)
     return t;
 }
 
-static double *edge_row(const tile *t, int row) { return t->edge + row * t->edge_step; }
+static double *edge_row(const tile *t, int row)
+{
+    return t->edge + row * t->edge_step;
+}
 
-static bool starts(const tn_scan_job *j, int64_t b, int64_t t) { return j->reset && j->reset[b * j->T + t]; }
+static bool starts(const tn_scan_job *j, int64_t b, int64_t t)
+{
+    return j->reset && j->reset[b * j->T + t];
+}
 
 /* Tokens from t on (at most N, before `last`) up to the next document. */
 static int64_t piece_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last)
@@ -102,7 +120,7 @@ static int64_t piece_before(const tn_scan_job *j, int64_t b, int64_t end, int64_
     return n;
 }
 
-/* --- planes: tokens of a block in a tensor (B,T,2K), or a padded copy of them ---------------------------------------- */
+/* --- planes: tokens of a block in a tensor (B,T,2K), or a padded copy of them ------------------------------------- */
 
 typedef struct planes {
     float *at;        /* real part of the first token's first channel; NULL: not there */
@@ -119,9 +137,15 @@ static planes planes_of(const float *p, const tn_scan_job *j, const tn_scan_at *
     return (planes){ (float *)(uintptr_t)p + (a->b * j->T + a->t) * 2 * j->K + a->k, 2 * j->K, j->K };
 }
 
-static planes padded_planes(padded *room) { return (planes){ room->x[0], 2 * W, W }; }
+static planes padded_planes(padded *room)
+{
+    return (planes){ room->x[0], 2 * W, W };
+}
 
-static bool ragged(const tn_scan_at *a) { return a->w % TN_SCAN_UNIT != 0; }
+static bool ragged(const tn_scan_at *a)
+{
+    return a->w % TN_SCAN_UNIT != 0;
+}
 
 /* n tokens of w channels, zeros up to the next unit. */
 static planes copy_padded(planes from, int64_t n, int64_t w, padded *room)
@@ -150,15 +174,21 @@ static void write_back(float *p, const tn_scan_job *j, const tn_scan_at *a, cons
     }
 }
 
-/* --- the inner loops: one token of a block, `width` channels (whole units), two to a vector --------------------------- */
+/* --- the inner loops: one token of a block, `width` channels (whole units), two to a vector ----------------------- */
 
 typedef double pair __attribute__((vector_size(16)));
 enum { LANES = 2 };
 
 #if defined(__aarch64__) /* gcc 12 converts two floats one by one unless told the instruction */
-static inline pair load_f32(const float *p) { return vcvt_f64_f32(vld1_f32(p)); }
+static inline pair load_f32(const float *p)
+{
+    return vcvt_f64_f32(vld1_f32(p));
+}
 
-static inline void store_f32(float *p, pair x) { vst1_f32(p, vcvt_f32_f64(x)); }
+static inline void store_f32(float *p, pair x)
+{
+    vst1_f32(p, vcvt_f32_f64(x));
+}
 #else
 typedef float half_pair __attribute__((vector_size(8)));
 
@@ -183,7 +213,10 @@ static inline pair load_f64(const double *p)
     return x;
 }
 
-static inline void store_f64(double *p, pair x) { memcpy(p, &x, sizeof x); }
+static inline void store_f64(double *p, pair x)
+{
+    memcpy(p, &x, sizeof x);
+}
 
 /* s = lambda s + gain x, and c = s where it is wanted. */
 static inline void advance(numbers *restrict s, const double *restrict lr, const double *restrict li,
@@ -212,8 +245,8 @@ static inline void advance(numbers *restrict s, const double *restrict lr, const
 }
 
 /* a = dc + g, then g = conj(lambda) a. */
-static inline void retreat(numbers *restrict g, numbers *restrict a, const double *restrict lr, const double *restrict li,
-                           const float *restrict dc, int64_t dc_im, int64_t width)
+static inline void retreat(numbers *restrict g, numbers *restrict a, const double *restrict lr,
+                           const double *restrict li, const float *restrict dc, int64_t dc_im, int64_t width)
 {
     for (int64_t k = 0; k < width; k += LANES) {
         pair ar = load_f64(g->re + k), ai = load_f64(g->im + k);
@@ -230,8 +263,8 @@ static inline void retreat(numbers *restrict g, numbers *restrict a, const doubl
 }
 
 /* dx = gain a, or dx += gain a. */
-static inline void write_dx(float *dx, int64_t im, const numbers *restrict a, const double *restrict gain, int64_t width,
-                            bool add)
+static inline void write_dx(float *dx, int64_t im, const numbers *restrict a, const double *restrict gain,
+                            int64_t width, bool add)
 {
     for (int64_t k = 0; k < width; k += LANES) {
         pair r = load_f64(a->re + k), i = load_f64(a->im + k);
@@ -254,7 +287,8 @@ static inline void write_m(double *restrict mr, double *restrict mi, const numbe
                            int64_t c_im, int64_t width)
 {
     for (int64_t k = 0; k < width; k += LANES) {
-        const pair cr = load_f32(c + k), ci = load_f32(c + c_im + k), ar = load_f64(a->re + k), ai = load_f64(a->im + k);
+        const pair cr = load_f32(c + k), ci = load_f32(c + c_im + k), ar = load_f64(a->re + k),
+                   ai = load_f64(a->im + k);
         store_f64(mr + k, ar * cr + ai * ci);
         store_f64(mi + k, ai * cr - ar * ci);
     }
@@ -279,7 +313,7 @@ static void multiply(const tile *t, const tn_scan_coef *q, int64_t n)
         }
 }
 
-/* --- edges ------------------------------------------------------------------------------------------------------------ */
+/* --- edges -------------------------------------------------------------------------------------------------------- */
 
 static void clear_edge(const tile *t)
 {
@@ -343,18 +377,24 @@ static void leave(const tile *t, const tn_scan_job *j, const numbers *s, float *
     }
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------ */
+static const double *gain_at(const tn_scan_coef *q, int64_t i)
+{
+    return q->gain ? q->gain + i * q->gain_step : NULL;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_scan_coef *q, numbers *s, float *out)
 {
     padded x_room, c_room;
     const int64_t width = tn_scan_padded(a->w);
-    const planes x = read_planes(j->x, j, a, &x_room), c = out && ragged(a) ? padded_planes(&c_room) : planes_of(out, j, a);
+    const planes x = read_planes(j->x, j, a, &x_room),
+                 c = out && ragged(a) ? padded_planes(&c_room) : planes_of(out, j, a);
     for (int64_t i = 0; i < a->n; i++) {
-        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = q->gain + i * q->gain_step;
+        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = gain_at(q, i);
         const float *xi = x.at + i * x.step;
-        if (!out) advance(s, lr, li, q->gain ? gain : NULL, xi, x.im, NULL, 0, width);
-        else if (q->gain) advance(s, lr, li, gain, xi, x.im, c.at + i * c.step, c.im, width);
+        if (!out) advance(s, lr, li, gain, xi, x.im, NULL, 0, width);
+        else if (gain) advance(s, lr, li, gain, xi, x.im, c.at + i * c.step, c.im, width);
         else advance(s, lr, li, NULL, xi, x.im, c.at + i * c.step, c.im, width);
     }
     if (out && ragged(a)) write_back(out, j, a, &c_room);
@@ -409,13 +449,14 @@ static void forward_apply(void *arg, int64_t i)
 
 void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j)
 {
+    if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
     if (j->chunks > 1) tn_pool_run(pool, tiles_of(j), forward_local, j);
     tn_pool_run(pool, j->rows * blocks_of(j), forward_carry, j);
     tn_pool_run(pool, tiles_of(j), forward_apply, j);
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* c before the first token of a piece: the row before it, the given state, or nothing. */
 static planes row_before(const tn_scan_job *j, const tn_scan_at *a)
@@ -443,19 +484,21 @@ static void look_back(const tn_scan_job *j, const tn_scan_at *a, backward_view *
     if (v->before.at && ragged(a)) v->before = copy_padded(v->before, 1, a->w, &v->before_room);
 }
 
-static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, numbers *g, tn_scan_found *f)
+static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, numbers *g,
+                           tn_scan_found *f)
 {
     backward_view v;
     numbers a;
     const int64_t width = tn_scan_padded(at->w);
     look_back(j, at, &v);
     for (int64_t i = at->n - 1; i >= 0; i--) {
-        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = q->gain + i * q->gain_step;
-        const planes before = i > 0 ? (planes){ v.c.at + (i - 1) * v.c.step, 0, v.c.im } : v.before;
+        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = gain_at(q, i);
+        planes before = v.before;
+        if (i > 0 && v.c.at) before = (planes){ v.c.at + (i - 1) * v.c.step, 0, v.c.im };
         if (j->dc) retreat(g, &a, lr, li, v.dc.at + i * v.dc.step, v.dc.im, width);
         else retreat(g, &a, lr, li, NULL, 0, width);
         if (!f) continue;
-        if (j->dx && q->gain) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, gain, width, j->add_x);
+        if (j->dx && gain) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, gain, width, j->add_x);
         else if (j->dx) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, NULL, width, j->add_x);
         if (j->want_e) write_e(f->e + i * W, &a, v.x.at + i * v.x.step, v.x.im, width);
         if (j->want_m && before.at) write_m(f->mr + i * W, f->mi + i * W, &a, before.at, before.im, width);
@@ -530,6 +573,7 @@ static void add_sums(const tn_scan_job *j)
 
 void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
 {
+    if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
     if (j->chunks > 1) tn_pool_run(pool, tiles_of(j), backward_local, j);
     tn_pool_run(pool, j->rows * blocks_of(j), backward_carry, j);

@@ -17,7 +17,7 @@ enum {
     TN_SCAN_N = 8,    /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
     TN_SCAN_UNIT = 4, /* kernels work on this many channels at a time; blocks are padded to it */
     TN_SCAN_SUMS = 3, /* sums over all rows and tokens that a sink may keep per channel */
-    TN_SCAN_BUFFERS = 5
+    TN_SCAN_BUFFERS = 6
 };
 
 /* Tokens t..t+n-1 of row b, channels k..k+w-1; n <= TN_SCAN_N, w <= TN_SCAN_W. */
@@ -43,12 +43,12 @@ typedef struct tn_scan_found {
 } tn_scan_found;
 
 typedef struct tn_scan_job {
-    int64_t B, T, K, chunk; /* B: the capacity, which decides how work is cut */
-    int64_t rows;           /* rows alive, <= B */
-    const float *x;         /* (B,T,2K) */
-    const float *state;     /* (B,2K) or NULL: zero */
-    const int32_t *reset;   /* (B,T) or NULL */
-    float *c, *final;       /* (B,T,2K), (B,2K): written forward; c is read backward when m is wanted */
+    int64_t B, T, K, chunk;   /* B: the capacity, which decides how work is cut */
+    int64_t rows;             /* rows alive, <= B */
+    const float *x;           /* (B,T,2K) */
+    const float *state;       /* (B,2K) or NULL: zero */
+    const int32_t *reset;     /* (B,T) or NULL */
+    float *c, *final;         /* (B,T,2K), (B,2K): written forward; c is read backward when m is wanted */
     const float *dc, *dfinal; /* gradients of c and final, NULL: zero */
     float *dx, *dstate;       /* to write, or NULL */
     bool add_x, add_state;    /* add instead of overwriting */
@@ -65,7 +65,10 @@ typedef struct tn_scan_job {
     double *edge;         /* (B, chunks, rows of scan_core.c, padded K) */
 } tn_scan_job;
 
-static inline int64_t tn_scan_padded(int64_t K) { return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT; }
+static inline int64_t tn_scan_padded(int64_t K)
+{
+    return (K + TN_SCAN_UNIT - 1) / TN_SCAN_UNIT * TN_SCAN_UNIT;
+}
 
 size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk);
 void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j);

@@ -17,7 +17,10 @@ typedef struct coefficients {
     bool add_rho, add_omega, add_gamma;
 } coefficients;
 
-static bool fixed_lambda(const coefficients *s) { return !s->rho_per_token && !s->omega_per_token; }
+static bool fixed_lambda(const coefficients *s)
+{
+    return !s->rho_per_token && !s->omega_per_token;
+}
 
 /* lambda = rho e^{i omega} in double, rounded once: its powers are powers of the rounded number. */
 static void fill_table(coefficients *s)
@@ -143,7 +146,7 @@ static void finish_sums(const coefficients *s, const double *sums)
     }
 }
 
-/* --- the kernels ----------------------------------------------------------------------------------------------------- */
+/* --- the kernels -------------------------------------------------------------------------------------------------- */
 
 size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk, bool backward)
 {
@@ -207,6 +210,6 @@ tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
     j.want_e = s.dgamma;
     if (j.want_m || j.want_e) j.sink = sink;
     tn_scan_core_backward(c->pool, &j);
-    if (j.sink) finish_sums(&s, j.sums);
+    if (j.sink && j.K) finish_sums(&s, j.sums);
     return TN_OK;
 }

@@ -22,7 +22,10 @@ static steps steps_of(const tn_call *c)
     return (steps){ .c = c, .T = d[1], .K = d[2] / 2, .work = c->work };
 }
 
-size_t tn_scan_step_work(int64_t B, int64_t K) { return sizeof(double) * (size_t)(B * FIELDS * K); }
+size_t tn_scan_step_work(int64_t B, int64_t K)
+{
+    return sizeof(double) * (size_t)(B * FIELDS * K);
+}
 
 /* Where number (b,t,k) of a coefficient (K) or (B,T,K) lies. */
 static int64_t place(const tn_arg *a, const steps *s, int64_t b, int64_t t, int64_t k)
@@ -65,7 +68,7 @@ static void add_or_set(const tn_call *c, int input, int64_t i, double x)
     if (d) d[i] = (float)x + (c->accumulate >> input & 1 ? d[i] : 0.f);
 }
 
-/* --- forward ---------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static void forward_step(const steps *s, int64_t b, int64_t t, double *re, double *im)
 {
@@ -101,7 +104,7 @@ tn_status tn_scan_step_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward --------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* A gradient per token is written, one per channel is summed. */
 static void keep(const steps *s, int input, int64_t b, int64_t t, int64_t k, double x, double *sum)

@@ -52,6 +52,7 @@ const tn_op tn_op_softmax = {
 tn_ref tn_softmax_(tn_graph *g, const char *file, int line, tn_ref x, bool log, tn_softmax_options o)
 {
     const tn_softmax_attr attr = { .scale = o.scale != 0 ? o.scale : 1, .log = log };
+    const tn_ref in[2] = { x, tn_stop_gradient(g, o.mask) };
     tn_ref y;
-    return tn_graph_add(g, file, line, &tn_op_softmax, &attr, (const tn_ref[]){ x, tn_stop_gradient(g, o.mask) }, 2, &y);
+    return tn_graph_add(g, file, line, &tn_op_softmax, &attr, in, 2, &y);
 }

@@ -92,8 +92,10 @@ static void check_tail(tn_unary_kind kind, const float *y, const float *dx, cons
 {
     for (int i = 0; i < 4; i++) {
         const float e = fabsf(y[i] - want[i]), d = fabsf(dx[i] - slope[i]);
-        if (y[i] != want[i] && !(e <= 1e-6f * fmaxf(1, fabsf(want[i])))) fail_msg("kind %d, point %d: value %g instead of %g", kind, i, (double)y[i], (double)want[i]);
-        if (!(d <= 1e-6f)) fail_msg("kind %d, point %d: slope %g instead of %g", kind, i, (double)dx[i], (double)slope[i]);
+        if (y[i] != want[i] && !(e <= 1e-6f * fmaxf(1, fabsf(want[i]))))
+            fail_msg("kind %d, point %d: value %g instead of %g", kind, i, (double)y[i], (double)want[i]);
+        if (!(d <= 1e-6f))
+            fail_msg("kind %d, point %d: slope %g instead of %g", kind, i, (double)dx[i], (double)slope[i]);
     }
 }
 
@@ -189,7 +191,7 @@ static const tn_property properties[] = {
     { "integers are refused", wrong_type },
 };
 
-static const tn_op_test test = { .op = "unary", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle,
-                                 .properties = properties, .n_properties = TN_COUNT(properties) };
+static const tn_op_test test = { .op = "unary", .cases = cases, .n_cases = TN_COUNT(cases), .build = build,
+                                 .oracle = oracle, .properties = properties, .n_properties = TN_COUNT(properties) };
 
 void tn_tests_unary(tn_test_list *l) { tn_optest_add(l, &test); }

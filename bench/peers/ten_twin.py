@@ -1,0 +1,143 @@
+"""The twin of src/models/ten/ten.c: the Temporal Eigenstate Network, layers D (diagonal) and O (outer-product state).
+
+Run as a command it writes a reference file (see README.md). No dropout, no document resets, no carried state.
+Keep: names, shapes and formulas as in the C text; `auto` means what config_read there makes of it.
+"""
+import math
+
+import torch
+import torch.nn.functional as F
+
+import against
+from against import normal, ones, uniform, zeros
+
+DEFAULTS = {"pattern": "DO", "dim": 256, "layers": 4, "k": "auto", "heads": "auto", "head_dim": "auto", "ffn": "auto",
+            "chunk": 64, "vocab": 256}
+
+
+# --- initial values --------------------------------------------------------------------------------------------------
+
+def init_nu(rng, shape):
+    a = torch.sqrt(uniform(0.9 ** 2, 0.999 ** 2)(rng, shape).double())
+    return torch.log(torch.expm1(-torch.log(a) / 8))
+
+
+def init_omega(rng, shape):
+    omega = uniform(0, math.pi)(rng, shape)
+    omega[: shape[0] // 2] *= 0.1
+    return omega
+
+
+def init_decay(rng, shape):
+    heads = shape[0] // 2
+    tau = torch.exp(torch.linspace(math.log(4), math.log(1024), heads, dtype=torch.float64))
+    return torch.cat([torch.log(torch.expm1(1 / tau)), torch.zeros(heads)])
+
+
+# --- recurrences -----------------------------------------------------------------------------------------------------
+
+def softplus(x):
+    return F.softplus(x, threshold=40)  # beyond it the two sides agree to the last bit of a float64
+
+
+def conv_causal(x, w):
+    """x (B,T,C), w (4,C): y_t = sum_j w_j x_{t-3+j}, zero before the first token."""
+    T, padded = x.shape[1], F.pad(x, (0, 0, 3, 0))
+    return sum(w[j] * padded[:, j:j + T] for j in range(4))
+
+
+def scan(a, b):
+    """a, b (B,T,K): c_t = a_t c_{t-1} + b_t for all t at once, each round doubling the reach."""
+    step = 1
+    while step < b.shape[1]:
+        b = torch.cat([b[:, :step], b[:, step:] + a[:, step:] * b[:, :-step]], 1)
+        a = torch.cat([a[:, :step], a[:, step:] * a[:, :-step]], 1)
+        step *= 2
+    return b
+
+
+def scan_gated(x, ri, nu, omega):
+    """x (B,T,2K) real and imaginary halves, ri (B,T,2K) gates, nu, omega (K) -> (B,T,2K):
+    c_t = rho_t e^{i omega} c_{t-1} + gamma_t i_t x_t, rho_t = exp(-8 r_t softplus(nu)), gamma_t = sqrt(1 - rho_t^2)."""
+    r, i = ri.chunk(2, -1)
+    log_rho = -8 * r * softplus(nu)
+    gamma = torch.sqrt((-torch.expm1(2 * log_rho)).clamp_min(1e-6))
+    rho = log_rho.exp()
+    c = scan(torch.polar(rho, omega.expand_as(rho)), gamma * i * torch.complex(*x.chunk(2, -1)))
+    return torch.cat([c.real, c.imag], -1)
+
+
+def outer(q, k, v, alpha, chunk):
+    """q, k (B,T,H,N), v (B,T,H,P), alpha (B,T,H) -> (B,T,H,P): S_t = e^{alpha_t} S_{t-1} + k_t v_t^T, o_t = S_t^T q_t.
+    Within a chunk as a masked product, between chunks through S."""
+    B, T, H, N = q.shape
+    S, out = q.new_zeros(B, H, N, v.shape[-1]), []
+    for begin in range(0, T, chunk):
+        cq, ck, cv, ca = (t[:, begin:begin + chunk].transpose(1, 2) for t in (q, k, v, alpha))  # (B,H,C,...)
+        A = ca.cumsum(-1)
+        future = torch.ones(A.shape[-1], A.shape[-1], dtype=torch.bool).triu(1)
+        decay = (A[..., :, None] - A[..., None, :]).masked_fill(future, -math.inf).exp()
+        o = (cq @ ck.mT * decay) @ cv + A.exp()[..., None] * (cq @ S)
+        S = A[..., -1, None, None].exp() * S + ((A[..., -1:] - A).exp()[..., None] * ck).mT @ cv
+        out.append(o.transpose(1, 2))
+    return torch.cat(out, 1)
+
+
+# --- model -----------------------------------------------------------------------------------------------------------
+
+class Ten(against.Net):
+    def __init__(self, settings, dtype, rng):
+        super().__init__(settings, dtype, rng)
+        s = settings
+        auto = lambda key, value: value if s[key] == "auto" else s[key]
+        self.dim = s["dim"]
+        self.k = auto("k", max(self.dim // 2, 1))
+        self.heads = auto("heads", max(self.dim // 64, 1))
+        self.head_dim = auto("head_dim", self.dim // self.heads)
+        self.ffn = auto("ffn", (5 * self.dim // 2 + 7) // 8 * 8)
+        self.out_std = 0.02 / math.sqrt(2 * s["layers"])
+        if not s["pattern"] or s["pattern"].strip("DO"):
+            raise ValueError(f"pattern={s['pattern']}: a word of D and O")
+        if self.head_dim < 1:
+            raise ValueError(f"heads={self.heads} is more than dim={self.dim}")
+
+    def d_layer(self, u):
+        d, K = self.dim, self.k
+        x, z = F.linear(u, self.param("w_in", (4 * K, d), normal(0.02))).chunk(2, -1)
+        x = conv_causal(x, self.param("conv", (4, 2 * K), uniform(-0.5, 0.5), decay=False))
+        ri = F.linear(u, self.param("w_ri", (2 * K, d), normal(0.02)), self.param("b_ri", (2 * K,), zeros)).sigmoid()
+        c = scan_gated(x, ri, self.param("nu", (K,), init_nu, lr=0.3), self.param("omega", (K,), init_omega, lr=0.3))
+        y = c + x * self.param("skip", (2 * K,), ones)
+        return F.linear(y * F.silu(z), self.param("w_out", (d, 2 * K), normal(self.out_std)))
+
+    def o_layer(self, u):
+        B, T, d = u.shape
+        H, N = self.heads, self.head_dim
+        qkv, z = F.linear(u, self.param("w_in", (4 * H * N, d), normal(0.02))).split([3 * H * N, H * N], -1)
+        qkv = F.silu(conv_causal(qkv, self.param("conv", (4, 3 * H * N), uniform(-0.5, 0.5), decay=False)))
+        q, k, v = qkv.view(B, T, 3 * H, N).chunk(3, 2)
+        a, b = F.linear(u, self.param("w_ab", (2 * H, d), normal(0.02)),
+                        self.param("b_ab", (2 * H,), init_decay)).chunk(2, -1)
+        o = outer(q / math.sqrt(N), k, v * b.sigmoid()[..., None], -softplus(a), self.settings["chunk"])
+        y = o + v * self.param("skip", (H, N), ones, decay=False)
+        n = against.rms(y) * self.param("gain", (H, N), ones, decay=False)
+        return F.linear(n.reshape(B, T, H * N) * F.silu(z), self.param("w_out", (d, H * N), normal(self.out_std)))
+
+    def forward(self, tokens):
+        s = self.settings
+        table = self.param("embed", (s["vocab"], self.dim), normal(0.02))
+        x = F.embedding(tokens, table)
+        for layer in range(s["layers"]):
+            mixer = self.d_layer if s["pattern"][layer % len(s["pattern"])] == "D" else self.o_layer
+            with self.scope(f"layer{layer}"):
+                u = self.rmsnorm(x, "norm1")
+                with self.scope("mixer"):
+                    x = x + mixer(u)
+                u = self.rmsnorm(x, "norm2")
+                with self.scope("ffn"):
+                    x = x + self.swiglu(u, self.ffn, self.out_std)
+        return F.linear(self.rmsnorm(x, "norm_f"), table)
+
+
+if __name__ == "__main__":
+    against.main("ten", Ten, DEFAULTS)

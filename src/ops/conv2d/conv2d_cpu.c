@@ -1,0 +1,238 @@
+/* conv2d on the CPU. A patch matrix (C*kh*kw, pixels) is made for a block of output pixels at a time, in a slot's
+ * scratch memory, and multiplied there. Forward: a tile of work per (image, block). dx: per image, whose blocks
+ * overlap. dw: per few input channels, over all images and blocks in order. db: per output channel. So every sum has
+ * a fixed order. */
+#include "backend/cpu/gemm.h"
+#include "ops/conv2d/conv2d.h"
+#include "ops/rows.h"
+#include "ops/slots.h"
+
+#include <string.h>
+
+tn_kernel tn_conv2d_forward_cpu, tn_conv2d_backward_cpu;
+size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward);
+
+enum { X, W, BIAS };
+enum {
+    PIXELS = 256,
+    PATCHES = 1 << 16,
+    COLUMNS = 64
+}; /* most of a block; most numbers of a patch matrix; of dw's tile */
+
+typedef struct shape {
+    int64_t C, H, Wd, O, kh, kw, kk, rows, oh, ow, pixels; /* kk = kh*kw, rows = C*kk, pixels = oh*ow */
+    int64_t block, blocks;                                 /* pixels of a block */
+    int64_t channels;                                      /* of a tile of dw */
+    size_t patch_bytes, slot_bytes;
+} shape;
+
+static shape measure(tn_dims x, tn_dims w, tn_dims y)
+{
+    shape z = { .C = x.dim[1],
+                .H = x.dim[2],
+                .Wd = x.dim[3],
+                .O = w.dim[0],
+                .kh = w.dim[2],
+                .kw = w.dim[3],
+                .oh = y.dim[2],
+                .ow = y.dim[3] };
+    z.kk = z.kh * z.kw;
+    z.rows = z.C * z.kk;
+    z.pixels = z.oh * z.ow;
+    z.block = z.rows ? PATCHES / z.rows : PIXELS;
+    z.block = z.block > PIXELS ? PIXELS : z.block < 16 ? 16 : z.block;
+    z.blocks = tn_tiles(z.pixels, z.block);
+    z.channels = z.kk < COLUMNS ? COLUMNS / z.kk : 1;
+    const int64_t columns = z.channels * z.kk > z.block ? z.channels * z.kk : z.block;
+    z.patch_bytes = tn_align64(sizeof(float) * (size_t)(z.rows * z.block));
+    z.slot_bytes = z.patch_bytes + tn_gemm_work_most(z.O > z.rows ? z.O : z.rows, columns, 1);
+    return z;
+}
+
+size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward)
+{
+    (void)backward;
+    return measure(s->in[X].dims, s->in[W].dims, s->out[0].dims).slot_bytes * (size_t)s->threads;
+}
+
+typedef struct job {
+    const tn_call *c;
+    shape z;
+    int64_t stride, pad, images; /* images alive */
+} job;
+
+static job make_job(const tn_call *c, const tn_arg *y)
+{
+    const tn_conv2d_attr *a = c->attr;
+    job w = { .c = c,
+              .z = measure(c->in[X].dims, c->in[W].dims, y->dims),
+              .stride = a->stride,
+              .pad = a->pad,
+              .images = y->dims.dim[0] };
+    if (y->live && *y->live < w.images) w.images = *y->live < 0 ? 0 : *y->live;
+    return w;
+}
+
+/* --- patches ----------------------------------------------------------------------------------------------------- */
+
+/* Walks one row (channel, u, v) of the patch matrix for n pixels from p0 on. body sees the pixel's number j_, and in
+ * `at` where in the channel's image it lies, or -1 in the padding. */
+#define FOR_PATCH_ROW(w, u, v, p0, n, at, body)                                                                        \
+    for (int64_t j_ = 0, i_ = (p0) / (w)->z.ow, k_ = (p0) % (w)->z.ow; j_ < (n); j_++) {                               \
+        const int64_t y_ = i_ * (w)->stride + (u) - (w)->pad, x_ = k_ * (w)->stride + (v) - (w)->pad;                  \
+        const int64_t at = y_ < 0 || y_ >= (w)->z.H || x_ < 0 || x_ >= (w)->z.Wd ? -1 : y_ * (w)->z.Wd + x_;           \
+        body;                                                                                                          \
+        if (++k_ == (w)->z.ow) k_ = 0, i_++;                                                                           \
+    }
+
+/* col (channels*kk, block): patches of `channels` channels from image x (channels,H,W). */
+static void gather(const job *w, const float *restrict x, int64_t channels, int64_t p0, int64_t n, float *restrict col)
+{
+    for (int64_t r = 0; r < channels * w->z.kk; r++, col += w->z.block) {
+        const float *image = x + r / w->z.kk * w->z.H * w->z.Wd;
+        const int64_t u = r % w->z.kk / w->z.kw, v = r % w->z.kw;
+        FOR_PATCH_ROW(w, u, v, p0, n, at, col[j_] = at < 0 ? 0 : image[at])
+    }
+}
+
+/* The transpose of gather: adds patches to the image they came from. */
+static void scatter(const job *w, const float *restrict col, int64_t p0, int64_t n, float *restrict x)
+{
+    for (int64_t r = 0; r < w->z.rows; r++, col += w->z.block) {
+        float *image = x + r / w->z.kk * w->z.H * w->z.Wd;
+        const int64_t u = r % w->z.kk / w->z.kw, v = r % w->z.kw;
+        FOR_PATCH_ROW(w, u, v, p0, n, at, if (at >= 0) image[at] += col[j_])
+    }
+}
+
+static int64_t block_pixels(const job *w, int64_t block)
+{
+    const int64_t left = w->z.pixels - block * w->z.block;
+    return left < w->z.block ? left : w->z.block;
+}
+
+/* --- forward ----------------------------------------------------------------------------------------------------- */
+
+static void forward_tile(void *arg, void *scratch, int64_t i)
+{
+    const job *w = arg;
+    const tn_call *c = w->c;
+    const int64_t b = i / w->z.blocks, p0 = i % w->z.blocks * w->z.block, n = block_pixels(w, i % w->z.blocks);
+    const float *x = (const float *)c->in[X].data + b * w->z.C * w->z.H * w->z.Wd, *bias = c->in[BIAS].data;
+    float *y = (float *)c->out[0].data + b * w->z.O * w->z.pixels + p0, *col = scratch;
+    gather(w, x, w->z.C, p0, n, col);
+    for (int64_t o = 0; bias && o < w->z.O; o++)
+        for (int64_t j = 0; j < n; j++) y[o * w->z.pixels + j] = bias[o];
+    const tn_gemm g = { .m = w->z.O,
+                        .n = n,
+                        .k = w->z.rows,
+                        .a = c->in[W].data,
+                        .a_row = w->z.rows,
+                        .a_col = 1,
+                        .a_type = c->in[W].dtype,
+                        .b = col,
+                        .b_row = w->z.block,
+                        .b_col = 1,
+                        .c = y,
+                        .c_row = w->z.pixels,
+                        .batch = 1,
+                        .round_bf16 = c->round_bf16,
+                        .accumulate = bias != NULL,
+                        .alpha = 1 };
+    tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);
+}
+
+tn_status tn_conv2d_forward_cpu(const tn_call *c)
+{
+    job w = make_job(c, &c->out[0]);
+    tn_slots_run(c->pool, w.images * w.z.blocks, forward_tile, &w, c->work, w.z.slot_bytes);
+    return TN_OK;
+}
+
+/* --- backward ---------------------------------------------------------------------------------------------------- */
+
+static const float *dy_block(const job *w, int64_t b, int64_t block)
+{
+    return (const float *)w->c->dout[0].data + b * w->z.O * w->z.pixels + block * w->z.block;
+}
+
+static void grad_x_tile(void *arg, void *scratch, int64_t b)
+{
+    const job *w = arg;
+    const tn_call *c = w->c;
+    const int64_t count = w->z.C * w->z.H * w->z.Wd;
+    float *dx = (float *)c->din[X].data + b * count, *col = scratch;
+    if (!(c->accumulate >> X & 1)) memset(dx, 0, sizeof *dx * (size_t)count);
+    for (int64_t i = 0; i < w->z.blocks; i++) {
+        const int64_t n = block_pixels(w, i);
+        const tn_gemm g = { .m = w->z.rows,
+                            .n = n,
+                            .k = w->z.O,
+                            .a = c->in[W].data,
+                            .a_row = 1,
+                            .a_col = w->z.rows,
+                            .a_type = c->in[W].dtype,
+                            .b = dy_block(w, b, i),
+                            .b_row = w->z.pixels,
+                            .b_col = 1,
+                            .c = col,
+                            .c_row = w->z.block,
+                            .batch = 1,
+                            .round_bf16 = c->round_bf16,
+                            .alpha = 1 };
+        tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);
+        scatter(w, col, i * w->z.block, n, dx);
+    }
+}
+
+static void grad_w_tile(void *arg, void *scratch, int64_t i)
+{
+    const job *w = arg;
+    const tn_call *c = w->c;
+    const int64_t c0 = i * w->z.channels, left = w->z.C - c0, channels = left < w->z.channels ? left : w->z.channels;
+    float *dw = (float *)c->din[W].data + c0 * w->z.kk, *col = scratch;
+    for (int64_t o = 0; !(c->accumulate >> W & 1) && o < w->z.O; o++)
+        memset(dw + o * w->z.rows, 0, sizeof *dw * (size_t)(channels * w->z.kk));
+    for (int64_t t = 0; t < w->images * w->z.blocks; t++) {
+        const int64_t b = t / w->z.blocks, block = t % w->z.blocks, n = block_pixels(w, block);
+        gather(w, (const float *)c->in[X].data + (b * w->z.C + c0) * w->z.H * w->z.Wd, channels, block * w->z.block, n,
+               col);
+        const tn_gemm g = { .m = w->z.O,
+                            .n = channels * w->z.kk,
+                            .k = n,
+                            .a = dy_block(w, b, block),
+                            .a_row = w->z.pixels,
+                            .a_col = 1,
+                            .b = col,
+                            .b_row = 1,
+                            .b_col = w->z.block,
+                            .c = dw,
+                            .c_row = w->z.rows,
+                            .batch = 1,
+                            .round_bf16 = c->round_bf16,
+                            .accumulate = true,
+                            .alpha = 1 };
+        tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);
+    }
+}
+
+static void grad_bias_tile(void *arg, int64_t o)
+{
+    const job *w = arg;
+    float *db = (float *)w->c->din[BIAS].data + o;
+    double sum = 0;
+    for (int64_t b = 0; b < w->images; b++) {
+        const float *dy = (const float *)w->c->dout[0].data + (b * w->z.O + o) * w->z.pixels;
+        for (int64_t p = 0; p < w->z.pixels; p++) sum += (double)dy[p];
+    }
+    *db = w->c->accumulate >> BIAS & 1 ? *db + (float)sum : (float)sum;
+}
+
+tn_status tn_conv2d_backward_cpu(const tn_call *c)
+{
+    job w = make_job(c, &c->dout[0]);
+    if (c->din[X].data) tn_slots_run(c->pool, w.images, grad_x_tile, &w, c->work, w.z.slot_bytes);
+    if (c->din[W].data) tn_slots_run(c->pool, tn_tiles(w.z.C, w.z.channels), grad_w_tile, &w, c->work, w.z.slot_bytes);
+    if (c->din[BIAS].data) tn_pool_run(c->pool, w.z.O, grad_bias_tile, &w);
+    return TN_OK;
+}

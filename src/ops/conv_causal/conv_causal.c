@@ -1,0 +1,71 @@
+/* conv_causal: shape checks, gradient rule, costs, the row. */
+#include "ops/conv_causal/conv_causal.h"
+
+#include "base/status.h"
+#include "ops/conv_causal/conv_causal_cpu.h"
+
+static tn_status conv_infer(tn_sig *s)
+{
+    const tn_dims x = s->in[TN_CONV_X].dims, w = s->in[TN_CONV_W].dims;
+    if (x.rank != 3 || !tn_dtype_is_float(s->in[TN_CONV_X].dtype))
+        return tn_error(TN_USAGE, "x must be (B,T,C), floating point");
+    const int64_t B = x.dim[0], T = x.dim[1], C = x.dim[2];
+    if (w.rank != 2 || w.dim[1] != C || w.dim[0] < 1 || w.dim[0] > TN_CONV_MAX_WIDTH)
+        return tn_error(TN_USAGE, "w must be (W,C) with C = %lld channels and 1 <= W <= %d taps", (long long)C,
+                        (int)TN_CONV_MAX_WIDTH);
+    const tn_dims state = tn_shape(B, w.dim[0] - 1, C);
+    if (!s->in[TN_CONV_BIAS].absent && !tn_dims_equal(s->in[TN_CONV_BIAS].dims, tn_shape(C)))
+        return tn_error(TN_USAGE, "bias must be (C) = (%lld)", (long long)C);
+    if (!s->in[TN_CONV_STATE].absent && !tn_dims_equal(s->in[TN_CONV_STATE].dims, state))
+        return tn_error(TN_USAGE, "state must be (B,W-1,C) = (%lld,%lld,%lld)", (long long)B, (long long)state.dim[1],
+                        (long long)C);
+    if (!s->in[TN_CONV_RESET].absent &&
+        (s->in[TN_CONV_RESET].dtype != TN_I32 || !tn_dims_equal(s->in[TN_CONV_RESET].dims, tn_shape(B, T))))
+        return tn_error(TN_USAGE, "reset must be i32 (B,T) = (%lld,%lld)", (long long)B, (long long)T);
+    s->n_out = 2;
+    s->out[0].dims = x;
+    s->out[1].dims = state;
+    return TN_OK;
+}
+
+static void conv_grad(const tn_sig *s, uint64_t want, tn_uses *u)
+{
+    if (want & (1u << TN_CONV_X | 1u << TN_CONV_STATE)) u->in |= 1u << TN_CONV_W;
+    if (want & ~(uint64_t)(1u << TN_CONV_BIAS) && !s->in[TN_CONV_RESET].absent) u->in |= 1u << TN_CONV_RESET;
+    if (want >> TN_CONV_W & 1) {
+        u->in |= 1u << TN_CONV_X;
+        if (!s->in[TN_CONV_STATE].absent) u->in |= 1u << TN_CONV_STATE;
+    }
+}
+
+static void conv_cost(const tn_sig *s, tn_cost *c)
+{
+    const double n = (double)tn_dims_count(s->in[TN_CONV_X].dims) * (double)s->in[TN_CONV_W].dims.dim[0];
+    c->flops = 2 * n;
+    c->flops_backward = 4 * n;
+}
+
+static size_t conv_work(const tn_sig *s, bool backward)
+{
+    const int64_t *x = s->in[TN_CONV_X].dims.dim;
+    return backward ? tn_conv_causal_cpu_work(x[0], x[1], x[2], s->in[TN_CONV_W].dims.dim[0]) : 0;
+}
+
+const tn_op tn_op_conv_causal = {
+    .name = "conv_causal",
+    .flags = TN_OP_ROWWISE,
+    .infer = conv_infer,
+    .grad = conv_grad,
+    .cost = conv_cost,
+    .work = conv_work,
+    .kernel = { [TN_CPU] = { tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu } },
+};
+
+tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)
+{
+    const tn_ref in[TN_CONV_INPUTS] = { x, w, o.bias, o.state, o.reset };
+    tn_ref out[2] = { TN_NONE, TN_NONE };
+    tn_graph_add(g, file, line, &tn_op_conv_causal, NULL, in, TN_CONV_INPUTS, out);
+    if (o.final) *o.final = out[1];
+    return out[0];
+}

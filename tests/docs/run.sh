@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Runs the pages of docs/ that say so (they name this script), or those given: tests/docs/run.sh [PAGE ...]
+#
+# A page is followed from top to bottom, in an empty folder that has book.txt (our own sources, cut short), with
+# build/tenon (or $TENON) first in PATH:
+#   ```sh        runs with `bash -e`; the current folder is kept from block to block
+#   ```c FILE    holds one function, which replaces the one of that name in FILE, with the comment above it
+# A page ends at its first failure. The last line is "N passed, N failed" (blocks).
+set -u
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$here/../..
+tenon=$(realpath "${TENON:-$root/${BUILD:-build}/tenon}") || exit 2
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/bin" && ln -s "$tenon" "$work/bin/tenon"
+export PATH=$work/bin:$PATH LC_ALL=C.UTF-8 COLUMNS=100
+unset MAKEFLAGS MFLAGS MAKELEVEL CFLAGS TENON TENON_INCLUDE
+passed=0 failed=0
+
+run_block() { # $1: a file of commands
+    (cd "$(cat "$work/cwd")" && bash -e -c "$(cat "$1")"$'\n''pwd >"$0"' "$work/cwd") >"$work/log" 2>&1 </dev/null
+}
+
+replace_function() { # $1: the new text, $2: the file it goes into
+    local file
+    file=$(cat "$work/cwd")/$2
+    awk '
+    NR == FNR { new = new $0 "\n"; if ($0 ~ /^[a-z].*\(/ && !name) { name = $0; sub(/\(.*/, "", name); sub(/.*[ *]/, "", name) }; next }
+    { line[++n] = $0; if (index($0, name "(") && $0 ~ /^[a-z].*\)$/) at = n }
+    END {
+        if (!name || !at) { print "there is no function " name "() to replace" > "/dev/stderr"; exit 1 }
+        from = at; while (from > 1 && line[from - 1] != "") from--
+        to = at; while (to < n && line[to] != "}") to++
+        for (i = 1; i < from; i++) print line[i]
+        printf "%s", new
+        for (i = to + 1; i <= n; i++) print line[i]
+    }' "$1" "$file" >"$work/edited" 2>"$work/log" && cp "$work/edited" "$file"
+}
+
+follow() { # $1: a page
+    local number=0 kind='' start=0 line
+    rm -rf "$work/page" && mkdir "$work/page" && echo "$work/page" >"$work/cwd"
+    find "$root/src" -name '*.[ch]' -print0 | LC_ALL=C sort -z | xargs -0 cat 2>/dev/null | head -c 400000 >"$work/page/book.txt"
+    while IFS= read -r line || [[ -n $line ]]; do
+        number=$((number + 1))
+        if [[ -z $kind ]]; then
+            [[ $line == '```'* ]] || continue
+            kind=${line#'```'} start=$number
+            kind=${kind:-text}
+            : >"$work/block"
+        elif [[ $line == '```' ]]; then
+            case $kind in
+            sh) run_block "$work/block" ;;
+            'c '*) replace_function "$work/block" "${kind#c }" ;;
+            *) kind='' && continue ;;
+            esac
+            if [[ $? -ne 0 ]]; then
+                failed=$((failed + 1))
+                echo "FAILED $1:$start"
+                sed 's/^/    /' "$work/block"
+                echo '--- said' && tail -n 30 "$work/log"
+                return
+            fi
+            passed=$((passed + 1)) kind=''
+        else
+            printf '%s\n' "$line" >>"$work/block"
+        fi
+    done <"$1"
+}
+
+[[ $# -gt 0 ]] || mapfile -t pages < <(grep -l '^<!-- tests/docs/run.sh' "$root"/docs/*.md)
+for page in "${@:-${pages[@]}}"; do follow "$page"; done
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 && $passed -gt 0 ]]

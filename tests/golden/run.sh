@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The models against files that their PyTorch twins wrote in float64 (bench/peers): outputs, every gradient, and the
+# losses of 20 training steps; each in plain f32, with every switch off, and with recomputation. Then a file made wrong
+# on purpose, which must be noticed. Ends with "N passed, N failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+tenon=${TENON:-${BUILD:-build}/tenon}; passed=0; failed=0
+off=$("$tenon" config show --json | sed -n 's/.*"name": *"\(opt\.[a-z_]*\)".*/\1=off/p' | sort -u)
+[ -n "$off" ] || { echo "no opt.* switches found"; exit 2; }
+ok() { if "$@" >/tmp/golden.$$ 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $*"; cat /tmp/golden.$$; fi; }
+for f in tests/golden/*.safetensors; do
+  ok "$tenon" check --against="$f"
+  # shellcheck disable=SC2086
+  ok "$tenon" check --against="$f" $off
+  ok "$tenon" check --against="$f" plan.recompute=layer threads=2
+  if "$tenon" check --against="$f" train.lr=2e-3 >/tmp/golden.$$ 2>&1; then
+    failed=$((failed + 1)); echo "FAILED: another learning rate went unnoticed in $f"; else passed=$((passed + 1)); fi
+done
+rm -f /tmp/golden.$$
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

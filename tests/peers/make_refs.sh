@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Writes small reference files of our models, computed by PyTorch:  tests/peers/make_refs.sh PYTHON FOLDER [SIZE]
+# PYTHON is an interpreter with torch and safetensors (bench/peers/README.md). SIZE small (default): below 2 MB a file,
+# several chunks long; golden: the tiny files of tests/golden. `tenon check MODEL --against FILE` reads them.
+set -euo pipefail
+if [ $# -lt 2 ]; then
+    sed -n '2,4s/^# //p' "$0" >&2
+    exit 2
+fi
+peers=$(dirname "$0")/../../bench/peers
+python=$1 folder=$2 size=${3:-small}
+mkdir -p "$folder"
+
+case $size in
+small) net="vocab=128 dim=48 layers=3" heads=6 kv=2 shape="--batch 3 --length 80" clip=0.8 ;;
+golden) net="vocab=64 dim=16 layers=2" heads=4 kv=2 shape="--batch 2 --length 12" clip=1.2 ;;
+*) echo "error: the size $size is neither small nor golden" >&2 && exit 2 ;;
+esac
+# A rate at which 20 steps move the loss, a norm that is cut in some steps, and an eps above the rounding of the smallest
+# gradients: AdamW would turn that into whole steps.
+train="train.lr=0.01 train.decay=0.1 train.clip=$clip train.eps=1e-6"
+
+write() { # $1: model, $2: file, $3: settings of its own
+    # shellcheck disable=SC2086
+    "$python" "$peers/$1_twin.py" --settings "$3 $net $train" $shape --steps 20 --logits --out "$folder/$2.safetensors"
+}
+
+write gpt gpt2 "shape=gpt2 heads=$heads"
+write gpt llama "shape=llama heads=$heads kv_heads=$kv"
+write ten ten_do "pattern=DO heads=2"
+write ten ten_o "pattern=O heads=2 chunk=8"

@@ -25,7 +25,8 @@ static void double_it(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *d
 static tn_ref build(tn_graph *g)
 {
     enum { B = 2, T = 4, D = 8 };
-    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32), seen = tn_state(g, "seen", tn_shape(B, D), TN_F32);
+    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32),
+                 seen = tn_state(g, "seen", tn_shape(B, D), TN_F32);
     tn_ref x = tn_embed(g, tokens, tn_frozen(g, "table", tn_shape(11, D), TN_BF16, tn_normal(1.f)));
     for (int i = 0; i < 2; i++) {
         const tn_region r = tn_region_begin(g, "layer%d", i);
@@ -39,8 +40,8 @@ static tn_ref build(tn_graph *g)
     x = tn_custom_gradient(g, x, &x, 1, double_it, NULL);
     const tn_ref sequence = tn_transpose(g, x, 1, 0, 2), decay = tn_param(g, "decay", tn_shape(D), tn_constant(0.5f));
     tn_ref ys, last;
-    tn_loop(g, ((tn_body){ decay_body, NULL }), .carry = &seen, .n_carry = 1, .xs = &sequence, .n_xs = 1, .consts = &decay,
-            .n_consts = 1, .n_ys = 1, .steps = T, .final = &last, .ys = &ys);
+    tn_loop(g, ((tn_body){ decay_body, NULL }), .carry = &seen, .n_carry = 1, .xs = &sequence, .n_xs = 1,
+            .consts = &decay, .n_consts = 1, .n_ys = 1, .steps = T, .final = &last, .ys = &ys);
     tn_assign(g, seen, last);
     tn_output(g, "last", last);
     return tn_mul(g, tn_mean_all(g, ys), tn_scalar(g, "weight", 2.f));

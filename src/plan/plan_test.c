@@ -57,8 +57,9 @@ static tn_memory chain_memory(int layers, bool frozen, tn_dtype dtype, int *back
     tn_ref h = tn_input(g, "x", tn_shape(ROWS, D), TN_F32);
     for (int i = 0; i < layers; i++) {
         snprintf(name, sizeof name, "w%d", i);
-        h = tn_linear(g, h, i && frozen ? tn_frozen(g, name, tn_shape(D, D), dtype, tn_normal(0.1f))
-                                        : tn_param(g, name, tn_shape(D, D), tn_normal(0.1f)));
+        h = tn_linear(g, h,
+                      i && frozen ? tn_frozen(g, name, tn_shape(D, D), dtype, tn_normal(0.1f))
+                                  : tn_param(g, name, tn_shape(D, D), tn_normal(0.1f)));
     }
     const tn_ref loss = tn_mean_all(g, tn_square(g, h));
     const tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = loss });
@@ -286,7 +287,8 @@ static tn_ref custom(tn_graph *g, tn_ref x)
     const tn_ref p = tn_scale(g, x, 1.f), a = tn_part(g, p, 0, 2), b = tn_part(g, p, 1, 2);
     const tn_ref both[] = { tn_exp(g, a), tn_exp(g, b) }, y = tn_concat(g, both, 2, -1);
     const tn_ref z = tn_custom_gradient(g, y, &p, 1, times_three, &three);
-    return tn_add(g, tn_sum_all(g, tn_scale(g, z, 2.f)), tn_add(g, tn_sum_all(g, a), tn_sum_all(g, tn_scale(g, b, 5.f))));
+    return tn_add(g, tn_sum_all(g, tn_scale(g, z, 2.f)),
+                  tn_add(g, tn_sum_all(g, a), tn_sum_all(g, tn_scale(g, b, 5.f))));
 }
 
 static void custom_and_stopped(void **state)
@@ -353,7 +355,8 @@ static void cache(void **state)
     assert_ok(tn_plan_cache_get(c, "rows=2", NULL, NULL, &again)); /* not made again */
     assert_ptr_equal(a, again);
     assert_ptr_not_equal(a, b);
-    assert_fails(tn_plan_cache_get(c, "rows=-1", make_scaled, &impossible, &again), TN_USAGE, "impossible shape (-1,16)");
+    assert_fails(tn_plan_cache_get(c, "rows=-1", make_scaled, &impossible, &again), TN_USAGE,
+                 "impossible shape (-1,16)");
     assert_int_equal(tn_plan_cache_count(c), 2);
     tn_plan_cache_free(c);
 }

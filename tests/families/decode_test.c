@@ -101,8 +101,8 @@ static void decode(void **state)
         }
         if (n < PROMPT + NEW) run(step, tokens, n, 1, logits);
     }
-    assert_true(distinct > 3);                               /* it says something */
-    assert_int_equal(tn_store_count(w.store), entries);      /* all plans use the same tensors */
+    assert_true(distinct > 3);                          /* it says something */
+    assert_int_equal(tn_store_count(w.store), entries); /* all plans use the same tensors */
     assert_true(tn_plan_memory(w.plan[1]).arena < tn_plan_memory(w.plan[0]).arena);
     assert_true(tn_plan_flops(w.plan[1]) * 4 < tn_plan_flops(w.plan[0])); /* the new token alone is computed */
     *(int32_t *)tn_world_data(step, "position") = S; /* a full cache is refused, nothing is written beyond it */

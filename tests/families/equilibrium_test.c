@@ -9,6 +9,7 @@
 
 enum { B = 3, X = 4, H = 6, M = 5, N_U = H * X, N_W = M * H, N_B = M, N_ALL = N_U + N_W + N_B };
 static const double SCALE = 0.6;
+static const char *const names[] = { "U", "W", "b" };
 
 /* carry h (B,H); constants a (B,H), W (M,H), b (M) */
 static void energy_step(tn_graph *g, tn_body_io *io, void *user)
@@ -35,10 +36,10 @@ static tn_bound *add_plan(tn_world *w, tn_loop_grad grad, bool centred, int64_t 
                               tn_param(g, "b", tn_shape(M), tn_normal(0.2f)) };
     const tn_ref h0 = tn_fill(g, tn_shape(B, H), TN_F32, 0.f), y = tn_input(g, "y", tn_shape(B, H), TN_F32);
     tn_ref taken;
-    const tn_ref h = tn_loop(g, body, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = steps,
-                             .grad = grad, .rtol = tn_scalar(g, "rtol", 1e-6f), .cost = &cost, .cost_consts = &y,
-                             .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.1f), .centred = centred,
-                             .iterations = &taken);
+    const tn_ref h =
+        tn_loop(g, body, .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 3, .steps = steps, .grad = grad,
+                .rtol = tn_scalar(g, "rtol", 1e-6f), .cost = &cost, .cost_consts = &y, .n_cost_consts = 1,
+                .beta = tn_scalar(g, "beta", 0.1f), .centred = centred, .iterations = &taken);
     const tn_ref as_carry[] = { h }, as_const[] = { y };
     tn_ref loss;
     cost_of(g, &(tn_body_io){ .carry = as_carry, .consts = as_const, .ys = &loss }, NULL);
@@ -81,12 +82,11 @@ static double reference(const double *p, const float *x, const float *y)
 /* Runs a plan and collects the gradients of U, W and b. */
 static void gradients(const tn_world *w, tn_bound *b, double *out)
 {
-    static const char *const name[] = { "U", "W", "b" };
     tn_store_zero_grad(w->store);
     assert_ok(tn_run(b));
     assert_in_range(*(int32_t *)tn_world_data(b, "taken"), 5, 49); /* it converged, and not at once */
     for (int k = 0; k < 3; k++) {
-        const tn_entry *e = tn_world_entry(w, name[k]);
+        const tn_entry *e = tn_world_entry(w, names[k]);
         for (int64_t i = 0; i < tn_dims_count(e->dims); i++) *out++ = (double)e->grad[i];
     }
 }
@@ -123,9 +123,10 @@ static void four_gradients(void **state)
         if (k == BPTT) assert_true(many - few >= 149 * B * H * sizeof(float));
         else assert_int_equal(few, many);
     }
-    for (size_t k = 0; k < tn_store_count(w.store); k++)
-        for (int64_t i = 0; i < tn_dims_count(tn_store_at(w.store, k)->dims); i++)
-            *to++ = (double)((const float *)tn_store_at(w.store, k)->data)[i];
+    for (int k = 0; k < 3; k++) {
+        const tn_entry *e = tn_world_entry(&w, names[k]);
+        for (int64_t i = 0; i < tn_dims_count(e->dims); i++) *to++ = (double)((const float *)e->data)[i];
+    }
     for (int i = 0; i < N_ALL; i++) {
         const double keep = p[i], d = 1e-5;
         p[i] = keep + d;

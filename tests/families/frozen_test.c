@@ -45,9 +45,11 @@ static tn_ref reader(tn_graph *g, const char *name, int64_t d, bool frozen, tn_r
         const tn_ref u = tn_rmsnorm(g, x, weight(g, frozen, "n1", tn_shape(d), 0));
         const tn_ref qkv = tn_linear(g, u, weight(g, frozen, "qkv", tn_shape(3 * d, d), std));
         const tn_ref heads = tn_reshape(g, qkv, tn_shape(B, L, 6, d / 2));
-        const tn_ref y = tn_attention(g, tn_rope(g, tn_slice(g, heads, 2, 0, 2)), tn_rope(g, tn_slice(g, heads, 2, 2, 2)),
-                                      tn_slice(g, heads, 2, 4, 2), .causal = true);
-        x = tn_linear(g, tn_reshape(g, y, tn_shape(B, L, d)), weight(g, frozen, "out", tn_shape(d, d), 2 * std), .residual = x);
+        const tn_ref y =
+            tn_attention(g, tn_rope(g, tn_slice(g, heads, 2, 0, 2)), tn_rope(g, tn_slice(g, heads, 2, 2, 2)),
+                         tn_slice(g, heads, 2, 4, 2), .causal = true);
+        x = tn_linear(g, tn_reshape(g, y, tn_shape(B, L, d)), weight(g, frozen, "out", tn_shape(d, d), 2 * std),
+                      .residual = x);
         const tn_ref h = tn_linear(g, tn_rmsnorm(g, x, weight(g, frozen, "n2", tn_shape(d), 0)),
                                    weight(g, frozen, "w1", tn_shape(2 * d, d), std), .act = TN_ACT_GELU);
         x = tn_linear(g, h, weight(g, frozen, "w2", tn_shape(d, 2 * d), 2 * std), .residual = x);
@@ -62,7 +64,8 @@ static tn_ref reader(tn_graph *g, const char *name, int64_t d, bool frozen, tn_r
 static tn_bound *add_plan(tn_world *w, bool frozen)
 {
     tn_graph *g = tn_world_graph(NULL);
-    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32), labels = tn_input(g, "labels", tn_shape(B, T), TN_I32);
+    const tn_ref tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32),
+                 labels = tn_input(g, "labels", tn_shape(B, T), TN_I32);
     const tn_ref soft = encoder(g), a = reader(g, "small", 16, frozen, soft, tokens, labels);
     const tn_ref loss = tn_add(g, a, reader(g, "large", 32, frozen, soft, tokens, labels));
     tn_output(g, "loss", loss);
@@ -72,7 +75,8 @@ static tn_bound *add_plan(tn_world *w, bool frozen)
 /* What the soft tokens must say: each sequence repeats one token of its text. */
 static void fill(tn_bound *b)
 {
-    int32_t *text = tn_world_data(b, "text"), *tokens = tn_world_data(b, "tokens"), *labels = tn_world_data(b, "labels");
+    int32_t *text = tn_world_data(b, "text"), *tokens = tn_world_data(b, "tokens"),
+            *labels = tn_world_data(b, "labels");
     for (int i = 0; i < B * TEXT; i++) text[i] = (i * 7 + i / TEXT) % V;
     for (int i = 0; i < B * T; i++) labels[i] = text[i / T * TEXT], tokens[i] = i % T ? labels[i] : 0;
 }
@@ -121,8 +125,10 @@ static void train(void **state)
         memcpy(&loss, tn_world_data(step, "loss"), sizeof loss);
         if (!i) first = loss;
         if (i == STEPS) break;
-        assert_ok(tn_optim_set(update, &(tn_optim_scalars){ .lr = 0.02f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1,
-                                                            .scale = 1, .opt_step = i + 1 }));
+        assert_ok(tn_optim_set(
+            update,
+            &(tn_optim_scalars){
+                .lr = 0.02f, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f, .clip = 1, .scale = 1, .opt_step = i + 1 }));
         memcpy(tn_world_data(update, "loss"), &loss, sizeof loss);
         assert_ok(tn_run(update));
         assert_int_equal(*(int32_t *)tn_world_data(update, "ok"), 1);

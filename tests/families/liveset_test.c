@@ -36,8 +36,8 @@ static tn_bound *add_plan(tn_world *w)
 {
     tn_graph *g = tn_world_graph(NULL);
     const tn_ref flows = tn_want_gradient(g, tn_input(g, "flows", tn_shape(N, D), TN_F32));
-    const tn_ref carry[] = { flows, tn_input(g, "names", tn_shape(N), TN_I32), tn_input(g, "count", tn_shape(1), TN_I32),
-                             tn_fill(g, tn_shape(N, E), TN_F32, 0.f) };
+    const tn_ref carry[] = { flows, tn_input(g, "names", tn_shape(N), TN_I32),
+                             tn_input(g, "count", tn_shape(1), TN_I32), tn_fill(g, tn_shape(N, E), TN_F32, 0.f) };
     const tn_ref consts[] = { tn_want_gradient(g, tn_input(g, "w", tn_shape(D, D), TN_F32)),
                               tn_want_gradient(g, tn_input(g, "b", tn_shape(D), TN_F32)) };
     tn_ref final[4], counts;
@@ -121,7 +121,8 @@ static void shrink(void **state)
     const int32_t *names = tn_world_data(b, "names"), *got = tn_world_data(b, "counts");
     assert_float_equal(*(float *)tn_world_data(b, "loss"), reference(x, target, names, counts), 1e-4f);
     for (int t = 0; t < STEPS; t++) assert_int_equal(got[t], counts[t]);
-    assert_true(counts[0] < START && counts[STEPS / 2] < counts[0] && counts[STEPS - 1] < counts[STEPS / 2] && counts[STEPS - 1] > 0);
+    assert_true(counts[0] < START && counts[STEPS / 2] < counts[0] && counts[STEPS - 1] < counts[STEPS / 2] &&
+                counts[STEPS - 1] > 0);
     for (int i = 0; i < X_ALL; i++)
         if (fabsf(grads[i]) > largest) largest = fabsf(grads[i]);
     for (int i = 0; i < X_ALL; i++) {

@@ -72,7 +72,9 @@ static tn_status run_trial(trial *t)
     for (int i = 0; i < ROWS * IN; i++) x[i] = sinf(1.3f * (float)i);
     for (int i = 0; i < ROWS; i++) y[i] = x[i * IN] * x[i * IN + 1] - 0.5f * x[i * IN + 2];
     for (int i = 0; i < STEPS; i++) {
-        const tn_optim_scalars v = { .lr = t->lr, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .scale = 1, .opt_step = i + 1 };
+        const tn_optim_scalars v = {
+            .lr = t->lr, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .scale = 1, .opt_step = i + 1
+        };
         TN_RETURN_IF(tn_run(t->step));
         t->last = *(const float *)tn_bound_data(t->step, "loss");
         if (!i) t->first = t->last;

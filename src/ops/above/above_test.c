@@ -20,7 +20,8 @@ static void build(tn_op_io *io, const tn_case *c)
 {
     tn_graph *g = tn_test_graph(io);
     tn_ref x = tn_test_input(io, c->flags & COLUMN ? tn_shape(c->dim[0], 1) : tn_shape(c->dim[0]), (tn_fill_spec){ 0 });
-    if (c->flags & LIVE) x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
+    if (c->flags & LIVE)
+        x = tn_live(g, x, tn_test_input(io, tn_shape(1), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 1 }));
     const tn_ref keep = c->flags & INVERT ? tn_not_above(g, x, 0.25f) : tn_above(g, x, 0.25f);
     tn_ref index, count;
     tn_compact(g, keep, &index, &count); /* looks at live flags only */
@@ -54,7 +55,7 @@ static void each_row_once(void)
     memcpy(tn_world_data(b, "x"), x, sizeof x);
     assert_ok(tn_run(b));
     const int32_t *above = tn_world_data(b, "above"), *not = tn_world_data(b, "not"), want[6] = { 1, 0, 0, 0, 1, 1 };
-    for (int i = 0; i < 6; i++) assert_true(above[i] == want[i] && above[i] + not[i] == 1);
+    for (int i = 0; i < 6; i++) assert_true(above[i] == want[i] && above[i] + not [i] == 1);
     tn_world_close(&w);
 }
 
@@ -70,8 +71,14 @@ static const tn_property properties[] = { { "each row is in one of the two", eac
                                           { "one number a row", one_number_a_row } };
 
 static const tn_op_test test = {
-    .op = "above", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "above",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
 void tn_tests_above(tn_test_list *l) { tn_optest_add(l, &test); }

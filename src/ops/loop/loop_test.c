@@ -36,7 +36,8 @@ static void cell(tn_graph *g, tn_body_io *io, void *user)
 static void build(tn_op_io *io, const tn_case *c)
 {
     const int64_t T = c->dim[0], B = c->dim[1], X = c->dim[2], D = c->dim[3];
-    const tn_fill_spec weight = { .kind = TN_FILL_UNIFORM, .lo = -0.7, .hi = 0.7 }, order = { .kind = TN_FILL_INT, .hi = 1 };
+    const tn_fill_spec weight = { .kind = TN_FILL_UNIFORM, .lo = -0.7, .hi = 0.7 },
+                       order = { .kind = TN_FILL_INT, .hi = 1 };
     tn_ref in[8], final[3], ys;
     in[IN_X] = tn_test_input(io, tn_shape(T, B, X), (tn_fill_spec){ 0 });
     in[IN_H] = tn_test_input(io, tn_shape(B, D), (tn_fill_spec){ 0 });
@@ -110,8 +111,10 @@ enum { SB = 2, ST = 33, SK = 5 };
 static void diagonal(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
-    const tn_ref re = io->consts[0], im = io->consts[1], a = tn_part(g, io->carry[0], 0, 2), b = tn_part(g, io->carry[0], 1, 2);
-    const tn_ref parts[] = { tn_sub(g, tn_mul(g, a, re), tn_mul(g, b, im)), tn_add(g, tn_mul(g, b, re), tn_mul(g, a, im)) };
+    const tn_ref re = io->consts[0], im = io->consts[1], a = tn_part(g, io->carry[0], 0, 2),
+                 b = tn_part(g, io->carry[0], 1, 2);
+    const tn_ref parts[] = { tn_sub(g, tn_mul(g, a, re), tn_mul(g, b, im)),
+                             tn_add(g, tn_mul(g, b, re), tn_mul(g, a, im)) };
     io->next[0] = io->ys[0] = tn_add(g, tn_concat(g, parts, 2, -1), io->xs[0]);
 }
 
@@ -223,11 +226,11 @@ static tn_bound *add_solve(tn_world *w, tn_loop_grad grad, bool trained)
     const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f);
     tn_ref taken, residual;
     if (trained) tn_want_gradient(g, x);
-    const tn_ref h = tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1,
-                             .steps = 80, .grad = grad, .rtol = tn_scalar(g, "rtol", 1e-6f),
-                             .damping = tn_scalar(g, "damping", 0.8f), .cost = &cost, .cost_consts = &one,
-                             .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.5f), .iterations = &taken,
-                             .residual = &residual);
+    const tn_ref h =
+        tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1, .steps = 80,
+                .grad = grad, .rtol = tn_scalar(g, "rtol", 1e-6f), .damping = tn_scalar(g, "damping", 0.8f),
+                .cost = &cost, .cost_consts = &one, .n_cost_consts = 1, .beta = tn_scalar(g, "beta", 0.5f),
+                .iterations = &taken, .residual = &residual);
     tn_output(g, "h", h);
     tn_output(g, "taken", taken);
     tn_output(g, "residual", residual);
@@ -303,8 +306,10 @@ static void errors(void)
 {
     refused(wider, (tn_loop_options){ .steps = 2 }, "carry 0 goes in as f32 (2,3) and comes out as f32 (2,6)");
     refused(forgets, (tn_loop_options){ .steps = 2 }, "carry 0 goes in as f32 (2,3) and comes out as f32 nothing");
-    refused(own_param, (tn_loop_options){ .steps = 2 }, "secret inside a body: make it outside and pass it as a constant");
-    refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_EP }, "ep needs a cost body and beta");
+    refused(own_param, (tn_loop_options){ .steps = 2 },
+            "secret inside a body: make it outside and pass it as a constant");
+    refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_EP },
+            "ep needs a cost body and beta");
     refused(half_plus, (tn_loop_options){ .steps = 2, .n_consts = 1, .grad = TN_LOOP_IMPLICIT }, "give rtol");
     refused(half_plus, (tn_loop_options){ .steps = 0, .n_consts = 1 }, "steps >= 1");
     refused(half_plus, (tn_loop_options){ .steps = 3, .n_consts = 1, .n_xs = 1 }, "number of steps, 3");
@@ -317,8 +322,14 @@ static const tn_property properties[] = { { "the diagonal recurrence is tn_scan'
                                           { "what is refused", errors } };
 
 static const tn_op_test test = {
-    .op = "loop", .cases = cases, .n_cases = TN_COUNT(cases), .build = build, .oracle = oracle, .adjust = adjust,
-    .properties = properties, .n_properties = TN_COUNT(properties),
+    .op = "loop",
+    .cases = cases,
+    .n_cases = TN_COUNT(cases),
+    .build = build,
+    .oracle = oracle,
+    .adjust = adjust,
+    .properties = properties,
+    .n_properties = TN_COUNT(properties),
 };
 
 void tn_tests_loop(tn_test_list *l) { tn_optest_add(l, &test); }

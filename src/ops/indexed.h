@@ -36,7 +36,7 @@ typedef struct tn_index_job {
     bool add;
 } tn_index_job;
 
-/* to[i] = or += from[index[i]]; to (n,width), from (rows,width) */
+/* to[i] = or += from[index[i]]; to (n,width), from (rows,width). Without `add` the bits move: integers do as well. */
 static inline void tn_index_gather_tile(void *arg, int64_t tile)
 {
     const tn_index_job *j = arg;
@@ -44,7 +44,8 @@ static inline void tn_index_gather_tile(void *arg, int64_t tile)
     for (int64_t i = tile * j->per_tile; i < (end < j->n ? end : j->n); i++) {
         const float *restrict x = j->from + j->index[i] * j->width;
         float *restrict y = j->to + i * j->width;
-        for (int64_t c = 0; c < j->width; c++) y[c] = j->add ? y[c] + x[c] : x[c];
+        if (!j->add) memcpy(y, x, sizeof *y * (size_t)j->width);
+        for (int64_t c = 0; j->add && c < j->width; c++) y[c] += x[c];
     }
 }
 

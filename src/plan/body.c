@@ -14,11 +14,14 @@ static tn_ref named_input(tn_graph *g, const char *kind, int i, const tn_type *t
     return tn_input(g, name, t->dims, t->dtype);
 }
 
+/* Results lie in the body's arena, contiguous: what came in may be handed on, but not its memory. */
 static void named_output(tn_graph *g, const char *kind, int i, tn_ref x)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", kind, i);
-    if (x.id && g->status == TN_OK && !tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy(g, x);
+    if (x.id && g->status == TN_OK &&
+        (!tn_gtensor_contiguous(&g->tensor[x.id]) || g->tensor[g->tensor[x.id].base].role != TN_ROLE_ACTIVATION))
+        x = tn_copy(g, x);
     tn_output(g, name, x);
 }
 

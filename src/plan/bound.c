@@ -153,13 +153,16 @@ void tn_bound_free(tn_bound *b)
 
 /* --- running ------------------------------------------------------------------------------------------------------------ */
 
-static void refresh(tn_bound *b)
+static tn_status refresh(tn_bound *b)
 {
     tn_context *c = b->context;
-    if (b->generation == c->generation) return;
+    if (b->generation == c->generation) return TN_OK;
+    if (c->arena_bytes < b->plan->place.arena_bytes)
+        return tn_error(TN_MEMORY, "the context lost its memory when a larger plan did not fit: bind this plan again");
     const bool cpu = c->device == TN_CPU;
     tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
     b->generation = c->generation;
+    return TN_OK;
 }
 
 static double now_ms(void)
@@ -186,7 +189,7 @@ static tn_status run_timed(tn_bound *b)
 
 tn_status tn_run(tn_bound *b)
 {
-    refresh(b);
+    TN_RETURN_IF(refresh(b));
     return b->timers ? run_timed(b) : tn_frame_run(b->plan, b->frame);
 }
 
@@ -194,7 +197,7 @@ void *tn_bound_data(tn_bound *b, const char *name)
 {
     const int i = tn_plan_extern_find(b->plan, name);
     if (i >= 0) return b->externs[i];
-    refresh(b);
+    if (refresh(b) != TN_OK) return NULL;
     void *p = tn_frame_output(b->plan, b->frame, name);
     if (p) return p;
     for (size_t k = 0; k < b->plan->graph->n_outputs; k++) { /* an output that is an outside tensor no step touches */

@@ -238,11 +238,12 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
         tn_graph_fail(g, "output", 0, TN_USAGE, "output %s has no tensor", name);
         return;
     }
-    if (tn_grow((void **)&g->output, &g->cap_outputs, g->n_outputs + 1, sizeof *g->output) != TN_OK) {
+    const char *copy = tn_arena_strdup(&g->memory, name);
+    if (!copy || tn_grow((void **)&g->output, &g->cap_outputs, g->n_outputs + 1, sizeof *g->output) != TN_OK) {
         g->status = TN_MEMORY;
         return;
     }
-    g->output[g->n_outputs++] = (tn_named){ tn_arena_strdup(&g->memory, name), x.id };
+    g->output[g->n_outputs++] = (tn_named){ copy, x.id };
     g->tensor[x.id].output = true;
 }
 
@@ -325,8 +326,9 @@ static const void *own_attr(tn_graph *g, const tn_op *op, const void *attr)
 {
     void *copy = tn_arena_alloc(&g->memory, op->attr_bytes);
     if (!copy || tn_grow((void **)&g->owned, &g->cap_owned, g->n_owned + 1, sizeof *g->owned) != TN_OK) {
-        g->status = TN_MEMORY; /* leaks what attr owns rather than guess at its copy */
-        return attr;
+        g->status = TN_MEMORY;
+        op->release((void *)(uintptr_t)attr);
+        return NULL;
     }
     memcpy(copy, attr, op->attr_bytes);
     g->owned[g->n_owned].release = op->release;

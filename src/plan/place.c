@@ -148,11 +148,14 @@ static size_t place_all(tn_slot **order, int n, tn_slot **placed)
     return end;
 }
 
-static size_t peak_of_activations(const tn_graph *g, const tn_placement *p)
+static size_t peak_of_activations(tn_graph *g, const tn_placement *p)
 {
     size_t peak = 0;
-    int64_t *delta = tn_arena_alloc(&((tn_graph *)g)->memory, sizeof *delta * (g->n_nodes + 2));
-    if (!delta) return 0;
+    int64_t *delta = tn_arena_alloc(&g->memory, sizeof *delta * (g->n_nodes + 2));
+    if (!delta) {
+        g->status = TN_MEMORY;
+        return 0;
+    }
     for (int i = 0; i < p->n_slots; i++) {
         if (p->slot[i].ext >= 0 || p->slot[i].role == TN_ROLE_WORK) continue;
         delta[p->slot[i].first] += (int64_t)p->slot[i].bytes;

@@ -79,6 +79,9 @@ static void find_covers(reverse *r, size_t n_nodes)
             axis[v->base] = (int8_t)a;
             covered[v->base] += v->dims.dim[a];
         }
+    for (size_t i = 0; i < n_nodes; i++) /* a custom gradient reaches tensors that its node does not read */
+        for (int k = 0; g->node[i].custom && k < g->node[i].custom->n; k++)
+            r->cover[g->tensor[g->node[i].custom->xs[k].id].base] = 0;
     for (size_t b = 1; b < r->n0; b++)
         r->cover[b] = r->cover[b] && covered[b] && !g->tensor[b].output && covered[b] == g->tensor[b].dims.dim[axis[b]] &&
                       disjoint(r, (int32_t)b, axis[b]);
@@ -105,6 +108,7 @@ static int32_t gradient_of_base(reverse *r, int32_t base)
     const tn_gtensor b = g->tensor[base];
     const bool param = b.role == TN_ROLE_PARAM, input = b.role == TN_ROLE_INPUT && b.wanted;
     const char *name = param || input ? tn_arena_printf(&g->memory, "d.%s", b.name) : NULL;
+    if ((param || input) && !name) g->status = TN_MEMORY;
     const tn_role role = param ? TN_ROLE_GRAD : input ? TN_ROLE_DINPUT : TN_ROLE_ACTIVATION;
     const int32_t id = tn_graph_new_tensor(g, role, name, param ? TN_F32 : b.dtype, b.dims);
     if (!id) return 0;
@@ -299,9 +303,13 @@ tn_ref tn_custom_gradient(tn_graph *g, tn_ref y, const tn_ref *xs, int n, tn_gra
     tn_ref out = tn_stop_gradient(g, y);
     out = tn_copy(g, out);
     if (g->status != TN_OK || !out.id) return TN_NONE;
+    if (n < 0 || n > TN_MAX_ARGS) {
+        tn_graph_fail(g, "custom_gradient", 0, TN_USAGE, "a custom gradient of %d tensors, at most %d", n, TN_MAX_ARGS);
+        return TN_NONE;
+    }
     tn_custom *c = tn_arena_alloc(&g->memory, sizeof *c + sizeof *c->xs * (size_t)n);
-    if (!c || n > TN_MAX_ARGS) {
-        g->status = c ? TN_USAGE : TN_MEMORY;
+    if (!c) {
+        g->status = TN_MEMORY;
         return TN_NONE;
     }
     *c = (tn_custom){ .build = build, .user = user, .n = n, .xs = (tn_ref *)(c + 1) };

@@ -5,8 +5,14 @@
 
 #include <string.h>
 
+/* A new value that is itself a state is read before any state changes: two states may swap. */
 void tn_pass_assign(tn_graph *g)
 {
+    for (size_t i = 0; i < g->n_assigns && g->status == TN_OK; i++) {
+        const tn_role role = g->tensor[g->tensor[g->assign[i].value].base].role;
+        if (role == TN_ROLE_STATE || role == TN_ROLE_CACHE)
+            g->assign[i].value = tn_copy(g, (tn_ref){ g->assign[i].value }).id;
+    }
     for (size_t i = 0; i < g->n_assigns && g->status == TN_OK; i++) {
         const int32_t to = g->assign[i].state;
         tn_ref from = tn_reshape(g, (tn_ref){ g->assign[i].value }, g->tensor[to].dims);

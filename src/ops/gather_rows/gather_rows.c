@@ -11,9 +11,10 @@ static tn_status gather_rows_infer(tn_sig *s)
     if (index->dtype != TN_I32 || index->dims.rank != 1)
         return tn_error(TN_USAGE, "the index must be an i32 vector, it is %s with %d axes", tn_dtype_name(index->dtype),
                         index->dims.rank);
-    if (x->dims.rank < 1 || !tn_dtype_is_float(x->dtype))
-        return tn_error(TN_USAGE, "x must be a float tensor with rows along its first axis");
+    if (x->dims.rank < 1 || (!tn_dtype_is_float(x->dtype) && x->dtype != TN_I32))
+        return tn_error(TN_USAGE, "x must be a tensor of floats or i32 with rows along its first axis");
     s->n_out = 1;
+    if (x->dtype == TN_I32) s->out[0].dtype = TN_I32;
     s->out[0].dims = x->dims;
     s->out[0].dims.dim[0] = index->dims.dim[0];
     return TN_OK;

@@ -1,6 +1,6 @@
 /* gather_rows: rows by number.      y = tn_gather_rows(g, x, index)      y[i] = x[index[i]]
  *
- *     x (R, ...)      index (n) i32, its live extent passes to y      y (n, ...)
+ *     x (R, ...) floats or i32      index (n) i32, its live extent passes to y      y (n, ...)
  *
  * Only live entries of the index are looked at, and each must be in [0, R), or below x's live extent: anything else is
  * an error that names it. Gradient of x: scatter_rows of dy, rows gathered twice summed in the order of the index. */

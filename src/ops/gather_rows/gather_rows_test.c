@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-enum { LIVE = 1, ROUND_TRIP = 2, CUBES = 4 };
+enum { LIVE = 1, ROUND_TRIP = 2, CUBES = 4, INTEGERS = 8 };
 enum { X, INDEX, COUNT };
 
 static const tn_case gather_cases[] = {
     { "small", { 6, 9, 5 }, 0, 1e-6f, 2e-2f },
     { "cubes", { 6, 9, 5 }, CUBES, 1e-6f, 2e-2f },
+    { "integers", { 6, 9, 5 }, INTEGERS | TN_NO_GRAD, 1e-30f, 0 },
     { "large", { 300, 500, 150 }, TN_FEW, 1e-6f, 2e-2f },
     { "no entries", { 6, 0, 5 }, 0, 1e-6f, 2e-2f },
     { "no columns", { 6, 4, 0 }, 0, 1e-6f, 2e-2f },
@@ -46,8 +47,9 @@ static tn_ref build_index(tn_op_io *io, const tn_case *c)
 static void build_gather(tn_op_io *io, const tn_case *c)
 {
     tn_graph *g = tn_test_graph(io);
-    const tn_ref x = tn_test_input(io, row_dims(c, c->dim[0]), (tn_fill_spec){ 0 }), index = build_index(io, c);
-    const tn_ref y = tn_gather_rows(g, x, index);
+    const tn_fill_spec wide = { .kind = TN_FILL_INT, .lo = -2e9, .hi = 2e9 };
+    const tn_ref x = tn_test_input(io, row_dims(c, c->dim[0]), c->flags & INTEGERS ? wide : (tn_fill_spec){ 0 });
+    const tn_ref index = build_index(io, c), y = tn_gather_rows(g, x, index);
     tn_test_output(io, c->flags & ROUND_TRIP ? tn_scatter_rows(g, y, index, c->dim[0]) : y);
 }
 

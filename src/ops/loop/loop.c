@@ -24,8 +24,10 @@ static tn_status loop_infer(tn_sig *s)
     int n = 0;
     if (!b) return TN_USAGE; /* the text says why the body could not be compiled */
     for (int i = 0; i < b->spec.n_carry; i++) s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = b->spec.carry[i].dims };
-    for (int i = 0; i < b->spec.n_ys; i++)
-        s->out[n++] = (tn_type){ .dtype = b->spec.ys[i].dtype, .dims = stacked(b->steps, b->spec.ys[i].dims) };
+    for (int i = 0; i < b->spec.n_ys; i++, n++) {
+        if (!tn_dtype_is_float(b->spec.ys[i].dtype)) s->out[n].dtype = b->spec.ys[i].dtype;
+        s->out[n].dims = stacked(b->steps, b->spec.ys[i].dims);
+    }
     s->out[n++] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
     s->out[n++] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(1) };
     for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
@@ -124,9 +126,12 @@ static void build_cost(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = tn_stop_gradient(g, io->carry[0]);
 }
 
+/* As the kernel gets it: the planner brings halves to f32 once, before the loop. */
 static tn_type type_of(const tn_graph *g, tn_ref x, bool trainable)
 {
-    return (tn_type){ .dtype = tn_ref_dtype(g, x), .dims = tn_ref_dims(g, x), .absent = !x.id, .trainable = trainable };
+    const tn_dtype t = tn_ref_dtype(g, x);
+    return (tn_type){ .dtype = tn_dtype_is_float(t) ? TN_F32 : t, .dims = tn_ref_dims(g, x), .absent = !x.id,
+                      .trainable = trainable };
 }
 
 static tn_status slice_type(tn_type *t, int64_t steps)
@@ -155,15 +160,19 @@ static tn_status check_options(const tn_loop_options *o)
 
 static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
 {
-    const tn_graph_options *go = tn_graph_get_options(g);
+    tn_graph_options go = *tn_graph_get_options(g);
+    go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
     b->steps = o->steps;
     b->grad = o->grad;
     b->solve = o->rtol.id != 0;
     b->centred = o->centred;
     b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
-                              .options = *go, .threads = go->threads };
+                              .options = go, .threads = go.threads };
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
+    if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
+        return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
     for (int i = 0; i < o->n_xs; i++) {
         b->spec.xs[i] = type_of(g, o->xs[i], wanted[loop_in_x(b) + i]);
         TN_RETURN_IF(slice_type(&b->spec.xs[i], o->steps));
@@ -175,7 +184,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
     if (o->grad != TN_LOOP_EP) return TN_OK;
     b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
-                                   .n_consts = o->n_cost_consts, .options = *go, .threads = go->threads };
+                                   .n_consts = o->n_cost_consts, .options = go, .threads = go.threads };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
     return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
@@ -187,6 +196,11 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     bool wanted[TN_MAX_ARGS] = { 0 };
     int n = 0;
     if (tn_graph_status(g) != TN_OK) return TN_NONE;
+    if (o.grad != TN_LOOP_EP) { /* the same options serve every gradient */
+        o.cost = NULL;
+        o.n_cost_consts = 0;
+        o.beta = TN_NONE;
+    }
     const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 3;
     tn_status s = check_options(&o);
     if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);

@@ -16,6 +16,9 @@
  *                         g is not used, so weight carries the loss's own factor (1/B for a mean)
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
  *
+ * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
+ * before the loop. Bodies see no live extents: a body that has some carries their counts and says tn_live itself.
+ *
  * NaN: a residual that is NaN never counts as converged; the solve then runs all its steps. */
 #ifndef TN_OPS_LOOP_H
 #define TN_OPS_LOOP_H

@@ -165,7 +165,7 @@ static int64_t relax(const solver *s, float *h, const float *f, uint8_t *there, 
         const float r = (float)(sqrt(dist) / fmax(sqrt(size), 1e-6));
         there[b] = r < s->rtol; /* false for NaN */
         left += !there[b];
-        if (!(r <= *largest)) *largest = r;
+        if (isnan(r) || r > *largest) *largest = r; /* NaN stays */
     }
     return left;
 }

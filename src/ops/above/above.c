@@ -1,0 +1,32 @@
+/* above: shape check, row, public call. */
+#include "ops/above/above.h"
+
+#include "base/status.h"
+
+tn_kernel tn_above_forward_cpu;
+
+static tn_status above_infer(tn_sig *s)
+{
+    const tn_dims d = s->in[0].dims;
+    if (!tn_dtype_is_float(s->in[0].dtype) || d.rank < 1 || d.rank > 2 || (d.rank == 2 && d.dim[1] != 1))
+        return tn_error(TN_USAGE, "x must be floats of shape (n) or (n,1): one number a row");
+    s->n_out = 1;
+    s->out[0].dtype = TN_I32;
+    s->out[0].dims = tn_shape(d.dim[0]);
+    return TN_OK;
+}
+
+const tn_op tn_op_above = {
+    .name = "above",
+    .attr_bytes = sizeof(tn_above_attr),
+    .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
+    .infer = above_infer,
+    .kernel = { [TN_CPU] = { tn_above_forward_cpu, NULL } },
+};
+
+tn_ref tn_above_(tn_graph *g, const char *file, int line, tn_ref x, float threshold, bool invert)
+{
+    const tn_above_attr a = { .threshold = threshold, .invert = invert };
+    tn_ref y;
+    return tn_graph_add(g, file, line, &tn_op_above, &a, &x, 1, &y);
+}

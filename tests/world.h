@@ -1,0 +1,81 @@
+/* What it takes to run a graph in a test: a store, a context, and the plans bound to both, closed together. Header
+ * only. Every call fails the test when it cannot do its work. */
+#ifndef TN_WORLD_H
+#define TN_WORLD_H
+
+#include "plan/plan.h"
+#include "testlib.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TN_WORLD_PLANS = 16 };
+
+typedef struct tn_world {
+    tn_store *store;
+    tn_context *context;
+    tn_plan *plan[TN_WORLD_PLANS];
+    tn_bound *bound[TN_WORLD_PLANS];
+    int n;
+} tn_world;
+
+static inline tn_world tn_world_open(uint64_t seed, int threads)
+{
+    tn_world w = { 0 };
+    assert_ok(tn_store_new(TN_CPU, seed, &w.store));
+    assert_ok(tn_context_new(TN_CPU, threads, &w.context));
+    return w;
+}
+
+/* Binds a plan, which the world owns from then on. */
+static inline tn_bound *tn_world_bind(tn_world *w, tn_plan *p)
+{
+    assert_true(w->n < TN_WORLD_PLANS);
+    w->plan[w->n] = p;
+    assert_ok(tn_bind(p, w->context, w->store, &w->bound[w->n]));
+    return w->bound[w->n++];
+}
+
+/* Adopts, compiles (o may be NULL) and binds a graph. */
+static inline tn_bound *tn_world_add(tn_world *w, tn_graph *g, const tn_compile_options *o)
+{
+    tn_plan *p;
+    tn_compile_options plain = { 0 };
+    plain.threads = tn_context_threads(w->context);
+    assert_ok(tn_store_adopt(w->store, g));
+    assert_ok(tn_graph_compile(g, o ? o : &plain, &p));
+    return tn_world_bind(w, p);
+}
+
+static inline void tn_world_close(tn_world *w)
+{
+    for (int i = 0; i < w->n; i++) tn_bound_free(w->bound[i]);
+    for (int i = 0; i < w->n; i++) tn_plan_free(w->plan[i]);
+    tn_context_free(w->context);
+    tn_store_free(w->store);
+}
+
+static inline tn_graph *tn_world_graph(const tn_graph_options *o)
+{
+    tn_graph *g;
+    assert_ok(tn_graph_new(o, &g));
+    return g;
+}
+
+static inline void *tn_world_data(tn_bound *b, const char *name)
+{
+    void *p = tn_bound_data(b, name);
+    if (p) return p;
+    fail_msg("the plan has no %s", name);
+    abort(); /* never reached, which compilers do not know */
+}
+
+static inline const tn_entry *tn_world_entry(const tn_world *w, const char *name)
+{
+    const tn_entry *e = tn_store_find(w->store, name);
+    if (e) return e;
+    fail_msg("the store has no %s", name);
+    abort();
+}
+
+#endif

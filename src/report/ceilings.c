@@ -16,7 +16,7 @@ typedef struct fma_job {
 #if defined(__aarch64__)
 #define VECTOR_REGISTER(x) "w"(x)
 #elif defined(__x86_64__)
-#define VECTOR_REGISTER(x) "x"(x)
+#define VECTOR_REGISTER(x) "v"(x)
 #else
 #define VECTOR_REGISTER(x) "m"(x)
 #endif
@@ -51,7 +51,7 @@ typedef struct fma_kernel {
 FMA_TILE(fma_plain, 4, 20, ) /* 16 bytes: the width every processor has */
 #if defined(__x86_64__)
 FMA_TILE(fma_avx2, 8, 12, __attribute__((target("avx2,fma"))))
-FMA_TILE(fma_avx512, 16, 12, __attribute__((target("avx512f,prefer-vector-width=512"))))
+FMA_TILE(fma_avx512, 16, 12, __attribute__((target("avx512f"))))
 #endif
 
 /* The widest arithmetic this processor has. */

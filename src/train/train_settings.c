@@ -48,7 +48,6 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer", "activations computed again to save memory"),
-    TN_SETTING_CHOICE("log.level", "info", "info|training|performance|profiling", "how much the log says"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

@@ -404,6 +404,19 @@ failed:
     return TN_NONE;
 }
 
+int32_t *tn_graph_changed(tn_graph *g)
+{
+    int32_t *at = tn_arena_alloc(&g->memory, sizeof *at * g->n_tensors);
+    if (!at) {
+        g->status = TN_MEMORY;
+        return NULL;
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) at[i] = -1;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op->flags & TN_OP_WRITES_IN0) at[g->tensor[g->node[i].in[0]].base] = (int32_t)i;
+    return at;
+}
+
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,

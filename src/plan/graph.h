@@ -123,6 +123,9 @@ void tn_pass_assign(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
 void tn_pass_legalize(tn_graph *g);
 
+/* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
+int32_t *tn_graph_changed(tn_graph *g);
+
 int32_t tn_graph_find(const tn_graph *g, const char *full_name);
 bool tn_gtensor_contiguous(const tn_gtensor *t);
 bool tn_gtensor_whole(const tn_graph *g, const tn_gtensor *t); /* a view of all of its base, in order */

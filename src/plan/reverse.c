@@ -15,6 +15,7 @@ typedef struct reverse {
     uint8_t *written; /* by base: whole gradient holds numbers */
     uint8_t *seen;    /* by tensor: a forward node reads it */
     uint8_t *cover;   /* by base: read only through slices that partition it */
+    int32_t *changed; /* by base: the last node that changes it in place, or -1 */
     int32_t *part;    /* by slice of a covered base: its gradient view, 0 = not written yet */
 } reverse;
 
@@ -48,7 +49,8 @@ static bool disjoint(const reverse *r, int32_t b, int axis)
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++) {
-            const int64_t s = t[b].stride[axis], p = t[v[i]].offset / s, q = t[v[k]].offset / s;
+            const int64_t s = t[b].stride[axis] ? t[b].stride[axis] : 1; /* 0: b has no elements */
+            const int64_t p = t[v[i]].offset / s, q = t[v[k]].offset / s;
             if (p < q + t[v[k]].dims.dim[axis] && q < p + t[v[i]].dims.dim[axis]) return false;
         }
     return true;
@@ -202,7 +204,19 @@ static bool overlaps_earlier(const reverse *r, const tn_node *n, uint64_t want, 
     return false;
 }
 
-static void reverse_node(reverse *r, const tn_node *n)
+/* A backward node reads a state as it is at the end of the forward pass, not as node `at` saw it. */
+static void check_unchanged(reverse *r, const tn_node *n, uint64_t reads, size_t at)
+{
+    tn_graph *g = r->g;
+    for (int k = 0; k < n->n_in; k++) {
+        if (!n->in[k] || !(reads >> k & 1) || r->changed[g->tensor[n->in[k]].base] <= (int32_t)at) continue;
+        const char *name = g->tensor[g->tensor[n->in[k]].base].name;
+        tn_graph_fail(g, n->file, n->line, TN_USAGE, "the gradient of %s needs %s, which is changed in place later: give it a "
+                      "tn_copy", n->op->name, name ? name : "a state");
+    }
+}
+
+static void reverse_node(reverse *r, const tn_node *n, size_t at)
 {
     tn_graph *g = r->g;
     uint64_t want = 0, accumulate = 0;
@@ -235,6 +249,7 @@ static void reverse_node(reverse *r, const tn_node *n)
     tn_uses u = { 0 };
     const tn_sig sig = tn_node_sig(g, n, 1);
     n->op->grad(&sig, want, &u);
+    check_unchanged(r, n, u.in, at);
     tn_node *b = tn_graph_emit(g, n->op, NULL, n->in, n->n_in, n->out, n->n_out);
     if (!b) return;
     b->attr = n->attr;
@@ -267,12 +282,13 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
     const size_t nodes = g->n_nodes;
     if (g->status != TN_OK) return;
     reverse r = { .g = g, .n0 = g->n_tensors };
+    r.changed = tn_graph_changed(g);
     r.grad = tn_arena_alloc(&g->memory, sizeof *r.grad * r.n0);
     r.part = tn_arena_alloc(&g->memory, sizeof *r.part * r.n0);
     r.written = tn_arena_alloc(&g->memory, r.n0);
     r.cover = tn_arena_alloc(&g->memory, r.n0);
     r.seen = tn_arena_alloc(&g->memory, r.n0);
-    if (!r.grad || !r.part || !r.written || !r.cover || !r.seen) {
+    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.seen) {
         g->status = TN_MEMORY;
         return;
     }
@@ -291,7 +307,7 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
         g->current_region = node.region;
         g->current_segment = node.segment;
         if (node.custom) reverse_custom(&r, &node);
-        else if (node.op->grad) reverse_node(&r, &node);
+        else if (node.op->grad) reverse_node(&r, &node, i);
     }
     g->current_region = region;
     g->current_segment = segment;

@@ -238,6 +238,8 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
         tn_graph_fail(g, "output", 0, TN_USAGE, "output %s has no tensor", name);
         return;
     }
+    if (!tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy(g, x); /* whoever reads it knows its shape, not its strides */
+    if (g->status != TN_OK) return;
     const char *copy = tn_arena_strdup(&g->memory, name);
     if (!copy || tn_grow((void **)&g->output, &g->cap_outputs, g->n_outputs + 1, sizeof *g->output) != TN_OK) {
         g->status = TN_MEMORY;

@@ -137,12 +137,19 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
     return TN_OK;
 }
 
+/* Elements of a bucket that a parameter takes; one without elements still has a place. */
+static int64_t padded(tn_dims dims)
+{
+    const int64_t n = tn_dims_count(dims);
+    return ((n > 0 ? n : 1) + PAD - 1) / PAD * PAD;
+}
+
 /* Gives the new parameters [first, n) one bucket. */
 static tn_status add_bucket(tn_store *s, size_t first)
 {
     int64_t count = 0;
     for (size_t i = first; i < s->n; i++)
-        if (s->entry[i]->e.role == TN_ROLE_PARAM) count += (tn_dims_count(s->entry[i]->e.dims) + PAD - 1) / PAD * PAD;
+        if (s->entry[i]->e.role == TN_ROLE_PARAM) count += padded(s->entry[i]->e.dims);
     if (!count) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&s->bucket, &s->cap_buckets, s->n_buckets + 1, sizeof *s->bucket));
     tn_bucket *b = &s->bucket[s->n_buckets];
@@ -159,7 +166,7 @@ static tn_status add_bucket(tn_store *s, size_t first)
         e->offset = at;
         e->data = b->param + at;
         e->grad = b->grad + at;
-        at += (tn_dims_count(e->dims) + PAD - 1) / PAD * PAD;
+        at += padded(e->dims);
     }
     return tn_store_moments(s, s->moments);
 }

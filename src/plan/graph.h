@@ -84,6 +84,11 @@ struct tn_graph {
     char *error; /* the first error, whole */
     tn_gtensor *tensor;
     size_t n_tensors, cap_tensors;
+    struct tn_name {
+        uint64_t hash;
+        int32_t id;
+    } *name; /* the tensors that have one, in the order they were made */
+    size_t n_names, cap_names;
     tn_node *node;
     size_t n_nodes, cap_nodes;
     tn_named *output;

@@ -14,6 +14,8 @@ typedef struct reverse {
     int32_t *grad;    /* by base: gradient tensor or 0 */
     uint8_t *written; /* by base: whole gradient holds numbers */
     uint8_t *seen;    /* by tensor: a forward node reads it */
+    int32_t *views;   /* by base: the first of the tensors seen that lie in it, 0 = none */
+    int32_t *next;    /* by tensor seen: the next one of its base */
     uint8_t *cover;   /* by base: read only through slices that partition it */
     int32_t *changed; /* by base: the last node that changes it in place, or -1 */
     int32_t *part;    /* by slice of a covered base: its gradient view, 0 = not written yet */
@@ -42,10 +44,9 @@ static bool disjoint(const reverse *r, int32_t b, int axis)
     const tn_gtensor *t = r->g->tensor;
     int32_t v[MOST];
     int n = 0;
-    for (size_t i = 1; i < r->n0; i++) {
-        if (!r->seen[i] || t[i].base != b) continue;
+    for (int32_t i = r->views[b]; i; i = r->next[i]) {
         if (n == MOST) return false;
-        v[n++] = (int32_t)i;
+        v[n++] = i;
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++) {
@@ -72,6 +73,8 @@ static void find_covers(reverse *r, size_t n_nodes)
             const int32_t id = g->node[i].in[k];
             if (!id || r->seen[id]) continue;
             r->seen[id] = 1;
+            r->next[id] = r->views[g->tensor[id].base];
+            r->views[g->tensor[id].base] = id;
             const tn_gtensor *v = &g->tensor[id], *b = &g->tensor[v->base];
             const int a = id == v->base || b->role != TN_ROLE_ACTIVATION ? -1 : slice_axis(b, v);
             if (a < 0 || (covered[v->base] && axis[v->base] != a)) {
@@ -163,11 +166,11 @@ static int32_t gradient_source(reverse *r, int32_t x)
     tn_graph *g = r->g;
     if (!r->grad[x]) return 0;
     if (r->cover[x] && !r->written[x])
-        for (size_t v = 1; v < r->n0; v++)
-            if (r->seen[v] && g->tensor[v].base == x && !r->part[v]) {
-                const int32_t part = matching_view(g, r->grad[x], (int32_t)v);
-                if (part) emit_fill(g, part);
-            }
+        for (int32_t v = r->views[x]; v; v = r->next[v]) {
+            if (r->part[v]) continue;
+            const int32_t part = matching_view(g, r->grad[x], v);
+            if (part) emit_fill(g, part);
+        }
     return r->grad[x];
 }
 
@@ -288,7 +291,9 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
     r.written = tn_arena_alloc(&g->memory, r.n0);
     r.cover = tn_arena_alloc(&g->memory, r.n0);
     r.seen = tn_arena_alloc(&g->memory, r.n0);
-    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.seen) {
+    r.views = tn_arena_alloc(&g->memory, sizeof *r.views * r.n0);
+    r.next = tn_arena_alloc(&g->memory, sizeof *r.next * r.n0);
+    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.seen || !r.views || !r.next) {
         g->status = TN_MEMORY;
         return;
     }

@@ -12,6 +12,7 @@ enum { PAD = 16 }; /* elements: tensors of a bucket start on 64-byte boundaries 
 typedef struct entry {
     tn_entry e;
     void *owned; /* data that is not in a bucket */
+    uint64_t hash; /* of the name: most comparisons end here */
 } entry;
 
 struct tn_store {
@@ -125,6 +126,7 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
         tn_free(e);
         return TN_MEMORY;
     }
+    e->hash = tn_rng_stream(t->name);
     if (t->role != TN_ROLE_PARAM) {
         e->owned = e->e.data = s->backend->alloc((size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype) + 64);
         if (!e->owned) {
@@ -215,8 +217,9 @@ const tn_entry *tn_store_at(const tn_store *s, size_t i) { return &s->entry[i]->
 
 const tn_entry *tn_store_find(const tn_store *s, const char *name)
 {
+    const uint64_t hash = tn_rng_stream(name);
     for (size_t i = 0; i < s->n; i++)
-        if (strcmp(s->entry[i]->e.name, name) == 0) return &s->entry[i]->e;
+        if (s->entry[i]->hash == hash && strcmp(s->entry[i]->e.name, name) == 0) return &s->entry[i]->e;
     return NULL;
 }
 

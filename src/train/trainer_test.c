@@ -64,7 +64,7 @@ static void accumulation(void **state)
     assert_true(a->count == b->count);
     for (int64_t i = 0; i < a->count; i++) {
         const double d = fabs((double)a->grad[i] / 4 - (double)b->grad[i]);
-        if (!(d <= apart)) apart = d; /* a NaN stays */
+        if (isnan(d) || d > apart) apart = d; /* a NaN stays */
         size += (double)b->grad[i] * (double)b->grad[i];
     }
     assert_true(size > 0 && apart < 1e-5 * sqrt(size));

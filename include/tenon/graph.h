@@ -87,7 +87,7 @@ tn_ref tn_scalar_(tn_graph *g, const char *file, int line, const char *name, flo
 
 /* --- results ----------------------------------------------------------------------------------------------------- */
 
-void tn_output(tn_graph *g, const char *name, tn_ref x); /* kept until the end of the step, found by name */
+void tn_output(tn_graph *g, const char *name, tn_ref x); /* kept until the end of the step, found by name, contiguous */
 void tn_assign(tn_graph *g, tn_ref state, tn_ref value); /* state := value once the step is over */
 
 /* --- views and gradients ----------------------------------------------------------------------------------------- */

@@ -46,7 +46,8 @@ static void print_row(void *ctx, const tn_ablation *a)
     if (fabs(saved) < 0.5) snprintf(memory, sizeof memory, "same");
     else snprintf(memory, sizeof memory, "%+.0f %%", saved);
     char parity[24] = "the same bits";
-    if (a->loss_error != 0) snprintf(parity, sizeof parity, "equal to %.0e", a->loss_error);
+    if (a->loss_error != 0) /* NaN too */
+        snprintf(parity, sizeof parity, "equal to %.0e", a->loss_error);
     fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s %s\n", a->name, ms_text(a->off_ms, off), ms_text(a->on_ms, on), gain, memory,
             parity);
     fflush(c->out);
@@ -60,10 +61,11 @@ tn_status tn_cmd_ablate(tn_cli *c)
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
+    tn_status s = tn_settings_fix_vocab(st);
     a.settings = st;
     a.length = tn_settings_int(st, "train.context");
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
-    const tn_status s = tn_ablate_run(&a);
+    if (s == TN_OK) s = tn_ablate_run(&a);
     tn_settings_free(st);
     return s;
 }

@@ -43,6 +43,20 @@ static tn_status measure_ceilings(tn_cli *c, int threads, tn_ceilings *out)
     return print_ceilings(c, out);
 }
 
+/* The model runs on as many threads as its ceilings are measured with: --threads, or what the settings say. */
+static tn_status open_session(tn_cli *c, const char *target, int threads, tn_session *s)
+{
+    enum { MOST_OVERRIDES = 256 };
+    const char *list[MOST_OVERRIDES + 1];
+    char text[32];
+    size_t n = c->args.overrides_n;
+    if (n > MOST_OVERRIDES) return tn_error(TN_USAGE, "too many settings");
+    for (size_t i = 0; i < n; i++) list[i] = c->args.overrides[i];
+    snprintf(text, sizeof text, "threads=%d", threads);
+    if (threads) list[n++] = text;
+    return tn_session_open(target, list, n, false, s);
+}
+
 /* The session is opened before anything is measured: a wrong key should not have to wait. */
 static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int threads)
 {
@@ -50,8 +64,10 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     tn_session s = { 0 };
     double times[MOST];
     size_t runs = 0;
-    tn_status st = tn_session_open(target, c->args.overrides, c->args.overrides_n, false, &s);
-    if (st == TN_OK) st = measure_ceilings(c, threads, &b->ceilings);
+    tn_status st = open_session(c, target, threads, &s);
+    if (st == TN_OK) st = measure_ceilings(c, tn_trainer_threads(s.trainer), &b->ceilings);
+    for (int64_t i = 0; st == TN_OK && i < s.batch * s.length; i++) /* 97 different tokens: zeros would be too kind */
+        tn_trainer_tokens(s.trainer)[i] = tn_trainer_labels(s.trainer)[i] = (int32_t)(i * 7919 % 97);
     const double start = tn_clock_s();
     while (st == TN_OK && runs < MOST && (runs < 4 || tn_clock_s() - start < 20)) {
         float loss;
@@ -82,7 +98,7 @@ tn_status tn_cmd_bench(tn_cli *c)
     if (threads) n = strtol(threads, NULL, 10);
     if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
-    if (!gemm && !ops) return bench_model(c, what, &b, (int)n);
+    if (!gemm && !ops) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));

@@ -1,6 +1,8 @@
 /* Building a graph: tensors, nodes, regions, the first error. Knows nothing of gradients, memory or execution. */
 #include "plan/graph.h"
 
+#include "base/rng.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,6 +34,7 @@ void tn_graph_free(tn_graph *g)
     for (size_t i = 0; i < g->n_owned; i++) g->owned[i].release(g->owned[i].attr);
     tn_free(g->owned);
     tn_free(g->tensor);
+    tn_free(g->name);
     tn_free(g->node);
     tn_free(g->output);
     tn_free(g->assign);
@@ -110,9 +113,12 @@ int32_t tn_graph_new_tensor(tn_graph *g, tn_role role, const char *name, tn_dtyp
     if (g->status != TN_OK || !dims_ok(g, dims, name)) return 0;
     tn_gtensor t = { .role = role, .dtype = dtype, .dims = dims, .producer = -1 };
     contiguous_strides(dims, t.stride);
-    if (name && !(t.name = tn_arena_strdup(&g->memory, name))) g->status = TN_MEMORY;
+    if (name && (!(t.name = tn_arena_strdup(&g->memory, name)) ||
+                 tn_grow((void **)&g->name, &g->cap_names, g->n_names + 1, sizeof *g->name) != TN_OK))
+        g->status = TN_MEMORY;
     const int32_t id = append_tensor(g, &t);
     if (id) g->tensor[id].base = id;
+    if (id && name) g->name[g->n_names++] = (struct tn_name){ tn_rng_stream(name), id };
     return id;
 }
 
@@ -143,8 +149,9 @@ bool tn_gtensor_whole(const tn_graph *g, const tn_gtensor *t)
 
 int32_t tn_graph_find(const tn_graph *g, const char *full_name)
 {
-    for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].name && strcmp(g->tensor[i].name, full_name) == 0) return (int32_t)i;
+    const uint64_t hash = tn_rng_stream(full_name);
+    for (size_t i = 0; i < g->n_names; i++)
+        if (g->name[i].hash == hash && strcmp(g->tensor[g->name[i].id].name, full_name) == 0) return g->name[i].id;
     return 0;
 }
 
@@ -238,6 +245,8 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
         tn_graph_fail(g, "output", 0, TN_USAGE, "output %s has no tensor", name);
         return;
     }
+    if (!tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy(g, x); /* whoever reads it knows its shape, not its strides */
+    if (g->status != TN_OK) return;
     const char *copy = tn_arena_strdup(&g->memory, name);
     if (!copy || tn_grow((void **)&g->output, &g->cap_outputs, g->n_outputs + 1, sizeof *g->output) != TN_OK) {
         g->status = TN_MEMORY;
@@ -402,6 +411,19 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
 failed:
     out[0] = TN_NONE;
     return TN_NONE;
+}
+
+int32_t *tn_graph_changed(tn_graph *g)
+{
+    int32_t *at = tn_arena_alloc(&g->memory, sizeof *at * g->n_tensors);
+    if (!at) {
+        g->status = TN_MEMORY;
+        return NULL;
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) at[i] = -1;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->node[i].op->flags & TN_OP_WRITES_IN0) at[g->tensor[g->node[i].in[0]].base] = (int32_t)i;
+    return at;
 }
 
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)

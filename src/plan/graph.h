@@ -84,6 +84,11 @@ struct tn_graph {
     char *error; /* the first error, whole */
     tn_gtensor *tensor;
     size_t n_tensors, cap_tensors;
+    struct tn_name {
+        uint64_t hash;
+        int32_t id;
+    } *name; /* the tensors that have one, in the order they were made */
+    size_t n_names, cap_names;
     tn_node *node;
     size_t n_nodes, cap_nodes;
     tn_named *output;
@@ -122,6 +127,9 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
 void tn_pass_legalize(tn_graph *g);
+
+/* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
+int32_t *tn_graph_changed(tn_graph *g);
 
 int32_t tn_graph_find(const tn_graph *g, const char *full_name);
 bool tn_gtensor_contiguous(const tn_gtensor *t);

@@ -117,35 +117,42 @@ static int by_size(const void *pa, const void *pb)
     return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
 }
 
-static int by_offset(const void *pa, const void *pb)
-{
-    const tn_slot *a = *(const tn_slot *const *)pa, *b = *(const tn_slot *const *)pb;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
+/* A slot that has its place. Small, and in one array: a plan of many layers walks it very often. */
+typedef struct placed_slot {
+    size_t offset, end;
+    int32_t first, last;
+} placed_slot;
 
 /* Places each slot at the lowest offset free during its life. `placed` stays sorted by offset. */
-static size_t place_all(tn_slot **order, int n, tn_slot **placed)
+static size_t place_all(tn_slot **order, int n, placed_slot *placed)
 {
     size_t end = 0;
     qsort(order, (size_t)n, sizeof *order, by_size);
     for (int i = 0; i < n; i++) {
+        tn_slot *s = order[i];
         size_t at = 0;
-        for (int k = 0; k < i; k++) {
-            const tn_slot *p = placed[k];
-            if (p->last < order[i]->first || order[i]->last < p->first) continue;
-            if (at + order[i]->bytes <= p->offset) break;
-            if (p->offset + p->bytes > at) at = p->offset + p->bytes;
+        int k = 0;
+        for (; k < i; k++) {
+            if (placed[k].last < s->first || s->last < placed[k].first) continue;
+            if (at + s->bytes <= placed[k].offset) break;
+            if (placed[k].end > at) at = placed[k].end;
         }
-        order[i]->offset = at;
-        if (at + order[i]->bytes > end) end = at + order[i]->bytes;
-        int k = i;
-        while (k > 0 && by_offset(&placed[k - 1], &order[i]) > 0) {
-            placed[k] = placed[k - 1];
-            k--;
-        }
-        placed[k] = order[i];
+        s->offset = at;
+        if (at + s->bytes > end) end = at + s->bytes;
+        while (k > 0 && placed[k - 1].offset > at) k--;
+        memmove(placed + k + 1, placed + k, sizeof *placed * (size_t)(i - k));
+        placed[k] = (placed_slot){ at, at + s->bytes, s->first, s->last };
     }
     return end;
+}
+
+/* Sums of bytes stay far from overflow: no machine has 2^60 bytes. */
+static bool sizes_ok(tn_graph *g, const tn_placement *p)
+{
+    double total = 0;
+    for (int i = 0; i < p->n_slots; i++) total += p->slot[i].ext < 0 ? (double)p->slot[i].bytes : 0;
+    if (total >= 0x1p60) tn_graph_fail(g, "plan", 0, TN_MEMORY, "the step's tensors take %.3g bytes in all", total);
+    return total < 0x1p60;
 }
 
 static size_t peak_of_activations(tn_graph *g, const tn_placement *p)
@@ -201,8 +208,9 @@ void tn_pass_place(tn_graph *g, int threads, tn_placement *p)
     l.first = tn_arena_alloc(&g->memory, sizeof *l.first * g->n_tensors);
     l.last = tn_arena_alloc(&g->memory, sizeof *l.last * g->n_tensors);
     int32_t *owner = tn_arena_alloc(&g->memory, sizeof *owner * g->n_tensors);
-    tn_slot **order = tn_arena_alloc(&g->memory, 2 * sizeof *order * g->n_tensors);
-    if (!l.first || !l.last || !owner || !order) {
+    tn_slot **order = tn_arena_alloc(&g->memory, sizeof *order * g->n_tensors);
+    placed_slot *placed = tn_arena_alloc(&g->memory, sizeof *placed * g->n_tensors);
+    if (!l.first || !l.last || !owner || !order || !placed) {
         g->status = TN_MEMORY;
         return;
     }
@@ -216,10 +224,11 @@ void tn_pass_place(tn_graph *g, int threads, tn_placement *p)
         g->status = TN_MEMORY;
         return;
     }
+    if (!sizes_ok(g, p)) return;
     int n = 0;
     for (int i = 0; i < p->n_slots; i++)
         if (p->slot[i].ext < 0) order[n++] = &p->slot[i];
-    p->arena_bytes = place_all(order, n, order + g->n_tensors);
+    p->arena_bytes = place_all(order, n, placed);
     p->activation_peak = peak_of_activations(g, p);
     if (p->activation_peak > p->arena_bytes) p->activation_peak = p->arena_bytes;
 }

@@ -21,14 +21,26 @@ static int32_t segment_of(const recompute *r, int32_t id)
     return p >= 0 && (size_t)p < r->n_forward ? r->g->node[p].segment : -1;
 }
 
-static void mark_kept(recompute *r)
+/* A node that changes a state, or reads one that changes later, would give other numbers the second time. */
+static bool only_once(const tn_graph *g, size_t at, const int32_t *changed)
+{
+    const tn_node *n = &g->node[at];
+    bool once = n->op->flags & TN_OP_WRITES_IN0;
+    for (int k = 0; k < n->n_in; k++) once |= n->in[k] && changed[g->tensor[n->in[k]].base] > (int32_t)at;
+    return once;
+}
+
+static void mark_kept(recompute *r, const int32_t *changed)
 {
     const tn_graph *g = r->g;
-    for (size_t i = 0; i < r->n_forward; i++)
+    for (size_t i = 0; i < r->n_forward; i++) {
         for (int k = 0; k < g->node[i].n_in; k++) {
             const int32_t id = g->node[i].in[k];
             if (id && segment_of(r, id) != g->node[i].segment) r->keep[g->tensor[id].base] = 1;
         }
+        for (int k = 0; k < g->node[i].n_out && only_once(g, i, changed); k++)
+            r->keep[g->tensor[g->node[i].out[k]].base] = 1;
+    }
     for (size_t i = 1; i < r->n0; i++)
         if (g->tensor[i].output) r->keep[g->tensor[i].base] = 1;
     for (size_t i = 0; i < g->n_assigns; i++) r->keep[g->tensor[g->assign[i].value].base] = 1;
@@ -111,14 +123,15 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward)
 {
     recompute r = { .g = g, .n_forward = n_forward, .n0 = g->n_tensors };
     if (g->status != TN_OK) return;
+    const int32_t *changed = tn_graph_changed(g);
     r.keep = tn_arena_alloc(&g->memory, r.n0);
     r.twin = tn_arena_alloc(&g->memory, sizeof *r.twin * r.n0);
     r.clone = tn_arena_alloc(&g->memory, n_forward + 1);
-    if (!r.keep || !r.twin || !r.clone) {
+    if (!changed || !r.keep || !r.twin || !r.clone) {
         g->status = TN_MEMORY;
         return;
     }
-    mark_kept(&r);
+    mark_kept(&r, changed);
     for (size_t i = 0; i < n_forward; i++) push(&r, &g->node[i]);
     int32_t done = -1; /* the segment whose clones stand already */
     for (size_t i = n_forward; i < g->n_nodes && g->status == TN_OK; i++) {

@@ -14,7 +14,10 @@ typedef struct reverse {
     int32_t *grad;    /* by base: gradient tensor or 0 */
     uint8_t *written; /* by base: whole gradient holds numbers */
     uint8_t *seen;    /* by tensor: a forward node reads it */
+    int32_t *views;   /* by base: the first of the tensors seen that lie in it, 0 = none */
+    int32_t *next;    /* by tensor seen: the next one of its base */
     uint8_t *cover;   /* by base: read only through slices that partition it */
+    int32_t *changed; /* by base: the last node that changes it in place, or -1 */
     int32_t *part;    /* by slice of a covered base: its gradient view, 0 = not written yet */
 } reverse;
 
@@ -41,14 +44,14 @@ static bool disjoint(const reverse *r, int32_t b, int axis)
     const tn_gtensor *t = r->g->tensor;
     int32_t v[MOST];
     int n = 0;
-    for (size_t i = 1; i < r->n0; i++) {
-        if (!r->seen[i] || t[i].base != b) continue;
+    for (int32_t i = r->views[b]; i; i = r->next[i]) {
         if (n == MOST) return false;
-        v[n++] = (int32_t)i;
+        v[n++] = i;
     }
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++) {
-            const int64_t s = t[b].stride[axis], p = t[v[i]].offset / s, q = t[v[k]].offset / s;
+            const int64_t s = t[b].stride[axis] ? t[b].stride[axis] : 1; /* 0: b has no elements */
+            const int64_t p = t[v[i]].offset / s, q = t[v[k]].offset / s;
             if (p < q + t[v[k]].dims.dim[axis] && q < p + t[v[i]].dims.dim[axis]) return false;
         }
     return true;
@@ -70,6 +73,8 @@ static void find_covers(reverse *r, size_t n_nodes)
             const int32_t id = g->node[i].in[k];
             if (!id || r->seen[id]) continue;
             r->seen[id] = 1;
+            r->next[id] = r->views[g->tensor[id].base];
+            r->views[g->tensor[id].base] = id;
             const tn_gtensor *v = &g->tensor[id], *b = &g->tensor[v->base];
             const int a = id == v->base || b->role != TN_ROLE_ACTIVATION ? -1 : slice_axis(b, v);
             if (a < 0 || (covered[v->base] && axis[v->base] != a)) {
@@ -161,11 +166,11 @@ static int32_t gradient_source(reverse *r, int32_t x)
     tn_graph *g = r->g;
     if (!r->grad[x]) return 0;
     if (r->cover[x] && !r->written[x])
-        for (size_t v = 1; v < r->n0; v++)
-            if (r->seen[v] && g->tensor[v].base == x && !r->part[v]) {
-                const int32_t part = matching_view(g, r->grad[x], (int32_t)v);
-                if (part) emit_fill(g, part);
-            }
+        for (int32_t v = r->views[x]; v; v = r->next[v]) {
+            if (r->part[v]) continue;
+            const int32_t part = matching_view(g, r->grad[x], v);
+            if (part) emit_fill(g, part);
+        }
     return r->grad[x];
 }
 
@@ -202,7 +207,19 @@ static bool overlaps_earlier(const reverse *r, const tn_node *n, uint64_t want, 
     return false;
 }
 
-static void reverse_node(reverse *r, const tn_node *n)
+/* A backward node reads a state as it is at the end of the forward pass, not as node `at` saw it. */
+static void check_unchanged(reverse *r, const tn_node *n, uint64_t reads, size_t at)
+{
+    tn_graph *g = r->g;
+    for (int k = 0; k < n->n_in; k++) {
+        if (!n->in[k] || !(reads >> k & 1) || r->changed[g->tensor[n->in[k]].base] <= (int32_t)at) continue;
+        const char *name = g->tensor[g->tensor[n->in[k]].base].name;
+        tn_graph_fail(g, n->file, n->line, TN_USAGE, "the gradient of %s needs %s, which is changed in place later: give it a "
+                      "tn_copy", n->op->name, name ? name : "a state");
+    }
+}
+
+static void reverse_node(reverse *r, const tn_node *n, size_t at)
 {
     tn_graph *g = r->g;
     uint64_t want = 0, accumulate = 0;
@@ -236,6 +253,7 @@ static void reverse_node(reverse *r, const tn_node *n)
     tn_uses u = { 0 };
     const tn_sig sig = tn_node_sig(g, n, 1);
     n->op->grad(&sig, want, &u);
+    check_unchanged(r, n, u.in, at);
     tn_node *b = tn_graph_emit(g, n->op, NULL, n->in, n->n_in, n->out, n->n_out);
     if (!b) return;
     b->attr = n->attr;
@@ -268,12 +286,15 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
     const size_t nodes = g->n_nodes;
     if (g->status != TN_OK) return;
     reverse r = { .g = g, .n0 = g->n_tensors };
+    r.changed = tn_graph_changed(g);
     r.grad = tn_arena_alloc(&g->memory, sizeof *r.grad * r.n0);
     r.part = tn_arena_alloc(&g->memory, sizeof *r.part * r.n0);
     r.written = tn_arena_alloc(&g->memory, r.n0);
     r.cover = tn_arena_alloc(&g->memory, r.n0);
     r.seen = tn_arena_alloc(&g->memory, r.n0);
-    if (!r.grad || !r.part || !r.written || !r.cover || !r.seen) {
+    r.views = tn_arena_alloc(&g->memory, sizeof *r.views * r.n0);
+    r.next = tn_arena_alloc(&g->memory, sizeof *r.next * r.n0);
+    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.seen || !r.views || !r.next) {
         g->status = TN_MEMORY;
         return;
     }
@@ -292,7 +313,7 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
         g->current_region = node.region;
         g->current_segment = node.segment;
         if (node.custom) reverse_custom(&r, &node);
-        else if (node.op->grad) reverse_node(&r, &node);
+        else if (node.op->grad) reverse_node(&r, &node, i);
     }
     g->current_region = region;
     g->current_segment = segment;

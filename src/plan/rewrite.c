@@ -70,8 +70,8 @@ void tn_pass_dead(tn_graph *g)
             if (n->reads_out >> k & 1) read_tensor(g, live, n->out[k]);
             read_tensor(g, live, n->dout[k]);
         }
-        for (int k = 0; n->backward && k < n->n_in; k++) /* live counts of what is written */
-            if (n->din[k] && g->tensor[n->din[k]].live) read_tensor(g, live, g->tensor[n->din[k]].live);
+        for (int k = 0; k < count; k++) /* live counts of what is written */
+            if (written[k] && g->tensor[written[k]].live) read_tensor(g, live, g->tensor[written[k]].live);
         const unsigned droppable = droppable_outputs(n);
         for (int k = 0; !n->backward && k < n->n_out; k++)
             if ((droppable >> (k > 0) & 1) && !needed(g, live, n->out[k])) n->out[k] = 0;

@@ -12,6 +12,7 @@ enum { PAD = 16 }; /* elements: tensors of a bucket start on 64-byte boundaries 
 typedef struct entry {
     tn_entry e;
     void *owned; /* data that is not in a bucket */
+    uint64_t hash; /* of the name: most comparisons end here */
 } entry;
 
 struct tn_store {
@@ -125,6 +126,7 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
         tn_free(e);
         return TN_MEMORY;
     }
+    e->hash = tn_rng_stream(t->name);
     if (t->role != TN_ROLE_PARAM) {
         e->owned = e->e.data = s->backend->alloc((size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype) + 64);
         if (!e->owned) {
@@ -137,12 +139,19 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
     return TN_OK;
 }
 
+/* Elements of a bucket that a parameter takes; one without elements still has a place. */
+static int64_t padded(tn_dims dims)
+{
+    const int64_t n = tn_dims_count(dims);
+    return ((n > 0 ? n : 1) + PAD - 1) / PAD * PAD;
+}
+
 /* Gives the new parameters [first, n) one bucket. */
 static tn_status add_bucket(tn_store *s, size_t first)
 {
     int64_t count = 0;
     for (size_t i = first; i < s->n; i++)
-        if (s->entry[i]->e.role == TN_ROLE_PARAM) count += (tn_dims_count(s->entry[i]->e.dims) + PAD - 1) / PAD * PAD;
+        if (s->entry[i]->e.role == TN_ROLE_PARAM) count += padded(s->entry[i]->e.dims);
     if (!count) return TN_OK;
     TN_RETURN_IF(tn_grow((void **)&s->bucket, &s->cap_buckets, s->n_buckets + 1, sizeof *s->bucket));
     tn_bucket *b = &s->bucket[s->n_buckets];
@@ -159,7 +168,7 @@ static tn_status add_bucket(tn_store *s, size_t first)
         e->offset = at;
         e->data = b->param + at;
         e->grad = b->grad + at;
-        at += (tn_dims_count(e->dims) + PAD - 1) / PAD * PAD;
+        at += padded(e->dims);
     }
     return tn_store_moments(s, s->moments);
 }
@@ -208,8 +217,9 @@ const tn_entry *tn_store_at(const tn_store *s, size_t i) { return &s->entry[i]->
 
 const tn_entry *tn_store_find(const tn_store *s, const char *name)
 {
+    const uint64_t hash = tn_rng_stream(name);
     for (size_t i = 0; i < s->n; i++)
-        if (strcmp(s->entry[i]->e.name, name) == 0) return &s->entry[i]->e;
+        if (s->entry[i]->hash == hash && strcmp(s->entry[i]->e.name, name) == 0) return &s->entry[i]->e;
     return NULL;
 }
 

@@ -44,6 +44,11 @@ tn_ref tn_slice_(tn_graph *g, const char *file, int line, tn_ref x, int axis, in
                       (long long)(start + length), axis, tn_dims_text(d, a, sizeof a));
         return TN_NONE;
     }
+    if (g->tensor[x.id].live && axis == 0 && start > 0) {
+        tn_graph_fail(g, file, line, TN_USAGE, "slice [%lld, %lld) of rows with a live extent: it must start at 0, or copy them out first",
+                      (long long)start, (long long)(start + length));
+        return TN_NONE;
+    }
     const int32_t id = tn_graph_new_view(g, x.id);
     if (!id) return TN_NONE;
     g->tensor[id].offset += start * g->tensor[id].stride[axis];

@@ -180,3 +180,9 @@ done:
     tn_settings_free(st);
     return s;
 }
+
+tn_status tn_settings_fix_vocab(tn_settings *st)
+{
+    if (tn_settings_find(st, "vocab") == tn_settings_count(st) || !tn_settings_is_auto(st, "vocab")) return TN_OK;
+    return tn_settings_set(st, "vocab", "50257", "no data");
+}

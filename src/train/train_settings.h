@@ -20,4 +20,7 @@ tn_status tn_settings_switches(tn_settings *st);
 tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
                               const tn_model **model);
 
+/* Gives an automatic vocabulary the size it has without data, so that the model and whoever makes up tokens agree. */
+tn_status tn_settings_fix_vocab(tn_settings *st);
+
 #endif

@@ -28,6 +28,7 @@ struct tn_trainer {
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_guard *guard;
+    int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
 };
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -182,6 +183,15 @@ static tn_status make_guard(tn_trainer *t)
     return tn_guard_new(t->store, &o, &t->guard);
 }
 
+/* A model may leave out its labels, or its tokens: whoever fills them need not know. */
+static tn_status make_unread(tn_trainer *t)
+{
+    tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
+    if (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels")) return TN_OK;
+    t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
+    return t->unread ? TN_OK : TN_MEMORY;
+}
+
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
 {
     tn_status s = TN_OK;
@@ -200,6 +210,7 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     TN_TRY(tn_plan_cache_new(&t->plans));
     TN_TRY(bind_all(t));
     if (!t->forward_only) TN_TRY(make_guard(t));
+    TN_TRY(make_unread(t));
     *out = t;
     t = NULL;
 done:
@@ -211,6 +222,7 @@ void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
     tn_guard_free(t->guard);
+    tn_free(t->unread);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
@@ -222,9 +234,15 @@ void tn_trainer_free(tn_trainer *t)
 
 /* --- running --------------------------------------------------------------------------------------------------------------- */
 
-int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, "tokens"); }
+static int32_t *batch_of(tn_trainer *t, const char *name)
+{
+    int32_t *p = tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, name);
+    return p ? p : t->unread;
+}
 
-int32_t *tn_trainer_labels(tn_trainer *t) { return tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, "labels"); }
+int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
+
+int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
 
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
@@ -234,13 +252,17 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
     return TN_OK;
 }
 
+/* The two plans have inputs of their own. */
+static void give_to_eval(tn_trainer *t, const char *name)
+{
+    int32_t *to = tn_bound_data(t->eval_bound, name);
+    if (to && t->grad_bound) memcpy(to, batch_of(t, name), sizeof *to * (size_t)(t->batch * t->length));
+}
+
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
-    const size_t bytes = sizeof(int32_t) * (size_t)(t->batch * t->length);
-    if (t->grad_bound) { /* the two plans have inputs of their own */
-        memcpy(tn_bound_data(t->eval_bound, "tokens"), tn_trainer_tokens(t), bytes);
-        memcpy(tn_bound_data(t->eval_bound, "labels"), tn_trainer_labels(t), bytes);
-    }
+    give_to_eval(t, "tokens");
+    give_to_eval(t, "labels");
     TN_RETURN_IF(tn_run(t->eval_bound));
     *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
     return TN_OK;

@@ -26,7 +26,7 @@ static tn_status one_step(const tn_training *t, int64_t step, tn_progress_report
     const uint64_t seed = (uint64_t)tn_settings_int(t->settings, "seed");
     const int n = (int)tn_settings_int(t->settings, "train.accumulate");
     double loss = 0;
-    tn_applied applied;
+    tn_applied applied = { 0 };
     for (int i = 0; i < n; i++) {
         float x;
         tn_bytes_batch(t->data, seed, step * n + i, t->batch, t->length, tn_trainer_tokens(t->trainer),

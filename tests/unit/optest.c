@@ -181,18 +181,10 @@ static void read_results(compiled *k, double *const *out, double *const *grad, c
     char name[16];
     for (int i = 0; i < x->n_out; i++) {
         snprintf(name, sizeof name, "out%d", i);
-        const tn_ref r = k->io.out[i];
         const void *p = tn_bound_data(k->bound, name);
+        const tn_dtype t = tn_ref_dtype(k->io.g, k->io.out[i]);
         assert_true(p || !x->out_count[i]);
-        const tn_gtensor *t = tn_graph_tensor(k->io.g, r.id);
-        for (int64_t j = 0; j < x->out_count[i]; j++) { /* an output may itself be a strided view */
-            int64_t at = 0, rest = j;
-            for (int a = t->dims.rank - 1; a >= 0; a--) {
-                at += rest % t->dims.dim[a] * t->stride[a];
-                rest /= t->dims.dim[a];
-            }
-            out[i][j] = get(p, t->dtype, at);
-        }
+        for (int64_t j = 0; j < x->out_count[i]; j++) out[i][j] = get(p, t, j);
     }
     for (int i = 0; i < x->n_in; i++) {
         snprintf(name, sizeof name, "d.in%d", i);

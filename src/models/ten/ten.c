@@ -21,7 +21,7 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "", "states of an O layer (auto: dim/64)"),
     TN_SETTING_AUTO_INT("head_dim", "auto", TN_RANGE(1, 1024), "", "rows and columns of a state (auto: dim/heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 5/2 dim)"),
-    TN_SETTING_INT("chunk", "64", TN_RANGE(1, 65536), "tokens", "block of the O layers' evaluation; changes no result"),
+    TN_SETTING_INT("chunk", "64", TN_RANGE(1, 4096), "tokens", "block of the O layers' evaluation; changes no result"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without data)"),
 };
 

@@ -1,0 +1,76 @@
+/* Comparing with another implementation: a right file passes, a NaN anywhere does not, and sizes are checked before
+ * anything is read. */
+#include "io/safetensors.h"
+#include "tempdir.h"
+#include "testlib.h"
+#include "train/check.h"
+#include "train/train_settings.h"
+
+#include <tenon/ops.h>
+
+#include <math.h>
+#include <string.h>
+
+enum { T = 4, VOCAB = 5, D = 3 };
+
+static tn_status build(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    (void)st;
+    const tn_ref w = tn_param(g, "w", tn_shape(VOCAB, D), tn_ones), x = tn_embed(g, b->tokens, w);
+    if (b->logits) tn_output(g, "logits", tn_linear(g, x, w));
+    tn_output(g, "loss", tn_mean_all(g, x));
+    return tn_graph_status(g);
+}
+
+/* A file for weights of 1 and tokens of 0: loss 1, gradient 1/D in row 0, logits D. */
+static void write_file(const char *path, int64_t logits, float spoil)
+{
+    static const int32_t tokens[T];
+    float w[VOCAB * D], grad[VOCAB * D] = { 0 }, out[T * VOCAB + 8];
+    const float loss = 1;
+    tn_safetensors_writer *f;
+    for (int i = 0; i < VOCAB * D; i++) w[i] = 1;
+    for (int i = 0; i < D; i++) grad[i] = 1.f / D;
+    for (int i = 0; i < T * VOCAB + 8; i++) out[i] = D;
+    grad[0] += spoil;
+    const struct {
+        const char *name;
+        tn_dtype dtype;
+        tn_dims dims;
+        const void *data;
+    } all[] = { { "input.tokens", TN_I32, tn_shape(1, T), tokens }, { "input.labels", TN_I32, tn_shape(1, T), tokens },
+                { "param.w", TN_F32, tn_shape(VOCAB, D), w },       { "grad.w", TN_F32, tn_shape(VOCAB, D), grad },
+                { "output.loss", TN_F32, tn_shape(1), &loss },      { "output.logits", TN_F32, tn_shape(logits), out } };
+    const size_t n = sizeof all / sizeof *all;
+    assert_ok(tn_safetensors_writer_begin(path, NULL, 0, &f));
+    for (size_t i = 0; i < n; i++) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
+    for (size_t i = 0; i < n; i++)
+        assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
+    assert_ok(tn_safetensors_writer_finish(f));
+}
+
+static void ignore_row(void *ctx, const tn_check_row *r) { (void)ctx, (void)r; }
+
+static void against(void **state)
+{
+    (void)state;
+    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build };
+    static const char *const set[] = { "threads=1" };
+    const tn_model *unused;
+    tn_settings *st;
+    tn_tempdir dir;
+    tn_tempdir_make(&dir);
+    const char *path = tn_tempdir_file(&dir, "ref.safetensors");
+    assert_ok(tn_settings_resolve("gpt_tiny", set, 1, &st, &unused));
+    const tn_check c = { .model = &model, .settings = st, .row = ignore_row };
+    write_file(path, T * VOCAB, 0);
+    assert_ok(tn_check_against(&c, path));
+    write_file(path, T * VOCAB, NAN); /* in the first number: later ones must not hide it */
+    assert_fails(tn_check_against(&c, path), TN_DIVERGED, "1 of 3");
+    write_file(path, T * VOCAB + 8, 0);
+    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "output.logits");
+    tn_settings_free(st);
+    tn_tempdir_remove(&dir);
+}
+
+void tn_tests_against(tn_test_list *l) { tn_test_add(l, against, NULL, "against: NaN and sizes"); }

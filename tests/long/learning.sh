@@ -7,7 +7,7 @@
 #                manual pages    grammar
 #     ten_tiny   2.233           0.493
 #     gpt_tiny   2.666           0.578
-# For comparison: a table of the bytes' frequencies gives about 4.6 on manual pages.
+# For comparison: the frequencies of bytes give 4.73 and 4.33, those of pairs 3.62 and 2.89.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${BUILD:-build} passed=0 failed=0

@@ -28,7 +28,7 @@ static void learns_by_heart(void **state)
     tn_applied a;
     float first = 0, loss = 0;
     int step = 0;
-    tn_trainer_options o = { .batch = 1, .length = T, .threads = 1 };
+    tn_trainer_options o = { .batch = 1, .length = T, .threads = 2 };
     assert_ok(tn_settings_resolve(p->model, settings, sizeof settings / sizeof *settings, &st, &o.model));
     o.settings = st;
     assert_ok(tn_trainer_new(&o, &t));

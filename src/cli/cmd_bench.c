@@ -1,6 +1,7 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "cli/session.h"
 #include "report/bench.h"
+#include "base/clock.h"
 #include "report/timing.h"
 
 #include <stdlib.h>
@@ -51,14 +52,14 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     size_t runs = 0;
     tn_status st = tn_session_open(target, c->args.overrides, c->args.overrides_n, false, &s);
     if (st == TN_OK) st = measure_ceilings(c, threads, &b->ceilings);
-    const double start = tn_now_s();
-    while (st == TN_OK && runs < MOST && (runs < 4 || tn_now_s() - start < 20)) {
+    const double start = tn_clock_s();
+    while (st == TN_OK && runs < MOST && (runs < 4 || tn_clock_s() - start < 20)) {
         float loss;
         tn_applied a;
-        const double t = tn_now_s();
+        const double t = tn_clock_s();
         st = tn_trainer_grad(s.trainer, (int64_t)runs, &loss);
         if (st == TN_OK) st = tn_trainer_apply(s.trainer, (int64_t)runs, 1, loss, &a);
-        times[runs++] = tn_now_s() - t;
+        times[runs++] = tn_clock_s() - t;
     }
     if (st == TN_OK) {
         tn_bench_row r = { .group = "model", .name = target };

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/headers.h"
 #include "cli/session.h"
+#include "base/clock.h"
 #include "report/timing.h"
 
 #include <dirent.h>
@@ -31,7 +32,7 @@ typedef struct row {
     health health;
     double value; /* with a unit; none where unit is NULL */
     const char *unit;
-    tn_status code;      /* exit code where it is missing */
+    tn_status code; /* exit code where it is missing */
     char detail[512];
     const char *remedy; /* how to get it, or NULL */
 } row;
@@ -42,12 +43,13 @@ static void show(doctor *d, const row *r)
     tn_cli *c = d->c;
     if (r->health == MISSING && d->missing++ == 0) d->status = r->code;
     if (!c->json) {
-        fprintf(c->out, "%-10s %-8s %s%s%s\n", r->name, words[r->health], r->detail, r->remedy ? ": " : "", r->remedy ? r->remedy : "");
+        fprintf(c->out, "%-10s %-8s %s%s%s\n", r->name, words[r->health], r->detail, r->remedy ? ": " : "",
+                r->remedy ? r->remedy : "");
         fflush(c->out);
         return;
     }
-    json_t *o = json_pack("{s:s, s:s, s:s}", "name", r->name, "status", r->health == MISSING ? "missing" : words[r->health], "detail",
-                          r->detail);
+    json_t *o = json_pack("{s:s, s:s, s:s}", "name", r->name, "status",
+                          r->health == MISSING ? "missing" : words[r->health], "detail", r->detail);
     if (o && r->unit) {
         json_object_set_new(o, "value", json_real(r->value));
         json_object_set_new(o, "unit", json_string(r->unit));
@@ -84,7 +86,8 @@ static bool has_word(const char *list, const char *word)
 
 static void examine_cpu(doctor *d)
 {
-    static const char *const wanted[] = { "avx2", "fma", "avx512f", "avx512_bf16", "amx_bf16", "asimd", "bf16", "i8mm", "sve" };
+    static const char *const wanted[] = { "avx2",  "fma",  "avx512f", "avx512_bf16", "amx_bf16",
+                                          "asimd", "bf16", "i8mm",    "sve" };
     char model[128], flags[8192];
     struct utsname u;
     row r = { .name = "cpu" };
@@ -118,8 +121,8 @@ static tn_status loops_done(int n, double *out)
     float scratch[128];
     int64_t loops = 0;
     TN_RETURN_IF(tn_pool_new(n, &pool));
-    const double start = tn_now_s();
-    for (; tn_now_s() - start < 0.05; loops++) tn_pool_run(pool, 2, spin, scratch);
+    const double start = tn_clock_s();
+    for (; tn_clock_s() - start < 0.05; loops++) tn_pool_run(pool, 2, spin, scratch);
     tn_pool_free(pool);
     *out = (double)loops;
     return TN_OK;
@@ -133,7 +136,10 @@ static void examine_threads(doctor *d)
         r.unit = NULL;
         snprintf(r.detail, sizeof r.detail, "one core, one thread");
     } else if (loops_done(1, &one) != TN_OK || loops_done(2, &two) != TN_OK || one <= 0) {
-        r = (row){ .name = "threads", .health = MISSING, .code = TN_MEMORY, .remedy = "raise the limit on processes (ulimit -u), or threads=1" };
+        r = (row){ .name = "threads",
+                   .health = MISSING,
+                   .code = TN_MEMORY,
+                   .remedy = "raise the limit on processes (ulimit -u), or threads=1" };
         snprintf(r.detail, sizeof r.detail, "a second thread could not be started");
     } else {
         r.value = two / one;
@@ -167,7 +173,9 @@ static void examine_cuda(doctor *d)
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
     const bool there = driver && access("/dev/nvidiactl", F_OK) == 0;
     if (driver) dlclose(driver);
-    const char *device = there ? "a driver and a device are here" : driver ? "a driver is here but no device" : "no driver is here";
+    const char *device = there    ? "a driver and a device are here"
+                         : driver ? "a driver is here but no device"
+                                  : "no driver is here";
     if (tn_backend_get(TN_CUDA)) {
         r.health = there ? OK : NOTE;
         snprintf(r.detail, sizeof r.detail, "built in; %s", device);
@@ -184,8 +192,8 @@ static void examine_libraries(doctor *d)
 {
     const unsigned x = XXH_versionNumber();
     row r = { .name = "libraries" };
-    snprintf(r.detail, sizeof r.detail, "jansson %s, yaml %s, xxhash %u.%u.%u", JANSSON_VERSION, yaml_get_version_string(), x / 10000,
-             x / 100 % 100, x % 100);
+    snprintf(r.detail, sizeof r.detail, "jansson %s, yaml %s, xxhash %u.%u.%u", JANSSON_VERSION,
+             yaml_get_version_string(), x / 10000, x / 100 % 100, x % 100);
     show(d, &r);
 }
 
@@ -204,13 +212,17 @@ static void examine_compiler(doctor *d)
 {
     char cc[TN_PATH_BYTES], make[TN_PATH_BYTES];
     row r = { .name = "compiler" };
-    const bool compiler = in_path("cc", cc) || in_path("gcc", cc) || in_path("clang", cc), maker = in_path("make", make);
+    const bool compiler = in_path("cc", cc) || in_path("gcc", cc) || in_path("clang", cc),
+               maker = in_path("make", make);
     if (compiler && maker) {
         snprintf(r.detail, sizeof r.detail, "%.200s, %.200s", cc, make);
     } else {
         r.health = NOTE;
         r.remedy = "apt-get install gcc make";
-        snprintf(r.detail, sizeof r.detail, "no %s for models of your own", compiler ? "make" : maker ? "C compiler" : "C compiler and make");
+        snprintf(r.detail, sizeof r.detail, "no %s for models of your own",
+                 compiler ? "make"
+                 : maker  ? "C compiler"
+                          : "C compiler and make");
     }
     show(d, &r);
 }
@@ -282,15 +294,16 @@ static void examine_data(doctor *d)
 
 tn_status tn_cmd_doctor(tn_cli *c)
 {
-    static void (*const examine[])(doctor *) = { examine_cpu,       examine_threads,  examine_memory,  examine_cuda,
-                                                 examine_libraries, examine_compiler, examine_headers, examine_disk,
-                                                 examine_data };
+    static void (*const examine[])(doctor *) = { examine_cpu,     examine_threads,   examine_memory,
+                                                 examine_cuda,    examine_libraries, examine_compiler,
+                                                 examine_headers, examine_disk,      examine_data };
     doctor d = { .c = c };
     row version = { .name = "tenon", .detail = TN_VERSION };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 0));
     show(&d, &version);
     for (size_t i = 0; i < sizeof examine / sizeof *examine; i++) examine[i](&d);
-    if (d.missing) return tn_error(d.status, "%d thing%s that training needs %s missing", d.missing, d.missing > 1 ? "s" : "",
-                                   d.missing > 1 ? "are" : "is");
+    if (d.missing)
+        return tn_error(d.status, "%d thing%s that training needs %s missing", d.missing, d.missing > 1 ? "s" : "",
+                        d.missing > 1 ? "are" : "is");
     return d.status;
 }

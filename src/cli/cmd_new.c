@@ -33,10 +33,14 @@ static tn_status check_name(const char *name)
     char quoted[80];
     const size_t n = strlen(name);
     tn_text_quote(name, quoted, sizeof quoted);
-    if (name[0] < 'a' || name[0] > 'z' || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != n || n > LONGEST_NAME)
-        return tn_error(TN_USAGE, "a model cannot be called %s: its name is a lower-case C identifier of at most %d characters, "
-                                  "such as my_cell", quoted, LONGEST_NAME);
-    if (tn_model_named(name)) return tn_error(TN_USAGE, "there is a model %s already (`tenon presets`): choose another name", name);
+    if (name[0] < 'a' || name[0] > 'z' || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != n ||
+        n > LONGEST_NAME)
+        return tn_error(TN_USAGE,
+                        "a model cannot be called %s: its name is a lower-case C identifier of at most %d characters, "
+                        "such as my_cell",
+                        quoted, LONGEST_NAME);
+    if (tn_model_named(name))
+        return tn_error(TN_USAGE, "there is a model %s already (`tenon presets`): choose another name", name);
     return TN_OK;
 }
 
@@ -55,7 +59,7 @@ static void put_path(FILE *f, const char *path)
 
 static void put_flags(FILE *f, const tn_headers *h)
 {
-    if (!h->dir[0][0]) fputs("$(shell pkg-config --cflags tenon)", f);
+    if (!h->dir[0][0]) fputs("$(if $(TENON_INCLUDE),,$(shell pkg-config --cflags tenon))", f);
     for (int i = 0; i < 2 && h->dir[i][0]; i++) {
         fputs(i ? " -I" : "-I", f);
         put_path(f, h->dir[i]);
@@ -95,7 +99,8 @@ static tn_status write_file(const char *dir, const struct template_file *t, cons
     put_text(f, t->text, fill);
     if (fclose(f) != 0) TN_FAIL(TN_MEMORY, "out of memory while writing %s", path);
     TN_TRY(tn_file_write_atomic(path, text, bytes));
-    if (strstr(name, ".sh") && chmod(path, 0755) != 0) TN_FAIL(TN_DISK, "cannot make %s executable: %s", path, strerror(errno));
+    if (strstr(name, ".sh") && chmod(path, 0755) != 0)
+        TN_FAIL(TN_DISK, "cannot make %s executable: %s", path, strerror(errno));
 done:
     free(text);
     return s;
@@ -118,7 +123,8 @@ static tn_status write_folder(const filling *fill)
     char temp[128];
     struct stat info;
     if (lstat(fill->name, &info) == 0)
-        return tn_error(TN_USAGE, "%s is there already and stays as it is: choose another name, or remove it", fill->name);
+        return tn_error(TN_USAGE, "%s is there already and stays as it is: choose another name, or remove it",
+                        fill->name);
     snprintf(temp, sizeof temp, ".tmp-%s-%ld", fill->name, (long)getpid());
     if (mkdir(temp, 0777) != 0)
         return tn_error(TN_DISK, "cannot make a folder here: %s; go to one you may write to", strerror(errno));
@@ -136,12 +142,15 @@ static tn_status say(tn_cli *c, const filling *fill)
     for (int i = 0; i < FILES; i++) {
         file_name(template[i].name, name, file);
         if (c->json)
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s+++}", "name", "file", "model", name, "value", name, "/", file, "")));
+            TN_RETURN_IF(tn_cli_emit(
+                c, json_pack("{s:s, s:s, s:s+++}", "name", "file", "model", name, "value", name, "/", file, "")));
         else fprintf(c->out, "wrote  %s/%s\n", name, file);
     }
     if (c->json) return TN_OK;
-    fprintf(c->out, "next   cd %s && make && tenon check ./%s.so\n"
-                    "       tenon train ./%s.so data=FILE      (any text; `make test` runs %s_test.sh)\n", name, name, name, name);
+    fprintf(c->out,
+            "next   cd %s && make && tenon check ./%s.so\n"
+            "       tenon train ./%s.so data=FILE      (any text; `make test` runs %s_test.sh)\n",
+            name, name, name, name);
     if (!fill->headers.dir[0][0])
         fprintf(c->out, "note   no headers beside this binary: make asks pkg-config, or set TENON_INCLUDE=DIR\n");
     return TN_OK;
@@ -155,7 +164,8 @@ tn_status tn_cmd_new(tn_cli *c)
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     if (c->args.overrides_n) return tn_error(TN_USAGE, "new takes no settings: they are in the model's own table");
     if (strcmp(kind, "model") != 0)
-        return tn_error(TN_USAGE, "cannot make a new %s: `tenon new model NAME` is what there is", tn_text_quote(kind, quoted, sizeof quoted));
+        return tn_error(TN_USAGE, "cannot make a new %s: `tenon new model NAME` is what there is",
+                        tn_text_quote(kind, quoted, sizeof quoted));
     fill.name = tn_args_positional(&c->args, 1);
     TN_RETURN_IF(check_name(fill.name));
     TN_RETURN_IF(tn_headers_find(tn_args_value(&c->args, "include"), &fill.headers));

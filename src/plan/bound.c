@@ -1,10 +1,10 @@
 /* Contexts (arena and queue) and bound plans (a plan with a context and a store). A bound plan owns its inputs,
  * scalars and frame; everything is allocated when it is made, nothing when it runs. */
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "plan/plan_internal.h"
 
 #include <string.h>
-#include <time.h>
 
 struct tn_context {
     const tn_backend *backend;
@@ -165,21 +165,14 @@ static tn_status refresh(tn_bound *b)
     return TN_OK;
 }
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static tn_status run_timed(tn_bound *b)
 {
     const tn_plan *p = b->plan;
     const tn_frame f = tn_frame_parts(p, b->frame);
-    double t = now_ms();
+    double t = 1e3 * tn_clock_s();
     for (size_t i = 0; i < p->n_steps; i++) {
         TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
-        const double u = now_ms();
+        const double u = 1e3 * tn_clock_s();
         (p->step[i].backward ? b->backward_ms : b->forward_ms)[p->step[i].region] += u - t;
         t = u;
     }

@@ -39,7 +39,8 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
             f.call[i].dout = f.arg + s->dout;
             f.call[i].din = f.arg + s->din;
         }
-        f.call[i].work = s->work_slot < 0 ? NULL : slot_memory(p, s->work_slot, arena, externs);
+        /* never NULL: a kernel may add nothing to the address of no bytes */
+        f.call[i].work = s->work_slot < 0 ? (void *)&f.call[i] : slot_memory(p, s->work_slot, arena, externs);
     }
 }
 

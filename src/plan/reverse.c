@@ -207,13 +207,14 @@ static void reverse_node(reverse *r, const tn_node *n)
     tn_graph *g = r->g;
     uint64_t want = 0, accumulate = 0;
     bool any = false;
-    int32_t *dout = tn_arena_alloc(&g->memory, sizeof *dout * (size_t)(n->n_in + n->n_out + 1)), *din = dout + n->n_out;
+    int32_t *dout = tn_arena_alloc(&g->memory, sizeof *dout * (size_t)(n->n_in + n->n_out + 1));
     int32_t later[TN_MAX_ARGS] = { 0 };
     bool later_add[TN_MAX_ARGS] = { 0 };
     if (!dout) {
         g->status = TN_MEMORY;
         return;
     }
+    int32_t *din = dout + n->n_out;
     for (int i = 0; i < n->n_in; i++)
         if (n->in[i] && g->tensor[n->in[i]].needs_grad) want |= (uint64_t)1 << i;
     if (!want) return;

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/pool.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "report/timing.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ typedef struct fma_job {
 #if defined(__aarch64__)
 #define VECTOR_REGISTER(x) "w"(x)
 #elif defined(__x86_64__)
-#define VECTOR_REGISTER(x) "x"(x)
+#define VECTOR_REGISTER(x) "v"(x)
 #else
 #define VECTOR_REGISTER(x) "m"(x)
 #endif
@@ -51,7 +52,7 @@ typedef struct fma_kernel {
 FMA_TILE(fma_plain, 4, 20, ) /* 16 bytes: the width every processor has */
 #if defined(__x86_64__)
 FMA_TILE(fma_avx2, 8, 12, __attribute__((target("avx2,fma"))))
-FMA_TILE(fma_avx512, 16, 12, __attribute__((target("avx512f,prefer-vector-width=512"))))
+FMA_TILE(fma_avx512, 16, 12, __attribute__((target("avx512f"))))
 #endif
 
 /* The widest arithmetic this processor has. */
@@ -91,14 +92,14 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
     memset(a, 1, bytes);
     for (int i = 0; i < 6; i++) {
         fma_job f = { sums };
-        double t = tn_now_s();
+        double t = tn_clock_s();
         tn_pool_run(pool, threads, kernel.tile, &f);
-        t = tn_now_s() - t;
+        t = tn_clock_s() - t;
         if (t < best_fma) best_fma = t;
         copy_job c = { b, a, bytes / (size_t)(4 * threads) };
-        t = tn_now_s();
+        t = tn_clock_s();
         tn_pool_run(pool, 4 * threads, copy_tile, &c);
-        t = tn_now_s() - t;
+        t = tn_clock_s() - t;
         if (i && t < best_copy) best_copy = t; /* the first touches the pages */
     }
     *out = (tn_ceilings){ .threads = threads,

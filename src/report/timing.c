@@ -1,15 +1,7 @@
-/* Clocks and medians for measurements. */
+/* Medians for measurements. */
 #include "report/timing.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-double tn_now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b)
 {

@@ -1,21 +1,14 @@
 /* The checks of check.h, one function each. They use trainers of their own, so that one check cannot disturb another. */
 #include "train/check.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { OVERFIT_STEPS = 200, MOST_TENSORS = 24 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int64_t vocab_of(const tn_settings *st)
 {
@@ -103,14 +96,14 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
     char where[96] = "none";
     TN_TRY(open_trainer(c, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
     TN_TRY(tn_trainer_grad(t, 0, &loss));
-    const double begun = now_s();
+    const double begun = tn_clock_s();
     const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
     for (size_t k = 0; k < n; k++) {
         const tn_entry *e = tn_store_at(tn_trainer_store(t), k);
         double error, noise;
         if (e->role != TN_ROLE_PARAM) continue;
         total++;
-        if (k % stride || now_s() - begun > 20) continue;
+        if (k % stride || tn_clock_s() - begun > 20) continue;
         TN_TRY(slope_error(t, e, (double)loss, &error, &noise));
         if (noise > 0.05) continue;
         checked++;
@@ -178,7 +171,7 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     tn_settings *fast = NULL;
     float first = 0, loss = 0;
     int steps = 0;
-    const double begun = now_s();
+    const double begun = tn_clock_s();
     tn_check quick = *c;
     TN_TRY(tn_settings_clone(c->settings, &fast));
     TN_TRY(tn_settings_set(fast, "train.schedule", "constant", "check"));
@@ -187,7 +180,7 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     TN_TRY(tn_settings_set(fast, "train.dropout", "0", "check"));
     quick.settings = fast;
     TN_TRY(open_trainer(&quick, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
-    for (; steps < OVERFIT_STEPS && now_s() - begun < 25; steps++) {
+    for (; steps < OVERFIT_STEPS && tn_clock_s() - begun < 25; steps++) {
         tn_applied a;
         TN_TRY(tn_trainer_grad(t, steps, &loss));
         if (steps == 0) first = loss;
@@ -324,12 +317,12 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     tn_applied a;
     double best = HUGE_VAL;
     TN_TRY(open_trainer(c, c->batch, c->length, 0, false, false, &t));
-    const double begun = now_s();
-    for (int i = 0; i < 5 && now_s() - begun < 8; i++) {
-        const double start = now_s();
+    const double begun = tn_clock_s();
+    for (int i = 0; i < 5 && tn_clock_s() - begun < 8; i++) {
+        const double start = tn_clock_s();
         TN_TRY(tn_trainer_grad(t, i, &loss));
         TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
-        best = fmin(best, now_s() - start);
+        best = fmin(best, tn_clock_s() - start);
     }
     r->value = (double)(c->batch * c->length) / best;
     r->unit = "tokens/s";
@@ -364,9 +357,9 @@ tn_status tn_check_run(const tn_check *c)
         if (c->only && !listed(c->only, checks[i].name)) continue;
         done++;
         tn_check_row r = { .name = checks[i].name, .value = NAN, .unit = "" };
-        const double start = now_s();
+        const double start = tn_clock_s();
         TN_RETURN_IF(checks[i].run(c, &r));
-        r.seconds = now_s() - start;
+        r.seconds = tn_clock_s() - start;
         failed += r.verdict == TN_FAILED;
         c->row(c->ctx, &r);
     }

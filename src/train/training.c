@@ -1,16 +1,10 @@
 /* The training run. A step touches no file; metrics are written between steps. */
 #include "train/training.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <string.h>
-#include <time.h>
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 tn_status tn_training_evaluate(const tn_training *t, double *loss)
 {
@@ -78,7 +72,7 @@ tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
     const tn_settings *st = t->settings;
     const int64_t steps = tn_settings_int(st, "train.steps"), every = tn_settings_int(st, "train.eval_every");
     const double tokens = (double)(t->batch * t->length * tn_settings_int(st, "train.accumulate"));
-    const double start = now_s();
+    const double start = tn_clock_s();
     double working = 0; /* seconds inside steps */
     tn_progress_report r = { .steps = steps, .heldout = NAN };
     for (int64_t step = 0; step < steps; step++) {
@@ -86,14 +80,14 @@ tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
             *last = r;
             return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps", (long long)step, (long long)steps);
         }
-        const double before = now_s();
+        const double before = tn_clock_s();
         tn_status s = one_step(t, step, &r);
-        working += now_s() - before;
+        working += tn_clock_s() - before;
         r.step = step + 1;
         r.tokens_per_s = tokens * (double)r.step / working;
         r.evaluated = s == TN_OK && due(r.step, steps, every);
         if (r.evaluated) s = tn_training_evaluate(t, &r.heldout);
-        r.seconds = now_s() - start;
+        r.seconds = tn_clock_s() - start;
         if (r.evaluated || s != TN_OK || due(r.step, steps, 10) || r.action != TN_GUARD_CONTINUE) {
             const tn_status w = write_metrics(t, &r);
             if (s == TN_OK) s = w;

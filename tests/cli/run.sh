@@ -17,7 +17,7 @@ export PATH=$work/bin:$PATH LC_ALL=C.UTF-8 COLUMNS=80
 # A line that is one flat JSON object: `! grep -vE "$JSON_LINE"` finds the ones that are not.
 value='("([^"\\]|\\["\\/bfnrtu])*"|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)'
 export JSON_LINE="^\{\"[a-z_]+\":$value(,\"[a-z_]+\":$value)*\}\$"
-unset NO_COLOR
+unset NO_COLOR TENON TENON_INCLUDE CFLAGS MAKEFLAGS MFLAGS MAKELEVEL
 passed=0 failed=0 title='' wrong='' got=0 want=0
 
 # Closes the case that is open: its exit code is known to be wanted only now.

@@ -10,7 +10,7 @@
 static const tn_setting settings[] = {
     TN_SETTING_INT("dim", "128", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_INT("layers", "2", TN_RANGE(1, 1024), "", "number of layers"),
-    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's)"),
+    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without)"),
 };
 
 /* One step of the cell. h (B,d) is the state; a (B,2d) holds W x_t + b of both gates; u (2d,d) is U. */
@@ -42,10 +42,11 @@ static tn_ref cell_layer(tn_graph *g, tn_ref x)
 static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers");
-    const int64_t vocab = tn_settings_is_auto(st, "vocab") ? 256 : tn_settings_int(st, "vocab");
+    const int64_t vocab = tn_settings_is_auto(st, "vocab") ? 50257 : tn_settings_int(st, "vocab");
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
 
-    tn_ref x = tn_embed(g, tn_transpose(g, b->tokens, 1, 0), table); /* tokens are (B,T); a loop over time wants (T,B,d) */
+    /* Tokens are (B,T); a loop over time wants (T,B,d). */
+    tn_ref x = tn_embed(g, tn_transpose(g, b->tokens, 1, 0), table);
     for (int l = 0; l < layers; l++) {
         tn_region r = tn_region_begin(g, "layer%d", l);
         x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones))));

@@ -1,10 +1,12 @@
 /* The unit test program: collects the tests of every NAME_test.c, runs those whose names contain the arguments
- * (all without), and ends with "N passed, N failed". */
+ * (all without), and ends with "N passed, N failed". With TENON_TIMES=1 the slowest tests come before that. --part=2/3
+ * runs every third test from the second on, so that several processes share the work. */
 #include "testlib.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct tn_test_list {
@@ -47,20 +49,99 @@ static bool wanted(const char *name, int argc, char **argv)
     return false;
 }
 
+/* --- times: cmocka calls the two around every test, in the order of the list -------------------------------------------- */
+
+typedef struct test_time {
+    const char *name;
+    double s;
+} test_time;
+
+static struct {
+    test_time *v;
+    size_t n;
+    double start;
+} clocks;
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int clock_start(void **state)
+{
+    (void)state;
+    clocks.start = now_s();
+    return 0;
+}
+
+static int clock_stop(void **state)
+{
+    (void)state;
+    clocks.v[clocks.n++].s = now_s() - clocks.start;
+    return 0;
+}
+
+static void clocks_set(struct CMUnitTest *tests, size_t n)
+{
+    clocks.v = calloc(n + 1, sizeof *clocks.v);
+    if (!clocks.v) abort();
+    for (size_t i = 0; i < n; i++) {
+        clocks.v[i].name = tests[i].name;
+        tests[i].setup_func = clock_start;
+        tests[i].teardown_func = clock_stop;
+    }
+}
+
+static int slower(const void *a, const void *b)
+{
+    const double x = ((const test_time *)a)->s, y = ((const test_time *)b)->s;
+    return (x < y) - (x > y);
+}
+
+static void clocks_print(void)
+{
+    double sum = 0;
+    for (size_t i = 0; i < clocks.n; i++) sum += clocks.v[i].s;
+    qsort(clocks.v, clocks.n, sizeof *clocks.v, slower);
+    printf("\n%zu tests in %.1f s; the slowest:\n", clocks.n, sum);
+    for (size_t i = 0; i < clocks.n && i < 40; i++) printf("%8.3f s  %s\n", clocks.v[i].s, clocks.v[i].name);
+    free(clocks.v);
+}
+
+/* Which of how many parts; the whole where the first argument does not say. */
+static void read_part(int *argc, char ***argv, size_t *part, size_t *parts)
+{
+    *part = *parts = 1;
+    if (*argc < 2 || sscanf((*argv)[1], "--part=%zu/%zu", part, parts) != 2) return;
+    if (*part < 1 || *part > *parts) {
+        fprintf(stderr, "%s: there is no such part\n", (*argv)[1]);
+        exit(2);
+    }
+    (*argc)--;
+    (*argv)++;
+}
+
 int main(int argc, char **argv)
 {
     tn_test_list l = { 0 };
+    size_t part, parts, seen = 0;
+    read_part(&argc, &argv, &part, &parts);
 #define TN_TESTS(name) tn_tests_##name(&l);
 #include "tenon_tests.def"
 #undef TN_TESTS
     size_t n = 0;
     for (size_t i = 0; i < l.n; i++) {
-        if (wanted(l.v[i].name, argc, argv))
+        if (wanted(l.v[i].name, argc, argv) && seen++ % parts == part - 1)
             l.v[n++] = l.v[i];
         else
             free((void *)(uintptr_t)l.v[i].name);
     }
+    const bool timed = getenv("TENON_TIMES") != NULL;
+    if (timed) clocks_set(l.v, n);
     const int failed = _cmocka_run_group_tests("unit", l.v, n, NULL, NULL);
+    if (timed) clocks_print();
     printf("\n%zu passed, %d failed\n", n - (size_t)failed, failed);
     fflush(stdout); /* a leak report at exit must not swallow the last line */
     for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)l.v[i].name);

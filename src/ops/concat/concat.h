@@ -1,5 +1,7 @@
 /* concat: tensors one after another along an axis.    y = tn_concat(g, refs, n, axis)
  *
+ *     x0 (B,p,d), x1 (B,q,d), axis 1  ->  y (B,p+q,d)
+ *
  * refs[n], n <= 64, of one rank and equal sizes but along the axis (negative: from the end); any strides. y is f32
  * where all of them are, else it has the type of activations. Along another axis than 0 the live extent of refs[0]
  * holds for all and passes to y; along axis 0 each input's dead rows become zeros and y has no live extent.

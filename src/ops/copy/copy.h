@@ -1,7 +1,8 @@
 /* copy: y = x in contiguous memory. x has any strides; float types may differ (cast). The planner also uses it to
  * bring views and half-precision tensors to kernels that want neither.
  *     y = tn_copy(g, x)            same type          y = tn_cast(g, x, TN_BF16)
- * Gradient: dx = dy. */
+ *     x (...) any strides, any type      y (...) contiguous; only live rows are copied
+ * Casts to bf16 and f16 round to nearest, ties to even; NaN stays NaN. Gradient: dx = dy. */
 #ifndef TN_OPS_COPY_H
 #define TN_OPS_COPY_H
 

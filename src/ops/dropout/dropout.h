@@ -4,8 +4,8 @@
  * seed and step (tn_graph_seed), of the place in the graph (stream) and of the element's row-major index i:
  *     word i mod 4 of Philox block i / 4 with key seed + step * 0x9E3779B97F4A7C15 and this stream, as a number in
  *     [0,1) of 24 bits, is >= p
- * so nothing is saved: the backward pass and a recomputed forward pass draw the same mask. 0 <= p < 1. Any strides; y
- * is f32 where x is. NaN that is dropped is 0. dx = mask dy / (1 - p). */
+ * so nothing is saved: the backward pass and a recomputed forward pass draw the same mask. 0 <= p < 1. x (...) of any
+ * strides, y (...) f32 where x is. NaN that is dropped is 0. dx = mask dy / (1 - p). */
 #ifndef TN_OPS_DROPOUT_H
 #define TN_OPS_DROPOUT_H
 

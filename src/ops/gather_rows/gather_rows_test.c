@@ -1,5 +1,5 @@
-/* gather_rows, scatter_rows, compact: rows (dim = R, n, width, live), an index outside, and how the three fit together.
- * With LIVE the last input counts entries that are alive; the rest of the index is -1, which would be an error. */
+/* gather_rows: rows (dim = R, n, width, live), and how it fits together with scatter_rows. With LIVE the last input
+ * counts entries that are alive; the rest of the index is -1, which would be an error. */
 #include "optest.h"
 
 #include <tenon/ops.h>
@@ -18,16 +18,6 @@ static const tn_case gather_cases[] = {
     { "no columns", { 6, 4, 0 }, 0, 1e-6f, 2e-2f },
     { "live, and back", { 6, 9, 5, 4 }, LIVE | ROUND_TRIP, 1e-6f, 2e-2f },
     { "nothing alive, and back", { 6, 9, 5, 0 }, LIVE | ROUND_TRIP, 1e-6f, 2e-2f },
-};
-
-static const tn_case scatter_cases[] = {
-    { "small", { 6, 9, 5 }, 0, 1e-6f, 2e-2f },
-    { "cubes", { 6, 9, 5 }, CUBES, 1e-6f, 2e-2f },
-    { "large", { 300, 500, 150 }, TN_FEW, 1e-6f, 2e-2f },
-    { "live", { 6, 9, 5, 4 }, LIVE, 1e-6f, 2e-2f },
-    { "nothing alive", { 6, 9, 5, 0 }, LIVE, 1e-6f, 2e-2f },
-    { "no entries", { 6, 0, 5 }, 0, 1e-6f, 2e-2f },
-    { "no columns", { 6, 4, 0 }, 0, 1e-6f, 2e-2f },
 };
 
 static tn_dims row_dims(const tn_case *c, int64_t rows)
@@ -53,6 +43,7 @@ static void build_gather(tn_op_io *io, const tn_case *c)
     tn_test_output(io, c->flags & ROUND_TRIP ? tn_scatter_rows(g, y, index, c->dim[0]) : y);
 }
 
+/* For properties: the op whose gradient it is. */
 static void build_scatter(tn_op_io *io, const tn_case *c)
 {
     const tn_ref rows = tn_test_input(io, row_dims(c, c->dim[1]), (tn_fill_spec){ 0 }), index = build_index(io, c);
@@ -86,14 +77,8 @@ static void oracle_gather(const tn_case *c, tn_oracle *o)
         }
 }
 
-static void oracle_scatter(const tn_case *c, tn_oracle *o)
-{
-    const int64_t w = width(c);
-    for (int64_t i = 0; i < entries(c, o); i++)
-        for (int64_t j = 0; j < w; j++) o->out[0][(int64_t)o->in[INDEX][i] * w + j] += o->in[X][i * w + j];
-}
-
-static const tn_op_test gather_test, scatter_test;
+static const tn_op_test gather_test;
+static const tn_op_test scatter_test = { .op = "scatter_rows", .build = build_scatter };
 
 /* The gradient of gather is scatter, bit for bit, and the other way round. */
 static void adjoint(void)
@@ -144,17 +129,4 @@ static const tn_op_test gather_test = {
     .n_properties = TN_COUNT(properties),
 };
 
-static const tn_op_test scatter_test = {
-    .op = "scatter_rows",
-    .cases = scatter_cases,
-    .n_cases = TN_COUNT(scatter_cases),
-    .build = build_scatter,
-    .oracle = oracle_scatter,
-    .adjust = adjust,
-};
-
-void tn_tests_gather_rows(tn_test_list *l)
-{
-    tn_optest_add(l, &gather_test);
-    tn_optest_add(l, &scatter_test);
-}
+void tn_tests_gather_rows(tn_test_list *l) { tn_optest_add(l, &gather_test); }

@@ -99,9 +99,9 @@ static void oracle(const tn_case *c, tn_oracle *o)
     const double *res = c->flags & RESIDUAL ? o->in[c->flags & BIAS ? 3 : 2] : NULL;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
+            const double *row = x + (turned ? i : i * k), *column = w + (turned ? j : j * k);
             double s = b ? b[j] : 0;
-            for (int64_t p = 0; p < k; p++)
-                s += x[turned ? p * all + i : i * k + p] * w[turned ? p * n + j : j * k + p];
+            for (int64_t p = 0; p < k; p++) s += row[p * (turned ? all : 1)] * column[p * (turned ? n : 1)];
             o->out[0][i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
         }
 }

@@ -102,14 +102,16 @@ static void oracle(const tn_case *c, tn_oracle *o)
     const bool ta = c->flags & TA, tb = c->flags & TB;
     const double scale = c->flags & SCALE ? (double)0.3f : 1;
     if (c->flags & LIVE) *(c->dim[0] ? &O : ta ? &k : &m) = ALIVE;
+    const int64_t step_a = ta ? at(c, 0, 0, 0, 1, 0, K, M) : at(c, 0, 0, 0, 0, 1, M, K); /* from one p to the next */
+    const int64_t step_b = tb ? at(c, 1, 0, 0, 0, 1, n, K) : at(c, 1, 0, 0, 1, 0, K, n);
     for (int64_t ob = 0, w = 0; ob < O; ob++)
         for (int64_t ib = 0; ib < I; ib++)
             for (int64_t i = 0; i < m; i++)
                 for (int64_t j = 0; j < n; j++) {
+                    const double *a = o->in[0] + (ta ? at(c, 0, ob, ib, 0, i, K, M) : at(c, 0, ob, ib, i, 0, M, K));
+                    const double *b = o->in[1] + (tb ? at(c, 1, ob, ib, j, 0, n, K) : at(c, 1, ob, ib, 0, j, K, n));
                     double s = 0;
-                    for (int64_t p = 0; p < k; p++)
-                        s += o->in[0][ta ? at(c, 0, ob, ib, p, i, K, M) : at(c, 0, ob, ib, i, p, M, K)] *
-                             o->in[1][tb ? at(c, 1, ob, ib, j, p, n, K) : at(c, 1, ob, ib, p, j, K, n)];
+                    for (int64_t p = 0; p < k; p++) s += a[p * step_a] * b[p * step_b];
                     o->out[0][w++] = scale * s;
                 }
 }

@@ -2,6 +2,7 @@
  *
  *     tn_sum(g, x, axis)   tn_mean(g, x, axis)   tn_max(g, x, axis)     the axis is removed (negative: from the end)
  *     tn_sum_all(g, x)     tn_mean_all(g, x)                            one number, rank 0, always f32
+ *     x (n0,n1,n2), axis 1  ->  y (n0,n2)
  *
  * Sums are added in double in a fixed order. Over axis 0 (and over all) only live rows count, and the result has no
  * live extent; over another axis it keeps x's. Of nothing, the sum and the mean are 0 and the maximum is -inf. NaN

@@ -54,13 +54,13 @@ static const tn_case long_cases[] = {
     { "T=1000 chunk 37", { 1, 1000, 8, 37 }, ALL_T | RESET, 1e-5f, 0 },
     { "T=1000 rho=1", { 2, 1000, 40, 0 }, STATE | ONE, 1e-5f, 0 },
     { "T=32768", { 1, 32768, 8, 0 }, STATE | GAMMA | LONG, 1e-5f, 0 },
-    { "T=32768 near 1", { 1, 32768, 8, 0 }, NEAR_ONE | LONG, 1e-5f, 0 },
-    { "T=32768 rho=1", { 1, 32768, 4, 333 }, ONE | GAMMA_T | LONG, 1e-5f, 0 },
+    { "T=32768 near 1", { 1, 32768, 8, 0 }, NEAR_ONE | LONG | TN_SLOW, 1e-5f, 0 },
+    { "T=32768 rho=1", { 1, 32768, 4, 333 }, ONE | GAMMA_T | LONG | TN_SLOW, 1e-5f, 0 },
     { "T=32768 per token", { 1, 32768, 4, 0 }, ALL_T | NEAR_ONE | LONG, 1e-5f, 0 },
     { "T=200003", { 1, 200003, 1, 0 }, STATE | LONG, 1e-5f, 0 },
-    { "T=200003 near 1", { 1, 200003, 1, 0 }, NEAR_ONE | GAMMA | LONG, 1e-5f, 0 },
-    { "T=200003 rho=1", { 1, 200003, 1, 0 }, ONE | LONG, 1e-5f, 0 },
-    { "T=200003 rho_t", { 1, 200003, 1, 4096 }, RHO_T | NEAR_ONE | LONG, 1e-5f, 0 },
+    { "T=200003 near 1", { 1, 200003, 1, 0 }, NEAR_ONE | GAMMA | LONG | TN_SLOW, 1e-5f, 0 },
+    { "T=200003 rho=1", { 1, 200003, 1, 0 }, ONE | LONG | TN_SLOW, 1e-5f, 0 },
+    { "T=200003 rho_t", { 1, 200003, 1, 4096 }, RHO_T | NEAR_ONE | LONG | TN_SLOW, 1e-5f, 0 },
 };
 
 static tn_fill_spec uniform(double lo, double hi)

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# Faults in every call of a short training run that touches a file: strace lets the n-th openat, write, fsync, rename,
+# mkdir or close fail (disk full, broken disk, no descriptors left), or kills the process there. Each in an empty place
+# and over a finished run. Demanded:
+#   - exit code 6, or 3 where the data are read, and one line "error: ..." that says what happened; 0 where a failure
+#     can hurt nobody (progress on stderr, closing what was only read), and then all files are there and right;
+#   - config.yaml and model.safetensors are absent or whole, byte for byte those of an undisturbed run (over a finished
+#     run: of the old or of the new one); metrics.jsonl has whole lines; no temporary stays after an error;
+#   - after a kill, the same command runs through and leaves the right files.
+# Ends with "N passed, N failed"; each fault is one test.
+set -u
+export LC_ALL=C
+cd "$(dirname "$0")/../.." || exit 2
+build=${BUILD:-build} passed=0 failed=0
+tenon=$PWD/$build/tenon work=$PWD/$build/long/faults
+command -v strace >/dev/null || { echo "strace is missing: make deps"; exit 2; }
+rm -rf "$work" && mkdir -p "$work" && head -c 3000 Makefile >"$work/text.txt" || exit 2
+settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 run=r)
+calls='/^(open|openat|creat|write|pwrite64|writev|fsync|fdatasync|ftruncate|rename|renameat|renameat2|mkdir|mkdirat|close)$'
+
+train() { "$tenon" train ten data=../text.txt "${settings[@]}" "$@"; } # in a folder beside text.txt
+
+say_failed() {
+    failed=$((failed + 1))
+    echo "FAILED: $1: $2"
+    sed 's/^/    /' stderr | tail -n 3
+}
+
+# The calls of a run after its start, from strace's output: "name ordinal kind path" with kind read, disk or harmless.
+sites() {
+    awk '
+    {
+        sub(/^[0-9]+ +/, "")
+        if (!match($0, /^[a-z0-9_]+\(/)) next
+        name = substr($0, 1, RLENGTH - 1); rest = substr($0, RLENGTH + 1); count[name]++
+        split(rest, part, "\""); path = part[2]; fd = rest + 0; result = $NF + 0
+        if (name ~ /^open/) { where[result] = path; writes[result] = rest ~ /O_WRONLY|O_RDWR/ }
+        if (path == "../text.txt") started = 1
+        if (!started) next
+        kind = "disk"
+        if (name ~ /^open/) {
+            if (path == "../text.txt") kind = "read"
+            if (path ~ /^\/dev\//) kind = "harmless"
+        } else if (name ~ /^mkdir/) {
+            if (rest ~ /EEXIST/) kind = "harmless"
+        } else if (name !~ /^rename/) {
+            if (name == "close" && !writes[fd]) kind = "harmless"
+            if (name == "write" && fd == 2) kind = "harmless"
+            path = fd <= 2 ? "fd" fd : where[fd]
+        }
+        print name, count[name], kind, path
+    }' "$1"
+}
+
+whole() { # $1: a file, "$@": what it may be
+    local file=$1 like
+    shift
+    [ -e "$file" ] || return 0
+    for like; do cmp -s "$file" "$like" && return 0; done
+    return 1
+}
+
+files_whole() { # $1: old or empty; sets why
+    local name
+    for name in config.yaml model.safetensors; do
+        whole "r/$name" "$work/new/r/$name" ${1:+"$work/$1/r/$name"} || { why="$name is neither absent nor whole"; return 1; }
+        [ -z "$1" ] || [ -e "r/$name" ] || { why="the old $name is gone"; return 1; }
+    done
+    [ ! -e r/metrics.jsonl ] || awk '!/^\{.*\}$/ { bad = 1 } END { exit bad }' r/metrics.jsonl ||
+        { why="metrics.jsonl has a torn line"; return 1; }
+    [ ! -s r/metrics.jsonl ] || [ -z "$(tail -c 1 r/metrics.jsonl)" ] || { why="metrics.jsonl ends within a line"; return 1; }
+}
+
+files_right() { cmp -s r/config.yaml "$work/new/r/config.yaml" && cmp -s r/model.safetensors "$work/new/r/model.safetensors"; }
+
+fresh_place() { # $1: old or empty
+    rm -rf "$work/place" && mkdir "$work/place" && cd "$work/place" || exit 2
+    [ -z "$1" ] || cp -r "$work/$1/r" r
+}
+
+reason() { # the words for an errno in messages
+    case $1 in ENOSPC) echo "No space left" ;; EIO) echo "Input/output error" ;; EMFILE) echo "Too many open files" ;; esac
+}
+
+fail_at() { # $1: old or empty, $2: call, $3: ordinal, $4: kind, $5: path, $6: errno
+    local rc want=6 what="$2 no. $3 ($5) fails with $6${1:+, over a finished run}" why=
+    fresh_place "$1"
+    strace -f -o trace -e trace="$2" -e inject="$2:error=$6:when=$3" "$tenon" train ten data=../text.txt "${settings[@]}" \
+        >stdout 2>stderr
+    rc=$?
+    [ "$4" != read ] || want=3
+    [ "$4" != harmless ] || want=0
+    grep -q INJECTED trace || { say_failed "$what" "the call was never made"; return; }
+    [ $rc = $want ] || { say_failed "$what" "exit code $rc instead of $want"; return; }
+    files_whole "$1" || { say_failed "$what" "$why"; return; }
+    if [ $want = 0 ]; then
+        files_right || { say_failed "$what" "the files are not those of an undisturbed run"; return; }
+    else
+        [ "$(grep -c '^error: ' stderr)" = 1 ] && tail -n 1 stderr | grep -q "^error: .*$(reason "$6")" ||
+            { say_failed "$what" "the last line is no error that says \"$(reason "$6")\""; return; }
+        compgen -G 'r/.tmp-*' >/dev/null && { say_failed "$what" "a temporary file stays"; return; }
+    fi
+    passed=$((passed + 1))
+}
+
+kill_at() { # $1: old or empty, $2: call, $3: ordinal, $4: path
+    local rc what="killed at $2 no. $3 ($4)${1:+, over a finished run}" why=
+    fresh_place "$1"
+    (   # a shell of its own, that says "Killed" to nobody
+        strace -f -o trace -e trace="$2" -e inject="$2:signal=KILL:when=$3" "$tenon" train ten data=../text.txt \
+            "${settings[@]}" >stdout 2>stderr
+        exit $?
+    ) 2>/dev/null
+    rc=$?
+    [ $rc = 137 ] || { say_failed "$what" "exit code $rc instead of 137"; return; }
+    files_whole "$1" || { say_failed "$what" "$why"; return; }
+    train >stdout 2>stderr && files_right || { say_failed "$what" "the next run did not make the right files"; return; }
+    passed=$((passed + 1))
+}
+
+# The undisturbed runs: the new one, an old one with another seed, and the calls of both kinds of place.
+mkdir "$work/old" "$work/new" && (cd "$work/old" && train seed=9 >/dev/null 2>&1) || { echo "the old run failed"; exit 2; }
+cd "$work/new" && strace -f -o "$work/trace.new" -e trace="$calls" "$tenon" train ten data=../text.txt "${settings[@]}" \
+    >/dev/null 2>&1 || { echo "strace cannot trace a run here"; exit 2; }
+"$tenon" config show r >/dev/null || { echo "the reference has no readable config"; exit 2; }
+! cmp -s "$work/old/r/model.safetensors" r/model.safetensors || { echo "two seeds gave the same weights"; exit 2; }
+fresh_place old
+strace -f -o "$work/trace.old" -e trace="$calls" "$tenon" train ten data=../text.txt "${settings[@]}" >/dev/null 2>&1
+files_right || { echo "a run over a finished one did not replace its files"; exit 2; }
+
+for before in '' old; do
+    sites "$work/trace.${before:-new}" >"$work/sites"
+    [ "$(wc -l <"$work/sites")" -ge 30 ] || { echo "only $(wc -l <"$work/sites") calls found in a run"; exit 2; }
+    for name in openat write fsync rename mkdir close; do
+        grep -q "^$name" "$work/sites" || { echo "no $name in a run: the list of calls is wrong"; exit 2; }
+    done
+    while read -r name ordinal kind path <&3; do
+        case $name in
+        open*) errors='ENOSPC EIO EMFILE' ;;
+        *) errors='ENOSPC EIO' ;;
+        esac
+        for error in $errors; do fail_at "$before" "$name" "$ordinal" "$kind" "$path" "$error"; done
+        kill_at "$before" "$name" "$ordinal" "$path"
+    done 3<"$work/sites"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The printed memory plan against the peak of the process: GPT-2 of 124 million parameters, and a TEN over 200,000
+# tokens, each with all activations kept and with layers recomputed. At most 5 % between them, and recomputing must plan
+# less. The check itself allows more (tiny models); here its percentage is read. Ends with "N passed, N failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+tenon=${TENON:-${BUILD:-build}/tenon} passed=0 failed=0
+
+result() { # $1: a test's exit status, then what it tested
+    local rc=$1
+    shift
+    if [ "$rc" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $*"; fi
+}
+
+# Sets bytes and percent; "$@": a model and its settings.
+measure() {
+    local row
+    bytes='' percent=''
+    row=$("$tenon" check "$@" --only=memory --json 2>&1)
+    [[ $row =~ \"value\":([0-9]+) ]] && bytes=${BASH_REMATCH[1]}
+    [[ $row =~ measured\ [0-9.]+\ MB\ \(([-+][0-9.]+)\ % ]] && percent=${BASH_REMATCH[1]}
+    echo "$* : planned ${bytes:-?} bytes, measured ${percent:-?} %"
+    [ -n "$bytes" ] && [ -n "$percent" ] || { echo "$row"; return 1; }
+    awk -v p="$percent" 'BEGIN { exit !(p >= -5 && p <= 5) }'
+}
+
+both_ways() {
+    local kept
+    measure "$@"
+    result $? "$*: the plan is more than 5 % off"
+    kept=$bytes
+    measure "$@" plan.recompute=layer
+    result $? "$* plan.recompute=layer: the plan is more than 5 % off"
+    [ -n "$kept" ] && [ -n "$bytes" ] && [ "$bytes" -lt "$kept" ]
+    result $? "$*: recomputing layers plans $bytes bytes instead of $kept"
+}
+
+both_ways gpt2_124m train.context=64 train.batch=1
+both_ways ten dim=64 layers=2 vocab=256 train.context=200000 train.batch=1
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

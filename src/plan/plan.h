@@ -57,7 +57,7 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
 void tn_bound_free(tn_bound *b);
 tn_status tn_run(tn_bound *b);
 /* Memory of an input, scalar, output, or gradient of an input by name; NULL when the plan has none.
- * Outputs lie in the context's arena: valid until the next run on that context. */
+ * Outputs lie in the context's arena: valid until the next run on that context, and until a plan is bound to it. */
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */

@@ -298,7 +298,7 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
     TN_RETURN_IF(tn_run(b));
     *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return tn_guard_after_step(t->guard, out->ok, step, &out->action);
+    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */

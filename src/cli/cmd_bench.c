@@ -57,6 +57,16 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, tn_ses
     return tn_session_open(target, list, n, false, s);
 }
 
+/* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */
+static void fill_tokens(tn_session *s)
+{
+    const size_t at = tn_settings_find(s->settings, "vocab");
+    const int64_t known = at < tn_settings_count(s->settings) ? tn_settings_int(s->settings, "vocab") : 0;
+    const int64_t vocab = known > 0 && known < 251 ? known : 251;
+    for (int64_t i = 0; i < s->batch * s->length; i++)
+        tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
+}
+
 /* The session is opened before anything is measured: a wrong key should not have to wait. */
 static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int threads)
 {
@@ -66,8 +76,7 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     size_t runs = 0;
     tn_status st = open_session(c, target, threads, &s);
     if (st == TN_OK) st = measure_ceilings(c, tn_trainer_threads(s.trainer), &b->ceilings);
-    for (int64_t i = 0; st == TN_OK && i < s.batch * s.length; i++) /* 97 different tokens: zeros would be too kind */
-        tn_trainer_tokens(s.trainer)[i] = tn_trainer_labels(s.trainer)[i] = (int32_t)(i * 7919 % 97);
+    if (st == TN_OK) fill_tokens(&s);
     const double start = tn_clock_s();
     while (st == TN_OK && runs < MOST && (runs < 4 || tn_clock_s() - start < 20)) {
         float loss;

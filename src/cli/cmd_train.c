@@ -53,7 +53,7 @@ tn_status tn_cmd_train(tn_cli *c)
     tn_train_view view;
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
     TN_RETURN_IF(tn_session_open(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, true, &s));
-    tn_status st = tn_run_create(s.settings, tn_settings_text(s.settings, "model"), dir);
+    tn_status st = tn_run_create(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), dir);
     if (st == TN_OK) {
         tn_session_describe(&s, c->err);
         fprintf(c->err, "run     %s\n", dir);

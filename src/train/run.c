@@ -40,13 +40,24 @@ static tn_status first_free(const char *model, char dir[TN_RUN_PATH])
     return tn_error(TN_DISK, "runs/ is full of runs of %s: remove some, or name one with run=DIR", model);
 }
 
-tn_status tn_run_create(const tn_settings *st, const char *model, char dir[TN_RUN_PATH])
+/* Nothing that somebody trained is overwritten by accident. */
+static tn_status refuse_existing(const char *dir)
+{
+    char path[TN_RUN_PATH];
+    struct stat info;
+    TN_RETURN_IF(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
+    if (stat(path, &info) != 0) return TN_OK;
+    return tn_error(TN_USAGE, "run: %s holds a run already: name another one, or start it over with --fresh", dir);
+}
+
+tn_status tn_run_create(const tn_settings *st, const char *model, bool fresh, char dir[TN_RUN_PATH])
 {
     const char *named = tn_settings_text(st, "run");
     if (!named[0]) {
         TN_RETURN_IF(first_free(model, dir));
     } else {
         if (snprintf(dir, TN_RUN_PATH, "%s", named) >= TN_RUN_PATH) return tn_error(TN_USAGE, "run: the path is too long");
+        if (!fresh) TN_RETURN_IF(refuse_existing(dir));
         const tn_status made = tn_dir_make(dir);
         if (made != TN_OK) {
             tn_error_prefix("run");

@@ -8,8 +8,9 @@
 
 enum { TN_RUN_PATH = 4096 };
 
-/* Makes the directory: the setting `run`, or runs/MODEL-N with the first free N. Writes config.yaml. */
-tn_status tn_run_create(const tn_settings *st, const char *model, char dir[TN_RUN_PATH]);
+/* Makes the directory: the setting `run`, or runs/MODEL-N with the first free N. Writes config.yaml. A directory that
+ * holds a run already is refused unless `fresh`, which starts it over. */
+tn_status tn_run_create(const tn_settings *st, const char *model, bool fresh, char dir[TN_RUN_PATH]);
 /* The parameters as safetensors, whole or not at all. */
 tn_status tn_run_save_weights(const char *dir, const tn_store *st);
 

@@ -15,7 +15,7 @@ build=${BUILD:-build} passed=0 failed=0
 tenon=$PWD/$build/tenon work=$PWD/$build/long/faults
 command -v strace >/dev/null || { echo "strace is missing: make deps"; exit 2; }
 rm -rf "$work" && mkdir -p "$work" && head -c 3000 Makefile >"$work/text.txt" || exit 2
-settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 run=r)
+settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 run=r --fresh)
 calls='/^(open|openat|creat|write|pwrite64|writev|fsync|fdatasync|ftruncate|rename|renameat|renameat2|mkdir|mkdirat|close)$'
 
 train() { "$tenon" train ten data=../text.txt "${settings[@]}" "$@"; } # in a folder beside text.txt

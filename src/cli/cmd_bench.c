@@ -67,6 +67,37 @@ static void fill_tokens(tn_session *s)
         tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
 }
 
+/* Where the time of a step goes: each region of the model, forward and backward, over a few steps. */
+static tn_status print_regions(tn_cli *c, tn_session *s)
+{
+    enum { STEPS = 5, MOST_REGIONS = 512 };
+    tn_region_time rows[MOST_REGIONS];
+    tn_bound *b = tn_trainer_bound(s->trainer, true);
+    float loss;
+    double total = 0;
+    tn_bound_timers(b, true);
+    for (int i = 0; i < STEPS; i++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &loss));
+    size_t n = tn_bound_times(b, rows, MOST_REGIONS);
+    tn_bound_timers(b, false);
+    tn_store_zero_grad(tn_trainer_store(s->trainer));
+    if (n > MOST_REGIONS) n = MOST_REGIONS;
+    for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
+    if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %12s\n", "region", "forward", "backward", "share", "GFLOP/s");
+    for (size_t i = 0; i < n; i++) {
+        const double ms = rows[i].forward_ms + rows[i].backward_ms;
+        const char *name = rows[i].region[0] ? rows[i].region : "(the rest)";
+        if (ms <= 0) continue;
+        if (c->json)
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", "region", "name", name, "value",
+                                                  ms / STEPS, "unit", "ms", "forward", rows[i].forward_ms / STEPS, "backward",
+                                                  rows[i].backward_ms / STEPS, "share", ms / total)));
+        else
+            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12.1f\n", name, rows[i].forward_ms / STEPS,
+                    rows[i].backward_ms / STEPS, 100 * ms / total, rows[i].flops * STEPS / ms * 1e-6);
+    }
+    return TN_OK;
+}
+
 /* The session is opened before anything is measured: a wrong key should not have to wait. */
 static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int threads)
 {
@@ -93,6 +124,7 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         r.gflops = tn_plan_flops(tn_trainer_plan(s.trainer, true)) / r.ms * 1e-6;
         r.of_ceiling = r.gflops / b->ceilings.fma_gflops;
         print_row(c, &r);
+        if (tn_args_flag(&c->args, "regions")) st = print_regions(c, &s);
     }
     tn_session_close(&s);
     return st;

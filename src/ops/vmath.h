@@ -93,6 +93,13 @@ TN_INLINE float tn_v_exp_below(float x)
 
 TN_INLINE float tn_v_exp(float x) { return tn_v_exp_below(tn_v_at_most(x, 89.0f)); }
 
+/* e^x for x <= 88, and 0 below -87, where tn_v_exp still has the smallest numbers: for weights relative to a largest. */
+TN_INLINE float tn_v_exp_weight(float x)
+{
+    const uint32_t seen = -(uint32_t)!(x < -87.0f);
+    return tn_v_from_bits(tn_v_bits(tn_v_exp_inner(tn_v_at_most(tn_v_at_least(x, -87.0f), 88.0f))) & seen);
+}
+
 TN_INLINE float tn_v_expm1(float x)
 {
     uint32_t n;

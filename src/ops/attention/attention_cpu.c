@@ -31,35 +31,58 @@ TN_INLINE float add_up(float sum, float keep, float a, float b, float c, float d
     return sum * keep + ((a + c) + (b + d));
 }
 
+/* Four columns at a time, as a vector: compilers unroll such short rows before they see that they are vectors. */
+typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint32_t bits __attribute__((vector_size(16), aligned(4)));
+
+/* s (n,nr) times scale; top (nr): the largest of its columns and of what is there. NaN is never largest. */
+TN_INLINE void scale_columns(float *restrict s, int64_t n, int nr, float scale, float *restrict top)
+{
+    quad most[MOST_NR / 4];
+    for (int v = 0; v < nr / 4; v++) most[v] = *(const quad *)(top + 4 * v);
+    for (int64_t i = 0; i < n; i++)
+        for (int v = 0; v < nr / 4; v++, s += 4) {
+            const quad x = *(const quad *)s * scale;
+            const bits larger = (bits)(x > most[v]);
+            *(quad *)s = x;
+            most[v] = (quad)(((bits)x & larger) | ((bits)most[v] & ~larger));
+        }
+    for (int v = 0; v < nr / 4; v++) *(quad *)(top + 4 * v) = most[v];
+}
+
+/* lane (CHAINS,nr): sums of every CHAINS-th of n rows of p (n,nr). */
+TN_INLINE void sum_columns(const float *restrict p, int64_t n, int nr, float *restrict lane)
+{
+    quad sum[CHAINS][MOST_NR / 4];
+    for (int c = 0; c < CHAINS; c++)
+        for (int v = 0; v < nr / 4; v++) sum[c][v] = (quad){ 0 };
+    for (int64_t i = 0; i < n; i += CHAINS)
+        for (int c = 0; c < CHAINS; c++)
+            for (int v = 0; v < nr / 4; v++, p += 4) sum[c][v] += *(const quad *)p;
+    for (int c = 0; c < CHAINS; c++)
+        for (int v = 0; v < nr / 4; v++) *(quad *)(lane + c * nr + 4 * v) = sum[c][v];
+}
+
 /* Raw scores s (n,nr) become weights relative to the new maximum of each column; n is a multiple of CHAINS. keep (nr):
  * what earlier sums count. False: all of them count fully. */
 TN_INLINE bool soften_columns(float *restrict s, int64_t n, int nr, float scale, float *restrict max,
                               float *restrict sum, float *restrict keep)
 {
-    float top[MOST_NR], lane[CHAINS][MOST_NR];
+    float top[MOST_NR], lane[CHAINS * MOST_NR];
     bool moved = false;
     for (int j = 0; j < nr; j++) top[j] = max[j];
-    for (int64_t i = 0; i < n; i++)
-        for (int j = 0; j < nr; j++) {
-            const float x = s[i * nr + j] * scale;
-            s[i * nr + j] = x;
-            top[j] = x > top[j] ? x : top[j];
-        }
+    scale_columns(s, n, nr, scale, top);
     for (int j = 0; j < nr; j++) {
         keep[j] = kept(max[j], top[j]);
         moved |= keep[j] != 1;
         max[j] = top[j];
         top[j] = base_of(top[j]);
-        for (int c = 0; c < CHAINS; c++) lane[c][j] = 0;
     }
-    for (int64_t i = 0; i < n; i += CHAINS)
-        for (int c = 0; c < CHAINS; c++)
-            for (int j = 0; j < nr; j++) {
-                const float p = tn_v_exp_weight(s[(i + c) * nr + j] - top[j]);
-                s[(i + c) * nr + j] = p;
-                lane[c][j] += p;
-            }
-    for (int j = 0; j < nr; j++) sum[j] = add_up(sum[j], keep[j], lane[0][j], lane[1][j], lane[2][j], lane[3][j]);
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < nr; j++) s[i * nr + j] = tn_v_exp_weight(s[i * nr + j] - top[j]);
+    sum_columns(s, n, nr, lane);
+    for (int j = 0; j < nr; j++)
+        sum[j] = add_up(sum[j], keep[j], lane[j], lane[nr + j], lane[2 * nr + j], lane[3 * nr + j]);
     return moved;
 }
 
@@ -79,7 +102,7 @@ static float soften_row(float *restrict s, float scale, float *max, float *sum)
     for (int i = 0; i < TN_ATT_KEYS; i += CHAINS)
         for (int c = 0; c < CHAINS; c++) {
             s[i + c] *= scale;
-            top[c] = s[i + c] > top[c] ? s[i + c] : top[c];
+            top[c] = tn_v_pick(s[i + c] > top[c], s[i + c], top[c]);
         }
     for (int c = 0; c < CHAINS; c++) most = top[c] > most ? top[c] : most;
     const float keep = kept(*max, most), base = base_of(most);
@@ -147,13 +170,22 @@ static void strip_forward(const block *k, int64_t r0, int64_t s0, int64_t n, boo
     add_values(k, o, a, n, finite);
 }
 
+static bool all_see(const block *k, int64_t s0)
+{
+    const tn_attention_mask *m = &k->w->mask;
+    int64_t first, end, unused;
+    tn_attention_range(m, k->b, k->t0, &unused, &end);
+    tn_attention_range(m, k->b, k->t0 + k->tokens - 1, &first, &unused);
+    return !m->document && first <= s0 && end >= s0 + TN_ATT_KEYS;
+}
+
 static void keys_forward(const block *k, int64_t s0)
 {
     const job *w = k->w;
     const int64_t n = tn_attention_tile_keys(k, s0);
     tn__gemm_pack(k->k, w->u->mr, tn_attention_keys_at(k, &w->c->in[TN_ATT_K], s0, false), n, w->D);
     tn__gemm_pack(k->v, w->u->mr, tn_attention_keys_at(k, &w->c->in[TN_ATT_V], s0, true), w->D, n);
-    const bool finite = all_finite(k->v, w->deep * n);
+    const bool finite = all_see(k, s0) || all_finite(k->v, w->deep * n);
     for (int64_t r0 = 0; r0 < k->rows; r0 += w->u->nr) strip_forward(k, r0, s0, n, finite);
 }
 

@@ -14,7 +14,7 @@ size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward);
 
 enum { X, W, BIAS };
 enum {
-    PIXELS = 256,
+    PIXELS = 512,
     PATCHES = 1 << 16,
     COLUMNS = 64
 }; /* most of a block; most numbers of a patch matrix; of dw's tile */
@@ -42,6 +42,7 @@ static shape measure(tn_dims x, tn_dims w, tn_dims y)
     z.block = z.rows ? PATCHES / z.rows : PIXELS;
     z.block = z.block > PIXELS ? PIXELS : z.block < 16 ? 16 : z.block;
     z.blocks = tn_tiles(z.pixels, z.block);
+    if (z.blocks > 0) z.block = tn_tiles(z.pixels, z.blocks); /* equal parts: a short last one would be mostly overhead */
     z.channels = z.kk < COLUMNS ? COLUMNS / z.kk : 1;
     const int64_t columns = z.channels * z.kk > z.block ? z.channels * z.kk : z.block;
     z.patch_bytes = tn_align64(sizeof(float) * (size_t)(z.rows * z.block));

@@ -146,6 +146,8 @@ static void add_keys(const block *k, const float *p, const float *x, const seen 
     const job *w = k->w;
     const int64_t mr = w->u->mr, nr = w->u->nr;
     const int64_t at = k->b * to->stride[0] + s0 * to->stride[1] + k->kv * to->stride[2];
+    for (int64_t s = 0; s < n; s++)
+        tn_attention_row_fetch((const float *)to->data + at + s * to->stride[1], w->D * to->stride[3]);
     memset(k->tile, 0, sizeof(float) * (size_t)(TN_ATT_KEYS * w->wide));
     for (int64_t d = 0; d < w->wide; d += nr)
         for (int64_t s = 0; s < n; s += mr) {

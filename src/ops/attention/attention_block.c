@@ -113,13 +113,16 @@ int64_t tn_attention_row_at(const tn_attention_block *k, const tn_arg *x, int64_
 
 void tn_attention_rows_load(const tn_attention_block *k, const tn_arg *x, float *to)
 {
+    enum { AHEAD = 6 }; /* rows */
     const int64_t D = k->w->D, step = x->stride[3];
     for (int64_t r = 0; r < k->rows; r++, to += D) {
         const int64_t at = tn_attention_row_at(k, x, r);
         const float *from = (const float *)x->data + at;
-        if (x->dtype == TN_F32 && step == 1)
+        if (x->dtype == TN_F32 && step == 1) {
+            if (r + AHEAD < k->rows)
+                tn_attention_row_fetch((const float *)x->data + tn_attention_row_at(k, x, r + AHEAD), D);
             memcpy(to, from, sizeof(float) * (size_t)D);
-        else if (x->dtype == TN_F32)
+        } else if (x->dtype == TN_F32)
             for (int64_t d = 0; d < D; d++) to[d] = from[d * step];
         else
             for (int64_t d = 0; d < D; d++)

@@ -215,12 +215,12 @@ static void keys_forward_few(const block *k, int64_t s0)
     const int64_t n = tn_attention_tile_keys(k, s0), nr = w->u->nr;
     tn__gemm_pack(k->k, w->u->nr, tn_attention_keys_at(k, &w->c->in[TN_ATT_K], s0, false), n, w->D);
     tn__gemm_pack(k->v, w->u->nr, tn_attention_keys_at(k, &w->c->in[TN_ATT_V], s0, true), w->D, n);
-    const bool finite = all_finite(k->v, w->wide * n);
+    const bool seen = all_see(k, s0), finite = seen || all_finite(k->v, w->wide * n);
     for (int64_t r = 0; r < k->rows; r++) {
         float *s = k->s, *o = k->o + r * w->wide;
         memset(s, 0, sizeof(float) * (size_t)(TN_ATT_KEYS + nr));
         for (int64_t i = 0; i < n; i += nr) row_product(w->u, w->D, k->q + r * w->D, k->k + i * w->D, s + i);
-        hide_row(k, r, s0, s);
+        if (!seen) hide_row(k, r, s0, s);
         const float keep = soften_row(s, w->scale, &k->max[r], &k->sum[r]);
         for (int64_t d = 0; keep != 1 && d < w->D; d++) o[d] *= keep;
         tn_attention_round(w, s, n);

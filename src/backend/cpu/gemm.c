@@ -122,7 +122,8 @@ static void pack_b(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, in
 }
 
 /* A block of k steps from p0 on: which of them rows i..i+r-1 need for the columns from j on. Rows and columns of C. */
-static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, int64_t p0, int64_t k, int64_t *lo, int64_t *hi)
+static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, int64_t p0, int64_t k, int64_t *lo,
+                         int64_t *hi)
 {
     *lo = part == TN_GEMM_A_UPPER && i > p0 ? i - p0 : 0;
     *hi = part == TN_GEMM_A_LOWER && i + r < p0 + k ? i + r - p0 : k;
@@ -137,8 +138,7 @@ static void sweep_rows(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t
         const int r = panel_rows(u, t->m - i);
         int64_t lo, hi;
         needed_steps(g->part, t->i0 + i, r, t->j0 + j, p0, k, &lo, &hi);
-        if (lo < hi)
-            u->run[r](hi - lo, t->a + i * k + lo * r, b + lo * u->nr, t->sum + i * sum_row + j, sum_row);
+        if (lo < hi) u->run[r](hi - lo, t->a + i * k + lo * r, b + lo * u->nr, t->sum + i * sum_row + j, sum_row);
         i += r;
     }
 }

@@ -128,8 +128,8 @@ static void strip_backward(const block *k, int64_t r0, int64_t s0, int64_t n, sp
     if (!want.q) return;
     tn_attention_round(w, k->dp + at, (a.hi - a.lo) * nr);
     for (int64_t d = 0; d < w->deep; d += mr)
-        tn_attention_multiply(u, end - a.lo, k->k_cols + d * n + a.lo * mr, k->dp + at,
-                              k->o + r0 * w->deep + d * nr, nr);
+        tn_attention_multiply(u, end - a.lo, k->k_cols + d * n + a.lo * mr, k->dp + at, k->o + r0 * w->deep + d * nr,
+                              nr);
 }
 
 /* --- a tile of keys ---------------------------------------------------------------------------------------------- */

@@ -9,10 +9,7 @@
 
 /* --- workspace --------------------------------------------------------------------------------------------------- */
 
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
+static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 static void set_sizes(tn_attention_job *w, tn_dims q, tn_dims k)
 {
@@ -142,10 +139,7 @@ tn_gemm_source tn_attention_keys_at(const tn_attention_block *k, const tn_arg *x
 
 /* --- scores of a strip ------------------------------------------------------------------------------------------- */
 
-static int64_t clamp(int64_t x, int64_t most)
-{
-    return x < 0 ? 0 : x < most ? x : most;
-}
+static int64_t clamp(int64_t x, int64_t most) { return x < 0 ? 0 : x < most ? x : most; }
 
 static int64_t strip_rows(const tn_attention_block *k, int64_t r0)
 {

@@ -1,8 +1,8 @@
 /* attention on the CPU, forward, in tiles (Dao et al. 2022, section 3.1, with our own order of loops): one tile of work
  * per (sequence, key head, block of rows). The strips of attention_cpu.h, and for the few rows of decoding the same
  * sums with single rows, where a strip would be mostly padding. */
-#include "base/status.h"
 #include "ops/attention/attention_cpu.h"
+#include "base/status.h"
 #include "ops/slots.h"
 
 #include <string.h>
@@ -16,10 +16,7 @@ enum { FEW = 4, CHAINS = 4, MOST_NR = 64 }; /* sums over keys run in four chains
 /* --- softmax so far ---------------------------------------------------------------------------------------------- */
 
 /* What was summed relative to `before` counts by this relative to `now`. */
-static float kept(float before, float now)
-{
-    return before == now ? 1 : before == -INFINITY ? 0 : expf(before - now);
-}
+static float kept(float before, float now) { return before == now ? 1 : before == -INFINITY ? 0 : expf(before - now); }
 
 TN_INLINE float base_of(float max)
 {

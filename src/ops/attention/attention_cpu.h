@@ -69,8 +69,8 @@ static inline int64_t tn_attention_tile_keys(const tn_attention_block *k, int64_
 }
 
 /* acc (mr,nr) += a (k,mr)^T b (k,nr), rows of acc `row` apart, in the GEMM's order. */
-static inline void tn_attention_multiply(const tn_gemm_ukernel *u, int64_t k, const float *a, const float *b, float *acc,
-                                         int64_t row)
+static inline void tn_attention_multiply(const tn_gemm_ukernel *u, int64_t k, const float *a, const float *b,
+                                         float *acc, int64_t row)
 {
     for (int64_t p = 0; p < k; p += TN_GEMM_KC)
         u->run[u->mr](k - p < TN_GEMM_KC ? k - p : TN_GEMM_KC, a + p * u->mr, b + p * u->nr, acc, row);

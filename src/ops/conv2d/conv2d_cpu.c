@@ -42,7 +42,8 @@ static shape measure(tn_dims x, tn_dims w, tn_dims y)
     z.block = z.rows ? PATCHES / z.rows : PIXELS;
     z.block = z.block > PIXELS ? PIXELS : z.block < 16 ? 16 : z.block;
     z.blocks = tn_tiles(z.pixels, z.block);
-    if (z.blocks > 0) z.block = tn_tiles(z.pixels, z.blocks); /* equal parts: a short last one would be mostly overhead */
+    if (z.blocks > 0)
+        z.block = tn_tiles(z.pixels, z.blocks); /* equal parts: a short last one would be mostly overhead */
     z.channels = z.kk < COLUMNS ? COLUMNS / z.kk : 1;
     const int64_t columns = z.channels * z.kk > z.block ? z.channels * z.kk : z.block;
     z.patch_bytes = tn_align64(sizeof(float) * (size_t)(z.rows * z.block));
@@ -78,7 +79,7 @@ static job make_job(const tn_call *c, const tn_arg *y)
 
 /* One row (channel, u, v) of the patch matrix. Of every output row, pixels [lo,hi) fall into the image's width. */
 typedef struct tap {
-    int64_t y, x;   /* in the channel's image, of output pixel (0,0) */
+    int64_t y, x; /* in the channel's image, of output pixel (0,0) */
     int64_t lo, hi;
 } tap;
 
@@ -95,12 +96,16 @@ static tap tap_of(const job *w, int64_t r)
 
 /* Walks over the n pixels from p0 on, one stretch of an output row after the other. body sees a stretch of pixels
  * [j_, j_ + end_), of which [lo_,hi_) lie in the image, pixel k at at_ + k * stride. */
-#define FOR_STRETCHES(w, t, p0, n, body)                                                                                   for (int64_t j_ = 0, i_ = (p0) / (w)->z.ow, k_ = (p0) % (w)->z.ow, end_; j_ < (n); j_ += end_, k_ = 0, i_++) {             const int64_t y_ = i_ * (w)->stride + (t).y, at_ = y_ * (w)->z.Wd + k_ * (w)->stride + (t).x;                          end_ = (w)->z.ow - k_ < (n) - j_ ? (w)->z.ow - k_ : (n) - j_;                                                          const bool in_ = y_ >= 0 && y_ < (w)->z.H;                                                                             const int64_t lo_ = !in_ ? 0 : clamp((t).lo - k_, end_), hi_ = !in_ ? 0 : clamp((t).hi - k_, end_);                    body                                                                                                               }
+#define FOR_STRETCHES(w, t, p0, n, body)                                                                               \
+    for (int64_t j_ = 0, i_ = (p0) / (w)->z.ow, k_ = (p0) % (w)->z.ow, end_; j_ < (n); j_ += end_, k_ = 0, i_++) {     \
+        const int64_t y_ = i_ * (w)->stride + (t).y, at_ = y_ * (w)->z.Wd + k_ * (w)->stride + (t).x;                  \
+        end_ = (w)->z.ow - k_ < (n)-j_ ? (w)->z.ow - k_ : (n)-j_;                                                      \
+        const bool in_ = y_ >= 0 && y_ < (w)->z.H;                                                                     \
+        const int64_t lo_ = !in_ ? 0 : clamp((t).lo - k_, end_), hi_ = !in_ ? 0 : clamp((t).hi - k_, end_);            \
+        body                                                                                                           \
+    }
 
-static int64_t clamp(int64_t x, int64_t most)
-{
-    return x < 0 ? 0 : x < most ? x : most;
-}
+static int64_t clamp(int64_t x, int64_t most) { return x < 0 ? 0 : x < most ? x : most; }
 
 /* col (channels*kk, block): patches of `channels` channels from image x (channels,H,W). */
 static void gather(const job *w, const float *restrict x, int64_t channels, int64_t p0, int64_t n, float *restrict col)

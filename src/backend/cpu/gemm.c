@@ -121,12 +121,24 @@ static void pack_b(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, in
     tn__gemm_pack(t->b, u->nr, src, n, k);
 }
 
-/* All rows of the tile times one packed panel of B; sum points at the panel's first column. */
-static void sweep_rows(const tn_gemm_ukernel *u, const tile *t, int64_t k, const float *b, float *sum, int64_t sum_row)
+/* A block of k steps from p0 on: which of them rows i..i+r-1 need for the columns from j on. Rows and columns of C. */
+static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, int64_t p0, int64_t k, int64_t *lo,
+                         int64_t *hi)
+{
+    *lo = part == TN_GEMM_A_UPPER && i > p0 ? i - p0 : 0;
+    *hi = part == TN_GEMM_A_LOWER && i + r < p0 + k ? i + r - p0 : k;
+    if (part == TN_GEMM_C_LOWER && j >= i + r) *hi = 0;
+}
+
+/* All rows of the tile times one packed panel of B, whose columns begin at j of the tile, over k steps from p0 on. */
+static void sweep_rows(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, int64_t p0, int64_t k, const float *b,
+                       int64_t j, int64_t sum_row)
 {
     for (int64_t i = 0; i < t->m;) {
         const int r = panel_rows(u, t->m - i);
-        u->run[r](k, t->a + i * k, b, sum + i * sum_row, sum_row);
+        int64_t lo, hi;
+        needed_steps(g->part, t->i0 + i, r, t->j0 + j, p0, k, &lo, &hi);
+        if (lo < hi) u->run[r](hi - lo, t->a + i * k + lo * r, b + lo * u->nr, t->sum + i * sum_row + j, sum_row);
         i += r;
     }
 }
@@ -142,7 +154,7 @@ static void run_tile(const tn_gemm *g, const cut *c, const tile *t)
         for (int64_t j0 = 0; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
             pack_b(g, u, t, j0, n, p0, k);
-            for (int64_t j = 0; j < n; j += u->nr) sweep_rows(u, t, k, t->b + j * k, t->sum + j0 + j, row);
+            for (int64_t j = 0; j < n; j += u->nr) sweep_rows(g, u, t, p0, k, t->b + j * k, j0 + j, row);
         }
     }
     for (int64_t i = 0; i < t->m; i++) tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * row);

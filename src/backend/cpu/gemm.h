@@ -24,6 +24,14 @@ typedef enum tn_gemm_act {
     TN_GEMM_ACTS = 7
 } tn_gemm_act;
 
+/* Triangles: what is not computed, in whole panels. The order of what is computed stays. */
+typedef enum tn_gemm_part {
+    TN_GEMM_WHOLE = 0,
+    TN_GEMM_C_LOWER = 1, /* C[i,j] is wanted for j <= i; the rest is written too, with or without the product */
+    TN_GEMM_A_LOWER = 2, /* A[i,p] is 0 for p > i */
+    TN_GEMM_A_UPPER = 3  /* A[i,p] is 0 for p < i */
+} tn_gemm_part;
+
 struct tn_gemm_ukernel;
 
 /* Strides are in elements and may be anything, 0 and negative included: any transpose or broadcast is a choice of
@@ -42,6 +50,7 @@ typedef struct tn_gemm {
     int64_t a_batch, b_batch, c_batch;
     bool round_bf16; /* operands are rounded to bf16 on the way in */
     bool accumulate; /* the finished value is added to C */
+    tn_gemm_part part;
     float alpha;
 
     const float *bias; /* (n) or NULL; shared by the batch */

@@ -120,6 +120,15 @@ INLINE void pack_copied(float *restrict dst, int width, const unsigned char *fro
     }
 }
 
+/* Widths known when compiling: otherwise compilers call memcpy for each row of a panel. */
+INLINE void copy_panels(float *restrict dst, int width, const unsigned char *from, int64_t inner, int64_t panels,
+                        int64_t k, kind t)
+{
+    if (width == 8) pack_copied(dst, 8, from, inner, panels, k, t);
+    else if (width == 12) pack_copied(dst, 12, from, inner, panels, k, t);
+    else pack_copied(dst, width, from, inner, panels, k, t);
+}
+
 INLINE void pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k, kind t)
 {
     const int64_t bytes = (int64_t)kind_bytes(t), outer = src.outer * bytes, inner = src.inner * bytes;
@@ -128,7 +137,7 @@ INLINE void pack(float *restrict dst, int width, tn_gemm_source src, int64_t val
     if (src.outer == 1 && width % 4 == 0)
         for (int64_t panels; (panels = (valid - at) / width) > 0; at += panels * width) {
             if (panels > TN_GEMM_GROUP) panels = TN_GEMM_GROUP;
-            pack_copied(dst + at * k, width, from + at * bytes, inner, panels, k, t);
+            copy_panels(dst + at * k, width, from + at * bytes, inner, panels, k, t);
         }
     for (; at < valid; at += width) {
         const int64_t columns = valid - at < width ? valid - at : width;

@@ -272,6 +272,32 @@ static void threads_do_not_matter(void **state)
     }
 }
 
+/* What a triangle leaves out is not seen in the bits of what is wanted. */
+static void triangles(void **state)
+{
+    (void)state;
+    static const tn_gemm_part part[] = { TN_GEMM_C_LOWER, TN_GEMM_A_LOWER, TN_GEMM_A_UPPER };
+    static const int64_t sizes[] = { 5, 64, 301 };
+    for (size_t n = 0; n < 9; n++) {
+        const int64_t N = sizes[n / 3];
+        problem p = problem_new(N, N, N, 1, n & 1 ? T_A : T_B, TN_F32, TN_F32);
+        float *a = p.a, *whole = tn_alloc(p.c_count * sizeof(float));
+        for (int64_t i = 0; i < N; i++)
+            for (int64_t q = 0; q < N; q++)
+                if ((part[n % 3] == TN_GEMM_A_LOWER && q > i) || (part[n % 3] == TN_GEMM_A_UPPER && q < i))
+                    a[i * p.g.a_row + q * p.g.a_col] = 0;
+        run(1, &p.g);
+        memcpy(whole, p.c, p.c_count * sizeof(float));
+        p.g.part = part[n % 3];
+        run(2, &p.g);
+        for (int64_t i = 0; i < N; i++)
+            assert_memory_equal(whole + i * N, p.c + i * N,
+                                sizeof(float) * (size_t)(part[n % 3] == TN_GEMM_C_LOWER ? i + 1 : N));
+        tn_free(whole);
+        problem_free(&p);
+    }
+}
+
 /* Row i alone has the bits it has among others, whatever else is in the batch and however A is stored. */
 static void rows_stand_alone(void **state)
 {
@@ -447,6 +473,7 @@ void tn_tests_gemm(tn_test_list *l)
     tn_test_add(l, residual_in_place, NULL, "gemm: residual in place");
     tn_test_add(l, threads_do_not_matter, NULL, "gemm: one thread = many");
     tn_test_add(l, rows_stand_alone, NULL, "gemm: a row does not depend on m");
+    tn_test_add(l, triangles, NULL, "gemm: triangles");
     tn_test_add(l, order_of_the_sum, NULL, "gemm: order of the sum");
     tn_test_add(l, not_finite, NULL, "gemm: NaN and infinity");
     for (size_t i = 0; i < sizeof act_table / sizeof *act_table; i++)

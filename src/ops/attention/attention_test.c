@@ -1,5 +1,6 @@
 /* attention: rows (dim = B, T, S, H, KV, D, window) of the tiled op and of its plain twin against one oracle. */
 #include "ops/attention/attention_mask.h"
+#include "ops/vmath.h"
 #include "optest.h"
 #include "plan/plan.h"
 
@@ -18,6 +19,7 @@ enum {
     LIVE = 64,    /* one sequence of q is dead */
     PLAIN = 128,  /* the twin */
     SCALE = 256,
+    BELOW = 512, /* a negative scale */
 };
 
 static const tn_case cases[] = {
@@ -41,6 +43,11 @@ static const tn_case cases[] = {
     { "live", { 3, 4, 5, 2, 1, 4, 0 }, LIVE | CAUSAL, 4e-6f, 0 },
     { "tiles", { 1, 145, 145, 3, 1, 64, 0 }, CAUSAL | TN_FEW, 6e-6f, 2e-2f },
     { "tiles window", { 1, 150, 150, 2, 2, 16, 70 }, CAUSAL | DOCUMENT | TN_FEW, 6e-6f, 0 },
+    { "blocks", { 1, 230, 230, 1, 1, 9, 0 }, CAUSAL | TN_FEW, 6e-6f, 0 },
+    { "blocks window", { 1, 230, 230, 1, 1, 5, 100 }, CAUSAL | TN_FEW, 6e-6f, 2e-2f },
+    { "blocks both ways", { 1, 209, 245, 1, 1, 8, 31 }, TN_FEW, 6e-6f, 0 },
+    { "deep", { 1, 14, 70, 1, 1, 300, 0 }, CAUSAL | TN_FEW, 6e-6f, 0 },
+    { "scale below zero", { 1, 9, 9, 1, 1, 5, 0 }, CAUSAL | BELOW, 6e-6f, 0 },
     { "odd tiles", { 2, 67, 131, 2, 1, 17, 0 }, LENGTHS | TN_FEW, 6e-6f, 0 },
     { "no queries", { 2, 0, 4, 2, 1, 4, 0 }, 0, 1e-6f, 0 },
     { "no keys", { 2, 3, 0, 2, 1, 4, 0 }, 0, 1e-6f, 0 },
@@ -51,6 +58,11 @@ static const tn_case cases[] = {
     { "plain live", { 3, 4, 5, 2, 1, 4, 0 }, PLAIN | LIVE, 4e-6f, 0 },
     { "plain empty", { 2, 0, 4, 2, 1, 4, 0 }, PLAIN, 1e-6f, 0 },
 };
+
+static float scale_of(const tn_case *c)
+{
+    return c->flags & SCALE ? 0.7f : c->flags & BELOW ? -0.4f : 0;
+}
 
 static int64_t cached(const tn_case *c)
 {
@@ -93,7 +105,7 @@ static void build(tn_op_io *io, const tn_case *c)
     const tn_fill_spec integer = { TN_FILL_INT, .lo = 0, .hi = 1 },
                        half = { .dtype = c->flags & HALF ? TN_F16 : TN_F32 };
     tn_graph *g = tn_test_graph(io);
-    tn_attention_options o = { .causal = c->flags & CAUSAL, .scale = c->flags & SCALE ? 0.7f : 0, .window = c->dim[6] };
+    tn_attention_options o = { .causal = c->flags & CAUSAL, .scale = scale_of(c), .window = c->dim[6] };
     tn_ref q, k, v;
     if (c->flags & PACKED) {
         const tn_ref all = tn_test_input(io, tn_shape(B, T, H + 2 * KV, D), (tn_fill_spec){ 0 });
@@ -133,7 +145,7 @@ static const double *row_of(const tn_case *c, const tn_oracle *o, int kind, int6
 static void oracle(const tn_case *c, tn_oracle *o)
 {
     const int64_t B = c->dim[0] - (c->flags & LIVE ? 1 : 0), T = c->dim[1], S = c->dim[2], H = c->dim[3], D = c->dim[5];
-    const double scale = c->flags & SCALE ? (double)0.7f : 1 / sqrt((double)D);
+    const double scale = scale_of(c) == 0 ? 1 / sqrt((double)D) : (double)scale_of(c);
     double p[256];
     for (int64_t i = 0; i < B * T * H; i++) {
         const int64_t b = i / (T * H), t = i / H % T, h = i % H, kv = h * c->dim[4] / H;
@@ -233,7 +245,7 @@ static void cached_steps_equal_the_whole(void)
     for (int64_t i = 0; i < S0 * KV0 * D0; i++) k[i] = NAN; /* what is not written yet must not matter */
     run_cached(&w[1], x, 0, PREFILL, steps);
     for (int64_t t = PREFILL; t < S0; t++) run_cached(&w[2], x, t, 1, steps);
-    for (int64_t i = 0; i < S0 * H0 * D0; i++) assert_float_equal(steps[i], whole[i], 1e-5f);
+    assert_memory_equal(steps, whole, sizeof whole); /* a row alone and a row in a strip: the same sums */
     *(int32_t *)tn_bound_data(w[2].bound, "n") = S0 + 1;
     assert_fails(tn_run(w[2].bound), TN_USAGE, "kv_length is 38, there are 37 keys");
     for (int i = 0; i < 3; i++) {
@@ -280,6 +292,36 @@ static void documents_do_not_mix(void)
     for (int i = 0; i < T * H0 * D0; i++) assert_float_equal(packed[i], alone[i], 1e-5f);
 }
 
+/* Rows of NaN in a strip's keys and values reach the queries that see them, and no other, at every edge of a panel. */
+static void nan_stays_where_it_is_seen(void)
+{
+    enum { T = 80, D = 4, W = 3 * D };
+    static float x[T * W], y[2][T * D];
+    const tn_case c = { "nan", { 1, T, T, 1, 1, D, 9 }, PACKED | CAUSAL, 1, 0 };
+    fill_waves(x, T * W);
+    tn_optest_run(&test, &c, 1, (const void *[]){ x }, (void *[]){ y[0] }, NULL, NULL);
+    for (int bad = 0; bad < T; bad += 7) {
+        fill_waves(x, T * W);
+        for (int d = D; d < W; d++) x[bad * W + d] = NAN;
+        tn_optest_run(&test, &c, 1, (const void *[]){ x }, (void *[]){ y[1] }, NULL, NULL);
+        for (int t = 0; t < T; t++) {
+            const bool seen = t >= bad && t < bad + 9;
+            for (int d = 0; d < D && seen; d++) assert_true(isnan(y[1][t * D + d]));
+            if (!seen) assert_memory_equal(y[0] + t * D, y[1] + t * D, sizeof(float) * D);
+        }
+    }
+}
+
+static void weights_are_exponentials(void)
+{
+    for (int i = 0; i < 87000; i++) {
+        const float x = -0.001f * (float)i;
+        assert_true(fabs((double)tn_v_exp_weight(x) / exp((double)x) - 1) < 2.5e-7);
+    }
+    assert_true(tn_v_exp_weight(0) == 1 && tn_v_exp_weight(-INFINITY) == 0 && tn_v_exp_weight(-1e30f) == 0);
+    assert_true(isnan(tn_v_exp_weight(NAN)));
+}
+
 static void switch_builds_the_twin(void)
 {
     static const char *const off[] = { "opt.flash", NULL };
@@ -298,6 +340,8 @@ static const tn_property properties[] = {
     { "prefill and steps equal the whole pass", cached_steps_equal_the_whole },
     { "a query that sees nothing gives zeros", nothing_seen_gives_zeros },
     { "packed documents do not mix", documents_do_not_mix },
+    { "NaN stays where it is seen", nan_stays_where_it_is_seen },
+    { "weights are exponentials", weights_are_exponentials },
     { "opt.flash=off builds the twin", switch_builds_the_twin },
 };
 

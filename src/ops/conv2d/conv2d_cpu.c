@@ -14,7 +14,7 @@ size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward);
 
 enum { X, W, BIAS };
 enum {
-    PIXELS = 256,
+    PIXELS = 512,
     PATCHES = 1 << 16,
     COLUMNS = 64
 }; /* most of a block; most numbers of a patch matrix; of dw's tile */
@@ -42,6 +42,8 @@ static shape measure(tn_dims x, tn_dims w, tn_dims y)
     z.block = z.rows ? PATCHES / z.rows : PIXELS;
     z.block = z.block > PIXELS ? PIXELS : z.block < 16 ? 16 : z.block;
     z.blocks = tn_tiles(z.pixels, z.block);
+    if (z.blocks > 0)
+        z.block = tn_tiles(z.pixels, z.blocks); /* equal parts: a short last one would be mostly overhead */
     z.channels = z.kk < COLUMNS ? COLUMNS / z.kk : 1;
     const int64_t columns = z.channels * z.kk > z.block ? z.channels * z.kk : z.block;
     z.patch_bytes = tn_align64(sizeof(float) * (size_t)(z.rows * z.block));
@@ -75,23 +77,51 @@ static job make_job(const tn_call *c, const tn_arg *y)
 
 /* --- patches ----------------------------------------------------------------------------------------------------- */
 
-/* Walks one row (channel, u, v) of the patch matrix for n pixels from p0 on. body sees the pixel's number j_, and in
- * `at` where in the channel's image it lies, or -1 in the padding. */
-#define FOR_PATCH_ROW(w, u, v, p0, n, at, body)                                                                        \
-    for (int64_t j_ = 0, i_ = (p0) / (w)->z.ow, k_ = (p0) % (w)->z.ow; j_ < (n); j_++) {                               \
-        const int64_t y_ = i_ * (w)->stride + (u) - (w)->pad, x_ = k_ * (w)->stride + (v) - (w)->pad;                  \
-        const int64_t at = y_ < 0 || y_ >= (w)->z.H || x_ < 0 || x_ >= (w)->z.Wd ? -1 : y_ * (w)->z.Wd + x_;           \
-        body;                                                                                                          \
-        if (++k_ == (w)->z.ow) k_ = 0, i_++;                                                                           \
+/* One row (channel, u, v) of the patch matrix. Of every output row, pixels [lo,hi) fall into the image's width. */
+typedef struct tap {
+    int64_t y, x; /* in the channel's image, of output pixel (0,0) */
+    int64_t lo, hi;
+} tap;
+
+static tap tap_of(const job *w, int64_t r)
+{
+    const int64_t step = w->stride, ow = w->z.ow;
+    tap t = { .y = r % w->z.kk / w->z.kw - w->pad, .x = r % w->z.kw - w->pad };
+    t.lo = t.x < 0 ? (-t.x + step - 1) / step : 0;
+    t.hi = t.x < w->z.Wd ? (w->z.Wd - t.x + step - 1) / step : 0;
+    if (t.hi > ow) t.hi = ow;
+    if (t.lo > t.hi) t.lo = t.hi;
+    return t;
+}
+
+/* Walks over the n pixels from p0 on, one stretch of an output row after the other. body sees a stretch of pixels
+ * [j_, j_ + end_), of which [lo_,hi_) lie in the image, pixel k at at_ + k * stride. */
+#define FOR_STRETCHES(w, t, p0, n, body)                                                                               \
+    for (int64_t j_ = 0, i_ = (p0) / (w)->z.ow, k_ = (p0) % (w)->z.ow, end_; j_ < (n); j_ += end_, k_ = 0, i_++) {     \
+        const int64_t y_ = i_ * (w)->stride + (t).y, at_ = y_ * (w)->z.Wd + k_ * (w)->stride + (t).x;                  \
+        end_ = (w)->z.ow - k_ < (n)-j_ ? (w)->z.ow - k_ : (n)-j_;                                                      \
+        const bool in_ = y_ >= 0 && y_ < (w)->z.H;                                                                     \
+        const int64_t lo_ = !in_ ? 0 : clamp((t).lo - k_, end_), hi_ = !in_ ? 0 : clamp((t).hi - k_, end_);            \
+        body                                                                                                           \
     }
+
+static int64_t clamp(int64_t x, int64_t most) { return x < 0 ? 0 : x < most ? x : most; }
 
 /* col (channels*kk, block): patches of `channels` channels from image x (channels,H,W). */
 static void gather(const job *w, const float *restrict x, int64_t channels, int64_t p0, int64_t n, float *restrict col)
 {
     for (int64_t r = 0; r < channels * w->z.kk; r++, col += w->z.block) {
         const float *image = x + r / w->z.kk * w->z.H * w->z.Wd;
-        const int64_t u = r % w->z.kk / w->z.kw, v = r % w->z.kw;
-        FOR_PATCH_ROW(w, u, v, p0, n, at, col[j_] = at < 0 ? 0 : image[at])
+        const tap t = tap_of(w, r);
+        FOR_STRETCHES(w, t, p0, n, {
+            float *to = col + j_;
+            for (int64_t k = 0; k < lo_; k++) to[k] = 0;
+            if (w->stride == 1)
+                for (int64_t k = lo_; k < hi_; k++) to[k] = image[at_ + k];
+            else
+                for (int64_t k = lo_; k < hi_; k++) to[k] = image[at_ + k * w->stride];
+            for (int64_t k = hi_; k < end_; k++) to[k] = 0;
+        })
     }
 }
 
@@ -100,8 +130,14 @@ static void scatter(const job *w, const float *restrict col, int64_t p0, int64_t
 {
     for (int64_t r = 0; r < w->z.rows; r++, col += w->z.block) {
         float *image = x + r / w->z.kk * w->z.H * w->z.Wd;
-        const int64_t u = r % w->z.kk / w->z.kw, v = r % w->z.kw;
-        FOR_PATCH_ROW(w, u, v, p0, n, at, if (at >= 0) image[at] += col[j_])
+        const tap t = tap_of(w, r);
+        FOR_STRETCHES(w, t, p0, n, {
+            const float *from = col + j_;
+            if (w->stride == 1)
+                for (int64_t k = lo_; k < hi_; k++) image[at_ + k] += from[k];
+            else
+                for (int64_t k = lo_; k < hi_; k++) image[at_ + k * w->stride] += from[k];
+        })
     }
 }
 
@@ -220,11 +256,16 @@ static void grad_bias_tile(void *arg, int64_t o)
 {
     const job *w = arg;
     float *db = (float *)w->c->din[BIAS].data + o;
-    double sum = 0;
+    enum { CHAINS = 8 };
+    double chain[CHAINS] = { 0 }, sum = 0;
     for (int64_t b = 0; b < w->images; b++) {
         const float *dy = (const float *)w->c->dout[0].data + (b * w->z.O + o) * w->z.pixels;
-        for (int64_t p = 0; p < w->z.pixels; p++) sum += (double)dy[p];
+        int64_t p = 0;
+        for (; p + CHAINS <= w->z.pixels; p += CHAINS)
+            for (int i = 0; i < CHAINS; i++) chain[i] += (double)dy[p + i];
+        for (; p < w->z.pixels; p++) chain[0] += (double)dy[p];
     }
+    for (int i = 0; i < CHAINS; i++) sum += chain[i];
     *db = w->c->accumulate >> BIAS & 1 ? *db + (float)sum : (float)sum;
 }
 

@@ -51,11 +51,13 @@ static void outer_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     if (want & (q | alpha)) u->in |= 1 << TN_OUTER_STATE; /* S itself */
 }
 
+/* Pairs inside a chunk that causality hides are not counted. */
 static void outer_cost(const tn_sig *s, tn_cost *c)
 {
     const tn_dims q = s->in[TN_OUTER_Q].dims;
     const double tokens = (double)(q.dim[0] * q.dim[1] * q.dim[2]), N = (double)q.dim[3];
-    const double P = (double)s->in[TN_OUTER_V].dims.dim[3], C = (double)((const tn_outer_attr *)s->attr)->chunk;
+    const double P = (double)s->in[TN_OUTER_V].dims.dim[3];
+    const double C = (double)(((const tn_outer_attr *)s->attr)->chunk + 1) / 2;
     c->flops = tokens * 2 * (C * (N + P) + 2 * N * P);
     c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + 5 * N * P);
 }

@@ -29,8 +29,9 @@ typedef struct shape {
 
 /* --- small pieces ------------------------------------------------------------------------------------------------ */
 
-/* c (m,n) dense = or += a (m,k) b (k,n) */
-static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add)
+/* c (m,n) dense = or += a (m,k) b (k,n), of which only a part is wanted or not zero */
+static void multiply_part(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add,
+                          tn_gemm_part part)
 {
     const tn_gemm g = { .m = m,
                         .n = n,
@@ -48,8 +49,14 @@ static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view
                         .batch = 1,
                         .round_bf16 = s->round_bf16,
                         .accumulate = add,
+                        .part = part,
                         .alpha = 1 };
     tn_gemm_run(NULL, &g, s->gemm);
+}
+
+static void multiply(const seq *s, int64_t m, int64_t n, int64_t k, view a, view b, float *c, bool add)
+{
+    multiply_part(s, m, n, k, a, b, c, add, TN_GEMM_WHOLE);
 }
 
 static view dense(const float *data, int64_t columns)
@@ -146,7 +153,7 @@ static void add_masked(const seq *s, const chunk *k, bool add)
         for (int64_t p = 0; !ok && p < P; p++) row[p] = is_finite(row[p]) ? row[p] : 0;
         finite &= ok;
     }
-    multiply(s, c, P, c, dense(s->m, c), dense(s->clean, P), s->x, add);
+    multiply_part(s, c, P, c, dense(s->m, c), dense(s->clean, P), s->x, add, TN_GEMM_A_LOWER);
     if (finite) return;
     for (int64_t j = 0; j < c; j++)
         for (int64_t p = 0; p < P; p++) {
@@ -160,7 +167,7 @@ static void chunk_forward(const seq *s, const chunk *k)
     const view q = from(s->q, k->t0);
     const int64_t c = k->c;
     load_decays(s, k);
-    multiply(s, c, c, s->N, q, flipped(from(s->k, k->t0)), s->m, false);
+    multiply_part(s, c, c, s->N, q, flipped(from(s->k, k->t0)), s->m, false, TN_GEMM_C_LOWER);
     for (int64_t i = 0; i < c; i++) {
         float *m = s->m + i * c;
         next_row(s, i);
@@ -183,8 +190,8 @@ static void chunk_forward(const seq *s, const chunk *k)
 static void masks_backward(const seq *s, const chunk *k)
 {
     const int64_t c = k->c;
-    multiply(s, c, c, s->N, from(s->q, k->t0), flipped(from(s->k, k->t0)), s->m, false);
-    multiply(s, c, c, s->P, from(s->d_o, k->t0), flipped(from(s->v, k->t0)), s->dp, false);
+    multiply_part(s, c, c, s->N, from(s->q, k->t0), flipped(from(s->k, k->t0)), s->m, false, TN_GEMM_C_LOWER);
+    multiply_part(s, c, c, s->P, from(s->d_o, k->t0), flipped(from(s->v, k->t0)), s->dp, false, TN_GEMM_C_LOWER);
     memset(s->sum, 0, sizeof *s->sum * (size_t)c);
     for (int64_t i = 0; i < c; i++) {
         float *restrict m = s->m + i * c, *restrict dp = s->dp + i * c;
@@ -219,7 +226,7 @@ static void q_backward(const seq *s, const chunk *k)
         for (int64_t i = 0; i < c; i++) s->sum[i] += dot_row(from(s->q, k->t0), i, s->x + i * N, N);
     }
     if (!s->dq.data) return;
-    multiply(s, c, N, c, dense(s->dp, c), from(s->k, k->t0), s->x, !k->fresh);
+    multiply_part(s, c, N, c, dense(s->dp, c), from(s->k, k->t0), s->x, !k->fresh, TN_GEMM_A_LOWER);
     store_rows(from(s->dq, k->t0), c, N, s->x);
 }
 
@@ -231,7 +238,7 @@ static void k_backward(const seq *s, const chunk *k)
     scale_rows(s->x, s->tail, c, N);
     for (int64_t j = 0; s->dalpha.data && j < c; j++) s->row[j] = dot_row(from(s->k, k->t0), j, s->x + j * N, N);
     if (!s->dk.data) return;
-    multiply(s, c, N, c, flipped(dense(s->dp, c)), from(s->q, k->t0), s->x, true);
+    multiply_part(s, c, N, c, flipped(dense(s->dp, c)), from(s->q, k->t0), s->x, true, TN_GEMM_A_UPPER);
     store_rows(from(s->dk, k->t0), c, N, s->x);
 }
 
@@ -240,7 +247,7 @@ static void v_backward(const seq *s, const chunk *k)
     const int64_t c = k->c;
     multiply(s, c, s->P, s->N, from(s->k, k->t0), dense(s->g, s->P), s->x, false);
     scale_rows(s->x, s->tail, c, s->P);
-    multiply(s, c, s->P, c, flipped(dense(s->m, c)), from(s->d_o, k->t0), s->x, true);
+    multiply_part(s, c, s->P, c, flipped(dense(s->m, c)), from(s->d_o, k->t0), s->x, true, TN_GEMM_A_UPPER);
     store_rows(from(s->dv, k->t0), c, s->P, s->x);
 }
 

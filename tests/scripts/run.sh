@@ -75,6 +75,8 @@ put less 'arm gcc-1 k x 900\n'
 expect 0 '^less .*-10.00 %' "perf: less is said" tests/perf/gate.sh --compare "$tree/less" "$tree/counts"
 put other 'arm gcc-2 k x 5000\n'
 expect 0 'line to add: arm gcc-2 k x 5000$' "perf: another compiler has no record" tests/perf/gate.sh --compare "$tree/other" "$tree/counts"
+put strange 'arm gcc-1 none x unsupported\n'
+expect 0 '^skip' "perf: instructions valgrind does not know" tests/perf/gate.sh --compare "$tree/strange" "$tree/counts"
 put broken 'arm gcc-1 none x failed\n'
 expect 1 '^0 passed, 1 failed$' "perf: a case that cannot be counted" tests/perf/gate.sh --compare "$tree/broken" "$tree/counts"
 

@@ -13,7 +13,6 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 
 FORMAT = "tenon-against 1"
 
@@ -201,6 +200,7 @@ def make_reference(net, tokens, labels, steps, logits=False, grads_of="*"):
 
 
 def write_file(path, model, settings, tensors):
+    from safetensors.torch import save_file  # here, because timing the twins' fast forms (step.py) does without it
     meta = {"format": FORMAT, "model": model, "settings": settings_text(settings)}
     save_file({name: t.contiguous() for name, t in tensors.items()}, path, metadata=meta)
 

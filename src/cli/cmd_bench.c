@@ -139,9 +139,11 @@ tn_status tn_cmd_bench(tn_cli *c)
     if (threads) n = strtol(threads, NULL, 10);
     if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
-    if (!gemm && !ops) return bench_model(c, what, &b, threads ? (int)n : 0);
+    const bool gru = !what || strcmp(what, "gru") == 0;
+    if (!gemm && !ops && !gru) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
-    return ops ? tn_bench_ops(&b) : TN_OK;
+    if (ops) TN_RETURN_IF(tn_bench_ops(&b));
+    return gru ? tn_bench_gru(&b) : TN_OK;
 }

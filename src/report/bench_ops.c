@@ -107,7 +107,7 @@ static void fill_inputs(tn_bound *bound, const tn_plan *p)
     }
 }
 
-static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, const tn_plan *p)
+static tn_status measure(const tn_bench *b, const char *group, const char *name, tn_bound *bound, const tn_plan *p)
 {
     enum { MOST = 64 };
     double times[MOST];
@@ -120,7 +120,7 @@ static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, c
         TN_RETURN_IF(tn_run(bound));
         times[runs++] = tn_clock_s() - t;
     }
-    tn_bench_row r = { .group = "op", .name = name };
+    tn_bench_row r = { .group = group, .name = name };
     const double s = tn_median(times, runs, &r.spread_ms), flops = tn_plan_flops(p), bytes = plan_bytes(p);
     const double least = flops / b->ceilings.fma_gflops * 1e-9, moves = bytes / b->ceilings.copy_gbs * 1e-9;
     r.ms = 1e3 * s;
@@ -132,7 +132,7 @@ static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, c
     return TN_OK;
 }
 
-static tn_status bench_case(const tn_bench *b, size_t i)
+tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g))
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
@@ -141,7 +141,7 @@ static tn_status bench_case(const tn_bench *b, size_t i)
     tn_bound *bound = NULL;
     const tn_graph_options go = { .training = true, .threads = b->ceilings.threads };
     TN_TRY(tn_graph_new(&go, &g));
-    tn_ref y = cases[i].build(g);
+    tn_ref y = build(g);
     tn_seed seed = { .y = y };
     if (y.id) seed.dy = tn_input(g, "dy", tn_ref_dims(g, y), TN_F32);
     const tn_compile_options co = { .seeds = &seed, .n_seeds = 1 };
@@ -150,7 +150,7 @@ static tn_status bench_case(const tn_bench *b, size_t i)
     TN_TRY(tn_graph_compile(taken, &co, &p));
     TN_TRY(tn_context_new(TN_CPU, b->ceilings.threads, &c));
     TN_TRY(tn_bind(p, c, NULL, &bound));
-    TN_TRY(measure(b, cases[i].name, bound, p));
+    TN_TRY(measure(b, group, name, bound, p));
 done:
     tn_graph_free(g);
     tn_bound_free(bound);
@@ -161,6 +161,6 @@ done:
 
 tn_status tn_bench_ops(const tn_bench *b)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) TN_RETURN_IF(bench_case(b, i));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) TN_RETURN_IF(tn_bench_graph(b, "op", cases[i].name, cases[i].build));
     return TN_OK;
 }

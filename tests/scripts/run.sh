@@ -65,6 +65,21 @@ put src/base/b.c ''
 put Makefile 'CFLAGS = -O2 -ffast-math\n'
 expect 1 '^Makefile:1:.*breaks NaN' "words: flags" scripts/check-words "$tree"
 
+fresh # one case recorded with 1000 instructions, counted again
+put counts '# arch compiler kernel case count\narm gcc-1 k x 1000\n'
+put same 'arm gcc-1 k x 1030\n'
+expect 0 '^ok .*\+3.00 %' "perf: 3 % more passes" tests/perf/gate.sh --compare "$tree/same" "$tree/counts"
+put more 'arm gcc-1 k x 1031\n'
+expect 1 '^FAILED x .*\+3.10 %' "perf: more than 3 % fails" tests/perf/gate.sh --compare "$tree/more" "$tree/counts"
+put less 'arm gcc-1 k x 900\n'
+expect 0 '^less .*-10.00 %' "perf: less is said" tests/perf/gate.sh --compare "$tree/less" "$tree/counts"
+put other 'arm gcc-2 k x 5000\n'
+expect 0 'line to add: arm gcc-2 k x 5000$' "perf: another compiler has no record" tests/perf/gate.sh --compare "$tree/other" "$tree/counts"
+put strange 'arm gcc-1 none x unsupported\n'
+expect 0 '^skip' "perf: instructions valgrind does not know" tests/perf/gate.sh --compare "$tree/strange" "$tree/counts"
+put broken 'arm gcc-1 none x failed\n'
+expect 1 '^0 passed, 1 failed$' "perf: a case that cannot be counted" tests/perf/gate.sh --compare "$tree/broken" "$tree/counts"
+
 expect 0 '' "deps: nothing missing, nothing said" scripts/install-deps build unit
 expect 2 'none of' "deps: an unknown need" scripts/install-deps teh-build
 mkdir -p "$tree/bin" # a machine of a few tools only, without apt-get

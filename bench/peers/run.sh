@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Tenon against PyTorch: bench/peers/run.sh PYTHON [gpt2|ten|gru ...]
+# PYTHON is an interpreter with torch (README.md). Builds the command, then run.py times both sides in turn and prints
+# one page of Markdown on stdout, what is going on on stderr. It takes an hour for all three; PEERS_SMALL=1 runs tiny
+# shapes for a test of the machinery, PEERS_ROUNDS (5), PEERS_THREADS ("1 2") and PEERS_SECONDS (20) change the rest.
+set -euo pipefail
+[ $# -ge 1 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 2; }
+python=$(command -v "$1") || { echo "run.sh: there is no $1" >&2; exit 2; }
+shift
+"$python" -c 'import torch' 2>/dev/null || { echo "run.sh: $python has no torch: see bench/peers/README.md" >&2; exit 2; }
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=${BUILD:-build}
+make -C "$root" -j"$(nproc)" BUILD="$build" all >&2
+exec "$python" "$root/bench/peers/run.py" --tenon "$root/$build/tenon" "$@"

@@ -5,7 +5,7 @@
 #define TN_OPS_LOGITS_H
 
 #include "base/status.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 #include <tenon/op.h>
 

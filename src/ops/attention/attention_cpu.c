@@ -9,7 +9,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 typedef struct head {
     const tn_call *c;

@@ -5,7 +5,7 @@
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 

@@ -6,7 +6,7 @@
 #include "ops/scan/scan_core.h"
 #include "ops/scan/scan_math.h"
 #include "ops/scan_gated/scan_gated.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 enum { W = TN_SCAN_W, TABLE_ROWS = 3 };
 

@@ -3,8 +3,8 @@
  * the last place of f32.
  *
  * Invariant: NaN in gives NaN out, and no finite or infinite argument overflows on the way to a finite result. */
-#ifndef TN_OPS_VMATH_H
-#define TN_OPS_VMATH_H
+#ifndef TN_BACKEND_CPU_VMATH_H
+#define TN_BACKEND_CPU_VMATH_H
 
 #include <math.h>
 #include <stdbool.h>

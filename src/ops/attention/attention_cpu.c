@@ -4,12 +4,12 @@
  * head). It meets the keys in tiles of KEYS that always start at multiples of KEYS, so a row's arithmetic does not
  * depend on the block it is in: hidden keys add exact zeros. Forward: one tile of work per (sequence, key head,
  * block). Backward: one per (sequence, key head), because all its blocks add to the same dk and dv, in order. */
+#include "backend/cpu/vmath.h"
 #include "base/status.h"
 #include "ops/attention/attention_mask.h"
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "backend/cpu/vmath.h"
 
 #include <string.h>
 

@@ -3,10 +3,10 @@
  * 1 - rho^2 = -u (2 + u), accurate near rho = 1, from one exponential. */
 #include "ops/scan_gated/scan_gated_cpu.h"
 
+#include "backend/cpu/vmath.h"
 #include "ops/scan/scan_core.h"
 #include "ops/scan/scan_math.h"
 #include "ops/scan_gated/scan_gated.h"
-#include "backend/cpu/vmath.h"
 
 enum { W = TN_SCAN_W, TABLE_ROWS = 3 };
 

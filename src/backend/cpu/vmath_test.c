@@ -34,6 +34,8 @@ static double logcosh(double x)
     return a < 0.01 ? a * a * (0.5 - a * a / 12) : a + log1p(exp(-2 * a)) - log(2);
 }
 
+static double inverse_sqrt(double x) { return 1 / sqrt(x); }
+static double expm1_below(double x) { return expm1(x > 88 ? 88 : x); }
 static double relu(double x) { return x < 0 ? 0 : x; }
 static double relu_grad(double x) { return x > 0 ? 1 : x <= 0 ? 0 : x; }
 
@@ -51,6 +53,7 @@ static double relu_grad(double x) { return x > 0 ? 1 : x <= 0 ? 0 : x; }
     X(gelu, gelu, 2e-5, 0, INFINITY)                                                                                   \
     X(gelu_erf, gelu_erf, 6e-7, 0, INFINITY)                                                                           \
     X(relu, relu, 0, 0, INFINITY)                                                                                      \
+    X(expm1_below, expm1_below, 2.5e-7, 0, INFINITY)                                                                   \
     X(sin, sin, 0, 1e-7, 8192)                                                                                         \
     X(cos, cos, 0, 1e-7, 8192)                                                                                         \
     X(tanh_grad, tanh_grad, 5e-7, 0, INFINITY)                                                                         \
@@ -67,6 +70,7 @@ static double relu_grad(double x) { return x > 0 ? 1 : x <= 0 ? 0 : x; }
         tn_v_map_times(z, y, x, n, tn_v_##name);                                                                       \
     }
 FUNCTIONS(ROW_OF)
+ROW_OF(inverse_sqrt, , , , )
 
 typedef struct function {
     const char *name;
@@ -81,6 +85,8 @@ typedef struct function {
 static const function table[] = { FUNCTIONS(TABLE_ROW) };
 
 enum { N = 1024, STEP = 4099 };
+
+static const function roots = { "inverse_sqrt", row_inverse_sqrt, times_inverse_sqrt, inverse_sqrt, 2.5e-7, 0, 1e30f };
 
 static void check(const function *f, const float *x, const float *y, int64_t n)
 {
@@ -140,8 +146,25 @@ static void place_does_not_matter(void **state)
     assert_memory_equal(x, y, sizeof y);
 }
 
+static void inverse_roots(void **state)
+{
+    (void)state;
+    float x[N], y[N];
+    for (uint32_t u = 0x0DA24261u; u < 0x7149F2C9u; u += STEP * N) { /* 1e-30 to 1e30 */
+        int64_t n = 0;
+        for (; n < N && u + (uint32_t)n * STEP < 0x7149F2C9u; n++) x[n] = tn_v_from_bits(u + (uint32_t)n * STEP);
+        roots.row(y, x, n);
+        check(&roots, x, y, n);
+    }
+    x[0] = NAN;
+    roots.row(y, x, 1);
+    assert_true(isnan(y[0]));
+    place_does_not_matter(&(void *){ (void *)(uintptr_t)&roots });
+}
+
 void tn_tests_vmath(tn_test_list *l)
 {
+    tn_test_add(l, inverse_roots, NULL, "vmath: inverse roots");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         tn_test_add(l, all_of_f32, &table[i], "vmath: %s over all of f32", table[i].name);
         tn_test_add(l, grid_and_ends, &table[i], "vmath: %s on a grid and at the ends", table[i].name);

@@ -15,7 +15,7 @@
 
 enum {
     TN_SCAN_W = 64,   /* most channels of a block, and the step between rows of the buffers below */
-    TN_SCAN_N = 8,    /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
+    TN_SCAN_N = 16,   /* most tokens of a piece: what coef and sink see at once, small enough for the L1 cache */
     TN_SCAN_UNIT = 4, /* kernels work on this many channels at a time; blocks are padded to it */
     TN_SCAN_SUMS = 3, /* sums over all rows and tokens that a sink may keep per channel */
     TN_SCAN_BUFFERS = 4

@@ -44,44 +44,47 @@ static void fill_table(gates *s, const float *omega)
     s->sn = s->turn.im + s->padded_K;
 }
 
-/* One block of channels of one token, l = rate r: u, gamma = sqrt(v), slope = rho^2 / gamma. The error of u is relative
- * to u, so that of a memory of 1/u tokens stays at rounding. NaN stays. */
-TN_INLINE void open_gates(const float *restrict l, float *restrict u, float *restrict gamma, float *restrict slope,
-                          bool backward)
+/* One block of channels of one token, l = rate r: u, gamma = sqrt(v), gain, and slope = rho^2 / gamma. The error of u is
+ * relative to u, so that of a memory of 1/u tokens stays at rounding. NaN stays. Results go through local arrays: only
+ * then does gcc see that they may be vectors. */
+TN_INLINE void open_gates(const float *rate, const float *r, const float *in, tn_scan_coef *q, int64_t o, bool backward)
 {
-    float v[BLOCK], inverse[BLOCK];
+    float u[BLOCK], v[BLOCK], inverse[BLOCK], gamma[BLOCK], out[BLOCK];
     TN_UNROLL
-    for (int k = 0; k < BLOCK; k++) u[k] = tn_v_expm1_below(l[k]);
+    for (int k = 0; k < BLOCK; k++) u[k] = tn_v_expm1_below(rate[k] * r[k]);
+    memcpy(q->buf[U] + o, u, sizeof u);
     TN_UNROLL
     for (int k = 0; k < BLOCK; k++) v[k] = tn_v_at_least(-u[k] * (2.0f + u[k]), floor_under_root);
     TN_UNROLL
     for (int k = 0; k < BLOCK; k++) inverse[k] = tn_v_inverse_sqrt(v[k]);
     TN_UNROLL
     for (int k = 0; k < BLOCK; k++) gamma[k] = v[k] * inverse[k];
+    TN_UNROLL
+    for (int k = 0; k < BLOCK; k++) out[k] = gamma[k] * in[k];
+    memcpy(q->buf[GAIN] + o, out, sizeof out);
     if (!backward) return;
+    memcpy(q->buf[GAMMA] + o, gamma, sizeof gamma);
     TN_UNROLL
     for (int k = 0; k < BLOCK; k++) { /* the clamp has none */
         const float rho = 1.0f + u[k];
-        slope[k] = tn_v_pick(v[k] == floor_under_root, 0.0f, rho * rho * inverse[k]);
+        out[k] = tn_v_pick(v[k] <= floor_under_root, 0.0f, rho * rho * inverse[k]);
     }
+    memcpy(q->buf[SLOPE] + o, out, sizeof out);
 }
 
-static void coef_token(const gates *s, const float *restrict r, const float *restrict i, const tn_scan_at *at,
-                       tn_scan_coef *q, int64_t o)
+/* All blocks of a token; the last is filled up with zeros. */
+TN_INLINE void coef_token(const gates *s, const float *r, const float *in, const tn_scan_at *at, tn_scan_coef *q,
+                          int64_t o, bool backward)
 {
-    const float *restrict rate = s->rate + at->k;
-    float l[W], in[W];
-    const int64_t whole = (at->w + BLOCK - 1) / BLOCK * BLOCK;
-    for (int64_t k = 0; k < at->w; k++) l[k] = rate[k] * r[k];
-    for (int64_t k = at->w; k < whole; k++) l[k] = 0;
-    memcpy(in, i, sizeof *i * (size_t)at->w);
-    for (int64_t k = at->w; k < whole; k++) in[k] = 0;
-    for (int64_t k = 0; k < whole; k += BLOCK) {
-        float *gamma = q->buf[GAMMA] + o + k, *gain = q->buf[GAIN] + o + k;
-        if (s->backward) open_gates(l + k, q->buf[U] + o + k, gamma, q->buf[SLOPE] + o + k, true);
-        else open_gates(l + k, q->buf[U] + o + k, gamma, NULL, false);
-        for (int64_t j = 0; j < BLOCK; j++) gain[j] = gamma[j] * in[k + j];
-    }
+    float last[3][BLOCK] = { { 0 } };
+    int64_t k = 0;
+    for (; k + BLOCK <= at->w; k += BLOCK) open_gates(s->rate + at->k + k, r + k, in + k, q, o + k, backward);
+    if (k == at->w) return;
+    const size_t bytes = sizeof(float) * (size_t)(at->w - k);
+    memcpy(last[0], s->rate + at->k + k, bytes);
+    memcpy(last[1], r + k, bytes);
+    memcpy(last[2], in + k, bytes);
+    open_gates(last[0], last[1], last[2], q, o + k, backward);
 }
 
 static const float *ri_at(const gates *s, const tn_scan_at *at, int64_t i)
@@ -98,7 +101,8 @@ static void coef(const void *self, const tn_scan_at *at, tn_scan_coef *q)
     q->gain_step = W;
     for (int64_t i = 0; i < at->n; i++) {
         const float *r = ri_at(s, at, i);
-        coef_token(s, r, r + s->K, at, q, i * W);
+        if (s->backward) coef_token(s, r, r + s->K, at, q, i * W, true);
+        else coef_token(s, r, r + s->K, at, q, i * W, false);
     }
 }
 

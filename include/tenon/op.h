@@ -96,6 +96,8 @@ typedef struct tn_op {
     const tn_setting *switch_row;
     tn_status (*plain)(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
     void (*release)(void *attr); /* frees what attr owns (bodies); NULL for plain data */
+    uint64_t strided_in; /* without TN_OP_STRIDED: inputs, and their gradients, whose rows may lie anywhere; only their
+                            last axis is contiguous */
 } tn_op;
 
 /* In a tn_op: .switch_name and .switch_row of an op with a plain twin. */

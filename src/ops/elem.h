@@ -7,7 +7,7 @@
 #ifndef TN_OPS_ELEM_H
 #define TN_OPS_ELEM_H
 
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 #include <string.h>
 #include <tenon/op.h>

@@ -4,8 +4,8 @@
 #ifndef TN_OPS_LOGITS_H
 #define TN_OPS_LOGITS_H
 
+#include "backend/cpu/vmath.h"
 #include "base/status.h"
-#include "ops/vmath.h"
 
 #include <tenon/op.h>
 

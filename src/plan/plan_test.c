@@ -432,6 +432,25 @@ static void messages(void **state)
     assert_fails(tn_graph_compile(g, &(tn_compile_options){ .loss = tn_square(g, many) }, &p), TN_USAGE, "one number");
 }
 
+/* Ops with strided_in read parts of a projection, and write their gradients, where they lie; a turned view is copied. */
+static void parts_in_place(void **state)
+{
+    (void)state;
+    for (int turned = 0; turned < 2; turned++) {
+        tn_world w = tn_world_open(1, 1);
+        tn_graph *g = tn_world_graph(NULL);
+        tn_ref p = tn_mul(g, tn_input(g, "x", tn_shape(2, 16, 48), TN_F32), tn_param(g, "w", tn_shape(48), tn_ones));
+        if (turned) p = tn_transpose(g, tn_reshape(g, p, tn_shape(2, 48, 16)), 0, 2, 1);
+        const tn_ref nu = tn_param(g, "nu", tn_shape(8), tn_ones), omega = tn_param(g, "omega", tn_shape(8), tn_ones);
+        const tn_ref y = tn_conv_causal(g, tn_part(g, p, 0, 3), tn_param(g, "taps", tn_shape(3, 16), tn_ones));
+        const tn_ref z = tn_scan_gated(g, tn_part(g, p, 1, 3), tn_part(g, p, 2, 3), nu, omega);
+        const tn_ref loss = tn_sum_all(g, tn_mul(g, y, z));
+        const tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = loss });
+        assert_int_equal(count_nodes(b, &w, &tn_op_copy, -1) > 1, turned); /* one: the loss's own gradient */
+        tn_world_close(&w);
+    }
+}
+
 void tn_tests_plan(tn_test_list *l)
 {
     tn_test_add(l, dead_code, NULL, "plan: what nobody reads is not run");
@@ -439,6 +458,7 @@ void tn_tests_plan(tn_test_list *l)
     tn_test_add(l, in_place_sharing, NULL, "plan: sharing memory changes no bit and saves some");
     tn_test_add(l, recompute, NULL, "plan: recomputed layers give the same gradients in less memory");
     tn_test_add(l, split, NULL, "plan: parts of a projection need no zeroing");
+    tn_test_add(l, parts_in_place, NULL, "plan: parts of a projection are not copied");
     tn_test_add(l, slices, NULL, "plan: overlapping, partial and turned views");
     tn_test_add(l, duplicates, NULL, "plan: a tensor that is read twice by one op");
     tn_test_add(l, custom_and_stopped, NULL, "plan: custom gradients and stopped ones");

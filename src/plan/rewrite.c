@@ -113,10 +113,16 @@ static void put_copy(legal *l, int32_t from, int32_t to, bool accumulate, const 
     l->g->n_nodes--;
 }
 
-static bool fits(const legal *l, int32_t id, bool half_ok)
+static bool rows_contiguous(const tn_gtensor *t)
+{
+    const int last = t->dims.rank - 1;
+    return last < 0 || t->dims.dim[last] <= 1 || t->stride[last] == 1;
+}
+
+static bool fits(const legal *l, int32_t id, bool rows_ok, bool half_ok)
 {
     const tn_gtensor *t = &l->g->tensor[id];
-    const bool layout = l->strided || tn_gtensor_contiguous(t);
+    const bool layout = l->strided || tn_gtensor_contiguous(t) || (rows_ok && rows_contiguous(t));
     return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok);
 }
 
@@ -137,10 +143,12 @@ static int32_t *own_list(legal *l, const int32_t *ids, int n)
     return p;
 }
 
-static void legalize_reads(legal *l, int32_t *ids, int n, uint64_t which, uint64_t half_ok, const tn_node *of)
+static void legalize_reads(legal *l, int32_t *ids, int n, uint64_t which, uint64_t rows, uint64_t half_ok,
+                           const tn_node *of)
 {
     for (int i = 0; i < n && l->g->status == TN_OK; i++) {
-        if (!ids[i] || !(which >> i & 1) || (l->in_place >> i & 1) || fits(l, ids[i], half_ok >> i & 1)) continue;
+        if (!ids[i] || !(which >> i & 1) || (l->in_place >> i & 1)) continue;
+        if (fits(l, ids[i], rows >> i & 1, half_ok >> i & 1)) continue;
         const int32_t c = plain_copy_of(l, ids[i]);
         if (c) put_copy(l, ids[i], c, false, of);
         ids[i] = c;
@@ -152,11 +160,11 @@ typedef struct write_back {
     bool accumulate;
 } write_back;
 
-static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t *accumulate, write_back *back)
+static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t rows, uint64_t *accumulate, write_back *back)
 {
     int count = 0;
     for (int i = 0; i < n && l->g->status == TN_OK; i++) {
-        if (!ids[i] || (l->in_place >> i & 1) || fits(l, ids[i], false)) continue;
+        if (!ids[i] || (l->in_place >> i & 1) || fits(l, ids[i], rows >> i & 1, false)) continue;
         const int32_t c = plain_copy_of(l, ids[i]);
         const bool add = accumulate && (*accumulate >> i & 1);
         if (add) *accumulate &= ~((uint64_t)1 << i);
@@ -182,16 +190,16 @@ void tn_pass_legalize(tn_graph *g)
         n.in = own_list(&l, n.in, n.n_in);
         n.out = own_list(&l, n.out, n.n_out);
         if (g->status != TN_OK) break;
-        legalize_reads(&l, n.in, n.n_in, n.backward ? n.reads_in : UINT64_MAX, n.op->half_in, &n);
+        legalize_reads(&l, n.in, n.n_in, n.backward ? n.reads_in : UINT64_MAX, n.op->strided_in, n.op->half_in, &n);
         if (n.backward) {
             n.dout = own_list(&l, n.dout, n.n_out);
             n.din = own_list(&l, n.din, n.n_in);
             if (g->status != TN_OK) break;
-            legalize_reads(&l, n.out, n.n_out, n.reads_out, 0, &n);
-            legalize_reads(&l, n.dout, n.n_out, UINT64_MAX, 0, &n);
-            backs = legalize_writes(&l, n.din, n.n_in, &n.accumulate, back);
+            legalize_reads(&l, n.out, n.n_out, n.reads_out, 0, 0, &n);
+            legalize_reads(&l, n.dout, n.n_out, UINT64_MAX, 0, 0, &n);
+            backs = legalize_writes(&l, n.din, n.n_in, n.op->strided_in, &n.accumulate, back);
         } else {
-            backs = legalize_writes(&l, n.out, n.n_out, NULL, back);
+            backs = legalize_writes(&l, n.out, n.n_out, 0, NULL, back);
         }
         put(&l, &n);
         for (int k = 0; k < backs; k++) put_copy(&l, back[k].from, back[k].to, back[k].accumulate, &n);

@@ -1,22 +1,20 @@
 /* The epilogue of the product: scale, bias, activation, residual, store. One loop per step over a stretch of one row,
- * which is in the nearest cache: separate loops leave the compiler no multiply-add to fuse across steps, so the bits do
- * not depend on where a stretch begins or ends. */
-#include "backend/cpu/act.h"
+ * which is in the nearest cache: separate loops leave the compiler no multiply-add to fuse across steps, and tn_v_map
+ * treats all elements alike, so the bits do not depend on where a stretch begins or ends. */
 #include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/vmath.h"
 
-#include <string.h>
-
-#define ACT_ROW(name)                                                                                                  \
+#define ACT_ROW(name, f)                                                                                               \
     static void row_##name(float *restrict x, int64_t n)                                                               \
     {                                                                                                                  \
-        for (int64_t j = 0; j < n; j++) x[j] = tn_act_##name(x[j]);                                                    \
+        tn_v_map(x, x, n, f);                                                                                          \
     }
-ACT_ROW(relu)
-ACT_ROW(gelu_tanh)
-ACT_ROW(gelu_erf)
-ACT_ROW(silu)
-ACT_ROW(tanh)
-ACT_ROW(sigmoid)
+ACT_ROW(relu, tn_v_relu)
+ACT_ROW(gelu_tanh, tn_v_gelu)
+ACT_ROW(gelu_erf, tn_v_gelu_erf)
+ACT_ROW(silu, tn_v_silu)
+ACT_ROW(tanh, tn_v_tanh)
+ACT_ROW(sigmoid, tn_v_sigmoid)
 
 static void (*const act_rows[TN_GEMM_ACTS])(float *restrict, int64_t) = {
     [TN_GEMM_ACT_NONE] = NULL,

@@ -1,12 +1,10 @@
 /* The matrix product against a plain loop in double: shapes, strides, types, epilogues, and the promises about bits
  * (threads, rows, micro-kernels). TENON_BENCH=1 prints speeds. */
-#include "backend/cpu/act.h"
 #include "backend/cpu/gemm_kernel.h"
 #include "base/alloc.h"
 #include "base/rng.h"
 #include "testlib.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,40 +373,6 @@ static void not_finite(void **state)
     problem_free(&p);
 }
 
-typedef struct act_row {
-    const char *name;
-    tn_gemm_act act;
-    float (*value)(float), (*grad)(float);
-    float at_minus_inf, at_inf; /* of the value */
-} act_row;
-
-static const act_row act_table[] = {
-    { "relu", TN_GEMM_ACT_RELU, tn_act_relu, tn_act_relu_grad, 0, INFINITY },
-    { "gelu_tanh", TN_GEMM_ACT_GELU_TANH, tn_act_gelu_tanh, tn_act_gelu_tanh_grad, 0, INFINITY },
-    { "gelu_erf", TN_GEMM_ACT_GELU_ERF, tn_act_gelu_erf, tn_act_gelu_erf_grad, 0, INFINITY },
-    { "silu", TN_GEMM_ACT_SILU, tn_act_silu, tn_act_silu_grad, 0, INFINITY },
-    { "tanh", TN_GEMM_ACT_TANH, tn_act_tanh, tn_act_tanh_grad, -1, 1 },
-    { "sigmoid", TN_GEMM_ACT_SIGMOID, tn_act_sigmoid, tn_act_sigmoid_grad, 0, 1 },
-};
-
-static void act_values(void **state)
-{
-    const act_row *r = *state;
-    for (int i = -4000; i <= 4000; i++) {
-        const double x = (double)(float)(0.005 * i + 0.0013), h = 1e-5;
-        const double want = act_double(r->act, x),
-                     slope = (act_double(r->act, x + h) - act_double(r->act, x - h)) / (2 * h);
-        assert_true(fabs((double)r->value((float)x) - want) <= 1e-6 * fabs(want) + 3e-7);
-        assert_true(fabs((double)r->grad((float)x) - slope) <= 2e-6);
-    }
-    assert_true(r->value(-INFINITY) == r->at_minus_inf && r->value(INFINITY) == r->at_inf);
-    for (int s = -1; s <= 1; s += 2) {
-        assert_true(isfinite(r->grad((float)s * INFINITY)) && isfinite(r->grad((float)s * FLT_MAX)));
-        assert_true(!isnan(r->value((float)s * FLT_MAX)));
-    }
-    assert_true(isnan(r->value(NAN)) && isnan(r->grad(NAN)));
-}
-
 static double now_s(void)
 {
     struct timespec t;
@@ -476,8 +440,6 @@ void tn_tests_gemm(tn_test_list *l)
     tn_test_add(l, triangles, NULL, "gemm: triangles");
     tn_test_add(l, order_of_the_sum, NULL, "gemm: order of the sum");
     tn_test_add(l, not_finite, NULL, "gemm: NaN and infinity");
-    for (size_t i = 0; i < sizeof act_table / sizeof *act_table; i++)
-        tn_test_add(l, act_values, &act_table[i], "gemm: act %s", act_table[i].name);
     tn_test_add(l, workspace_bound, NULL, "gemm: workspace for at most these sizes");
     tn_test_add(l, speed, NULL, "gemm: bench speed");
 }

@@ -10,7 +10,7 @@
 
 #include "backend/cpu/gemm_kernel.h"
 #include "ops/attention/attention_mask.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 
 enum { TN_ATT_ROWS = 192, TN_ATT_KEYS = 64 }; /* multiples of every micro-kernel's nr, and of its mr */
 

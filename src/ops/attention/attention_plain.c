@@ -1,11 +1,11 @@
 /* attention the plain way, the twin of the tiled kernels when opt.flash is off: for each head the whole matrix of
  * scores, a softmax over its rows, and two products. The probabilities (B,H,T,S) are kept for the backward pass. */
+#include "backend/cpu/vmath.h"
 #include "base/status.h"
 #include "ops/attention/attention_mask.h"
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "ops/vmath.h"
 
 typedef struct head {
     const tn_call *c;

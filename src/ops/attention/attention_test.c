@@ -1,6 +1,6 @@
 /* attention: rows (dim = B, T, S, H, KV, D, window) of the tiled op and of its plain twin against one oracle. */
 #include "ops/attention/attention_mask.h"
-#include "ops/vmath.h"
+#include "backend/cpu/vmath.h"
 #include "optest.h"
 #include "plan/plan.h"
 

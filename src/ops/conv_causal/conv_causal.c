@@ -54,6 +54,7 @@ static size_t conv_work(const tn_sig *s, bool backward)
 const tn_op tn_op_conv_causal = {
     .name = "conv_causal",
     .flags = TN_OP_ROWWISE,
+    .strided_in = 1u << TN_CONV_X,
     .infer = conv_infer,
     .grad = conv_grad,
     .cost = conv_cost,

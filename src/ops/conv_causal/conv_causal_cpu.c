@@ -19,14 +19,15 @@ enum {
 typedef struct conv {
     int64_t B, T, C, W, span; /* span: tokens of a tile of outputs */
     int64_t parts;            /* tiles along T */
-    const float *x;           /* (B,T,C) */
+    const float *x;           /* (B,T,C), rows x_b and tokens x_t apart */
+    int64_t x_b, x_t, dx_b, dx_t;
     const float *w;           /* (W,C) */
     const float *bias;        /* (C) or NULL */
     const float *state;       /* (B,W-1,C) or NULL */
     const int32_t *reset;     /* (B,T) or NULL */
     float *y, *final;         /* (B,T,C), (B,W-1,C) */
     const float *dy, *dfinal; /* NULL: zero */
-    float *dx, *dstate;       /* NULL: not wanted */
+    float *dx, *dstate;       /* NULL: not wanted; dx by dx_b and dx_t */
     bool add_x, add_state;
     double *sums; /* (B, parts, W+1, C): gradients of w, then bias */
 } conv;
@@ -53,7 +54,7 @@ static bool starts(const conv *v, int64_t b, int64_t t)
 /* Input at token t >= 1-W of row b: of x, of the state before it, or NULL for zero. */
 static const float *input_at(const conv *v, int64_t b, int64_t t)
 {
-    if (t >= 0) return v->x + (b * v->T + t) * v->C;
+    if (t >= 0) return v->x + b * v->x_b + t * v->x_t;
     return v->state ? v->state + (b * (v->W - 1) + v->W - 1 + t) * v->C : NULL;
 }
 
@@ -139,6 +140,8 @@ static void set_up(const tn_call *c, conv *v)
     v->span = tn_tile_rows(v->C);
     v->parts = tn_tiles(v->T, v->span);
     v->x = c->in[TN_CONV_X].data;
+    v->x_b = c->in[TN_CONV_X].stride[0];
+    v->x_t = c->in[TN_CONV_X].stride[1];
     v->w = c->in[TN_CONV_W].data;
     v->bias = c->in[TN_CONV_BIAS].data;
     v->state = c->in[TN_CONV_STATE].data;
@@ -167,7 +170,7 @@ static void dx_tile(void *arg, int64_t i)
     taps p;
     for (int64_t s = first; s < last; s++) {
         const float *kept = seen_by(v, b, s, &p);
-        mix(v->dx + (b * v->T + s) * v->C, kept, &p, v->C, v->add_x);
+        mix(v->dx + b * v->dx_b + s * v->dx_t, kept, &p, v->C, v->add_x);
     }
 }
 
@@ -251,6 +254,8 @@ tn_status tn_conv_causal_backward_cpu(const tn_call *c)
     v.dy = c->dout[0].data;
     v.dfinal = c->dout[1].data;
     v.dx = c->din[TN_CONV_X].data;
+    v.dx_b = c->din[TN_CONV_X].stride[0];
+    v.dx_t = c->din[TN_CONV_X].stride[1];
     v.dstate = c->din[TN_CONV_STATE].data;
     v.add_x = c->accumulate >> TN_CONV_X & 1;
     v.add_state = c->accumulate >> TN_CONV_STATE & 1;

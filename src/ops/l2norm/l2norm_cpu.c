@@ -1,7 +1,7 @@
 /* l2norm on the CPU: tiles of whole rows; sums of products in eight double lanes. y may be x, and dx may be dy. */
+#include "backend/cpu/vmath.h"
 #include "ops/l2norm/l2norm.h"
 #include "ops/rows.h"
-#include "ops/vmath.h"
 
 tn_kernel tn_l2norm_forward_cpu, tn_l2norm_backward_cpu;
 

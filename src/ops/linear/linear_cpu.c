@@ -1,11 +1,10 @@
 /* linear on the CPU: every matrix product is one tn_product; the sum for the bias runs down columns in double, in the
  * order of the rows, so no bits depend on threads. Vectors are contiguous: views never drop an axis. */
-#include "backend/cpu/act.h"
+#include "backend/cpu/vmath.h"
 #include "ops/linear/linear.h"
 #include "ops/product.h"
 #include "ops/rows.h"
 #include "ops/slots.h"
-#include "ops/vmath.h"
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
@@ -103,43 +102,6 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
 
 /* --- before the activation --------------------------------------------------------------------------------------- */
 
-/* Slopes at the value before the activation, branch-free: loops over them become vector code. Clamps keep 0 *
- * infinity away; beyond them the slopes have reached their limits. */
-static inline float clamp(float x, float most)
-{
-    return x < -most ? -most : x > most ? most : x;
-}
-
-static inline float slope_sigmoid(float x)
-{
-    float t;
-    const float s = tn_v_sigmoid_pair(x, &t);
-    return s * t;
-}
-
-static inline float slope_tanh(float x)
-{
-    const float t = tn_v_tanh(x);
-    return (1 - t) * (1 + t);
-}
-
-static inline float slope_silu(float x)
-{
-    float t;
-    x = clamp(x, 100);
-    const float s = tn_v_sigmoid_pair(x, &t);
-    return s * (1 + x * t);
-}
-
-/* gelu = x s(v) with v = 2 sqrt(2/pi) (x + 0.044715 x^3). */
-static inline float slope_gelu(float x)
-{
-    float t;
-    x = clamp(x, 12);
-    const float s = tn_v_sigmoid_pair(1.5957691f * (x + 0.044715f * x * x * x), &t);
-    return s + x * s * t * 1.5957691f * (1 + 0.134145f * x * x);
-}
-
 typedef struct pre_job {
     const float *pre; /* (rows,n) */
     const tn_arg *dy; /* (...,n) */
@@ -148,26 +110,36 @@ typedef struct pre_job {
     tn_act act;
 } pre_job;
 
-#define ROW_LOOP(slope)                                                                                                \
-    for (int64_t i = 0; i < j->n; i++) q[i] = dy[i * step] * slope(p[i]);                                              \
-    break
+#define SLOPE_ROW(name, slope)                                                                                         \
+    static void row_##name(float *restrict q, const float *restrict dy, const float *restrict p, int64_t n)            \
+    {                                                                                                                  \
+        tn_v_map_times(q, dy, p, n, slope);                                                                            \
+    }
+SLOPE_ROW(gelu, tn_v_gelu_grad)
+SLOPE_ROW(gelu_erf, tn_v_gelu_erf_grad)
+SLOPE_ROW(silu, tn_v_silu_grad)
+SLOPE_ROW(tanh, tn_v_tanh_grad)
+SLOPE_ROW(sigmoid, tn_v_sigmoid_grad)
+SLOPE_ROW(relu, tn_v_relu_grad)
+
+/* q = dy times the slope at p, each (n). */
+static void (*const slope_rows[TN_ACTS])(float *restrict, const float *restrict, const float *restrict, int64_t) = {
+    [TN_ACT_GELU] = row_gelu, [TN_ACT_GELU_ERF] = row_gelu_erf, [TN_ACT_SILU] = row_silu,
+    [TN_ACT_TANH] = row_tanh, [TN_ACT_SIGMOID] = row_sigmoid,   [TN_ACT_RELU] = row_relu,
+};
 
 static void pre_tile(void *arg, int64_t t)
 {
     const pre_job *j = arg;
     const int64_t end = (t + 1) * j->per_tile < j->rows ? (t + 1) * j->per_tile : j->rows, step = tn_row_step(j->dy);
     for (int64_t r = t * j->per_tile; r < end; r++) {
-        const float *restrict p = j->pre + r * j->n, *restrict dy =
-                                                         (const float *)j->dy->data + tn_row_offset(j->dy, r);
-        float *restrict q = j->dpre + r * j->n;
-        switch (j->act) {
-        case TN_ACT_GELU: ROW_LOOP(slope_gelu);
-        case TN_ACT_GELU_ERF: ROW_LOOP(tn_act_gelu_erf_grad);
-        case TN_ACT_SILU: ROW_LOOP(slope_silu);
-        case TN_ACT_TANH: ROW_LOOP(slope_tanh);
-        case TN_ACT_SIGMOID: ROW_LOOP(slope_sigmoid);
-        case TN_ACT_RELU: ROW_LOOP(tn_act_relu_grad);
-        default: break;
+        const float *dy = (const float *)j->dy->data + tn_row_offset(j->dy, r), *pre = j->pre + r * j->n;
+        float *to = j->dpre + r * j->n, gathered[TN_V_BLOCK];
+        if (step == 1) slope_rows[j->act](to, dy, pre, j->n);
+        for (int64_t i = 0; step != 1 && i < j->n; i += TN_V_BLOCK) {
+            const int64_t n = j->n - i < TN_V_BLOCK ? j->n - i : TN_V_BLOCK;
+            for (int64_t k = 0; k < n; k++) gathered[k] = dy[(i + k) * step];
+            slope_rows[j->act](to + i, gathered, pre + i, n);
         }
     }
 }

@@ -1,13 +1,9 @@
-/* The blocked recurrence of scan_core.h: the cut, then the inner loops, then forward and backward tiles. A piece of
- * tokens never crosses a reset, so the inner loops know nothing of documents: a reset zeroes the state (or, backwards,
- * the adjoint) between two pieces. Inner loops run along the channels of one token, as memory does. */
+/* The blocked recurrence of scan_core.h: the cut, then edges, then forward and backward tiles around the inner loops of
+ * scan_loops.h. A piece of tokens never crosses a reset, so the inner loops know nothing of documents: a reset zeroes
+ * the state (or, backwards, the adjoint) between two pieces. */
 #include "ops/scan/scan_core.h"
 
-#include <string.h>
-
-#if defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "ops/scan/scan_loops.h"
 
 enum {
     W = TN_SCAN_W,
@@ -30,10 +26,47 @@ enum {
     EDGE_ROWS = SUMS + TN_SCAN_SUMS
 };
 
-/* A state or an adjoint of one block of channels. */
-typedef struct numbers {
-    double re[W], im[W];
-} numbers;
+typedef tn_scan_numbers numbers;
+typedef tn_scan_planes planes;
+
+/* --- powers ------------------------------------------------------------------------------------------------------- */
+
+size_t tn_scan_powers_bytes(int64_t padded_K)
+{
+    return (size_t)(2 * (N + 1) * padded_K) * (sizeof(double) + sizeof(float));
+}
+
+tn_scan_powers tn_scan_powers_in(void *room, int64_t padded_K)
+{
+    const int64_t rows = (N + 1) * padded_K;
+    tn_scan_powers p = { .wide_re = room, .wide_im = (double *)room + rows };
+    p.re = (float *)(void *)(p.wide_im + rows);
+    p.im = p.re + rows;
+    return p;
+}
+
+void tn_scan_powers_fill(const tn_scan_powers *p, int64_t padded_K)
+{
+    const double *re = p->wide_re + padded_K, *im = p->wide_im + padded_K; /* lambda */
+    for (int64_t m = 0; m <= N; m++)
+        for (int64_t k = 0; k < padded_K; k++) {
+            const int64_t o = m * padded_K + k, last = o - padded_K;
+            if (m != 1) p->wide_re[o] = m ? p->wide_re[last] * re[k] - p->wide_im[last] * im[k] : 1;
+            if (m != 1) p->wide_im[o] = m ? p->wide_re[last] * im[k] + p->wide_im[last] * re[k] : 0;
+            p->re[o] = (float)p->wide_re[o];
+            p->im[o] = (float)p->wide_im[o];
+        }
+}
+
+void tn_scan_powers_use(const tn_scan_powers *p, int64_t padded_K, int64_t k, tn_scan_coef *q)
+{
+    q->lr = q->li = NULL;
+    q->power_re = p->re + k;
+    q->power_im = p->im + k;
+    q->wide_re = p->wide_re + k;
+    q->wide_im = p->wide_im + k;
+    q->power_step = padded_K;
+}
 
 /* --- the cut ------------------------------------------------------------------------------------------------------ */
 
@@ -120,21 +153,16 @@ static int64_t piece_before(const tn_scan_job *j, int64_t b, int64_t end, int64_
     return n;
 }
 
-/* --- planes: tokens of a block in a tensor (B,T,2K), or a padded copy of them ------------------------------------- */
-
-typedef struct planes {
-    float *at;        /* real part of the first token's first channel; NULL: not there */
-    int64_t step, im; /* to the next token; to the imaginary part */
-} planes;
+/* --- planes: tokens of a block in a tensor, or a padded copy of them ----------------------------------------------- */
 
 typedef struct padded {
     float x[N][2 * W];
 } padded;
 
-static planes planes_of(const float *p, const tn_scan_job *j, const tn_scan_at *a)
+static planes planes_of(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a)
 {
-    if (!p) return (planes){ 0 };
-    return (planes){ (float *)(uintptr_t)p + (a->b * j->T + a->t) * 2 * j->K + a->k, 2 * j->K, j->K };
+    if (!p.at) return (planes){ 0 };
+    return (planes){ p.at + a->b * p.b + a->t * p.t + a->k, p.t, j->K };
 }
 
 static planes padded_planes(padded *room)
@@ -159,13 +187,13 @@ static planes copy_padded(planes from, int64_t n, int64_t w, padded *room)
 }
 
 /* Whole units are read where they lie. */
-static planes read_planes(const float *p, const tn_scan_job *j, const tn_scan_at *a, padded *room)
+static planes read_planes(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, padded *room)
 {
     const planes from = planes_of(p, j, a);
-    return ragged(a) && p ? copy_padded(from, a->n, a->w, room) : from;
+    return ragged(a) && p.at ? copy_padded(from, a->n, a->w, room) : from;
 }
 
-static void write_back(float *p, const tn_scan_job *j, const tn_scan_at *a, const padded *room)
+static void write_back(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, const padded *room)
 {
     const planes to = planes_of(p, j, a);
     for (int64_t i = 0; i < a->n; i++) {
@@ -174,146 +202,21 @@ static void write_back(float *p, const tn_scan_job *j, const tn_scan_at *a, cons
     }
 }
 
-/* --- the inner loops: one token of a block, `width` channels (whole units), two to a vector ----------------------- */
-
-typedef double pair __attribute__((vector_size(16)));
-enum { LANES = 2 };
-
-#if defined(__aarch64__) /* gcc 12 converts two floats one by one unless told the instruction */
-static inline pair load_f32(const float *p)
-{
-    return vcvt_f64_f32(vld1_f32(p));
-}
-
-static inline void store_f32(float *p, pair x)
-{
-    vst1_f32(p, vcvt_f32_f64(x));
-}
-#else
-typedef float half_pair __attribute__((vector_size(8)));
-
-static inline pair load_f32(const float *p)
-{
-    half_pair x;
-    memcpy(&x, p, sizeof x);
-    return __builtin_convertvector(x, pair);
-}
-
-static inline void store_f32(float *p, pair x)
-{
-    const half_pair y = __builtin_convertvector(x, half_pair);
-    memcpy(p, &y, sizeof y);
-}
-#endif
-
-static inline pair load_f64(const double *p)
-{
-    pair x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-static inline void store_f64(double *p, pair x)
-{
-    memcpy(p, &x, sizeof x);
-}
-
-/* s = lambda s + gain x, and c = s where it is wanted. */
-static inline void advance(numbers *restrict s, const double *restrict lr, const double *restrict li,
-                           const double *restrict gain, const float *restrict x, int64_t x_im, float *restrict c,
-                           int64_t c_im, int64_t width)
-{
-    for (int64_t k = 0; k < width; k += LANES) {
-        pair ur = load_f32(x + k), ui = load_f32(x + x_im + k);
-        if (gain) {
-            const pair g = load_f64(gain + k);
-            ur *= g;
-            ui *= g;
-        }
-        const pair a = load_f64(lr + k), b = load_f64(li + k), re = load_f64(s->re + k), im = load_f64(s->im + k);
-        ur += a * re;
-        ui += a * im;
-        ur -= b * im;
-        ui += b * re;
-        store_f64(s->re + k, ur);
-        store_f64(s->im + k, ui);
-        if (c) {
-            store_f32(c + k, ur);
-            store_f32(c + c_im + k, ui);
-        }
-    }
-}
-
-/* a = dc + g, then g = conj(lambda) a. */
-static inline void retreat(numbers *restrict g, numbers *restrict a, const double *restrict lr,
-                           const double *restrict li, const float *restrict dc, int64_t dc_im, int64_t width)
-{
-    for (int64_t k = 0; k < width; k += LANES) {
-        pair ar = load_f64(g->re + k), ai = load_f64(g->im + k);
-        if (dc) {
-            ar += load_f32(dc + k);
-            ai += load_f32(dc + dc_im + k);
-        }
-        store_f64(a->re + k, ar);
-        store_f64(a->im + k, ai);
-        const pair r = load_f64(lr + k), i = load_f64(li + k);
-        store_f64(g->re + k, r * ar + i * ai);
-        store_f64(g->im + k, r * ai - i * ar);
-    }
-}
-
-/* dx = gain a, or dx += gain a. */
-static inline void write_dx(float *dx, int64_t im, const numbers *restrict a, const double *restrict gain,
-                            int64_t width, bool add)
-{
-    for (int64_t k = 0; k < width; k += LANES) {
-        pair r = load_f64(a->re + k), i = load_f64(a->im + k);
-        if (gain) {
-            const pair g = load_f64(gain + k);
-            r *= g;
-            i *= g;
-        }
-        if (add) {
-            r += load_f32(dx + k);
-            i += load_f32(dx + im + k);
-        }
-        store_f32(dx + k, r);
-        store_f32(dx + im + k, i);
-    }
-}
-
-/* m = a conj(c_{t-1}) */
-static inline void write_m(double *restrict mr, double *restrict mi, const numbers *restrict a, const float *restrict c,
-                           int64_t c_im, int64_t width)
-{
-    for (int64_t k = 0; k < width; k += LANES) {
-        const pair cr = load_f32(c + k), ci = load_f32(c + c_im + k), ar = load_f64(a->re + k),
-                   ai = load_f64(a->im + k);
-        store_f64(mr + k, ar * cr + ai * ci);
-        store_f64(mi + k, ai * cr - ar * ci);
-    }
-}
-
-/* e = Re(a conj(x)) */
-static inline void write_e(double *restrict e, const numbers *restrict a, const float *restrict x, int64_t x_im,
-                           int64_t width)
-{
-    for (int64_t k = 0; k < width; k += LANES)
-        store_f64(e + k, load_f64(a->re + k) * load_f32(x + k) + load_f64(a->im + k) * load_f32(x + x_im + k));
-}
+/* --- edges -------------------------------------------------------------------------------------------------------- */
 
 static void multiply(const tile *t, const tn_scan_coef *q, int64_t n)
 {
     double *restrict re = edge_row(t, PRODUCT_RE), *restrict im = edge_row(t, PRODUCT_IM);
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < t->w; k++) {
-            const double a = q->lr[i * q->step + k], b = q->li[i * q->step + k], r = re[k] * a - im[k] * b;
+            const double rho = q->u ? 1 + (double)q->u[i * W + k] : 1;
+            const double a = rho * (q->lr ? q->lr[i * W + k] : q->wide_re[q->power_step + k]);
+            const double b = rho * (q->li ? q->li[i * W + k] : q->wide_im[q->power_step + k]);
+            const double r = re[k] * a - im[k] * b;
             im[k] = re[k] * b + im[k] * a;
             re[k] = r;
         }
 }
-
-/* --- edges -------------------------------------------------------------------------------------------------------- */
 
 static void clear_edge(const tile *t)
 {
@@ -377,27 +280,23 @@ static void leave(const tile *t, const tn_scan_job *j, const numbers *s, float *
     }
 }
 
-static const double *gain_at(const tn_scan_coef *q, int64_t i)
-{
-    return q->gain ? q->gain + i * q->gain_step : NULL;
-}
-
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_scan_coef *q, numbers *s, float *out)
+static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_scan_coef *q, numbers *s, bool local)
 {
     padded x_room, c_room;
-    const int64_t width = tn_scan_padded(a->w);
-    const planes x = read_planes(j->x, j, a, &x_room),
-                 c = out && ragged(a) ? padded_planes(&c_room) : planes_of(out, j, a);
-    for (int64_t i = 0; i < a->n; i++) {
-        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = gain_at(q, i);
-        const float *xi = x.at + i * x.step;
-        if (!out) advance(s, lr, li, gain, xi, x.im, NULL, 0, width);
-        else if (gain) advance(s, lr, li, gain, xi, x.im, c.at + i * c.step, c.im, width);
-        else advance(s, lr, li, NULL, xi, x.im, c.at + i * c.step, c.im, width);
-    }
-    if (out && ragged(a)) write_back(out, j, a, &c_room);
+    const int64_t width = tn_scan_padded(a->w), n = a->n;
+    const planes x = read_planes(j->x, j, a, &x_room);
+    const planes c = ragged(a) ? padded_planes(&c_room) : planes_of(j->c, j, a);
+    const bool gain = q->gain;
+#define LANES(...) tn_scan_lanes_advance(s, q, width, n, x, c, (tn_scan_form){ __VA_ARGS__ })
+    if (!q->power_re) tn_scan_advance(s, q, width, n, x, c, (tn_scan_form){ .gain = gain, .write = !local });
+    else if (local) LANES(.grown = q->u, .gain = gain);
+    else if (q->u) LANES(.grown = true, .gain = true, .write = true);
+    else if (gain) LANES(.gain = true, .write = true);
+    else LANES(.write = true);
+#undef LANES
+    if (!local && ragged(a)) write_back(j->c, j, a, &c_room);
 }
 
 /* Runs the state s through a tile; the local phase multiplies the lambdas up and writes no output. */
@@ -409,7 +308,7 @@ static void forward_tile(const tn_scan_job *j, const tile *t, numbers *s, bool l
         const tn_scan_at a = { t->b, at, n, t->k, t->w };
         if (starts(j, t->b, at)) cut_here(t, s);
         j->coef(j->self, &a, &q);
-        forward_piece(j, &a, &q, s, local ? NULL : j->c);
+        forward_piece(j, &a, &q, s, local);
         if (local) multiply(t, &q, n);
     }
 }
@@ -469,42 +368,63 @@ static planes row_before(const tn_scan_job *j, const tn_scan_at *a)
 
 /* What one piece's tokens need besides the adjoint. */
 typedef struct backward_view {
-    planes dc, dx, x, c, before; /* at is NULL where not wanted */
-    padded dc_room, dx_room, x_room, c_room, before_room;
+    planes dc, a, dx, x, c, before; /* at is NULL where not wanted; a: the adjoint of every token */
+    padded dc_room, a_room, dx_room, x_room, c_room, before_room;
 } backward_view;
 
-static void look_back(const tn_scan_job *j, const tn_scan_at *a, backward_view *v)
+/* Without gain the gradient of x is the adjoint itself, written where it belongs. */
+static void look_back(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, backward_view *v)
 {
-    v->dc = read_planes(j->dc, j, a, &v->dc_room);
-    v->dx = j->add_x ? read_planes(j->dx, j, a, &v->dx_room) : planes_of(j->dx, j, a);
-    if (j->dx && ragged(a)) v->dx = padded_planes(&v->dx_room);
-    v->x = read_planes(j->want_e ? j->x : NULL, j, a, &v->x_room);
-    v->c = read_planes(j->want_m ? j->c : NULL, j, a, &v->c_room);
-    v->before = j->want_m ? row_before(j, a) : (planes){ 0 };
-    if (v->before.at && ragged(a)) v->before = copy_padded(v->before, 1, a->w, &v->before_room);
+    v->dc = read_planes(j->dc, j, at, &v->dc_room);
+    v->dx = j->add_x ? read_planes(j->dx, j, at, &v->dx_room) : planes_of(j->dx, j, at);
+    if (j->dx.at && ragged(at)) v->dx = padded_planes(&v->dx_room);
+    v->a = v->dx.at && !q->gain && !j->add_x ? v->dx : padded_planes(&v->a_room);
+    v->x = read_planes(j->want_e ? j->x : (tn_scan_tensor){ 0 }, j, at, &v->x_room);
+    v->c = read_planes(j->want_m ? j->c : (tn_scan_tensor){ 0 }, j, at, &v->c_room);
+    v->before = j->want_m ? row_before(j, at) : (planes){ 0 };
+    if (v->before.at && ragged(at)) v->before = copy_padded(v->before, 1, at->w, &v->before_room);
+}
+
+/* The adjoints of a piece's tokens into a (NULL: not wanted), g through all of them. */
+static void run_back(const tn_scan_coef *q, numbers *g, int64_t width, int64_t n, planes dc, planes a)
+{
+    static float zeros[W]; /* no gradient of c */
+    if (!dc.at) dc = (planes){ zeros, 0, 0 };
+#define LANES(...) tn_scan_lanes_retreat(g, q, width, n, dc, a, (tn_scan_form){ __VA_ARGS__ })
+    if (!q->power_re) tn_scan_retreat(g, q, width, n, dc, a, (tn_scan_form){ .write = a.at });
+    else if (!a.at) LANES(.grown = q->u);
+    else if (q->u) LANES(.grown = true, .write = true);
+    else LANES(.write = true);
+#undef LANES
+}
+
+/* What token i's adjoint gives to x, lambda and gain. */
+static void spread(const tn_scan_job *j, const tn_scan_coef *q, const backward_view *v, int64_t width, int64_t i,
+                   tn_scan_found *f)
+{
+    const float *a = v->a.at + i * v->a.step, *gain = q->gain ? q->gain + i * q->gain_step : NULL;
+    const planes before = i > 0 && v->c.at ? (planes){ v->c.at + (i - 1) * v->c.step, 0, v->c.im } : v->before;
+    if (v->dx.at && v->dx.at != v->a.at) {
+        float *dx = v->dx.at + i * v->dx.step;
+        if (gain && !j->add_x) tn_scan_write_dx(dx, v->dx.im, a, v->a.im, gain, width, false);
+        else if (gain) tn_scan_write_dx(dx, v->dx.im, a, v->a.im, gain, width, true);
+        else tn_scan_write_dx(dx, v->dx.im, a, v->a.im, NULL, width, true);
+    }
+    if (j->want_e) tn_scan_write_e(f->e + i * W, a, v->a.im, v->x.at + i * v->x.step, v->x.im, width);
+    if (j->want_m && before.at)
+        tn_scan_write_m(f->mr + i * W, f->mi + i * W, a, v->a.im, before.at, before.im, width);
+    else if (j->want_m) memset(f->mr + i * W, 0, sizeof(float) * W), memset(f->mi + i * W, 0, sizeof(float) * W);
 }
 
 static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, numbers *g,
                            tn_scan_found *f)
 {
     backward_view v;
-    numbers a;
     const int64_t width = tn_scan_padded(at->w);
-    look_back(j, at, &v);
-    for (int64_t i = at->n - 1; i >= 0; i--) {
-        const double *lr = q->lr + i * q->step, *li = q->li + i * q->step, *gain = gain_at(q, i);
-        planes before = v.before;
-        if (i > 0 && v.c.at) before = (planes){ v.c.at + (i - 1) * v.c.step, 0, v.c.im };
-        if (j->dc) retreat(g, &a, lr, li, v.dc.at + i * v.dc.step, v.dc.im, width);
-        else retreat(g, &a, lr, li, NULL, 0, width);
-        if (!f) continue;
-        if (j->dx && gain) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, gain, width, j->add_x);
-        else if (j->dx) write_dx(v.dx.at + i * v.dx.step, v.dx.im, &a, NULL, width, j->add_x);
-        if (j->want_e) write_e(f->e + i * W, &a, v.x.at + i * v.x.step, v.x.im, width);
-        if (j->want_m && before.at) write_m(f->mr + i * W, f->mi + i * W, &a, before.at, before.im, width);
-        else if (j->want_m) memset(f->mr + i * W, 0, sizeof(double) * W), memset(f->mi + i * W, 0, sizeof(double) * W);
-    }
-    if (f && j->dx && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
+    look_back(j, at, q, &v);
+    run_back(q, g, width, at->n, v.dc, f ? v.a : (planes){ 0 });
+    for (int64_t i = 0; f && i < at->n; i++) spread(j, q, &v, width, i, f);
+    if (f && j->dx.at && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
 }
 
 /* Runs the adjoint g (what reaches the state after the tile's last token) back through a tile. */

@@ -6,13 +6,15 @@
 #include "ops/scan/scan_core.h"
 #include "ops/scan/scan_math.h"
 
-enum { W = TN_SCAN_W, TABLE_ROWS = 6 };
+enum { W = TN_SCAN_W, TABLE_ROWS = 4 };
 
 typedef struct coefficients {
     int64_t T, K, padded_K;
     const float *rho, *omega, *gamma; /* (K), or (B,T,K) where per token; gamma may be NULL */
     bool rho_per_token, omega_per_token, gamma_per_token;
-    double *lr, *li, *cs, *sn, *rho_of, *gamma_of; /* the table: (padded K) each, where per channel */
+    double *cs, *sn, *rho_of; /* the table: (padded K) each, where per channel */
+    float *gamma_of;          /* its last row */
+    tn_scan_powers powers;    /* of lambda, where per channel */
     float *drho, *domega, *dgamma;                 /* of the shape of what they belong to; NULL: not wanted */
     bool add_rho, add_omega, add_gamma;
 } coefficients;
@@ -28,13 +30,14 @@ static void fill_table(coefficients *s)
     for (int64_t k = 0; k < s->padded_K; k++) {
         const bool there = k < s->K;
         s->rho_of[k] = there && !s->rho_per_token ? (double)s->rho[k] : 0;
-        s->gamma_of[k] = there && s->gamma && !s->gamma_per_token ? (double)s->gamma[k] : 0;
+        s->gamma_of[k] = there && s->gamma && !s->gamma_per_token ? s->gamma[k] : 0;
         const double omega = there && !s->omega_per_token ? (double)s->omega[k] : 0;
         s->cs[k] = cos(omega);
         s->sn[k] = sin(omega);
-        s->lr[k] = (double)(float)(s->rho_of[k] * s->cs[k]);
-        s->li[k] = (double)(float)(s->rho_of[k] * s->sn[k]);
+        s->powers.wide_re[s->padded_K + k] = (double)(float)(s->rho_of[k] * s->cs[k]);
+        s->powers.wide_im[s->padded_K + k] = (double)(float)(s->rho_of[k] * s->sn[k]);
     }
+    tn_scan_powers_fill(&s->powers, s->padded_K);
 }
 
 /* n tokens of a (B,T,K) tensor as doubles, zeros beyond the last channel. */
@@ -47,25 +50,31 @@ static void widen(double *restrict to, const float *from, const coefficients *s,
     }
 }
 
+/* Numbers per token are read where they lie, unless channels have to be filled up. */
 static void fill_gain(const coefficients *s, const tn_scan_at *at, tn_scan_coef *q)
 {
     q->gain = s->gamma ? s->gamma_of + at->k : NULL;
     q->gain_step = 0;
     if (!s->gamma_per_token) return;
-    widen(q->buf[4], s->gamma, s, at);
-    q->gain = q->buf[4];
+    q->gain = s->gamma + (at->b * s->T + at->t) * s->K + at->k;
+    q->gain_step = s->K;
+    if (at->w % TN_SCAN_UNIT == 0) return;
+    for (int64_t i = 0; i < at->n; i++)
+        for (int64_t k = 0; k < tn_scan_padded(at->w); k++)
+            q->buf[0][i * W + k] = k < at->w ? q->gain[i * q->gain_step + k] : 0;
+    q->gain = q->buf[0];
     q->gain_step = W;
 }
 
 static void fill_lambda(const coefficients *s, const tn_scan_at *at, tn_scan_coef *q)
 {
-    double *restrict lr = q->buf[0], *restrict li = q->buf[1];
+    double *restrict lr = q->wide[0], *restrict li = q->wide[1];
     const int64_t width = tn_scan_padded(at->w);
     if (s->omega_per_token) {
         widen(lr, s->omega, s, at);
-        for (int64_t i = 0; i < at->n; i++) tn_sincos_rows(width, lr + i * W, q->buf[3] + i * W, q->buf[2] + i * W);
-        q->cs = q->buf[2];
-        q->sn = q->buf[3];
+        for (int64_t i = 0; i < at->n; i++) tn_sincos_rows(width, lr + i * W, q->wide[3] + i * W, q->wide[2] + i * W);
+        q->cs = q->wide[2];
+        q->sn = q->wide[3];
         q->turn_step = W;
     }
     if (s->rho_per_token) widen(li, s->rho, s, at);
@@ -77,32 +86,36 @@ static void fill_lambda(const coefficients *s, const tn_scan_at *at, tn_scan_coe
         }
     q->lr = lr;
     q->li = li;
-    q->step = W;
+    q->power_re = NULL;
 }
 
 static void coef(const void *self, const tn_scan_at *at, tn_scan_coef *q)
 {
     const coefficients *s = self;
-    q->lr = s->lr + at->k;
-    q->li = s->li + at->k;
     q->cs = s->cs + at->k;
     q->sn = s->sn + at->k;
-    q->step = q->turn_step = 0;
-    if (!fixed_lambda(s)) fill_lambda(s, at, q);
+    q->u = NULL;
+    q->turn_step = 0;
+    if (fixed_lambda(s)) tn_scan_powers_use(&s->powers, s->padded_K, at->k, q);
+    else fill_lambda(s, at, q);
     fill_gain(s, at, q);
 }
 
-static void add_rows(double *restrict sum, const double *restrict x, const tn_scan_at *at)
+/* A piece's tokens in f32, then to the double. */
+static void add_rows(double *restrict sum, const float *restrict x, const tn_scan_at *at)
 {
-    for (int64_t i = 0; i < at->n; i++)
-        for (int64_t k = 0; k < at->w; k++) sum[k] += x[i * W + k];
+    float piece[W];
+    memcpy(piece, x, sizeof *x * (size_t)at->w);
+    for (int64_t i = 1; i < at->n; i++)
+        for (int64_t k = 0; k < at->w; k++) piece[k] += x[i * W + k];
+    for (int64_t k = 0; k < at->w; k++) sum[k] += (double)piece[k];
 }
 
-static void write_rows(float *to, const double *x, const coefficients *s, const tn_scan_at *at, bool add)
+static void write_rows(float *to, const float *x, const coefficients *s, const tn_scan_at *at, bool add)
 {
     for (int64_t i = 0; i < at->n; i++) {
         float *row = to + (at->b * s->T + at->t + i) * s->K + at->k;
-        for (int64_t k = 0; k < at->w; k++) row[k] = (float)x[i * W + k] + (add ? row[k] : 0.f);
+        for (int64_t k = 0; k < at->w; k++) row[k] = x[i * W + k] + (add ? row[k] : 0.f);
     }
 }
 
@@ -115,12 +128,13 @@ static void sink(const void *self, const tn_scan_at *at, const tn_scan_coef *q, 
         add_rows(sums[0], f->mr, at);
         add_rows(sums[1], f->mi, at);
     } else if (s->drho || s->domega) {
-        double drho[TN_SCAN_N * W], domega[TN_SCAN_N * W];
+        float drho[TN_SCAN_N * W], domega[TN_SCAN_N * W];
         for (int64_t i = 0; i < at->n; i++)
             for (int64_t k = 0; k < at->w; k++) {
                 const int64_t o = i * W + k, turn = i * q->turn_step + k;
-                drho[o] = f->mr[o] * q->cs[turn] + f->mi[o] * q->sn[turn];
-                domega[o] = f->mi[o] * q->lr[o] - f->mr[o] * q->li[o];
+                const double mr = (double)f->mr[o], mi = (double)f->mi[o];
+                drho[o] = (float)(mr * q->cs[turn] + mi * q->sn[turn]);
+                domega[o] = (float)(mi * q->lr[o] - mr * q->li[o]);
             }
         if (s->drho && s->rho_per_token) write_rows(s->drho, drho, s, at, s->add_rho);
         else if (s->drho) add_rows(sums[0], drho, at);
@@ -148,10 +162,15 @@ static void finish_sums(const coefficients *s, const double *sums)
 
 /* --- the kernels -------------------------------------------------------------------------------------------------- */
 
+static size_t table_bytes(int64_t padded_K)
+{
+    return (size_t)(TABLE_ROWS * padded_K) * sizeof(double) + tn_scan_powers_bytes(padded_K);
+}
+
 size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk, bool backward)
 {
     (void)backward;
-    return (size_t)(TABLE_ROWS * tn_scan_padded(K)) * sizeof(double) + tn_scan_core_work(B, T, K, chunk);
+    return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
 }
 
 static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
@@ -165,18 +184,20 @@ static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
     s->rho_per_token = c->in[TN_SCAN_RHO].dims.rank == 3;
     s->omega_per_token = c->in[TN_SCAN_OMEGA].dims.rank == 3;
     s->gamma_per_token = s->gamma && c->in[TN_SCAN_GAMMA].dims.rank == 3;
-    double **row[TABLE_ROWS] = { &s->lr, &s->li, &s->cs, &s->sn, &s->rho_of, &s->gamma_of };
-    for (int i = 0; i < TABLE_ROWS; i++) *row[i] = table + i * padded_K;
+    double **row[] = { &s->cs, &s->sn, &s->rho_of };
+    for (int i = 0; i < TABLE_ROWS - 1; i++) *row[i] = table + i * padded_K;
+    s->gamma_of = (float *)(void *)(table + (TABLE_ROWS - 1) * padded_K);
+    s->powers = tn_scan_powers_in(table + TABLE_ROWS * padded_K, padded_K);
     fill_table(s);
     *j = (tn_scan_job){ .B = d[0], .T = d[1], .K = d[2] / 2, .chunk = ((const tn_scan_attr *)c->attr)->chunk };
     j->rows = tn_scan_rows(c);
-    j->x = c->in[TN_SCAN_X].data;
+    j->x = tn_scan_tensor_of(&c->in[TN_SCAN_X]);
     j->state = c->in[TN_SCAN_STATE].data;
     j->reset = c->in[TN_SCAN_RESET].data;
-    j->c = c->out[0].data;
+    j->c = tn_scan_tensor_of(&c->out[0]);
     j->self = s;
     j->coef = coef;
-    j->work = table + TABLE_ROWS * padded_K;
+    j->work = (char *)c->work + table_bytes(padded_K);
 }
 
 tn_status tn_scan_blocked_forward_cpu(const tn_call *c)
@@ -200,9 +221,9 @@ tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
     s.add_rho = c->accumulate >> TN_SCAN_RHO & 1;
     s.add_omega = c->accumulate >> TN_SCAN_OMEGA & 1;
     s.add_gamma = c->accumulate >> TN_SCAN_GAMMA & 1;
-    j.dc = c->dout[0].data;
+    j.dc = tn_scan_tensor_of(&c->dout[0]);
     j.dfinal = c->dout[1].data;
-    j.dx = c->din[TN_SCAN_X].data;
+    j.dx = tn_scan_tensor_of(&c->din[TN_SCAN_X]);
     j.dstate = c->din[TN_SCAN_STATE].data;
     j.add_x = c->accumulate >> TN_SCAN_X & 1;
     j.add_state = c->accumulate >> TN_SCAN_STATE & 1;

@@ -62,6 +62,12 @@ static bool starts(const steps *s, int64_t b, int64_t t)
     return reset && reset[b * s->T + t];
 }
 
+/* Where token t of row b of x, or of its gradient, begins: they may be parts of wider rows. */
+static int64_t token_at(const tn_arg *x, int64_t b, int64_t t)
+{
+    return b * x->stride[0] + t * x->stride[1];
+}
+
 static void add_or_set(const tn_call *c, int input, int64_t i, double x)
 {
     float *d = c->din[input].data;
@@ -72,7 +78,7 @@ static void add_or_set(const tn_call *c, int input, int64_t i, double x)
 
 static void forward_step(const steps *s, int64_t b, int64_t t, double *re, double *im)
 {
-    const float *x = (const float *)s->c->in[TN_SCAN_X].data + (b * s->T + t) * 2 * s->K;
+    const float *x = (const float *)s->c->in[TN_SCAN_X].data + token_at(&s->c->in[TN_SCAN_X], b, t);
     float *c = (float *)s->c->out[0].data + (b * s->T + t) * 2 * s->K;
     for (int64_t k = 0; k < s->K; k++) {
         const eigenvalue l = lambda(s, b, t, k);
@@ -126,16 +132,17 @@ static void previous(const steps *s, int64_t b, int64_t t, int64_t k, double *re
 static void backward_step(const steps *s, int64_t b, int64_t t, double *gr, double *gi, double *sums)
 {
     const int64_t row = (b * s->T + t) * 2 * s->K, K = s->K;
+    const int64_t at = token_at(&s->c->in[TN_SCAN_X], b, t), to = token_at(&s->c->din[TN_SCAN_X], b, t);
     const float *dc = s->c->dout[0].data, *x = s->c->in[TN_SCAN_X].data;
     const bool want_lambda = s->c->din[TN_SCAN_RHO].data || s->c->din[TN_SCAN_OMEGA].data;
     for (int64_t k = 0; k < K; k++) {
         const eigenvalue l = lambda(s, b, t, k);
         const double gamma = s->c->in[TN_SCAN_GAMMA].data ? number(s, TN_SCAN_GAMMA, b, t, k) : 1;
         const double ar = gr[k] + (dc ? (double)dc[row + k] : 0), ai = gi[k] + (dc ? (double)dc[row + K + k] : 0);
-        add_or_set(s->c, TN_SCAN_X, row + k, gamma * ar);
-        add_or_set(s->c, TN_SCAN_X, row + K + k, gamma * ai);
+        add_or_set(s->c, TN_SCAN_X, to + k, gamma * ar);
+        add_or_set(s->c, TN_SCAN_X, to + K + k, gamma * ai);
         if (s->c->din[TN_SCAN_GAMMA].data)
-            keep(s, TN_SCAN_GAMMA, b, t, k, ar * (double)x[row + k] + ai * (double)x[row + K + k], sums + 2 * K);
+            keep(s, TN_SCAN_GAMMA, b, t, k, ar * (double)x[at + k] + ai * (double)x[at + K + k], sums + 2 * K);
         if (want_lambda) {
             double cr, ci;
             previous(s, b, t, k, &cr, &ci);

@@ -68,6 +68,7 @@ const tn_op tn_op_scan_gated = {
     .name = "scan_gated",
     .attr_bytes = sizeof(tn_scan_gated_attr),
     .flags = TN_OP_ROWWISE,
+    .strided_in = 1u << TN_GATED_X | 1u << TN_GATED_RI,
     .infer = gated_infer,
     .grad = gated_grad,
     .cost = gated_cost,

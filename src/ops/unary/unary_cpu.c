@@ -10,8 +10,20 @@ tn_kernel tn_unary_forward_cpu, tn_unary_backward_cpu;
 typedef void value_fn(float *y, const float *x, int64_t n, float a, float b);
 typedef void slope_fn(float *dx, const float *dy, const float *s, int64_t n, float a, float b);
 
-/* value: f in terms of x, a, b. slope: f' in terms of s, a, b. */
-#define FUNCTION(name, value, slope)                                                                                   \
+/* Long functions go block by block, short ones as one loop: f(x), value in terms of x and a, slope of s and a. */
+#define VALUE_BY(name, f)                                                                                              \
+    static void name##_value(float *y, const float *x, int64_t n, float a, float b)                                   \
+    {                                                                                                                  \
+        (void)a, (void)b;                                                                                              \
+        tn_v_map(y, x, n, f);                                                                                          \
+    }
+#define SLOPE_BY(name, f)                                                                                              \
+    static void name##_slope(float *dx, const float *dy, const float *s, int64_t n, float a, float b)                 \
+    {                                                                                                                  \
+        (void)a, (void)b;                                                                                              \
+        tn_v_map_times(dx, dy, s, n, f);                                                                               \
+    }
+#define VALUE(name, value)                                                                                             \
     static void name##_value(float *y, const float *from, int64_t n, float a, float b)                                \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
@@ -20,7 +32,8 @@ typedef void slope_fn(float *dx, const float *dy, const float *s, int64_t n, flo
             const float x = from[i];                                                                                   \
             y[i] = (value);                                                                                            \
         }                                                                                                              \
-    }                                                                                                                  \
+    }
+#define SLOPE(name, slope)                                                                                             \
     static void name##_slope(float *dx, const float *dy, const float *from, int64_t n, float a, float b)              \
     {                                                                                                                  \
         (void)a, (void)b;                                                                                              \
@@ -30,37 +43,76 @@ typedef void slope_fn(float *dx, const float *dy, const float *s, int64_t n, flo
             dx[i] = dy[i] * (slope);                                                                                   \
         }                                                                                                              \
     }
+#define FUNCTION(name, value, slope) VALUE(name, value) SLOPE(name, slope)
 
-static inline float gelu_erf(float x)
+/* Beyond TN_V_TURN_MOST the C library reduces the argument; NaN counts as near. */
+static bool all_near(const float *x, int64_t n)
 {
-    return x == -INFINITY ? 0.0f : 0.5f * x * erfcf(-0.70710678f * x); /* erfc: the left tail must not cancel */
+    int far = 0;
+    for (int64_t i = 0; i < n; i++) far |= fabsf(x[i]) > (float)TN_V_TURN_MOST;
+    return !far;
 }
 
-static inline float gelu_erf_derivative(float x)
+TN_INLINE float minus_sin(float x) { return -tn_v_sin(x); }
+
+static void sin_value(float *y, const float *x, int64_t n, float a, float b)
 {
-    if (isinf(x)) return x > 0.0f ? 1.0f : 0.0f;
-    return 0.5f * erfcf(-0.70710678f * x) + 0.39894228f * x * expf(-0.5f * x * x);
+    (void)a, (void)b;
+    if (all_near(x, n)) tn_v_map(y, x, n, tn_v_sin);
+    else
+        for (int64_t i = 0; i < n; i++) y[i] = sinf(x[i]);
 }
 
-FUNCTION(gelu, tn_v_gelu(x), tn_v_gelu_grad(s))
-FUNCTION(gelu_erf, gelu_erf(x), gelu_erf_derivative(s))
-FUNCTION(silu, tn_v_silu(x), tn_v_silu_grad(s))
-FUNCTION(tanh, tn_v_tanh(x), (1.0f - s) * (1.0f + s))
-FUNCTION(sigmoid, tn_v_sigmoid(x), s * (1.0f - s))
+static void cos_value(float *y, const float *x, int64_t n, float a, float b)
+{
+    (void)a, (void)b;
+    if (all_near(x, n)) tn_v_map(y, x, n, tn_v_cos);
+    else
+        for (int64_t i = 0; i < n; i++) y[i] = cosf(x[i]);
+}
+
+static void sin_slope(float *dx, const float *dy, const float *s, int64_t n, float a, float b)
+{
+    (void)a, (void)b;
+    if (all_near(s, n)) tn_v_map_times(dx, dy, s, n, tn_v_cos);
+    else
+        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * cosf(s[i]);
+}
+
+static void cos_slope(float *dx, const float *dy, const float *s, int64_t n, float a, float b)
+{
+    (void)a, (void)b;
+    if (all_near(s, n)) tn_v_map_times(dx, dy, s, n, minus_sin);
+    else
+        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * -sinf(s[i]);
+}
+
+VALUE_BY(gelu, tn_v_gelu)
+SLOPE_BY(gelu, tn_v_gelu_grad)
+VALUE_BY(gelu_erf, tn_v_gelu_erf)
+SLOPE_BY(gelu_erf, tn_v_gelu_erf_grad)
+VALUE_BY(silu, tn_v_silu)
+SLOPE_BY(silu, tn_v_silu_grad)
+VALUE_BY(tanh, tn_v_tanh)
+SLOPE(tanh, (1.0f - s) * (1.0f + s))
+VALUE_BY(sigmoid, tn_v_sigmoid)
+SLOPE(sigmoid, s * (1.0f - s))
+VALUE_BY(exp, tn_v_exp)
+SLOPE(exp, s)
+VALUE_BY(expm1, tn_v_expm1)
+SLOPE(expm1, s + 1.0f)
+VALUE_BY(log, tn_v_log)
+SLOPE(log, 1.0f / s)
+VALUE_BY(softplus, tn_v_softplus)
+SLOPE_BY(softplus, tn_v_sigmoid)
+VALUE_BY(logcosh, tn_v_logcosh)
+SLOPE_BY(logcosh, tn_v_tanh)
 FUNCTION(relu, x < 0.0f ? 0.0f : x, s > 0.0f ? 1.0f : s * 0.0f)
-FUNCTION(exp, tn_v_exp(x), s)
-FUNCTION(expm1, tn_v_expm1(x), s + 1.0f)
-FUNCTION(log, logf(x), 1.0f / s)
 FUNCTION(sqrt, sqrtf(x), 0.5f / s)
 FUNCTION(square, x * x, 2.0f * s)
 FUNCTION(abs, fabsf(x), s > 0.0f ? 1.0f : s < 0.0f ? -1.0f : s * 0.0f)
-FUNCTION(softplus, tn_v_softplus(x), tn_v_sigmoid(s))
-FUNCTION(logcosh, tn_v_logcosh(x), tn_v_tanh(s))
-FUNCTION(sin, sinf(x), cosf(s))
-FUNCTION(cos, cosf(x), -sinf(s))
 FUNCTION(reciprocal, 1.0f / x, -s * s)
 FUNCTION(clamp_min, x < a ? a : x, s > a ? 1.0f : s <= a ? 0.0f : s)
-#undef FUNCTION
 
 static void affine_value(float *y, const float *x, int64_t n, float a, float b)
 {

@@ -22,7 +22,7 @@ static float largest(const float *x, int64_t n)
     for (int k = 0; k < LANES; k++) lane[k] = -INFINITY;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+        for (int k = 0; k < LANES; k++) lane[k] = tn_v_pick(x[i + k] > lane[k], x[i + k], lane[k]);
     for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
     for (int k = 1; k < LANES; k++) lane[0] = lane[k] > lane[0] ? lane[k] : lane[0];
     return lane[0];

@@ -72,25 +72,45 @@ INLINE void moments(vec x, int64_t d, float m, float *first, float *second)
     *second = fold(b);
 }
 
+INLINE float sum_of_squares(vec x, int64_t d)
+{
+    float lane[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= d; i += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] += get(x, i + l) * get(x, i + l);
+    for (int l = 0; i < d; i++, l++) lane[l] += get(x, i) * get(x, i);
+    return fold(lane);
+}
+
+/* y = ((x - m0) - m1) scale w + b; the means are those of layernorm. */
+INLINE void write_row(vec x, vec w, vec b, vec y, int64_t d, float m0, float m1, float scale, bool layer)
+{
+    for (int64_t i = 0; i < d; i++) {
+        const float t = (layer ? (get(x, i) - m0) - m1 : get(x, i)) * scale * (w.p ? get(w, i) : 1);
+        y.p[i * y.step] = b.p ? t + get(b, i) : t;
+    }
+}
+
 INLINE void row_forward(const job *j, vec x, vec r, vec w, vec b, vec y, vec s, float *stat)
 {
     const int64_t d = j->d;
     const float n = (float)d;
-    float m0 = 0, m1, square;
+    float m0, m1, square;
     if (r.p) {
         for (int64_t i = 0; i < d; i++) s.p[i * s.step] = get(x, i) + get(r, i);
         x = s;
     }
-    if (j->kind == TN_NORM_LAYER) m0 = sum_of(x, d) / n;
-    moments(x, d, m0, &m1, &square);
-    m1 = j->kind == TN_NORM_LAYER ? m1 / n : 0;
-    const float scale = 1 / sqrtf(square / n - m1 * m1 + j->eps);
-    for (int64_t i = 0; i < d; i++) {
-        const float t = ((get(x, i) - m0) - m1) * scale * (w.p ? get(w, i) : 1);
-        y.p[i * y.step] = b.p ? t + get(b, i) : t;
+    if (j->kind == TN_NORM_RMS) {
+        stat[0] = 1 / sqrtf(sum_of_squares(x, d) / n + j->eps);
+        write_row(x, w, b, y, d, 0, 0, stat[0], false);
+        return;
     }
-    stat[0] = scale;
-    if (j->kind == TN_NORM_LAYER) stat[1] = m0, stat[2] = m1;
+    m0 = sum_of(x, d) / n;
+    moments(x, d, m0, &m1, &square);
+    m1 /= n;
+    stat[0] = 1 / sqrtf(square / n - m1 * m1 + j->eps);
+    stat[1] = m0, stat[2] = m1;
+    write_row(x, w, b, y, d, m0, m1, stat[0], true);
 }
 
 /* --- tiles ------------------------------------------------------------------------------------------------------- */

@@ -22,7 +22,7 @@ static float largest(const float *x, int64_t n)
     for (int k = 0; k < LANES; k++) lane[k] = -INFINITY;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        for (int k = 0; k < LANES; k++) lane[k] = x[i + k] > lane[k] ? x[i + k] : lane[k];
+        for (int k = 0; k < LANES; k++) lane[k] = tn_v_pick(x[i + k] > lane[k], x[i + k], lane[k]);
     for (; i < n; i++) lane[0] = x[i] > lane[0] ? x[i] : lane[0];
     for (int k = 1; k < LANES; k++) lane[0] = lane[k] > lane[0] ? lane[k] : lane[0];
     return lane[0];
@@ -102,7 +102,8 @@ static void forward_row(const job *j, int64_t r)
     if (m == -INFINITY) m = 0; /* nothing left: every e^(y - m) is 0 */
     if (!j->attr.log) {
         TN_VECTOR
-        for (int64_t i = 0; i < n; i++) y[i] = tn_v_exp_below(y[i] - m);
+        for (int64_t i = 0; i < n; i++) y[i] -= m;
+        tn_v_map(y, y, n, tn_v_exp_below);
         const double s = sum(y, n);
         const float inverse = s == 0 ? 0.0f : (float)(1 / s);
         for (int64_t i = 0; i < n; i++) y[i] *= inverse;
@@ -111,7 +112,8 @@ static void forward_row(const job *j, int64_t r)
     double s = 0;
     for (int64_t at = 0; at < n; at += TN_ELEM_PIECE) {
         const int64_t count = n - at < TN_ELEM_PIECE ? n - at : TN_ELEM_PIECE;
-        for (int64_t i = 0; i < count; i++) buf[i] = tn_v_exp_below(y[at + i] - m);
+        for (int64_t i = 0; i < count; i++) buf[i] = y[at + i] - m;
+        tn_v_map(buf, buf, count, tn_v_exp_below);
         s += sum(buf, count);
     }
     const float shift = s == 0 ? 0.0f : (float)log(s);

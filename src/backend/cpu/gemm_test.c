@@ -202,7 +202,7 @@ static void conversions(void **state)
         const tn_dtype type = (tn_dtype)(form / 2 % 3);
         const bool scalar = form >= 6, round = form % 2;
         const void *data = type == TN_F32 ? (const void *)single : half;
-        const tn_gemm_source src = { data, type, scalar ? 3 : 1, 4, round };
+        const tn_gemm_source src = { data, type, scalar ? 3 : 1, 4, round, 0 };
         /* width 4, k = N/4: with outer 1 numbers lie in order; with outer 3, width 1, every fourth is taken */
         const int64_t k = N / 4;
         tn__gemm_pack(packed, scalar ? 1 : 4, src, scalar ? 1 : 4, k);
@@ -303,6 +303,7 @@ static void order_of_the_sum(void **state)
     (void)state;
     const tn_gemm_ukernel *u;
     for (int n = 0; (u = tn__gemm_kernel_at(n)); n++) {
+        if (u->type != TN_F32) continue;
 #if !defined(__ARM_FEATURE_FMA) && !defined(__FMA__)
         if (n == 0) continue;
 #endif

@@ -13,22 +13,18 @@
 
 enum { ROWS = 16, COLUMNS = 16, DEPTH = 32, LINE = 64, TILE = ROWS * LINE }; /* LINE, TILE: bytes */
 
-/* The layout is the processor's. */
-typedef struct shapes {
+/* The layout is the processor's. Constant, as compilers lose stores to one they believe to be read in part only. */
+static const struct {
     uint8_t palette, start_row, zero[14];
     uint16_t line_bytes[16];
     uint8_t rows[16];
-} shapes;
+} shapes = {
+    .palette = 1,
+    .line_bytes = { LINE, LINE, LINE, LINE, LINE, LINE, LINE, LINE },
+    .rows = { ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS },
+};
 
-TARGET static void begin(void)
-{
-    shapes s = { .palette = 1 };
-    for (int i = 0; i < 8; i++) {
-        s.line_bytes[i] = LINE;
-        s.rows[i] = ROWS;
-    }
-    _tile_loadconfig(&s);
-}
+TARGET static void begin(void) { _tile_loadconfig(&shapes); }
 
 TARGET static void end(void) { _tile_release(); }
 

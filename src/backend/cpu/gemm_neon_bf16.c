@@ -2,35 +2,32 @@
  * product to. 24 registers hold sums, 4 two rows of A each, and B goes through the last 4.
  *
  * The instructions are written out: gcc 12 spills sums with the intrinsics. The statements are volatile so that they keep
- * their order, which is what keeps the registers at 32: look at the assembly after any change.
- * gemm_kernel.c calls it only where the machine has it. */
+ * their order, which is what keeps the registers at 32: look at the assembly after any change. Compiled for its own
+ * target; gemm_kernel.c calls it only where the machine has it. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
-#define TN_TARGET
+#if defined(__clang__)
+#define TN_TARGET __attribute__((target("bf16")))
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TN_TARGET __attribute__((target("+bf16")))
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
 #define TN_TO_BF16(x) to_bf16(x)
 #include "backend/cpu/gemm_load.h"
 
-/* Stated in every statement, as clang forgets it in between. The rest of the file stays plain arm64. */
-#define ALLOW ".arch_extension bf16\n\t"
-
-INLINE uint64_t to_bf16(quad x)
+TN_TARGET INLINE uint64_t to_bf16(quad x)
 {
     quad four;
-    __asm__(ALLOW "bfcvtn %0.4h, %1.4s" : "=w"(four) : "w"(x));
+    __asm__("bfcvtn %0.4h, %1.4s" : "=w"(four) : "w"(x));
     return ((wide)four)[0];
 }
 
 #include "backend/cpu/gemm_pack_bf16.h"
 
-#define BFMMLA(sum, a, b) __asm__ volatile(ALLOW "bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b))
+#define BFMMLA(sum, a, b) __asm__ volatile("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(sum) : "w"(a), "w"(b))
 #define LOAD(x, from) __asm__ volatile("ldr %q0, %1" : "=w"(x) : "m"(*(from)))
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
 
 typedef struct block8 {
     uint16_t x[8];
@@ -39,8 +36,8 @@ typedef struct block8 {
 /* acc (rows,12): the sums of two neighbouring blocks are two rows of four. */
 /* clang-format off */
 #define MICRO(rows)                                                                                                    \
-    static void micro_##rows(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,    \
-                             float *restrict acc, int64_t acc_row)                                                     \
+    TN_TARGET static void micro_##rows(int64_t k, const void *restrict a_panel, const void *restrict b_panel,          \
+                                       int64_t b_step, float *restrict acc, int64_t acc_row)                           \
     {                                                                                                                  \
         const block8 *restrict a = a_panel, *restrict b = b_panel;                                                     \
         float32x4_t sum[(rows) / 2][6], av[(rows) / 2], bv;                                                            \
@@ -68,7 +65,7 @@ MICRO(2)
 MICRO(4)
 MICRO(8)
 
-static void pack(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k)
+TN_TARGET static void pack(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k)
 {
     pack_any(dst, &to, &src, valid, k);
 }

@@ -16,11 +16,11 @@ enum { SERIAL_BELOW = 1 << 15 };
 
 typedef struct cut {
     const tn_gemm_ukernel *kernel;
-    int parts;                /* of each operand: TN_GEMM_PARTS with bf16x3, else 1 */
-    int64_t tile_m, tile_n;   /* multiples of mr and nr */
-    int64_t row;              /* of the sums: a panel more than tile_n, as panels may begin anywhere after columns in place */
-    int64_t tiles_m, tiles_n; /* per product of the batch */
-    int64_t tiles, slots;     /* slots: how many tiles may be under way at once */
+    int parts;              /* of each operand: TN_GEMM_PARTS with bf16x3, else 1 */
+    int64_t tile_m, tile_n; /* multiples of mr and nr */
+    int64_t row; /* of the sums: a panel more than tile_n, as panels may begin anywhere after columns in place */
+    int64_t tiles_m, tiles_n;            /* per product of the batch */
+    int64_t tiles, slots;                /* slots: how many tiles may be under way at once */
     size_t a_bytes, b_bytes, slot_bytes; /* a_bytes, b_bytes: of all parts */
 } cut;
 
@@ -31,15 +31,9 @@ typedef struct job {
     _Atomic int64_t next;
 } job;
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
+static size_t align_up(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 /* The size of equal parts of `whole` no larger than `largest`, in whole units: 300 becomes 2 x 152, not 256 + 44. */
 static int64_t even_part(int64_t whole, int64_t largest, int64_t unit)
@@ -250,10 +244,7 @@ static void run_slot(void *arg, int64_t slot)
     if (c->kernel->end) c->kernel->end();
 }
 
-static bool is_empty(const tn_gemm *g)
-{
-    return g->m <= 0 || g->n <= 0 || g->batch <= 0;
-}
+static bool is_empty(const tn_gemm *g) { return g->m <= 0 || g->n <= 0 || g->batch <= 0; }
 
 size_t tn_gemm_work_bytes(const tn_gemm *g, int threads)
 {

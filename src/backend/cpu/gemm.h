@@ -56,7 +56,7 @@ typedef struct tn_gemm {
     const float *residual; /* (batch,m,n), rows residual_row apart, added after `act`; or NULL */
     int64_t residual_row, residual_batch;
 
-    bool portable_only; /* the portable micro-kernel, for comparison with the others */
+    bool portable_only;                   /* the portable micro-kernel, for comparison with the others */
     const struct tn_gemm_ukernel *kernel; /* NULL: the best this machine runs; a bf16 one rounds in any case */
 } tn_gemm;
 

@@ -22,7 +22,10 @@ static bool has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-static bool has_avx512(void) { return has_avx2() && __builtin_cpu_supports("avx512f"); }
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+}
 
 static bool has_avx512_bf16(void)
 {
@@ -49,9 +52,7 @@ static const struct {
 #if defined(__aarch64__)
     { &tn__gemm_neon_bf16, has_neon_bf16 },
 #elif defined(__x86_64__)
-    { &tn__gemm_avx2, has_avx2 },
-    { &tn__gemm_avx512, has_avx512 },
-    { &tn__gemm_avx512_bf16, has_avx512_bf16 },
+    { &tn__gemm_avx2, has_avx2 }, { &tn__gemm_avx512, has_avx512 }, { &tn__gemm_avx512_bf16, has_avx512_bf16 },
     { &tn__gemm_amx, has_amx },
 #endif
 };

@@ -13,7 +13,7 @@
 enum {
     TN_GEMM_MR_MAX = 32,
     TN_GEMM_GROUP = 4,  /* panels that are packed together */
-    TN_GEMM_DIRECT = 8, /* up to this many rows B is read where it lies */
+    TN_GEMM_DIRECT = 4, /* up to this many rows B is read where it lies; with more, packing it pays */
     TN_GEMM_PARTS = 3   /* of an operand with bf16x3 */
 };
 
@@ -61,12 +61,12 @@ typedef struct tn_gemm_ukernel {
      * (fp32 as it is, fp32 rounded, bf16). fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
     tn_gemm_direct along_k[3][TN_GEMM_DIRECT + 1];
-    tn_gemm_packer *pack;          /* bf16 panels only */
+    tn_gemm_packer *pack;              /* bf16 panels only */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
 } tn_gemm_ukernel;
 
 extern const tn_gemm_ukernel tn__gemm_portable;
-extern const tn_gemm_ukernel tn__gemm_neon_bf16;                                                        /* arm64 only */
+extern const tn_gemm_ukernel tn__gemm_neon_bf16;                                                 /* arm64 only */
 extern const tn_gemm_ukernel tn__gemm_avx2, tn__gemm_avx512, tn__gemm_avx512_bf16, tn__gemm_amx; /* x86-64 only */
 
 /* The kernels this machine runs, fp32 and bf16, the plainest first; NULL past the end. */

@@ -1,10 +1,10 @@
 /* Every micro-kernel this machine runs, fp32 and bf16, against the plain loop in double, and the promises each must keep
  * about its bits: threads, rows, strides and the reading of B in place do not show. What a machine does not have is not
- * tested on it: build/unit gemm_kernels names the kernels it went through. */
+ * tested on it: build/unit gemm_kernels names the kernels it went through. TENON_BENCH=1 prints speeds. */
 #include "backend/cpu/gemm_problem.h"
 
-#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* fp32 kernels run with and without rounding, bf16 ones round in any case. */
 static bool next_form(const tn_gemm_ukernel **u, bool *round, int *index)
@@ -45,7 +45,8 @@ static void shapes(void **state)
     for (int form = 0; next_form(&u, &round, &form);)
         for (uint64_t i = 0; i < 120; i++) {
             const int64_t m = sizes[tn_rng_below(r, 16 * i, SIZES)], n = sizes[tn_rng_below(r, 16 * i + 1, SIZES)];
-            const int64_t k = sizes[tn_rng_below(r, 16 * i + 2, SIZES)], batch = 1 + (int64_t)tn_rng_below(r, 16 * i + 3, 3);
+            const int64_t k = sizes[tn_rng_below(r, 16 * i + 2, SIZES)],
+                          batch = 1 + (int64_t)tn_rng_below(r, 16 * i + 3, 3);
             problem p = problem_new(m, n, k, batch, (int)tn_rng_below(r, 16 * i + 4, 8),
                                     (tn_dtype)tn_rng_below(r, 16 * i + 5, 3), (tn_dtype)tn_rng_below(r, 16 * i + 6, 3));
             p.g.kernel = u;
@@ -89,7 +90,8 @@ static void odd_strides(void **state)
     bool round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int way = 0; way < 3; way++) {
-            problem p = problem_new(14, 37, 70, 1, 0, TN_F32, TN_F32), wide = problem_new(90, 90, 90, 2, 0, TN_F32, TN_F32);
+            problem p = problem_new(14, 37, 70, 1, 0, TN_F32, TN_F32),
+                    wide = problem_new(90, 90, 90, 2, 0, TN_F32, TN_F32);
             p.g.kernel = u;
             p.g.round_bf16 = round;
             p.g.a = (float *)wide.a + (way == 1 ? 89 * 90 : 0);
@@ -169,7 +171,8 @@ static void strides_do_not_matter(void **state)
     bool round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int m = 1; m <= M; m += 29) {
-            problem p = problem_new(m, N, K, 1, 0, TN_F32, TN_F32), q = problem_new(m, N, K, 1, T_A | T_B, TN_F32, TN_F32);
+            problem p = problem_new(m, N, K, 1, 0, TN_F32, TN_F32),
+                    q = problem_new(m, N, K, 1, T_A | T_B, TN_F32, TN_F32);
             float *a = q.a, *b = q.b;
             for (int64_t i = 0; i < m; i++)
                 for (int64_t k = 0; k < K; k++) a[k * m + i] = ((float *)p.a)[i * K + k];
@@ -210,7 +213,8 @@ static void plain_twin(void **state)
 {
     (void)state;
     for (int way = 0; way < 3; way++) {
-        problem p = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32), q = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32);
+        problem p = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32),
+                q = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32);
         p.g.round_bf16 = q.g.round_bf16 = way == 1;
         p.g.bf16x3 = q.g.bf16x3 = way == 2;
         run(2, &p.g);
@@ -265,7 +269,7 @@ static void check_packer(tn_gemm_packer *pack, tn_gemm_panel to, tn_gemm_source 
 static void packers(void **state)
 {
     (void)state;
-    static const tn_gemm_panel panels[] = { { 8, 4, 72 }, { 12, 4, 72 }, { 2, 4, 72 },  { 32, 2, 96 },
+    static const tn_gemm_panel panels[] = { { 8, 4, 72 },   { 12, 4, 72 }, { 2, 4, 72 },  { 32, 2, 96 },
                                             { 12, 32, 96 }, { 1, 32, 96 }, { 32, 32, 96 } };
     static const int64_t strides[][2] = { { 80, 1 }, { 1, 50 }, { 3, 150 } };
     for (int type = 0; type < 3; type++) {
@@ -277,7 +281,8 @@ static void packers(void **state)
         }
         for (size_t i = 0; i < sizeof panels / sizeof *panels; i++)
             for (int way = 0; way < 3 * 3 * 2; way++) {
-                const tn_gemm_source s = { data, (tn_dtype)type, strides[way % 3][0], strides[way % 3][1], true, way / 3 % 3 };
+                const tn_gemm_source s = { data, (tn_dtype)type, strides[way % 3][0], strides[way % 3][1],
+                                           true, way / 3 % 3 };
                 const int64_t k = way & 1 ? panels[i].k : panels[i].k - 3, valid = way >= 9 ? panels[i].width : 41;
                 check_packer(tn__gemm_pack_bf16, panels[i], s, valid, k);
                 const tn_gemm_ukernel *u;
@@ -314,6 +319,51 @@ static void not_finite(void **state)
     }
 }
 
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void speed_of(const tn_gemm_ukernel *u, int64_t m, int64_t n, int64_t k, int layout, bool round, bool split3)
+{
+    problem p = problem_new(m, n, k, 1, layout, TN_F32, TN_F32);
+    p.g.kernel = u;
+    p.g.round_bf16 = round;
+    p.g.bf16x3 = split3;
+    tn_pool *pool = NULL;
+    assert_ok(tn_pool_new(1, &pool));
+    void *work = tn_alloc(tn_gemm_work_bytes(&p.g, 1));
+    double best = 1e9;
+    for (const double end = now_s() + 0.2; now_s() < end;) {
+        const double start = now_s();
+        tn_gemm_run(pool, &p.g, work);
+        best = fmin(best, now_s() - start);
+    }
+    print_message("%-18s%s %4lld x %4lld x %4lld %s%s: %8.2f GFLOP/s\n", u->name, split3 ? " x3" : "   ", (long long)m,
+                  (long long)n, (long long)k, layout & T_A ? "T" : "N", layout & T_B ? "T" : "N",
+                  2e-9 * (double)(m * n * k) / best);
+    tn_free(work);
+    tn_pool_free(pool);
+    problem_free(&p);
+}
+
+static void speed(void **state)
+{
+    (void)state;
+    if (!getenv("TENON_BENCH")) skip();
+    const tn_gemm_ukernel *u;
+    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++) {
+        const bool bf16 = u->type == TN_BF16;
+        for (int layout = 0; layout < 3; layout++) speed_of(u, 1024, 1024, 1024, layout, bf16, false);
+        speed_of(u, 256, 3072, 768, T_B, bf16, false);
+        for (int64_t m = 1; m <= 8; m *= 2) speed_of(u, m, 1024, 1024, T_B, bf16, false);
+        speed_of(u, 1, 1024, 1024, 0, bf16, false);
+        if (bf16) speed_of(u, 1024, 1024, 1024, T_B, false, true);
+    }
+}
+
 void tn_tests_gemm_kernels(tn_test_list *l)
 {
     tn_test_add(l, names, NULL, "gemm_kernels: names");
@@ -327,4 +377,5 @@ void tn_tests_gemm_kernels(tn_test_list *l)
     tn_test_add(l, plain_twin, NULL, "gemm_kernels: portable_only is the plain twin");
     tn_test_add(l, packers, NULL, "gemm_kernels: bf16 packers");
     tn_test_add(l, not_finite, NULL, "gemm_kernels: NaN and infinity");
+    tn_test_add(l, speed, NULL, "gemm_kernels: bench speed");
 }

@@ -19,10 +19,7 @@ typedef uint16_t halves __attribute__((vector_size(16)));
 /* What a source number is and what happens to it; each makes its own instance of the loops that load. */
 typedef enum kind { F32, F32_ROUND, BF16, F16, F16_ROUND } kind;
 
-INLINE size_t kind_bytes(kind t)
-{
-    return t == F32 || t == F32_ROUND ? 4 : 2;
-}
+INLINE size_t kind_bytes(kind t) { return t == F32 || t == F32_ROUND ? 4 : 2; }
 
 /* To nearest even, as tn_f32_to_bf16 does, and back. Lanes of a comparison are all ones or all zeros. */
 INLINE quad round_to_bf16(quad x)

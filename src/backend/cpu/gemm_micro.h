@@ -31,8 +31,9 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 
 /* clang-format off */
 
-/* rows x (vecs * TN_LANES), b along n: packed, or as it lies. */
-#define TN_MICRO(name, rows, vecs)                                                                                     \
+/* rows x (vecs * TN_LANES), b along n: packed, or as it lies. ahead: lines of b to fetch in advance, where b_step is too
+ * long for the hardware's prefetcher; 0 for packed panels. */
+#define TN_MICRO(name, rows, vecs, ahead)                                                                                \
     TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,  \
                                float *restrict acc, int64_t acc_row)                                                   \
     {                                                                                                                  \
@@ -41,6 +42,8 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (vecs); v++) sum[i][v] = (vec){ 0 };                                         \
         for (int64_t p = 0; p < k; p++) {                                                                              \
+            if (ahead) TN_UNROLL for (int v = 0; v < (vecs) * TN_LANES; v += 16)                                       \
+                __builtin_prefetch((const void *)((uintptr_t)b + (uintptr_t)(4 * ((ahead) * b_step + v))));            \
             vec bv[vecs];                                                                                              \
             TN_UNROLL for (int v = 0; v < (vecs); v++) bv[v] = *(const vec_in_memory *)(b + v * TN_LANES);             \
             TN_LOAD_A(rows);                                                                                           \
@@ -54,7 +57,8 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
                 *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) += sum[i][v];                                     \
     }
 
-/* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. */
+/* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more
+ * than 8 columns at once: with powers of two between them, more would not stay in a cache of 4 ways. */
 #define TN_ALONG_K(name, rows, quads, kind)                                                                            \
     TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_columns,                \
                                int64_t b_step, float *restrict acc, int64_t acc_row)                                   \
@@ -88,24 +92,19 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 
 /* All of the second kind, and their entry in a tn_gemm_ukernel. */
 #define TN_ALONG_K_ALL                                                                                                 \
-    TN_ALONG_K(along_k_1, 1, 4, F32)                                                                                   \
-    TN_ALONG_K(along_k_2, 2, 4, F32)                                                                                   \
+    TN_ALONG_K(along_k_1, 1, 2, F32)                                                                                   \
+    TN_ALONG_K(along_k_2, 2, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_4, 4, 2, F32)                                                                                   \
-    TN_ALONG_K(along_k_8, 8, 2, F32)                                                                                   \
-    TN_ALONG_K(along_k_round_1, 1, 4, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_round_2, 2, 4, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_round_1, 1, 2, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_round_2, 2, 2, F32_ROUND)                                                                       \
     TN_ALONG_K(along_k_round_4, 4, 2, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_round_8, 8, 2, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_bf16_1, 1, 4, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_2, 2, 4, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_4, 4, 2, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_8, 8, 2, BF16)
+    TN_ALONG_K(along_k_bf16_1, 1, 2, BF16)                                                                             \
+    TN_ALONG_K(along_k_bf16_2, 2, 2, BF16)                                                                             \
+    TN_ALONG_K(along_k_bf16_4, 4, 2, BF16)
 #define TN_ALONG_K_TABLE                                                                                               \
     {                                                                                                                  \
-        { [1] = { along_k_1, 16 }, [2] = { along_k_2, 16 }, [4] = { along_k_4, 8 }, [8] = { along_k_8, 8 } },          \
-        { [1] = { along_k_round_1, 16 }, [2] = { along_k_round_2, 16 }, [4] = { along_k_round_4, 8 },                  \
-          [8] = { along_k_round_8, 8 } },                                                                              \
-        { [1] = { along_k_bf16_1, 16 }, [2] = { along_k_bf16_2, 16 }, [4] = { along_k_bf16_4, 8 },                     \
-          [8] = { along_k_bf16_8, 8 } },                                                                               \
+        { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 8 } },                                    \
+        { [1] = { along_k_round_1, 8 }, [2] = { along_k_round_2, 8 }, [4] = { along_k_round_4, 8 } },                  \
+        { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 8 } },                     \
     }
 /* clang-format on */

@@ -1,5 +1,5 @@
 /* The bf16 micro-kernel for arm64 with BFMMLA: 8 x 12, as blocks of 2 x 2 that one instruction adds a 2 x 4 by 4 x 2
- * product to. 24 registers hold sums, 4 two rows of A each, and B goes through the last 4.
+ * product to. 24 registers hold sums, 4 two rows of A each, and B goes through what is left.
  *
  * The instructions are written out: gcc 12 spills sums with the intrinsics. The statements are volatile so that they keep
  * their order, which is what keeps the registers at 32: look at the assembly after any change. Compiled for its own

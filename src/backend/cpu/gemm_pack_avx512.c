@@ -109,8 +109,7 @@ INLINE void pack_block(uint16_t *restrict at, const tn_gemm_panel *to, const uns
     const int64_t width = to->width < SIDE ? to->width : SIDE;
     if (deep)
         for (int i = 0; i < width; i++) _mm512_storeu_si512(at + i * DEPTH, x[i]);
-    else
-        UNROLL for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(at + 2 * i * to->width, x[i]);
+    else UNROLL for (int i = 0; i < SIDE; i++) _mm512_storeu_si512(at + 2 * i * to->width, x[i]);
 }
 
 /* A depth of 2 comes with a width that is a multiple of 16, one of 32 with any. */
@@ -123,7 +122,8 @@ INLINE void pack_panels(uint16_t *restrict dst, const tn_gemm_panel *to, const t
             for (int64_t i = 0; i < to->width; i += SIDE) {
                 const int64_t here = valid - first - i, room = to->width - i;
                 const int64_t rows = here < 0 ? 0 : here < room ? here : room;
-                uint16_t *at = dst + first * to->k + (to->depth == DEPTH ? p * to->width + i * DEPTH : p * to->width + 2 * i);
+                uint16_t *at =
+                    dst + first * to->k + (to->depth == DEPTH ? p * to->width + i * DEPTH : p * to->width + 2 * i);
                 const tn_gemm_panel rest = { (int)(to->depth == DEPTH ? room : to->width), to->depth, to->k };
                 pack_block(at, &rest, (const unsigned char *)src->data + (first + i) * outer + p * inner, outer, inner,
                            rows, k - p < 0 ? 0 : k - p, is_f32, along, src->part);

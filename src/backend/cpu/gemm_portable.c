@@ -11,13 +11,13 @@
 #define TN_FMA4 TN_FMA
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(micro_1, 1, 3)
-TN_MICRO(micro_2, 2, 3)
-TN_MICRO(micro_4, 4, 3)
-TN_MICRO(micro_8, 8, 3)
-TN_MICRO(along_n_1, 1, 16)
-TN_MICRO(along_n_2, 2, 8)
-TN_MICRO(along_n_4, 4, 4)
+TN_MICRO(micro_1, 1, 3, 0)
+TN_MICRO(micro_2, 2, 3, 0)
+TN_MICRO(micro_4, 4, 3, 0)
+TN_MICRO(micro_8, 8, 3, 0)
+TN_MICRO(along_n_1, 1, 16, 8)
+TN_MICRO(along_n_2, 2, 8, 8)
+TN_MICRO(along_n_4, 4, 4, 8)
 TN_ALONG_K_ALL
 
 const tn_gemm_ukernel tn__gemm_portable = {
@@ -30,6 +30,6 @@ const tn_gemm_ukernel tn__gemm_portable = {
     .tile_m = 256,
     .tile_n = 256,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
-    .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 }, [8] = { micro_8, 12 } },
+    .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
 };

@@ -33,7 +33,8 @@ static inline void *random_numbers(tn_dtype type, int64_t count, uint64_t stream
     return p;
 }
 
-static inline problem problem_new(int64_t m, int64_t n, int64_t k, int64_t batch, int layout, tn_dtype a_type, tn_dtype b_type)
+static inline problem problem_new(int64_t m, int64_t n, int64_t k, int64_t batch, int layout, tn_dtype a_type,
+                                  tn_dtype b_type)
 {
     const int64_t gap = layout & GAP ? 3 : 0;
     const int64_t a_line = (layout & T_A ? m : k) + gap, a_lines = layout & T_A ? k : m;
@@ -102,7 +103,8 @@ static inline double act_double(tn_gemm_act act, double x)
     }
 }
 
-static inline void check_close(const char *what, double want, double got, double scale, const tn_gemm *g, int64_t i, int64_t j)
+static inline void check_close(const char *what, double want, double got, double scale, const tn_gemm *g, int64_t i,
+                               int64_t j)
 {
     if (fabs(want - got) <= 1e-6 * scale + 1e-6) return;
     fail_msg("%s(%lld,%lld) of m=%lld n=%lld k=%lld: %.9g instead of %.9g", what, (long long)i, (long long)j,

@@ -1,43 +1,39 @@
 /* The loop nest of the matrix product: C is cut into tiles, threads take tiles, and each tile packs what it needs.
  *
- * A tile is at most TILE_M x TILE_N. For every block of TN_GEMM_KC along k it packs its rows of A once (they stay in L2),
- * then packs a few panels of nr columns of B at a time (one stays in L1) and lets the micro-kernel sweep A. The sums live in a tile
- * of the workspace, not in C, until the epilogue: so C may hold the residual or the value to accumulate on.
+ * For every block of TN_GEMM_KC along k a tile packs its rows of A once (they stay in L2), then packs a few panels of nr
+ * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
+ * lies instead, if it can. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
+ * residual or the value to accumulate on.
  * How C is cut depends on the threads, and may: no element's sum crosses a tile (see gemm.h for the order). */
 #include "backend/cpu/gemm_kernel.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/* A's block is 256 KiB and the tile of sums 256 KiB of a 1 MiB L2; a panel of B is 12 KiB with nr 12. */
-enum { TILE_M = 256, TILE_N = 256, ALIGN = 64 };
+enum { ALIGN = 64 };
 /* Below this many multiply-adds (about 2 us of one core) waking a thread costs more than it brings. */
 enum { SERIAL_BELOW = 1 << 15 };
 
 typedef struct cut {
     const tn_gemm_ukernel *kernel;
-    int64_t tile_m, tile_n;   /* multiples of mr and nr */
-    int64_t tiles_m, tiles_n; /* per product of the batch */
-    int64_t tiles, slots;     /* slots: how many tiles may be under way at once */
-    size_t a_bytes, b_bytes, slot_bytes;
+    int parts;              /* of each operand: TN_GEMM_PARTS with bf16x3, else 1 */
+    int64_t tile_m, tile_n; /* multiples of mr and nr */
+    int64_t row; /* of the sums: a panel more than tile_n, as panels may begin anywhere after columns in place */
+    int64_t tiles_m, tiles_n;            /* per product of the batch */
+    int64_t tiles, slots;                /* slots: how many tiles may be under way at once */
+    size_t a_bytes, b_bytes, slot_bytes; /* a_bytes, b_bytes: of all parts */
 } cut;
 
 typedef struct job {
     const tn_gemm *g;
     cut cut;
-    unsigned char *work; /* slots of cut.slot_bytes: A (tile_m,KC), B (GROUP,KC,nr), sums (tile_m,tile_n) */
+    unsigned char *work; /* slots of cut.slot_bytes: A (parts,tile_m,KC), B (parts,GROUP,KC,nr), sums (tile_m,row) */
     _Atomic int64_t next;
 } job;
 
-static int64_t ceil_div(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static size_t align_up(size_t bytes)
-{
-    return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
+static size_t align_up(size_t bytes) { return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1); }
 
 /* The size of equal parts of `whole` no larger than `largest`, in whole units: 300 becomes 2 x 152, not 256 + 44. */
 static int64_t even_part(int64_t whole, int64_t largest, int64_t unit)
@@ -55,21 +51,32 @@ static void count_tiles(cut *t, const tn_gemm *g)
 
 static void size_slot(cut *t)
 {
-    t->a_bytes = align_up((size_t)(t->tile_m * TN_GEMM_KC) * sizeof(float));
-    t->b_bytes = align_up((size_t)(t->kernel->nr * TN_GEMM_GROUP * TN_GEMM_KC) * sizeof(float));
-    t->slot_bytes = t->a_bytes + t->b_bytes + align_up((size_t)(t->tile_m * t->tile_n) * sizeof(float));
+    const size_t each = (size_t)t->parts * TN_GEMM_KC * tn_dtype_bytes(t->kernel->type);
+    t->row = t->tile_n + t->kernel->nr;
+    t->a_bytes = align_up((size_t)t->tile_m * each);
+    t->b_bytes = align_up((size_t)(t->kernel->nr * TN_GEMM_GROUP) * each);
+    t->slot_bytes = t->a_bytes + t->b_bytes + align_up((size_t)(t->tile_m * t->row) * sizeof(float));
+}
+
+static const tn_gemm_ukernel *choose_kernel(const tn_gemm *g)
+{
+    if (g->kernel) return g->kernel;
+    if (g->portable_only) return &tn__gemm_portable;
+    const tn_gemm_ukernel *u = g->round_bf16 || g->bf16x3 ? tn__gemm_kernel_bf16() : NULL;
+    return u && (g->round_bf16 || u->split_pays) ? u : tn__gemm_kernel_best();
 }
 
 /* g must not be empty. Tiles shrink until every thread has two, but not below four panels a side: smaller ones pack more
  * than they compute. */
 static cut cut_tiles(const tn_gemm *g, int threads)
 {
-    cut t = { .kernel = g->kernel ? g->kernel : tn__gemm_kernel_best() };
+    cut t = { .kernel = choose_kernel(g) };
     const int64_t mr = t.kernel->mr, nr = t.kernel->nr;
     const int64_t fmas = g->m * g->n * (g->k + 1);
     if (fmas < SERIAL_BELOW && fmas * g->batch < SERIAL_BELOW) threads = 1;
-    t.tile_m = even_part(g->m, TILE_M, mr);
-    t.tile_n = even_part(g->n, TILE_N, nr);
+    t.parts = t.kernel->type == TN_BF16 && g->bf16x3 && !g->round_bf16 ? TN_GEMM_PARTS : 1;
+    t.tile_m = even_part(g->m, t.kernel->tile_m, mr);
+    t.tile_n = even_part(g->n, t.kernel->tile_n, nr);
     count_tiles(&t, g);
     while (threads > 1 && t.tiles < 2 * threads && (t.tile_n >= 8 * nr || t.tile_m >= 8 * mr)) {
         if (t.tile_n >= 8 * nr && (t.tile_n >= t.tile_m || t.tile_m < 8 * mr))
@@ -99,65 +106,135 @@ static const void *element(const void *base, tn_dtype type, int64_t index)
 /* One tile: product `batch`, rows i0..i0+m-1, columns j0..j0+n-1. */
 typedef struct tile {
     int64_t batch, i0, j0, m, n;
-    float *a, *b, *sum; /* workspace: (tile_m,KC) in panels, (GROUP,KC,nr), (tile_m,tile_n) */
+    unsigned char *a, *b; /* workspace: (parts,tile_m,KC) in panels, (parts,GROUP,KC,nr) */
+    float *sum;           /* (tile_m,row) */
 } tile;
 
-/* Rows of A: the whole panels, then the last few rows in a panel as narrow as the kernels allow. */
-static void pack_a(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, int64_t p0, int64_t k)
+/* The block of k under way: p0..p0+k-1, in panels of `padded`. */
+typedef struct block {
+    int64_t p0, k, padded;
+} block;
+
+static block block_at(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t p0)
 {
-    const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p0 * g->a_col;
-    tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round_bf16 };
-    tn__gemm_pack(t->a, u->mr, src, whole, k);
+    const int64_t k = g->k - p0 < TN_GEMM_KC ? g->k - p0 : TN_GEMM_KC;
+    const int64_t unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
+    return (block){ p0, k, ceil_div(k, unit) * unit };
+}
+
+/* All parts of `valid` rows or columns into panels of `width`; parts lie part_bytes apart. */
+static void pack_parts(const cut *c, unsigned char *dst, size_t part_bytes, int width, int depth, tn_gemm_source src,
+                       int64_t valid, const block *p)
+{
+    if (c->kernel->type == TN_F32) {
+        tn__gemm_pack((float *)dst, width, src, valid, p->k);
+        return;
+    }
+    const tn_gemm_panel to = { width, depth, p->padded };
+    for (src.part = 0; src.part < c->parts; src.part++)
+        c->kernel->pack((uint16_t *)(dst + (size_t)src.part * part_bytes), to, src, valid, p->k);
+}
+
+/* Rows of A: the whole panels, then the last few rows in a panel as narrow as the kernels allow. */
+static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p)
+{
+    const tn_gemm_ukernel *u = c->kernel;
+    const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p->p0 * g->a_col;
+    const size_t part = c->a_bytes / (size_t)c->parts;
+    tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round_bf16, 0 };
+    pack_parts(c, t->a, part, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
-    tn__gemm_pack(t->a + whole * k, panel_rows(u, t->m - whole), src, t->m - whole, k);
+    pack_parts(c, t->a + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole),
+               u->a_depth, src, t->m - whole, p);
 }
 
-static void pack_b(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, int64_t j, int64_t n, int64_t p0,
-                   int64_t k)
+static void pack_b(const tn_gemm *g, const cut *c, const tile *t, int64_t j, int64_t n, const block *p)
 {
-    const int64_t at = t->batch * g->b_batch + p0 * g->b_row + (t->j0 + j) * g->b_col;
-    const tn_gemm_source src = { element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round_bf16 };
-    tn__gemm_pack(t->b, u->nr, src, n, k);
+    const tn_gemm_ukernel *u = c->kernel;
+    const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
+    const tn_gemm_source src = { element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round_bf16, 0 };
+    pack_parts(c, t->b, c->b_bytes / (size_t)c->parts, u->nr, u->b_depth, src, n, p);
 }
 
-/* A block of k steps from p0 on: which of them rows i..i+r-1 need for the columns from j on. Rows and columns of C. */
-static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, int64_t p0, int64_t k, int64_t *lo,
+/* A block of k steps from p0 on: which of them rows i..i+r-1 need for the columns from j on, in whole `unit`s (what
+ * lies outside the triangle is zero there). Rows and columns of C. */
+static void needed_steps(tn_gemm_part part, int64_t i, int r, int64_t j, const block *p, int64_t unit, int64_t *lo,
                          int64_t *hi)
 {
-    *lo = part == TN_GEMM_A_UPPER && i > p0 ? i - p0 : 0;
-    *hi = part == TN_GEMM_A_LOWER && i + r < p0 + k ? i + r - p0 : k;
+    *lo = part == TN_GEMM_A_UPPER && i > p->p0 ? (i - p->p0) / unit * unit : 0;
+    *hi = part == TN_GEMM_A_LOWER && i + r < p->p0 + p->k ? ceil_div(i + r - p->p0, unit) * unit : p->padded;
     if (part == TN_GEMM_C_LOWER && j >= i + r) *hi = 0;
 }
 
-/* All rows of the tile times one packed panel of B, whose columns begin at j of the tile, over k steps from p0 on. */
-static void sweep_rows(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, int64_t p0, int64_t k, const float *b,
-                       int64_t j, int64_t sum_row)
+/* All rows of the tile times one packed panel of B, whose columns begin at j of the tile. */
+static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const block *p, const unsigned char *a,
+                       const unsigned char *b, int64_t j)
 {
+    const tn_gemm_ukernel *u = c->kernel;
+    const int64_t bytes = (int64_t)tn_dtype_bytes(u->type), unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
     for (int64_t i = 0; i < t->m;) {
         const int r = panel_rows(u, t->m - i);
         int64_t lo, hi;
-        needed_steps(g->part, t->i0 + i, r, t->j0 + j, p0, k, &lo, &hi);
-        if (lo < hi) u->run[r](hi - lo, t->a + i * k + lo * r, b + lo * u->nr, t->sum + i * sum_row + j, sum_row);
+        needed_steps(g->part, t->i0 + i, r, t->j0 + j, p, unit, &lo, &hi);
+        if (lo < hi)
+            u->run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * u->nr * bytes, u->nr, t->sum + i * c->row + j,
+                      c->row);
         i += r;
     }
 }
 
+/* The packed panel of B at column j of the group at j0 times all rows. Of the nine products of parts the three smallest are
+ * below fp32's last bit; the others are added from the smallest on. */
+static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, int64_t j0, int64_t j)
+{
+    const size_t a_part = c->a_bytes / (size_t)c->parts, b_part = c->b_bytes / (size_t)c->parts;
+    const unsigned char *b = t->b + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
+    for (int order = c->parts - 1; order >= 0; order--)
+        for (int q = 0; q <= order; q++)
+            sweep_rows(g, c, t, p, t->a + (size_t)(order - q) * a_part, b + (size_t)q * b_part, j0 + j);
+}
+
+/* The kernel for B as it lies in memory, if the tile has few rows and there is one for B's layout. *step: its b_step. */
+static tn_gemm_direct direct_kernel(const tn_gemm *g, const tn_gemm_ukernel *u, const tile *t, int64_t *step)
+{
+    static const tn_gemm_direct none = { 0 };
+    if (u->type != TN_F32 || t->m > TN_GEMM_DIRECT || t->m > u->mr) return none;
+    const int r = panel_rows(u, t->m);
+    if (g->b_row == 1 && g->b_type != TN_F16) {
+        *step = g->b_col;
+        return u->along_k[g->b_type == TN_BF16 ? 2 : g->round_bf16][r];
+    }
+    *step = g->b_row;
+    return g->b_col == 1 && g->b_type == TN_F32 && !g->round_bf16 ? u->along_n[r] : none;
+}
+
+/* Columns of the tile done without packing B. */
+static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const block *p)
+{
+    int64_t j = 0, step = 0;
+    const tn_gemm_direct d = direct_kernel(g, c->kernel, t, &step);
+    for (; d.run && j + d.columns <= t->n; j += d.columns) {
+        const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
+        d.run(p->k, t->a, element(g->b, g->b_type, at), step, t->sum + j, c->row);
+    }
+    return j;
+}
+
 static void run_tile(const tn_gemm *g, const cut *c, const tile *t)
 {
-    const tn_gemm_ukernel *u = c->kernel;
-    const int64_t row = c->tile_n, group = u->nr * TN_GEMM_GROUP;
-    memset(t->sum, 0, (size_t)(c->tile_m * row) * sizeof(float));
+    const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
+    memset(t->sum, 0, (size_t)(c->tile_m * c->row) * sizeof(float));
     for (int64_t p0 = 0; p0 < g->k; p0 += TN_GEMM_KC) {
-        const int64_t k = g->k - p0 < TN_GEMM_KC ? g->k - p0 : TN_GEMM_KC;
-        pack_a(g, u, t, p0, k);
-        for (int64_t j0 = 0; j0 < t->n; j0 += group) {
+        const block p = block_at(g, c->kernel, p0);
+        pack_a(g, c, t, &p);
+        for (int64_t j0 = sweep_direct(g, c, t, &p); j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
-            pack_b(g, u, t, j0, n, p0, k);
-            for (int64_t j = 0; j < n; j += u->nr) sweep_rows(g, u, t, p0, k, t->b + j * k, j0 + j, row);
+            pack_b(g, c, t, j0, n, &p);
+            for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, j0, j);
         }
     }
-    for (int64_t i = 0; i < t->m; i++) tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * row);
+    for (int64_t i = 0; i < t->m; i++) tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * c->row);
 }
 
 /* A slot is a share of the workspace; whoever runs it takes tiles until none is left. */
@@ -167,10 +244,9 @@ static void run_slot(void *arg, int64_t slot)
     const tn_gemm *g = w->g;
     const cut *c = &w->cut;
     unsigned char *base = w->work + (size_t)slot * c->slot_bytes;
-    tile t = { .a = (float *)base,
-               .b = (float *)(base + c->a_bytes),
-               .sum = (float *)(base + c->a_bytes + c->b_bytes) };
+    tile t = { .a = base, .b = base + c->a_bytes, .sum = (float *)(base + c->a_bytes + c->b_bytes) };
     const int64_t each = c->tiles_m * c->tiles_n;
+    if (c->kernel->begin) c->kernel->begin();
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->tiles;) {
         t.batch = at / each;
         t.i0 = at % each / c->tiles_n * c->tile_m;
@@ -179,12 +255,10 @@ static void run_slot(void *arg, int64_t slot)
         t.n = g->n - t.j0 < c->tile_n ? g->n - t.j0 : c->tile_n;
         run_tile(g, c, &t);
     }
+    if (c->kernel->end) c->kernel->end();
 }
 
-static bool is_empty(const tn_gemm *g)
-{
-    return g->m <= 0 || g->n <= 0 || g->batch <= 0;
-}
+static bool is_empty(const tn_gemm *g) { return g->m <= 0 || g->n <= 0 || g->batch <= 0; }
 
 size_t tn_gemm_work_bytes(const tn_gemm *g, int threads)
 {
@@ -195,13 +269,17 @@ size_t tn_gemm_work_bytes(const tn_gemm *g, int threads)
 
 size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
 {
-    cut c = { .kernel = tn__gemm_kernel_best() };
-    const int64_t mr = c.kernel->mr, nr = c.kernel->nr;
     if (m <= 0 || n <= 0) return ALIGN;
-    c.tile_m = m < TILE_M ? ceil_div(m, mr) * mr : TILE_M - TILE_M % mr;
-    c.tile_n = n < TILE_N ? ceil_div(n, nr) * nr : TILE_N - TILE_N % nr;
-    size_slot(&c);
-    return c.slot_bytes * (size_t)(threads < 1 ? 1 : threads);
+    size_t most = 0;
+    const tn_gemm_ukernel *u;
+    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++) {
+        cut c = { .kernel = u, .parts = u->type == TN_BF16 ? TN_GEMM_PARTS : 1 };
+        c.tile_m = m < u->tile_m ? ceil_div(m, u->mr) * u->mr : u->tile_m;
+        c.tile_n = n < u->tile_n ? ceil_div(n, u->nr) * u->nr : u->tile_n;
+        size_slot(&c);
+        most = c.slot_bytes > most ? c.slot_bytes : most;
+    }
+    return most * (size_t)(threads < 1 ? 1 : threads);
 }
 
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work)

@@ -1,9 +1,11 @@
 /* Matrix product on the CPU with a fused store: C[i,j] (+)= residual + act(alpha * sum_p A[i,p] B[p,j] + bias[j]).
  *
  * fp32 accumulation whatever the operands' types. Every element is summed in the same order whatever the shape, the
- * strides, the thread count or the micro-kernel: blocks of TN_GEMM_KC along p, each one chain of fused multiply-adds
- * from 0, added up in order. So a row's bits depend on that row of A and on B alone (decoding one row equals prefilling
- * many), and one thread equals many. Nothing is allocated and nothing is checked here: ops check shapes. */
+ * strides or the thread count: blocks of TN_GEMM_KC along p, added up in order. So a row's bits depend on that row of A
+ * and on B alone (decoding one row equals prefilling many), and one thread equals many. A block is one chain of fused
+ * multiply-adds from 0 in every fp32 micro-kernel, so those agree bit for bit; a bf16 micro-kernel (round_bf16, bf16x3)
+ * sums a block in the order its instruction has, so its bits are the processor's own. Nothing is allocated and nothing
+ * is checked here: ops check shapes. */
 #ifndef TN_BACKEND_CPU_GEMM_H
 #define TN_BACKEND_CPU_GEMM_H
 
@@ -48,7 +50,11 @@ typedef struct tn_gemm {
     int64_t c_row;
     int64_t batch; /* products with the strides below; 1 for one */
     int64_t a_batch, b_batch, c_batch;
-    bool round_bf16; /* operands are rounded to bf16 on the way in */
+    bool round_bf16; /* operands are rounded to bf16 on the way in; bf16 instructions are used where there are any */
+    /* Operands are split into three bf16 parts and six of the nine products are summed: fp32's accuracy but for the last
+     * bit or so. Where bf16 instructions would not be faster it is the fp32 product; round_bf16 takes precedence. What is
+     * beyond bf16's range is an infinity, and an infinity may come out as NaN. */
+    bool bf16x3;
     bool accumulate; /* the finished value is added to C */
     tn_gemm_part part;
     float alpha;
@@ -59,7 +65,8 @@ typedef struct tn_gemm {
     const float *residual; /* (batch,m,n), rows residual_row apart, added after `act`; or NULL */
     int64_t residual_row, residual_batch;
 
-    const struct tn_gemm_ukernel *kernel; /* NULL: the best this machine runs */
+    bool portable_only;                   /* the portable micro-kernel, for comparison with the others */
+    const struct tn_gemm_ukernel *kernel; /* NULL: the best this machine runs; a bf16 one rounds in any case */
 } tn_gemm;
 
 /* Bytes of workspace for tn_gemm_run on a pool of `threads`; never 0. */

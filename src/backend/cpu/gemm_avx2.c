@@ -2,20 +2,31 @@
  * its own target; gemm_kernel.c calls it only where the machine has both. */
 #if defined(__x86_64__)
 #define TN_LANES 8
-#define TN_VECS 3
 #define TN_TARGET __attribute__((target("avx2,fma")))
 #define TN_FMA(sum, a, b) (vec) __builtin_ia32_vfmaddps256((vec){ a, a, a, a, a, a, a, a }, (b), (sum))
+#define TN_FMA4(sum, a, b) (quad) __builtin_ia32_vfmaddps((quad){ a, a, a, a }, (b), (sum))
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(1)
-TN_MICRO(2)
-TN_MICRO(4)
+TN_MICRO(micro_1, 1, 3, 0)
+TN_MICRO(micro_2, 2, 3, 0)
+TN_MICRO(micro_4, 4, 3, 0)
+TN_MICRO(along_n_1, 1, 8, 8)
+TN_MICRO(along_n_2, 2, 4, 8)
+TN_MICRO(along_n_4, 4, 2, 8)
+TN_ALONG_K_ALL
 
 const tn_gemm_ukernel tn__gemm_avx2 = {
     .name = "avx2 4x24",
+    .type = TN_F32,
+    .a_depth = 1,
+    .b_depth = 1,
     .mr = 4,
-    .nr = TN_VECS * TN_LANES,
+    .nr = 24,
+    .tile_m = 256,
+    .tile_n = 256,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4 },
+    .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
+    .along_k = TN_ALONG_K_TABLE,
 };
 #else
 typedef int tn__gemm_avx2_is_not_for_this_machine; /* ISO C wants a declaration in every file */

@@ -1,33 +1,27 @@
 /* What the loop nest and the micro-kernels of each ISA share: the seam where a new ISA plugs in.
  *
  * A micro-kernel multiplies one packed panel of A by one packed panel of B and ADDS the product to a tile of the
- * accumulator. Its product must be one chain of fused multiply-adds per element, in the order of k, from 0: that is what
- * keeps bits independent of panel shapes. A new ISA is one file with one tn_gemm_ukernel, and a line in gemm_kernel.c. */
+ * accumulator. It says how its panels are packed: their type, and how many numbers along k lie together. An fp32 product
+ * must be one chain of fused multiply-adds per element, in the order of k, from 0, added at the end: that is what keeps
+ * bits independent of panel shapes and ISAs. A bf16 one may take any order that depends on k alone.
+ * A new ISA is one file with one tn_gemm_ukernel, and a line in gemm_kernel.c. */
 #ifndef TN_BACKEND_CPU_GEMM_KERNEL_H
 #define TN_BACKEND_CPU_GEMM_KERNEL_H
 
 #include "backend/cpu/gemm.h"
 
-enum { TN_GEMM_MR_MAX = 16, TN_GEMM_GROUP = 4 }; /* panels that are packed together */
+enum {
+    TN_GEMM_MR_MAX = 32,
+    TN_GEMM_GROUP = 4,  /* panels that are packed together */
+    TN_GEMM_DIRECT = 4, /* up to this many rows B is read where it lies; with more, packing it pays */
+    TN_GEMM_PARTS = 3   /* of an operand with bf16x3 */
+};
 
-/* a (k,rows), b (k,nr) packed; acc (rows,nr) with rows acc_row apart, 16-byte aligned at least. k <= TN_GEMM_KC. */
-typedef void tn_gemm_micro(int64_t k, const float *restrict a, const float *restrict b, float *restrict acc,
-                           int64_t acc_row);
-
-typedef struct tn_gemm_ukernel {
-    const char *name;
-    int mr, nr; /* nr a multiple of 4, at most 64 */
-    /* run[r] takes a panel of r rows. run[mr] must be there; the others serve the last rows, and where run[r] is NULL
-     * the next larger one runs on zero padding. */
-    tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];
-} tn_gemm_ukernel;
-
-extern const tn_gemm_ukernel tn__gemm_portable;
-extern const tn_gemm_ukernel tn__gemm_avx2; /* x86-64 only */
-
-/* The kernels this machine runs, the plainest first; NULL past the end. tn__gemm_kernel_best is the last of them. */
-const tn_gemm_ukernel *tn__gemm_kernel_at(int index);
-const tn_gemm_ukernel *tn__gemm_kernel_best(void);
+/* A panel of `width` rows of A or columns of B; number (i,p) lies at ((p / depth) * width + i) * depth + p % depth. */
+typedef struct tn_gemm_panel {
+    int width, depth;
+    int64_t k; /* a multiple of depth and of 4: what is beyond the product's k is 0 */
+} tn_gemm_panel;
 
 /* A matrix to pack: element (i,p) is data[i*outer + p*inner], i along the panel's width and p along k. */
 typedef struct tn_gemm_source {
@@ -35,10 +29,57 @@ typedef struct tn_gemm_source {
     tn_dtype type;
     int64_t outer, inner; /* strides in elements */
     bool round_bf16;
+    int part; /* bf16 panels: 0 the number rounded, 1 what that leaves rounded, 2 what both leave */
 } tn_gemm_source;
 
-/* dst: panels (k,width), one after the other, enough for i < valid; the last is padded with zeros. */
+/* acc (rows,columns) with rows acc_row apart, 16-byte aligned at least, gets a times b added; k <= TN_GEMM_KC.
+ * Packed: a and b are panels, b_step is not looked at but by fp32 kernels, which step b by it from one k to the next.
+ * Where b is read as it lies, a is a packed fp32 panel and b_step is b's stride in elements, along k or from column to
+ * column. */
+typedef void tn_gemm_micro(int64_t k, const void *restrict a, const void *restrict b, int64_t b_step,
+                           float *restrict acc, int64_t acc_row);
+/* dst: panels of bf16, one after the other, enough for i < valid; the last is padded with zeros. */
+typedef void tn_gemm_packer(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
+
+/* A kernel for B as it lies in memory, and the columns it takes at once; run NULL: none. */
+typedef struct tn_gemm_direct {
+    tn_gemm_micro *run;
+    int columns;
+} tn_gemm_direct;
+
+typedef struct tn_gemm_ukernel {
+    const char *name;
+    tn_dtype type;        /* of the panels: TN_F32 or TN_BF16 */
+    int a_depth, b_depth; /* 1 for fp32; powers of two that divide TN_GEMM_KC, the larger at least 4 */
+    int mr, nr;           /* nr a multiple of 4, at most 64 */
+    int tile_m, tile_n;   /* the largest tile; A's block of TN_GEMM_KC and the tile's sums should stay in L2 */
+    bool split_pays;      /* six products of this kernel take less time than one in fp32 */
+    /* run[r] takes a panel of r rows. run[mr] must be there; the others serve the last rows, and where run[r] is NULL
+     * the next larger one runs on zero padding. */
+    tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];
+    /* The same for a few rows and B in place: contiguous along n, of fp32; or along k, by what is done to its numbers
+     * (fp32 as it is, fp32 rounded, bf16). fp32 kernels only. */
+    tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
+    tn_gemm_direct along_k[3][TN_GEMM_DIRECT + 1];
+    tn_gemm_packer *pack;              /* bf16 panels only */
+    void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
+} tn_gemm_ukernel;
+
+extern const tn_gemm_ukernel tn__gemm_portable;
+extern const tn_gemm_ukernel tn__gemm_neon_bf16;                                                 /* arm64 only */
+extern const tn_gemm_ukernel tn__gemm_avx2, tn__gemm_avx512, tn__gemm_avx512_bf16, tn__gemm_amx; /* x86-64 only */
+
+/* The kernels this machine runs, fp32 and bf16, the plainest first; NULL past the end. */
+const tn_gemm_ukernel *tn__gemm_kernel_at(int index);
+const tn_gemm_ukernel *tn__gemm_kernel_best(void); /* of the fp32 ones */
+const tn_gemm_ukernel *tn__gemm_kernel_bf16(void); /* the best bf16 one, or NULL */
+
+/* dst: panels (k,width) of fp32, one after the other, enough for i < valid; the last is padded with zeros. */
 void tn__gemm_pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k);
+/* The packer of bf16 panels that runs everywhere. */
+void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
+/* The one for panels of x86-64 (A's depth 32, B's depth 2); needs AVX512-BF16 and AVX512-BW. */
+void tn__gemm_pack_avx512(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
 
 /* Sends row i, columns j..j+count-1 of one product of the batch through the epilogue. acc (count) is overwritten. */
 void tn__gemm_store_row(const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc);

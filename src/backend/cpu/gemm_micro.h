@@ -1,13 +1,14 @@
-/* The body of the vector micro-kernels, for files that define TN_LANES (floats per register), TN_VECS (registers per row
- * of the tile), TN_TARGET (an attribute, or nothing) and TN_FMA(sum, a, b) (a number times a vector) before they include
+/* The bodies of the fp32 micro-kernels, for files that define TN_LANES (floats per register), TN_TARGET (an attribute,
+ * or nothing), TN_FMA(sum, a, b) (a number times a vector) and TN_FMA4 (the same for vectors of 4) before they include
  * it.
  *
  * GCC vector types keep it readable; all loops over constants unroll, and the sums must end up in registers: look at the
- * assembly after any change. */
-#include "backend/cpu/gemm_kernel.h"
+ * assembly after any change. Whatever the shape, an element's sum is one chain in the order of k from 0. */
+#include "backend/cpu/gemm_load.h"
 
 typedef float vec __attribute__((vector_size(4 * TN_LANES)));
 typedef float vec_in_memory __attribute__((vector_size(4 * TN_LANES), aligned(4), may_alias));
+typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_alias));
 
 #if defined(__clang__)
 #define TN_UNROLL _Pragma("clang loop unroll(full)")
@@ -29,24 +30,81 @@ typedef float vec_in_memory __attribute__((vector_size(4 * TN_LANES), aligned(4)
 #endif
 
 /* clang-format off */
-#define TN_MICRO(rows)                                                                                                 \
-    TN_TARGET static void micro_##rows(int64_t k, const float *restrict a, const float *restrict b,                    \
-                                       float *restrict acc, int64_t acc_row)                                           \
+
+/* rows x (vecs * TN_LANES), b along n: packed, or as it lies. ahead: lines of b to fetch in advance, where b_step is too
+ * long for the hardware's prefetcher; 0 for packed panels. */
+#define TN_MICRO(name, rows, vecs, ahead)                                                                                \
+    TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,  \
+                               float *restrict acc, int64_t acc_row)                                                   \
     {                                                                                                                  \
-        vec sum[rows][TN_VECS];                                                                                        \
+        const float *restrict a = a_panel, *restrict b = b_panel;                                                      \
+        vec sum[rows][vecs];                                                                                           \
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
-            TN_UNROLL for (int v = 0; v < TN_VECS; v++) sum[i][v] = (vec){ 0 };                                        \
+            TN_UNROLL for (int v = 0; v < (vecs); v++) sum[i][v] = (vec){ 0 };                                         \
         for (int64_t p = 0; p < k; p++) {                                                                              \
-            vec bv[TN_VECS];                                                                                           \
-            TN_UNROLL for (int v = 0; v < TN_VECS; v++) bv[v] = *(const vec_in_memory *)(b + v * TN_LANES);            \
+            if (ahead) TN_UNROLL for (int v = 0; v < (vecs) * TN_LANES; v += 16)                                       \
+                __builtin_prefetch((const void *)((uintptr_t)b + (uintptr_t)(4 * ((ahead) * b_step + v))));            \
+            vec bv[vecs];                                                                                              \
+            TN_UNROLL for (int v = 0; v < (vecs); v++) bv[v] = *(const vec_in_memory *)(b + v * TN_LANES);             \
             TN_LOAD_A(rows);                                                                                           \
             TN_UNROLL for (int i = 0; i < (rows); i++)                                                                 \
-                TN_UNROLL for (int v = 0; v < TN_VECS; v++) sum[i][v] = TN_FMA(sum[i][v], TN_A(i), bv[v]);             \
+                TN_UNROLL for (int v = 0; v < (vecs); v++) sum[i][v] = TN_FMA(sum[i][v], TN_A(i), bv[v]);              \
             a += rows;                                                                                                 \
-            b += TN_VECS * TN_LANES;                                                                                   \
+            b += b_step;                                                                                               \
         }                                                                                                              \
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
-            TN_UNROLL for (int v = 0; v < TN_VECS; v++)                                                                \
+            TN_UNROLL for (int v = 0; v < (vecs); v++)                                                                 \
                 *(vec_in_memory *)(acc + i * acc_row + v * TN_LANES) += sum[i][v];                                     \
+    }
+
+/* rows x (4 * quads), b as it lies along k, columns b_step apart: blocks of 4 x 4 are turned in registers. No more
+ * than 8 columns at once: with powers of two between them, more would not stay in a cache of 4 ways. */
+#define TN_ALONG_K(name, rows, quads, kind)                                                                            \
+    TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_columns,                \
+                               int64_t b_step, float *restrict acc, int64_t acc_row)                                   \
+    {                                                                                                                  \
+        const float *restrict a = a_panel;                                                                             \
+        const unsigned char *b = b_columns;                                                                            \
+        const int64_t bytes = (int64_t)kind_bytes(kind), step = b_step * bytes;                                        \
+        quad sum[rows][quads], x[4];                                                                                   \
+        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
+            TN_UNROLL for (int v = 0; v < (quads); v++) sum[i][v] = (quad){ 0 };                                       \
+        int64_t p = 0;                                                                                                 \
+        for (; p + 4 <= k; p += 4, a += 4 * (rows), b += 4 * bytes)                                                    \
+            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
+                TN_UNROLL for (int q = 0; q < 4; q++) x[q] = load4(b + (4 * v + q) * step, kind);                      \
+                transpose4(x);                                                                                         \
+                TN_UNROLL for (int q = 0; q < 4; q++)                                                                  \
+                    TN_UNROLL for (int i = 0; i < (rows); i++)                                                         \
+                        sum[i][v] = TN_FMA4(sum[i][v], a[q * (rows) + i], x[q]);                                       \
+            }                                                                                                          \
+        for (; p < k; p++, a += (rows), b += bytes)                                                                    \
+            TN_UNROLL for (int v = 0; v < (quads); v++) {                                                              \
+                const unsigned char *at = b + 4 * v * step;                                                            \
+                x[0] = (quad){ load1(at, kind), load1(at + step, kind), load1(at + 2 * step, kind),                    \
+                               load1(at + 3 * step, kind) };                                                           \
+                TN_UNROLL for (int i = 0; i < (rows); i++) sum[i][v] = TN_FMA4(sum[i][v], a[i], x[0]);                 \
+            }                                                                                                          \
+        TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
+            TN_UNROLL for (int v = 0; v < (quads); v++)                                                                \
+                *(quad_in_memory *)(acc + i * acc_row + v * 4) += sum[i][v];                                           \
+    }
+
+/* All of the second kind, and their entry in a tn_gemm_ukernel. */
+#define TN_ALONG_K_ALL                                                                                                 \
+    TN_ALONG_K(along_k_1, 1, 2, F32)                                                                                   \
+    TN_ALONG_K(along_k_2, 2, 2, F32)                                                                                   \
+    TN_ALONG_K(along_k_4, 4, 2, F32)                                                                                   \
+    TN_ALONG_K(along_k_round_1, 1, 2, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_round_2, 2, 2, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_round_4, 4, 2, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_bf16_1, 1, 2, BF16)                                                                             \
+    TN_ALONG_K(along_k_bf16_2, 2, 2, BF16)                                                                             \
+    TN_ALONG_K(along_k_bf16_4, 4, 2, BF16)
+#define TN_ALONG_K_TABLE                                                                                               \
+    {                                                                                                                  \
+        { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 8 } },                                    \
+        { [1] = { along_k_round_1, 8 }, [2] = { along_k_round_2, 8 }, [4] = { along_k_round_4, 8 } },                  \
+        { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 8 } },                     \
     }
 /* clang-format on */

@@ -2,78 +2,7 @@
  *
  * Blocks of 4 x 4 go through registers when either stride is 1 (copied, or transposed); what is left goes one number at a
  * time. The conversion is the same arithmetic in both, so which one ran cannot be seen in the bits. */
-#include "backend/cpu/gemm_kernel.h"
-
-#include <string.h>
-
-#define INLINE static inline __attribute__((always_inline))
-
-typedef float quad __attribute__((vector_size(16)));
-typedef uint32_t bits __attribute__((vector_size(16)));
-typedef uint64_t wide __attribute__((vector_size(16)));
-typedef uint16_t halves __attribute__((vector_size(16)));
-
-/* What a source number is and what happens to it; each makes its own instance of the packing loops below. */
-typedef enum kind { F32, F32_ROUND, BF16, F16, F16_ROUND } kind;
-
-INLINE size_t kind_bytes(kind t)
-{
-    return t == F32 || t == F32_ROUND ? 4 : 2;
-}
-
-/* To nearest even, as tn_f32_to_bf16 does, and back. Lanes of a comparison are all ones or all zeros. */
-INLINE quad round_to_bf16(quad x)
-{
-    const bits u = (bits)x, is_nan = (bits)((u & 0x7fffffffu) > 0x7f800000u);
-    const bits rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
-    return (quad)(((rounded & ~is_nan) | (quiet & is_nan)) & 0xffff0000u);
-}
-
-/* The exponent is moved by an exact multiplication, which also takes subnormals right; infinity and NaN get the top
- * exponent back. */
-INLINE quad f16_to_f32(bits x)
-{
-    const bits magnitude = (bits)((quad)((x & 0x7fffu) << 13) * 0x1p112f);
-    const bits special = (bits)((x & 0x7c00u) == 0x7c00u) & 0x7f800000u;
-    return (quad)(magnitude | special | (x & 0x8000u) << 16);
-}
-
-/* The low four numbers of two registers: with zeros as one of them, a widening (compilers are slow at the plain one). */
-INLINE halves interleave(halves low, halves high)
-{
-    return __builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
-}
-
-INLINE quad load4(const unsigned char *p, kind t)
-{
-    quad x;
-    if (t == F32 || t == F32_ROUND) {
-        memcpy(&x, p, sizeof x);
-    } else {
-        uint64_t four;
-        memcpy(&four, p, sizeof four);
-        const halves h = (halves)(wide){ four };
-        x = t == BF16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
-    }
-    return t == F32_ROUND || t == F16_ROUND ? round_to_bf16(x) : x;
-}
-
-INLINE float load1(const unsigned char *p, kind t)
-{
-    unsigned char four[16] = { 0 };
-    memcpy(four, p, kind_bytes(t));
-    return load4(four, t)[0];
-}
-
-/* dst (4,width): rows x[0..3] become columns. */
-INLINE void store_transposed(float *dst, int width, const quad x[4])
-{
-    const quad a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
-    const quad c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
-    const quad y[4] = { __builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
-                        __builtin_shufflevector(c, d, 0, 1, 4, 5), __builtin_shufflevector(c, d, 2, 3, 6, 7) };
-    for (int q = 0; q < 4; q++) memcpy(dst + q * width, &y[q], sizeof y[q]);
-}
+#include "backend/cpu/gemm_load.h"
 
 /* One column of the panel, p in [from,k); column == NULL: padding. */
 INLINE void pack_column(float *restrict dst, int width, const unsigned char *column, int64_t step, int64_t from,
@@ -92,9 +21,10 @@ INLINE int64_t pack_transposed(float *restrict dst, int width, const unsigned ch
         const unsigned char *rows = from + i * outer;
         int64_t p = 0;
         for (; p + 4 <= k; p += 4) {
-            const quad x[4] = { load4(rows + p * bytes, t), load4(rows + outer + p * bytes, t),
-                                load4(rows + 2 * outer + p * bytes, t), load4(rows + 3 * outer + p * bytes, t) };
-            store_transposed(dst + p * width + i, width, x);
+            quad x[4] = { load4(rows + p * bytes, t), load4(rows + outer + p * bytes, t),
+                          load4(rows + 2 * outer + p * bytes, t), load4(rows + 3 * outer + p * bytes, t) };
+            transpose4(x);
+            for (int q = 0; q < 4; q++) memcpy(dst + (p + q) * width + i, &x[q], sizeof x[q]);
         }
         for (int q = 0; q < 4; q++) pack_column(dst + i + q, width, rows + q * outer, bytes, p, k, t);
     }

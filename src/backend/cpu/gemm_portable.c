@@ -1,7 +1,6 @@
 /* The micro-kernel for any machine: 8 x 12 in vectors of 4, which fills 24 of NEON's 32 registers with sums. Where there
  * is no FMA it is still right, in other bits. */
 #define TN_LANES 4
-#define TN_VECS 3
 #define TN_TARGET
 #if defined(__aarch64__)
 #include <arm_neon.h>
@@ -9,16 +8,28 @@
 #else
 #define TN_FMA(sum, a, b) ((sum) + (a) * (b)) /* fused where the machine the compiler aims at can */
 #endif
+#define TN_FMA4 TN_FMA
 #include "backend/cpu/gemm_micro.h"
 
-TN_MICRO(1)
-TN_MICRO(2)
-TN_MICRO(4)
-TN_MICRO(8)
+TN_MICRO(micro_1, 1, 3, 0)
+TN_MICRO(micro_2, 2, 3, 0)
+TN_MICRO(micro_4, 4, 3, 0)
+TN_MICRO(micro_8, 8, 3, 0)
+TN_MICRO(along_n_1, 1, 16, 8)
+TN_MICRO(along_n_2, 2, 8, 8)
+TN_MICRO(along_n_4, 4, 4, 8)
+TN_ALONG_K_ALL
 
 const tn_gemm_ukernel tn__gemm_portable = {
     .name = "portable 8x12",
+    .type = TN_F32,
+    .a_depth = 1,
+    .b_depth = 1,
     .mr = 8,
-    .nr = TN_VECS * TN_LANES,
+    .nr = 12,
+    .tile_m = 256,
+    .tile_n = 256,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
+    .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
+    .along_k = TN_ALONG_K_TABLE,
 };

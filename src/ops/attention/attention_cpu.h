@@ -73,7 +73,7 @@ static inline void tn_attention_multiply(const tn_gemm_ukernel *u, int64_t k, co
                                          float *acc, int64_t row)
 {
     for (int64_t p = 0; p < k; p += TN_GEMM_KC)
-        u->run[u->mr](k - p < TN_GEMM_KC ? k - p : TN_GEMM_KC, a + p * u->mr, b + p * u->nr, acc, row);
+        u->run[u->mr](k - p < TN_GEMM_KC ? k - p : TN_GEMM_KC, a + p * u->mr, b + p * u->nr, u->nr, acc, row);
 }
 
 /* to (+)= factor * from, D numbers `step` apart. */
@@ -97,7 +97,7 @@ static inline void tn_attention_row_fetch(const float *row, int64_t n)
 /* A strip (D,nr) as rows (nr,D). */
 static inline void tn_attention_strip_turn(const tn_attention_job *w, const float *strip, float *to)
 {
-    const tn_gemm_source src = { strip, TN_F32, w->u->nr, 1, false };
+    const tn_gemm_source src = { strip, TN_F32, w->u->nr, 1, false, 0 };
     tn__gemm_pack(to, (int)w->D, src, w->D, w->u->nr);
 }
 

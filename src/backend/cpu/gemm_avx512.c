@@ -1,0 +1,37 @@
+/* The fp32 micro-kernel for x86-64 with AVX-512: 12 x 32 in vectors of 16, 24 of the 32 registers hold sums. 14 rows
+ * would fit, but 12 pack in blocks of 4. Compiled for its own target; gemm_kernel.c calls it only where the machine has
+ * it. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+#define TN_LANES 16
+#define TN_TARGET __attribute__((target("avx512f,avx512vl,avx2,fma")))
+#define TN_FMA(sum, a, b) (vec) _mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)(b), (__m512)(sum))
+#define TN_FMA4(sum, a, b) (quad) _mm_fmadd_ps(_mm_set1_ps(a), (__m128)(b), (__m128)(sum))
+#include "backend/cpu/gemm_micro.h"
+
+TN_MICRO(micro_1, 1, 2, 0)
+TN_MICRO(micro_2, 2, 2, 0)
+TN_MICRO(micro_4, 4, 2, 0)
+TN_MICRO(micro_8, 8, 2, 0)
+TN_MICRO(micro_12, 12, 2, 0)
+TN_MICRO(along_n_1, 1, 8, 8)
+TN_MICRO(along_n_2, 2, 8, 8)
+TN_MICRO(along_n_4, 4, 4, 8)
+TN_ALONG_K_ALL
+
+const tn_gemm_ukernel tn__gemm_avx512 = {
+    .name = "avx512 12x32",
+    .type = TN_F32,
+    .a_depth = 1,
+    .b_depth = 1,
+    .mr = 12,
+    .nr = 32,
+    .tile_m = 256,
+    .tile_n = 256,
+    .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
+    .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
+    .along_k = TN_ALONG_K_TABLE,
+};
+#else
+typedef int tn__gemm_avx512_is_not_for_this_machine; /* ISO C wants a declaration in every file */
+#endif

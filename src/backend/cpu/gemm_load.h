@@ -1,0 +1,79 @@
+/* Loading numbers of any float type as fp32, four at a time: shared by what packs and what reads operands in place.
+ *
+ * Everything here is inlined into its caller, so that it is compiled for the caller's target. It must stay the same
+ * arithmetic for four numbers and for one: which of them ran cannot be seen in the bits. */
+#ifndef TN_BACKEND_CPU_GEMM_LOAD_H
+#define TN_BACKEND_CPU_GEMM_LOAD_H
+
+#include "backend/cpu/gemm_kernel.h"
+
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+typedef float quad __attribute__((vector_size(16)));
+typedef uint32_t bits __attribute__((vector_size(16)));
+typedef uint64_t wide __attribute__((vector_size(16)));
+typedef uint16_t halves __attribute__((vector_size(16)));
+
+/* What a source number is and what happens to it; each makes its own instance of the loops that load. */
+typedef enum kind { F32, F32_ROUND, BF16, F16, F16_ROUND } kind;
+
+INLINE size_t kind_bytes(kind t) { return t == F32 || t == F32_ROUND ? 4 : 2; }
+
+/* To nearest even, as tn_f32_to_bf16 does, and back. Lanes of a comparison are all ones or all zeros. */
+INLINE quad round_to_bf16(quad x)
+{
+    const bits u = (bits)x, is_nan = (bits)((u & 0x7fffffffu) > 0x7f800000u);
+    const bits rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
+    return (quad)(((rounded & ~is_nan) | (quiet & is_nan)) & 0xffff0000u);
+}
+
+/* The exponent is moved by an exact multiplication, which also takes subnormals right; infinity and NaN get the top
+ * exponent back. */
+INLINE quad f16_to_f32(bits x)
+{
+    const bits magnitude = (bits)((quad)((x & 0x7fffu) << 13) * 0x1p112f);
+    const bits special = (bits)((x & 0x7c00u) == 0x7c00u) & 0x7f800000u;
+    return (quad)(magnitude | special | (x & 0x8000u) << 16);
+}
+
+/* The low four numbers of two registers: with zeros as one of them, a widening (compilers are slow at the plain one). */
+INLINE halves interleave(halves low, halves high)
+{
+    return __builtin_shufflevector(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+
+INLINE quad load4(const unsigned char *p, kind t)
+{
+    quad x;
+    if (t == F32 || t == F32_ROUND) {
+        memcpy(&x, p, sizeof x);
+    } else {
+        uint64_t four;
+        memcpy(&four, p, sizeof four);
+        const halves h = (halves)(wide){ four };
+        x = t == BF16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
+    }
+    return t == F32_ROUND || t == F16_ROUND ? round_to_bf16(x) : x;
+}
+
+INLINE float load1(const unsigned char *p, kind t)
+{
+    unsigned char four[16] = { 0 };
+    memcpy(four, p, kind_bytes(t));
+    return load4(four, t)[0];
+}
+
+/* Rows x[0..3] become columns. */
+INLINE void transpose4(quad x[4])
+{
+    const quad a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5), b = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+    const quad c = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7), d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+    x[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+    x[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+    x[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
+    x[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+#endif

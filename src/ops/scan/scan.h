@@ -12,8 +12,9 @@
  *
  * With rho and omega per channel, lambda = rho e^{i omega} is computed in double and rounded once to f32 (re, im):
  * that rounded number is what is raised to the power of thousands of tokens. Per token it is not rounded. The state is
- * carried in double. Gradients of x, rho, omega, gamma and state are exact through every carry; the backward pass
- * keeps c and what it needs of the inputs.
+ * carried in double: from one piece of a few tokens to the next where lambda is per channel, else at every token.
+ * Gradients of x, rho, omega, gamma and state are exact through every carry; the backward pass keeps c and what it
+ * needs of the inputs.
  *
  * .chunk: tokens per piece when a scan of few channels is cut along time for more threads (0: the default); changes
  * results by rounding only. .plain: one step per token, the twin that opt.scan=off builds. */

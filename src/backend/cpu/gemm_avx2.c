@@ -2,6 +2,7 @@
  * its own target; gemm_kernel.c calls it only where the machine has both. */
 #if defined(__x86_64__)
 #define TN_LANES 8
+#define TN_QUADS 1
 #define TN_TARGET __attribute__((target("avx2,fma")))
 #define TN_FMA(sum, a, b) (vec) __builtin_ia32_vfmaddps256((vec){ a, a, a, a, a, a, a, a }, (b), (sum))
 #define TN_FMA4(sum, a, b) (quad) __builtin_ia32_vfmaddps((quad){ a, a, a, a }, (b), (sum))

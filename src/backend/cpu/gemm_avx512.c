@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define TN_LANES 16
+#define TN_QUADS 2
 #define TN_TARGET __attribute__((target("avx512f,avx512vl,avx2,fma")))
 #define TN_FMA(sum, a, b) (vec) _mm512_fmadd_ps(_mm512_set1_ps(a), (__m512)(b), (__m512)(sum))
 #define TN_FMA4(sum, a, b) (quad) _mm_fmadd_ps(_mm_set1_ps(a), (__m128)(b), (__m128)(sum))

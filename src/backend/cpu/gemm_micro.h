@@ -1,6 +1,6 @@
 /* The bodies of the fp32 micro-kernels, for files that define TN_LANES (floats per register), TN_TARGET (an attribute,
  * or nothing), TN_FMA(sum, a, b) (a number times a vector) and TN_FMA4 (the same for vectors of 4) before they include
- * it.
+ * it; and TN_QUADS, the vectors of 4 columns that 4 rows can be multiplied by at once.
  *
  * GCC vector types keep it readable; all loops over constants unroll, and the sums must end up in registers: look at the
  * assembly after any change. Whatever the shape, an element's sum is one chain in the order of k from 0. */
@@ -33,7 +33,7 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 
 /* rows x (vecs * TN_LANES), b along n: packed, or as it lies. ahead: lines of b to fetch in advance, where b_step is too
  * long for the hardware's prefetcher; 0 for packed panels. */
-#define TN_MICRO(name, rows, vecs, ahead)                                                                                \
+#define TN_MICRO(name, rows, vecs, ahead)                                                                              \
     TN_TARGET static void name(int64_t k, const void *restrict a_panel, const void *restrict b_panel, int64_t b_step,  \
                                float *restrict acc, int64_t acc_row)                                                   \
     {                                                                                                                  \
@@ -94,17 +94,17 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
 #define TN_ALONG_K_ALL                                                                                                 \
     TN_ALONG_K(along_k_1, 1, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_2, 2, 2, F32)                                                                                   \
-    TN_ALONG_K(along_k_4, 4, 2, F32)                                                                                   \
+    TN_ALONG_K(along_k_4, 4, TN_QUADS, F32)                                                                            \
     TN_ALONG_K(along_k_round_1, 1, 2, F32_ROUND)                                                                       \
     TN_ALONG_K(along_k_round_2, 2, 2, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_round_4, 4, 2, F32_ROUND)                                                                       \
+    TN_ALONG_K(along_k_round_4, 4, TN_QUADS, F32_ROUND)                                                                \
     TN_ALONG_K(along_k_bf16_1, 1, 2, BF16)                                                                             \
     TN_ALONG_K(along_k_bf16_2, 2, 2, BF16)                                                                             \
-    TN_ALONG_K(along_k_bf16_4, 4, 2, BF16)
+    TN_ALONG_K(along_k_bf16_4, 4, TN_QUADS, BF16)
 #define TN_ALONG_K_TABLE                                                                                               \
     {                                                                                                                  \
-        { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 8 } },                                    \
-        { [1] = { along_k_round_1, 8 }, [2] = { along_k_round_2, 8 }, [4] = { along_k_round_4, 8 } },                  \
-        { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 8 } },                     \
+        { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 4 * TN_QUADS } },                         \
+        { [1] = { along_k_round_1, 8 }, [2] = { along_k_round_2, 8 }, [4] = { along_k_round_4, 4 * TN_QUADS } },       \
+        { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 4 * TN_QUADS } },          \
     }
 /* clang-format on */

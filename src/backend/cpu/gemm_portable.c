@@ -1,6 +1,7 @@
 /* The micro-kernel for any machine: 8 x 12 in vectors of 4, which fills 24 of NEON's 32 registers with sums. Where there
  * is no FMA it is still right, in other bits. */
 #define TN_LANES 4
+#define TN_QUADS 2
 #define TN_TARGET
 #if defined(__aarch64__)
 #include <arm_neon.h>

@@ -124,6 +124,7 @@ static void sink(const void *self, const tn_scan_at *at, const tn_scan_coef *q, 
                  double *const *sums)
 {
     const coefficients *s = self;
+    if (at->n < 1 || at->w < 1) return; /* never: it tells the compiler that the rows below are filled */
     if (fixed_lambda(s) && (s->drho || s->domega)) {
         add_rows(sums[0], f->mr, at);
         add_rows(sums[1], f->mi, at);

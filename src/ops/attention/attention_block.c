@@ -11,9 +11,18 @@
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
+/* The best fp32 micro-kernel whose panels divide the tiles of keys and the blocks of rows. */
+static const tn_gemm_ukernel *fitting_kernel(void)
+{
+    const tn_gemm_ukernel *best = &tn__gemm_portable, *u;
+    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++)
+        if (u->type == TN_F32 && TN_ATT_KEYS % u->mr == 0 && TN_ATT_ROWS % u->nr == 0) best = u;
+    return best;
+}
+
 static void set_sizes(tn_attention_job *w, tn_dims q, tn_dims k)
 {
-    w->u = tn__gemm_kernel_best();
+    w->u = fitting_kernel();
     w->B = q.dim[0], w->T = q.dim[1], w->H = q.dim[2], w->D = q.dim[3];
     w->KV = k.dim[2];
     w->group = w->H / w->KV;

@@ -12,7 +12,7 @@
 #include "ops/attention/attention_mask.h"
 #include "backend/cpu/vmath.h"
 
-enum { TN_ATT_ROWS = 192, TN_ATT_KEYS = 64 }; /* multiples of every micro-kernel's nr, and of its mr */
+enum { TN_ATT_ROWS = 192, TN_ATT_KEYS = 64 }; /* multiples of the micro-kernel's nr, and of its mr */
 
 typedef struct tn_attention_job {
     const tn_call *c;

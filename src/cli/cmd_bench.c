@@ -3,6 +3,7 @@
 #include "report/bench.h"
 #include "base/clock.h"
 #include "report/timing.h"
+#include "train/train_settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -60,9 +61,7 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, tn_ses
 /* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */
 static void fill_tokens(tn_session *s)
 {
-    const size_t at = tn_settings_find(s->settings, "vocab");
-    const int64_t known = at < tn_settings_count(s->settings) ? tn_settings_int(s->settings, "vocab") : 0;
-    const int64_t vocab = known > 0 && known < 251 ? known : 251;
+    const int64_t known = tn_settings_vocab(s->settings), vocab = known < 251 ? known : 251;
     for (int64_t i = 0; i < s->batch * s->length; i++)
         tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
 }

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "base/clock.h"
 #include "report/timing.h"
+#include "train/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,10 +36,7 @@ static tn_status open_side(const tn_ablate *a, const char *off, side *s)
     if (off) TN_RETURN_IF(set_off(s->settings, off));
     const tn_trainer_options o = { .model = a->model, .settings = s->settings, .batch = a->batch, .length = a->length };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
-    const int64_t n = a->batch * a->length;
-    const size_t at = tn_settings_find(s->settings, "vocab");
-    int64_t vocab = at < tn_settings_count(s->settings) ? tn_settings_int(s->settings, "vocab") : 256;
-    if (vocab <= 0) vocab = 50257;
+    const int64_t n = a->batch * a->length, vocab = tn_settings_vocab(s->settings);
     for (int64_t i = 0; i < n; i++) {
         tn_trainer_tokens(s->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 5, 1 }, (uint64_t)i, (uint64_t)vocab);
         tn_trainer_labels(s->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 5, 2 }, (uint64_t)i, (uint64_t)vocab);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "train/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,16 +11,10 @@
 
 enum { OVERFIT_STEPS = 200, MOST_TENSORS = 24 };
 
-static int64_t vocab_of(const tn_settings *st)
-{
-    const int64_t n = tn_settings_find(st, "vocab") < tn_settings_count(st) ? tn_settings_int(st, "vocab") : 256;
-    return n > 0 ? n : 50257;
-}
-
 static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64_t tokens)
 {
     const tn_rng r = { .seed = 1, .stream = stream };
-    const uint64_t vocab = (uint64_t)vocab_of(c->settings);
+    const uint64_t vocab = (uint64_t)tn_settings_vocab(c->settings);
     for (int64_t i = 0; i < tokens; i++) {
         tn_trainer_tokens(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i), vocab);
         tn_trainer_labels(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i + 1), vocab);
@@ -135,7 +130,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float *before = NULL, loss;
-    const int64_t B = c->batch, T = c->length, V = vocab_of(c->settings), at = T / 2;
+    const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
     TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
     if (!tn_bound_data(tn_trainer_bound(t, false), "logits")) {
         r->verdict = TN_SKIPPED;

@@ -186,3 +186,9 @@ tn_status tn_settings_fix_vocab(tn_settings *st)
     if (tn_settings_find(st, "vocab") == tn_settings_count(st) || !tn_settings_is_auto(st, "vocab")) return TN_OK;
     return tn_settings_set(st, "vocab", "50257", "no data");
 }
+
+int64_t tn_settings_vocab(const tn_settings *st)
+{
+    if (tn_settings_find(st, "vocab") == tn_settings_count(st)) return 256;
+    return tn_settings_is_auto(st, "vocab") ? 50257 : tn_settings_int(st, "vocab");
+}

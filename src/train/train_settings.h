@@ -22,5 +22,7 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
 
 /* Gives an automatic vocabulary the size it has without data, so that the model and whoever makes up tokens agree. */
 tn_status tn_settings_fix_vocab(tn_settings *st);
+/* How many different tokens may be made up for a model: its vocabulary, or 256 where it has no such setting. */
+int64_t tn_settings_vocab(const tn_settings *st);
 
 #endif

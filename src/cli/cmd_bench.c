@@ -1,4 +1,5 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
+#include "backend/cpu/gemm.h"
 #include "cli/session.h"
 #include "report/bench.h"
 #include "base/clock.h"
@@ -30,11 +31,14 @@ static void print_row(void *ctx, const tn_bench_row *r)
 static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m)
 {
     if (!c->json) {
-        fprintf(c->out, "machine  %d thread%s: %.1f GFLOP/s fp32, copy %.1f GB/s (both measured now; %% is of the one that bounds)\n",
-                m->threads, m->threads > 1 ? "s" : "", m->fma_gflops, m->copy_gbs);
+        fprintf(c->out, "machine  %d thread%s: %.1f GFLOP/s fp32, ", m->threads, m->threads > 1 ? "s" : "", m->fma_gflops);
+        if (tn_gemm_kernel_name_bf16()) fprintf(c->out, "%.1f bf16, ", m->bf16_gflops);
+        else fprintf(c->out, "no bf16 instructions, ");
+        fprintf(c->out, "copy %.1f GB/s (measured now; %% is of the one that bounds)\n", m->copy_gbs);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "fma_peak", "value", m->fma_gflops, "unit", "GFLOP/s")));
+    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "bf16_peak", "value", m->bf16_gflops, "unit", "GFLOP/s")));
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "copy_bandwidth", "value", m->copy_gbs, "unit", "GB/s"));
 }
 

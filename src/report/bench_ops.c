@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "report/timing.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,15 +95,19 @@ static double plan_bytes(const tn_plan *p)
     return bytes;
 }
 
+/* Weights are centred and of a layer's usual size: with positive ones every gate would be shut, and the gradients below
+ * what a float holds in full, which some processors take a hundred times as long for. */
 static void fill_inputs(tn_bound *bound, const tn_plan *p)
 {
     for (int i = 0; i < tn_plan_externs(p); i++) {
         const tn_gtensor *t = tn_plan_extern(p, i);
         void *data = tn_bound_data(bound, t->name);
         const tn_rng r = { 3, (uint64_t)i };
+        const bool weight = t->name[0] == 'w' && t->dims.rank == 2;
+        const float range = weight ? 2 / sqrtf((float)t->dims.dim[1]) : 0.8f, from = weight ? -range / 2 : 0.1f;
         for (int64_t k = 0; t->role == TN_ROLE_INPUT && k < tn_gtensor_count(t); k++) {
             if (t->dtype == TN_I32) ((int32_t *)data)[k] = (int32_t)tn_rng_below(r, (uint64_t)k, V);
-            else ((float *)data)[k] = 0.1f + 0.8f * tn_rng_uniform(r, (uint64_t)k);
+            else ((float *)data)[k] = from + range * tn_rng_uniform(r, (uint64_t)k);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Measuring the ceilings: independent chains of fused multiply-adds in registers, and a copy far larger than caches. */
 #include "report/ceilings.h"
 
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/pool.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -66,6 +67,12 @@ static fma_kernel widest(void)
     return (fma_kernel){ fma_plain, 2.0 * 4 * 20 * LOOPS };
 }
 
+static void bf16_tile(void *arg, int64_t tile)
+{
+    double *flops = arg;
+    flops[tile] = tn_gemm_probe_bf16(LOOPS);
+}
+
 typedef struct copy_job {
     char *to;
     const char *from;
@@ -83,6 +90,7 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
     tn_status s = TN_OK;
     tn_pool *pool = NULL;
     float sums[TN_POOL_MAX_THREADS];
+    double done[TN_POOL_MAX_THREADS] = { 0 }, best_bf16 = 1e9;
     const size_t bytes = (size_t)COPY_MB << 20;
     char *a = tn_alloc(bytes), *b = tn_alloc(bytes);
     double best_fma = 1e9, best_copy = 1e9;
@@ -96,6 +104,10 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
         tn_pool_run(pool, threads, kernel.tile, &f);
         t = tn_clock_s() - t;
         if (t < best_fma) best_fma = t;
+        t = tn_clock_s();
+        tn_pool_run(pool, threads, bf16_tile, done);
+        t = tn_clock_s() - t;
+        if (t < best_bf16) best_bf16 = t;
         copy_job c = { b, a, bytes / (size_t)(4 * threads) };
         t = tn_clock_s();
         tn_pool_run(pool, 4 * threads, copy_tile, &c);
@@ -104,7 +116,9 @@ tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
     }
     *out = (tn_ceilings){ .threads = threads,
                           .fma_gflops = kernel.flops * threads / best_fma * 1e-9,
+                          .bf16_gflops = done[0] * threads / best_bf16 * 1e-9,
                           .copy_gbs = 2.0 * (double)bytes / best_copy * 1e-9 };
+    if (!(done[0] > 0)) out->bf16_gflops = out->fma_gflops;
 done:
     tn_pool_free(pool);
     tn_free(a);

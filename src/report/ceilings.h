@@ -7,6 +7,7 @@
 typedef struct tn_ceilings {
     int threads;
     double fma_gflops; /* fp32 multiply-adds in registers, all threads together */
+    double bf16_gflops; /* the same of the bf16 matrix instructions; of fp32 where there are none */
     double copy_gbs;   /* bytes read plus bytes written, from memory, all threads together */
 } tn_ceilings;
 

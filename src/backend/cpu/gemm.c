@@ -127,7 +127,7 @@ static void pack_parts(const cut *c, unsigned char *dst, size_t part_bytes, int 
                        int64_t valid, const block *p)
 {
     if (c->kernel->type == TN_F32) {
-        tn__gemm_pack((float *)dst, width, src, valid, p->k);
+        c->kernel->pack_f32((float *)dst, width, src, valid, p->k);
         return;
     }
     const tn_gemm_panel to = { width, depth, p->padded };

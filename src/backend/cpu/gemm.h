@@ -79,5 +79,10 @@ void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 
 /* The micro-kernel this machine uses, for people: "neon 8x12". */
 const char *tn_gemm_kernel_name(void);
+/* The one for bf16 operands, or NULL: there are no such instructions, and the other one takes rounded numbers. */
+const char *tn_gemm_kernel_name_bf16(void);
+/* Its instruction alone, `loops` times on the calling thread; returns the floating-point operations done, 0 where there
+ * is none. For measuring the ceiling. */
+double tn_gemm_probe_bf16(int64_t loops);
 
 #endif

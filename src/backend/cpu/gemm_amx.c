@@ -75,6 +75,28 @@ TARGET static void micro_16(int64_t k, const void *restrict a_panel, const void 
     _tile_stored(1, acc + COLUMNS, row);
 }
 
+TARGET static double probe(int64_t loops)
+{
+    enum { CHAINS = 4, FLOPS = 2 * ROWS * COLUMNS * DEPTH };
+    begin();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_zero(4);
+    _tile_zero(5);
+    _tile_zero(6);
+    _tile_zero(7);
+    for (int64_t n = 0; n < loops; n++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+    end();
+    return (double)loops * CHAINS * FLOPS;
+}
+
 const tn_gemm_ukernel tn__gemm_amx = {
     .name = "amx 32x32",
     .type = TN_BF16,
@@ -89,6 +111,7 @@ const tn_gemm_ukernel tn__gemm_amx = {
     .pack = tn__gemm_pack_avx512,
     .begin = begin,
     .end = end,
+    .probe = probe,
 };
 #else
 typedef int tn__gemm_amx_is_not_for_this_machine; /* ISO C wants a declaration in every file */

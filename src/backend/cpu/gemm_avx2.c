@@ -28,6 +28,7 @@ const tn_gemm_ukernel tn__gemm_avx2 = {
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4 },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
+    .pack_f32 = tn__gemm_pack_avx2,
 };
 #else
 typedef int tn__gemm_avx2_is_not_for_this_machine; /* ISO C wants a declaration in every file */

@@ -27,11 +27,12 @@ const tn_gemm_ukernel tn__gemm_avx512 = {
     .b_depth = 1,
     .mr = 12,
     .nr = 32,
-    .tile_m = 256,
-    .tile_n = 256,
+    .tile_m = 384,
+    .tile_n = 384,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
     .along_n = { [1] = { along_n_1, 128 }, [2] = { along_n_2, 128 }, [4] = { along_n_4, 64 } },
     .along_k = TN_ALONG_K_TABLE,
+    .pack_f32 = tn__gemm_pack_avx2,
 };
 #else
 typedef int tn__gemm_avx512_is_not_for_this_machine; /* ISO C wants a declaration in every file */

@@ -48,6 +48,20 @@ MICRO(4)
 MICRO(8)
 MICRO(12)
 
+TARGET static double probe(int64_t loops)
+{
+    enum { CHAINS = 16, FLOPS = 2 * 2 * 16 };
+    __m512 sum[CHAINS];
+    __m512i a = _mm512_set1_epi32(0x3f803f80), b = _mm512_setzero_si512();
+    UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
+    for (int64_t n = 0; n < loops; n++) {
+        __asm__ volatile("" : "+v"(a)); /* a new number each time, for all the compiler knows */
+        UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = _mm512_dpbf16_ps(sum[i], (__m512bh)a, (__m512bh)b);
+    }
+    UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" : : "v"(sum[i]));
+    return (double)loops * CHAINS * FLOPS;
+}
+
 const tn_gemm_ukernel tn__gemm_avx512_bf16 = {
     .name = "avx512-bf16 12x32",
     .type = TN_BF16,
@@ -59,6 +73,7 @@ const tn_gemm_ukernel tn__gemm_avx512_bf16 = {
     .tile_n = 384,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8, [12] = micro_12 },
     .pack = tn__gemm_pack_avx512,
+    .probe = probe,
 };
 #else
 typedef int tn__gemm_avx512_bf16_is_not_for_this_machine; /* ISO C wants a declaration in every file */

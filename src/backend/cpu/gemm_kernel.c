@@ -90,3 +90,15 @@ const tn_gemm_ukernel *tn__gemm_kernel_best(void) { return last_of(TN_F32); }
 const tn_gemm_ukernel *tn__gemm_kernel_bf16(void) { return last_of(TN_BF16); }
 
 const char *tn_gemm_kernel_name(void) { return tn__gemm_kernel_best()->name; }
+
+const char *tn_gemm_kernel_name_bf16(void)
+{
+    const tn_gemm_ukernel *u = tn__gemm_kernel_bf16();
+    return u ? u->name : NULL;
+}
+
+double tn_gemm_probe_bf16(int64_t loops)
+{
+    const tn_gemm_ukernel *u = tn__gemm_kernel_bf16();
+    return u ? u->probe(loops) : 0;
+}

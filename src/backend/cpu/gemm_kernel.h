@@ -40,6 +40,8 @@ typedef void tn_gemm_micro(int64_t k, const void *restrict a, const void *restri
                            float *restrict acc, int64_t acc_row);
 /* dst: panels of bf16, one after the other, enough for i < valid; the last is padded with zeros. */
 typedef void tn_gemm_packer(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
+/* dst: panels (k,width) of fp32, one after the other, enough for i < valid; the last is padded with zeros. */
+typedef void tn_gemm_packer_f32(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k);
 
 /* A kernel for B as it lies in memory, and the columns it takes at once; run NULL: none. */
 typedef struct tn_gemm_direct {
@@ -61,8 +63,12 @@ typedef struct tn_gemm_ukernel {
      * (fp32 as it is, fp32 rounded, bf16). fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
     tn_gemm_direct along_k[3][TN_GEMM_DIRECT + 1];
-    tn_gemm_packer *pack;              /* bf16 panels only */
+    tn_gemm_packer *pack;              /* of bf16 panels, or */
+    tn_gemm_packer_f32 *pack_f32;      /* of fp32 ones */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
+    /* bf16 kernels: its instruction alone, in independent chains of registers, `loops` times; returns the floating-point
+     * operations done. The most this kernel could reach: a ceiling to measure it by. */
+    double (*probe)(int64_t loops);
 } tn_gemm_ukernel;
 
 extern const tn_gemm_ukernel tn__gemm_portable;
@@ -74,8 +80,8 @@ const tn_gemm_ukernel *tn__gemm_kernel_at(int index);
 const tn_gemm_ukernel *tn__gemm_kernel_best(void); /* of the fp32 ones */
 const tn_gemm_ukernel *tn__gemm_kernel_bf16(void); /* the best bf16 one, or NULL */
 
-/* dst: panels (k,width) of fp32, one after the other, enough for i < valid; the last is padded with zeros. */
-void tn__gemm_pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k);
+/* The packer of fp32 panels that runs everywhere, and the one for AVX2. */
+tn_gemm_packer_f32 tn__gemm_pack, tn__gemm_pack_avx2;
 /* The packer of bf16 panels that runs everywhere. */
 void tn__gemm_pack_bf16(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_source src, int64_t valid, int64_t k);
 /* The one for panels of x86-64 (A's depth 32, B's depth 2); needs AVX512-BF16 and AVX512-BW. */

@@ -12,7 +12,7 @@
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define TN_TARGET __attribute__((target("+bf16")))
-#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL _Pragma("GCC unroll 24")
 #endif
 #define TN_TO_BF16(x) to_bf16(x)
 #include "backend/cpu/gemm_load.h"
@@ -70,6 +70,17 @@ TN_TARGET static void pack(uint16_t *restrict dst, tn_gemm_panel to, tn_gemm_sou
     pack_any(dst, &to, &src, valid, k);
 }
 
+TN_TARGET static double probe(int64_t loops)
+{
+    enum { CHAINS = 24, FLOPS = 2 * 2 * 2 * 4 };
+    float32x4_t sum[CHAINS], a = vdupq_n_f32(1), b = vdupq_n_f32(0);
+    UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = vdupq_n_f32((float)i);
+    for (int64_t n = 0; n < loops; n++)
+        UNROLL for (int i = 0; i < CHAINS; i++) BFMMLA(sum[i], a, b);
+    UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" : : "w"(sum[i])); /* so that they stay apart */
+    return (double)loops * CHAINS * FLOPS;
+}
+
 const tn_gemm_ukernel tn__gemm_neon_bf16 = {
     .name = "bfmmla 8x12",
     .type = TN_BF16,
@@ -81,6 +92,7 @@ const tn_gemm_ukernel tn__gemm_neon_bf16 = {
     .tile_n = 384,
     .run = { [2] = micro_2, [4] = micro_4, [8] = micro_8 },
     .pack = pack,
+    .probe = probe,
 };
 #else
 typedef int tn__gemm_neon_bf16_is_not_for_this_machine; /* ISO C wants a declaration in every file */

@@ -33,4 +33,5 @@ const tn_gemm_ukernel tn__gemm_portable = {
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },
     .along_k = TN_ALONG_K_TABLE,
+    .pack_f32 = tn__gemm_pack,
 };

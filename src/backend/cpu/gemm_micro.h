@@ -41,6 +41,10 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
         vec sum[rows][vecs];                                                                                           \
         TN_UNROLL for (int i = 0; i < (rows); i++)                                                                     \
             TN_UNROLL for (int v = 0; v < (vecs); v++) sum[i][v] = (vec){ 0 };                                         \
+        TN_UNROLL for (int i = 0; i < (rows); i++) {                                                                   \
+            __builtin_prefetch(acc + i * acc_row, 1);                                                                  \
+            __builtin_prefetch(acc + i * acc_row + (vecs) * TN_LANES - 1, 1);                                          \
+        }                                                                                                              \
         for (int64_t p = 0; p < k; p++) {                                                                              \
             if (ahead) TN_UNROLL for (int v = 0; v < (vecs) * TN_LANES; v += 16)                                       \
                 __builtin_prefetch((const void *)((uintptr_t)b + (uintptr_t)(4 * ((ahead) * b_step + v))));            \

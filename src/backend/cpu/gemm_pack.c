@@ -21,6 +21,9 @@ INLINE int64_t pack_transposed(float *restrict dst, int width, const unsigned ch
         const unsigned char *rows = from + i * outer;
         int64_t p = 0;
         for (; p + 4 <= k; p += 4) {
+            if (p % 16 == 0) /* the next four columns: as they are far apart, the hardware sees no stream in them */
+                for (int q = 4; q < 8; q++)
+                    __builtin_prefetch((const void *)((uintptr_t)rows + (uintptr_t)(q * outer + p * bytes)));
             quad x[4] = { load4(rows + p * bytes, t), load4(rows + outer + p * bytes, t),
                           load4(rows + 2 * outer + p * bytes, t), load4(rows + 3 * outer + p * bytes, t) };
             transpose4(x);

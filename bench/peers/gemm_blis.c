@@ -1,5 +1,6 @@
 /* The matrix product beside BLIS's sgemm, in turn, over the shapes of `tenon bench gemm`; gemm_blis.sh builds and runs it.
- * gemm_blis THREADS. A row: median times, and the ratio of neighbouring runs with its spread. */
+ * gemm_blis THREADS. A row: median rates, and the ratio of neighbouring runs with its spread. One thread is measured in the
+ * CPU time of the process, which another process on the same core does not change; more threads by the clock. */
 #include "backend/cpu/gemm.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -11,6 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 enum { MOST = 41 };
 
@@ -21,6 +23,13 @@ static const struct {
     { 64, 256, 768, 'f' },   { 512, 512, 512, 'f' },  { 1024, 1024, 1024, 'f' }, { 4096, 4096, 1024, 'f' }, { 256, 768, 768, 'f' },
     { 256, 3072, 768, 'f' }, { 256, 768, 3072, 'f' }, { 256, 50257, 768, 'f' },  { 256, 768, 3072, 'x' },   { 3072, 768, 256, 'w' },
 };
+
+static double now(bool cpu)
+{
+    struct timespec t;
+    clock_gettime(cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static float *numbers(int64_t n)
 {
@@ -40,13 +49,13 @@ static int compare(tn_pool *pool, int threads, int64_t m, int64_t n, int64_t k, 
     int runs = 0;
     if (!a || !b || !c || !d || !work) return 1;
     for (const double start = tn_clock_s(); runs < MOST && (runs < 7 || tn_clock_s() - start < 1.5); runs++) {
-        double t = tn_clock_s();
+        double t = now(threads == 1);
         tn_gemm_run(pool, &g, work);
-        ours[runs] = tn_clock_s() - t;
-        t = tn_clock_s();
+        ours[runs] = now(threads == 1) - t;
+        t = now(threads == 1);
         cblas_sgemm(CblasRowMajor, down_a ? CblasTrans : CblasNoTrans, down_b ? CblasTrans : CblasNoTrans, (int)m, (int)n, (int)k, 1,
                     a, (int)(down_a ? m : k), b, (int)(down_b ? k : n), 0, d, (int)n);
-        theirs[runs] = tn_clock_s() - t;
+        theirs[runs] = now(threads == 1) - t;
         ratio[runs] = theirs[runs] / ours[runs];
     }
     for (int64_t i = 0; i < m * n; i++) apart = fmax(apart, fabs((double)c[i] - (double)d[i]));

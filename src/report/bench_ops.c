@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { B = 4, T = 256, D = 256, K = 64, H = 4, V = 4096 };
+enum { B = 4, T = 256, D = 256, K = 64, H = 4, V = 4096, LONG = 100000 };
 
 static tn_ref in(tn_graph *g, const char *name, tn_dims dims) { return tn_want_gradient(g, tn_input(g, name, dims, TN_F32)); }
 
@@ -43,6 +43,17 @@ static tn_ref case_scan_gated(tn_graph *g)
     return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)), in(g, "nu", tn_shape(K)),
                          in(g, "omega", tn_shape(K)));
 }
+/* The scans again, long enough to leave every cache. */
+static tn_ref case_scan_long(tn_graph *g)
+{
+    return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)),
+                   .gamma = in(g, "gamma", tn_shape(K)));
+}
+static tn_ref case_gated_long(tn_graph *g)
+{
+    return tn_scan_gated(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "ri", tn_shape(1, LONG, 2 * K)),
+                         in(g, "nu", tn_shape(K)), in(g, "omega", tn_shape(K)));
+}
 static tn_ref case_outer(tn_graph *g)
 {
     const tn_ref alpha = tn_neg(g, tn_softplus(g, in(g, "alpha", tn_shape(B, T, H))));
@@ -69,6 +80,7 @@ static const struct {
     { "silu", case_silu },          { "swiglu", case_swiglu },           { "add", case_add },             { "softmax", case_softmax },
     { "scan", case_scan },          { "scan_gated", case_scan_gated },   { "outer", case_outer },         { "conv_causal", case_conv },
     { "attention", case_attention }, { "embed", case_embed },            { "linear_xent", case_xent },
+    { "scan long", case_scan_long }, { "scan_gated long", case_gated_long },
 };
 
 static double argument_bytes(const tn_graph *g, int32_t id)

@@ -66,6 +66,7 @@ void tn_scan_powers_use(const tn_scan_powers *p, int64_t padded_K, int64_t k, tn
     q->wide_re = p->wide_re + k;
     q->wide_im = p->wide_im + k;
     q->power_step = padded_K;
+    q->brief = false;
 }
 
 /* --- the cut ------------------------------------------------------------------------------------------------------ */
@@ -291,8 +292,11 @@ static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_sc
     const bool gain = q->gain;
 #define LANES(...) tn_scan_lanes_advance(s, q, width, n, x, c, (tn_scan_form){ __VA_ARGS__ })
     if (!q->power_re) tn_scan_advance(s, q, width, n, x, c, (tn_scan_form){ .gain = gain, .write = !local });
-    else if (local) LANES(.grown = q->u, .gain = gain);
+    else if (local && q->u) LANES(.grown = true, .gain = gain);
+    else if (local) LANES(.gain = gain);
     else if (q->u) LANES(.grown = true, .gain = true, .write = true);
+    else if (q->brief && gain) LANES(.gain = true, .write = true, .brief = true);
+    else if (q->brief) LANES(.write = true, .brief = true);
     else if (gain) LANES(.gain = true, .write = true);
     else LANES(.write = true);
 #undef LANES
@@ -427,22 +431,47 @@ static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_
     if (f && j->dx.at && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
 }
 
+/* The same where lambda and gain are per channel. */
+static void backward_fixed(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, numbers *g,
+                           tn_scan_sums *sums)
+{
+    static float zeros[W]; /* no gradient of c */
+    backward_view v;
+    const int64_t width = tn_scan_padded(at->w), n = at->n;
+    look_back(j, at, q, &v);
+    const tn_scan_reverse r = { v.dc.at ? v.dc : (planes){ zeros, 0, 0 }, v.c, v.before, v.x, v.dx };
+    const tn_scan_reverse_form is = { q->gain, v.dx.at, j->add_x, j->want_m, j->want_e, q->brief };
+    const bool usual = is.dx && is.m && !is.add, full = usual && is.gain && is.e, bare = usual && !is.gain && !is.e;
+#define REVERSE(...) tn_scan_reverse_piece(g, q, width, n, &r, sums, (tn_scan_reverse_form){ __VA_ARGS__ })
+    if (bare && is.brief) REVERSE(.dx = true, .m = true, .brief = true);
+    else if (bare) REVERSE(.dx = true, .m = true);
+    else if (full && is.brief) REVERSE(.dx = true, .m = true, .gain = true, .e = true, .brief = true);
+    else if (full) REVERSE(.dx = true, .m = true, .gain = true, .e = true);
+    else tn_scan_reverse_piece(g, q, width, n, &r, sums, is);
+#undef REVERSE
+    if (j->dx.at && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
+}
+
 /* Runs the adjoint g (what reaches the state after the tile's last token) back through a tile. */
 static void backward_tile(const tn_scan_job *j, const tile *t, numbers *g, bool local)
 {
     tn_scan_coef q;
     tn_scan_found f;
+    tn_scan_sums fixed = { { { 0 } } };
     double *sums[TN_SCAN_SUMS];
     for (int i = 0; i < TN_SCAN_SUMS; i++) sums[i] = edge_row(t, SUMS + i);
     for (int64_t end = t->last, n; end > t->first; end -= n) {
         n = piece_before(j, t->b, end, t->first);
         const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
         j->coef(j->self, &a, &q);
-        backward_piece(j, &a, &q, g, local ? NULL : &f);
+        if (j->fixed && !local) backward_fixed(j, &a, &q, g, &fixed);
+        else backward_piece(j, &a, &q, g, local ? NULL : &f);
         if (local) multiply(t, &q, n);
         else if (j->sink) j->sink(j->self, &a, &q, &f, sums);
         if (starts(j, t->b, end - n)) cut_here(t, g);
     }
+    if (!j->fixed || local) return;
+    for (int i = 0; i < TN_SCAN_SUMS; i++) memcpy(sums[i], fixed.row[i], sizeof(double) * (size_t)t->w);
 }
 
 static void backward_local(void *arg, int64_t i)
@@ -498,7 +527,7 @@ void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
     if (j->chunks > 1) tn_pool_run(pool, tiles_of(j), backward_local, j);
     tn_pool_run(pool, j->rows * blocks_of(j), backward_carry, j);
     tn_pool_run(pool, tiles_of(j), backward_apply, j);
-    if (j->sink) add_sums(j);
+    if (j->want_m || j->want_e) add_sums(j);
 }
 
 int64_t tn_scan_rows(const tn_call *c)

@@ -21,6 +21,10 @@ enum {
     TN_SCAN_BUFFERS = 4
 };
 
+/* Below it a memory is no longer than some 250 tokens: rounding errors of f32 add up to a few units in the last place. It
+ * is asked of all channels at once, so that bits do not depend on how they are cut into blocks. */
+#define TN_SCAN_BRIEF (1 - 0x1p-8)
+
 /* A tensor (B,T,2K) or (B,T,K) whose last axis is contiguous. */
 typedef struct tn_scan_tensor {
     float *at;    /* NULL: not there */
@@ -41,6 +45,7 @@ typedef struct tn_scan_coef {
     const float *power_re, *power_im, *u;
     const double *wide_re, *wide_im;
     int64_t power_step;
+    bool brief; /* powers without u, all of whose lambdas have modulus^2 <= TN_SCAN_BRIEF */
     const double *cs, *sn; /* cos and sin of its phase, for the op's own sink */
     const float *gain;     /* NULL: 1 */
     int64_t turn_step, gain_step;
@@ -68,6 +73,7 @@ typedef struct tn_scan_job {
     float *dstate;            /* to write, or NULL */
     bool add_x, add_state;    /* add instead of overwriting */
     bool want_m, want_e;
+    bool fixed; /* lambda and gain per channel: m (re, im) and e are summed into rows 0..2 of sums, and sink is not called */
     const void *self;
     void (*coef)(const void *self, const tn_scan_at *at, tn_scan_coef *q);
     void (*sink)(const void *self, const tn_scan_at *at, const tn_scan_coef *q, const tn_scan_found *f,

@@ -15,6 +15,7 @@ typedef struct coefficients {
     double *cs, *sn, *rho_of; /* the table: (padded K) each, where per channel */
     float *gamma_of;          /* its last row */
     tn_scan_powers powers;    /* of lambda, where per channel */
+    bool brief;               /* all of them: see TN_SCAN_BRIEF */
     float *drho, *domega, *dgamma;                 /* of the shape of what they belong to; NULL: not wanted */
     bool add_rho, add_omega, add_gamma;
 } coefficients;
@@ -27,6 +28,7 @@ static bool fixed_lambda(const coefficients *s)
 /* lambda = rho e^{i omega} in double, rounded once: its powers are powers of the rounded number. */
 static void fill_table(coefficients *s)
 {
+    s->brief = true;
     for (int64_t k = 0; k < s->padded_K; k++) {
         const bool there = k < s->K;
         s->rho_of[k] = there && !s->rho_per_token ? (double)s->rho[k] : 0;
@@ -34,6 +36,7 @@ static void fill_table(coefficients *s)
         const double omega = there && !s->omega_per_token ? (double)s->omega[k] : 0;
         s->cs[k] = cos(omega);
         s->sn[k] = sin(omega);
+        s->brief = s->brief && s->rho_of[k] * s->rho_of[k] <= TN_SCAN_BRIEF; /* NaN is not */
         s->powers.wide_re[s->padded_K + k] = (double)(float)(s->rho_of[k] * s->cs[k]);
         s->powers.wide_im[s->padded_K + k] = (double)(float)(s->rho_of[k] * s->sn[k]);
     }
@@ -96,8 +99,10 @@ static void coef(const void *self, const tn_scan_at *at, tn_scan_coef *q)
     q->sn = s->sn + at->k;
     q->u = NULL;
     q->turn_step = 0;
-    if (fixed_lambda(s)) tn_scan_powers_use(&s->powers, s->padded_K, at->k, q);
-    else fill_lambda(s, at, q);
+    if (fixed_lambda(s)) {
+        tn_scan_powers_use(&s->powers, s->padded_K, at->k, q);
+        q->brief = s->brief && !s->gamma_per_token;
+    } else fill_lambda(s, at, q);
     fill_gain(s, at, q);
 }
 
@@ -230,8 +235,9 @@ tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
     j.add_state = c->accumulate >> TN_SCAN_STATE & 1;
     j.want_m = s.drho || s.domega;
     j.want_e = s.dgamma;
-    if (j.want_m || j.want_e) j.sink = sink;
+    j.fixed = fixed_lambda(&s) && !s.gamma_per_token;
+    if ((j.want_m || j.want_e) && !j.fixed) j.sink = sink;
     tn_scan_core_backward(c->pool, &j);
-    if (j.sink && j.K) finish_sums(&s, j.sums);
+    if ((j.want_m || j.want_e) && j.K) finish_sums(&s, j.sums);
     return TN_OK;
 }

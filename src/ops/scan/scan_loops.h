@@ -3,7 +3,9 @@
  *
  * Where lambda's phase is fixed a piece is run in f32 from zero (local), and every output is local + lambda^m carry. The
  * carry, what enters the piece, is double and meets double powers: f32's error never lives longer than a piece, and
- * conversions, which cost more than the arithmetic, happen once a piece. Otherwise states and lambda are double. */
+ * conversions, which cost more than the arithmetic, happen once a piece. Where every lambda forgets within a few hundred
+ * tokens (coef.brief) f32's error is forgotten with the rest: the state itself goes through a piece in f32, at half the
+ * arithmetic. Where the phase is not fixed, states and lambda are double. */
 #ifndef TN_OPS_SCAN_LOOPS_H
 #define TN_OPS_SCAN_LOOPS_H
 
@@ -14,9 +16,11 @@
 #include <arm_neon.h>
 #endif
 
-/* A state or an adjoint of one block of channels. */
+/* A state or an adjoint of one block of channels. Whole lines of the cache, as are all that is stored between one token and
+ * the next: a core that streams results to memory (Neoverse-N1) falls back to reading every line before it writes it as
+ * soon as a store fills part of a line, and then runs at half the speed. */
 typedef struct tn_scan_numbers {
-    double re[TN_SCAN_W], im[TN_SCAN_W];
+    _Alignas(64) double re[TN_SCAN_W], im[TN_SCAN_W];
 } tn_scan_numbers;
 
 /* Tokens of a block in a tensor (B,T,2K), or a padded copy of them. */
@@ -24,6 +28,8 @@ typedef struct tn_scan_planes {
     float *at;        /* real part of the first token's first channel; NULL: not there */
     int64_t step, im; /* to the next token; to the imaginary part */
 } tn_scan_planes;
+
+enum { TN_SCAN_GROUP = 4 }; /* units side by side: chains of dependent operations that run at once */
 
 typedef double tn_two __attribute__((vector_size(16)));
 typedef float tn_half __attribute__((vector_size(16))); /* four channels in f32 */
@@ -127,6 +133,7 @@ typedef struct tn_scan_form {
     bool grown; /* coef.u is there */
     bool gain;
     bool write; /* the planes written are there */
+    bool brief; /* coef.brief, and neither grown nor local */
 } tn_scan_form;
 
 /* Token i, channels k..k+3: s = lambda s + gain x, c = s. */
@@ -222,8 +229,8 @@ TN_INLINE tn_scan_lane tn_scan_lane_load(const tn_scan_numbers *s, const tn_scan
 }
 
 /* The carry after n tokens: lambda^n carry + local; sign -1 for conj(lambda). */
-TN_INLINE void tn_scan_carry(tn_scan_numbers *s, const tn_scan_lane *v, const tn_scan_coef *q, int64_t n, int64_t k,
-                             double sign, bool grown)
+TN_INLINE void tn_scan_carry_unit(const tn_scan_numbers *s, const tn_scan_lane *v, const tn_scan_coef *q, int64_t n,
+                                  int64_t k, double sign, bool grown, tn_four *to_re, tn_four *to_im)
 {
     const tn_four one = { { 1, 1 }, { 1, 1 } }, turn = { { sign, sign }, { sign, sign } };
     tn_four pr = tn_four_load(q->wide_re + n * q->power_step + k), pi = tn_four_load(q->wide_im + n * q->power_step + k);
@@ -234,8 +241,30 @@ TN_INLINE void tn_scan_carry(tn_scan_numbers *s, const tn_scan_lane *v, const tn
         pr = tn_mul4(pr, rho);
         pi = tn_mul4(pi, rho);
     }
-    tn_four_store(s->re + k, tn_less4(tn_more4(tn_widen(v->re), pr, re), pi, im));
-    tn_four_store(s->im + k, tn_more4(tn_more4(tn_widen(v->im), pr, im), pi, re));
+    *to_re = tn_less4(tn_more4(tn_widen(v->re), pr, re), pi, im);
+    *to_im = tn_more4(tn_more4(tn_widen(v->im), pr, im), pi, re);
+}
+
+/* The carries of a group, real parts first. */
+TN_INLINE void tn_scan_carry(tn_scan_numbers *s, const tn_scan_lane *v, int lanes, const tn_scan_coef *q, int64_t n,
+                             int64_t k, double sign, bool grown)
+{
+    tn_four re[TN_SCAN_GROUP], im[TN_SCAN_GROUP];
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) tn_scan_carry_unit(s, &v[l], q, n, k + 4 * l, sign, grown, &re[l], &im[l]);
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) tn_four_store(s->re + k + 4 * l, re[l]);
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) tn_four_store(s->im + k + 4 * l, im[l]);
+}
+
+/* The state itself went through the piece. */
+TN_INLINE void tn_scan_carry_brief(tn_scan_numbers *s, const tn_scan_lane *v, int lanes, int64_t k)
+{
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) tn_four_store(s->re + k + 4 * l, tn_widen(v[l].re));
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) tn_four_store(s->im + k + 4 * l, tn_widen(v[l].im));
 }
 
 /* lambda^m of a lane. */
@@ -259,9 +288,9 @@ TN_INLINE void tn_scan_grow(tn_scan_lane *v, const tn_scan_coef *q, int64_t i, i
     v->w += u + u * v->w;
 }
 
-/* Token i, channels k..k+3: local = lambda local + gain x, c = local + lambda^(i+1) carry. */
+/* Token i, channels k..k+3: local = lambda local + gain x; (re, im) = local + lambda^(i+1) carry where it is written. */
 TN_INLINE void tn_scan_lane_step(tn_scan_lane *v, const tn_scan_coef *q, int64_t i, int64_t k, tn_scan_planes x,
-                                 tn_scan_planes c, tn_scan_form is)
+                                 tn_scan_form is, tn_half *re, tn_half *im)
 {
     const float *from = x.at + i * x.step + k;
     tn_half xr = tn_half_load(from), xi = tn_half_load(from + x.im), lr = v->lr, li = v->li, pr, pi;
@@ -278,10 +307,12 @@ TN_INLINE void tn_scan_lane_step(tn_scan_lane *v, const tn_scan_coef *q, int64_t
     v->re = xr;
     v->im = xi;
     if (!is.write) return;
-    float *to = c.at + i * c.step + k;
+    *re = xr;
+    *im = xi;
+    if (is.brief) return;
     tn_scan_power(v, q, i + 1, k, is.grown, &pr, &pi);
-    tn_half_store(to, (xr + pr * v->cr) - pi * v->ci);
-    tn_half_store(to + c.im, (xi + pr * v->ci) + pi * v->cr);
+    *re = (xr + pr * v->cr) - pi * v->ci;
+    *im = (xi + pr * v->ci) + pi * v->cr;
 }
 
 /* Backwards: al = dc + local, a = al + conj(lambda of all later tokens) carry, local = conj(lambda) al. */
@@ -302,23 +333,57 @@ TN_INLINE void tn_scan_lane_back(tn_scan_lane *v, const tn_scan_coef *q, int64_t
     v->im = lr * ai - li * ar;
 }
 
+/* Asks for token i of the next piece (way 1) or the one before (way -1): tokens of wide rows lie too far apart for the
+ * hardware to guess. The address may lie outside the tensor. */
+TN_INLINE void tn_scan_fetch(tn_scan_planes p, int64_t i, int64_t k, int way)
+{
+    const uintptr_t at = (uintptr_t)p.at + sizeof(float) * (uintptr_t)((i + way * TN_SCAN_N) * p.step + k);
+    __builtin_prefetch((const void *)at);
+    __builtin_prefetch((const void *)(at + sizeof(float) * (uintptr_t)p.im));
+}
+
+TN_INLINE void tn_scan_start_brief(tn_scan_lane *v)
+{
+    v->re = v->cr;
+    v->im = v->ci;
+}
+
+/* n tokens of `lanes` times four channels. Real parts are stored together and imaginary parts after them: a line of the
+ * cache that is filled at once need not be read from memory first. */
+TN_INLINE void tn_scan_lanes_forward(tn_scan_numbers *restrict s, const tn_scan_coef *restrict q, int64_t k, int lanes,
+                                     int64_t n, tn_scan_planes x, tn_scan_planes c, tn_scan_form is)
+{
+    tn_scan_lane v[TN_SCAN_GROUP];
+    tn_half im[TN_SCAN_GROUP];
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) {
+        v[l] = tn_scan_lane_load(s, q, k + 4 * l);
+        if (is.brief) tn_scan_start_brief(&v[l]);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        tn_scan_fetch(x, i, k, 1);
+        TN_UNROLL
+        for (int l = 0; l < lanes; l++) {
+            tn_half re;
+            tn_scan_lane_step(&v[l], q, i, k + 4 * l, x, is, &re, &im[l]);
+            if (is.write) tn_half_store(c.at + i * c.step + k + 4 * l, re);
+        }
+        if (!is.write) continue;
+        TN_UNROLL
+        for (int l = 0; l < lanes; l++) tn_half_store(c.at + i * c.step + c.im + k + 4 * l, im[l]);
+    }
+    if (is.brief) tn_scan_carry_brief(s, v, lanes, k);
+    else tn_scan_carry(s, v, lanes, q, n, k, 1, is.grown);
+}
+
+/* Groups of 16 channels (8 where lambda grows: there are no registers for more), then units. */
 TN_INLINE void tn_scan_lanes_advance(tn_scan_numbers *restrict s, const tn_scan_coef *restrict q, int64_t width,
                                      int64_t n, tn_scan_planes x, tn_scan_planes c, tn_scan_form is)
 {
+    const int lanes = is.grown ? TN_SCAN_GROUP / 2 : TN_SCAN_GROUP;
     int64_t k = 0;
-    for (; k + 8 <= width; k += 8) {
-        tn_scan_lane v = tn_scan_lane_load(s, q, k), w = tn_scan_lane_load(s, q, k + 4);
-        for (int64_t i = 0; i < n; i++) {
-            tn_scan_lane_step(&v, q, i, k, x, c, is);
-            tn_scan_lane_step(&w, q, i, k + 4, x, c, is);
-        }
-        tn_scan_carry(s, &v, q, n, k, 1, is.grown);
-        tn_scan_carry(s, &w, q, n, k + 4, 1, is.grown);
-    }
-    if (k == width) return;
-    tn_scan_lane v = tn_scan_lane_load(s, q, k);
-    for (int64_t i = 0; i < n; i++) tn_scan_lane_step(&v, q, i, k, x, c, is);
-    tn_scan_carry(s, &v, q, n, k, 1, is.grown);
+    for (; k + 4 * lanes <= width; k += 4 * lanes) tn_scan_lanes_forward(s, q, k, lanes, n, x, c, is);
+    for (; k < width; k += 4) tn_scan_lanes_forward(s, q, k, 1, n, x, c, is);
 }
 
 TN_INLINE void tn_scan_lanes_retreat(tn_scan_numbers *restrict g, const tn_scan_coef *restrict q, int64_t width,
@@ -326,18 +391,133 @@ TN_INLINE void tn_scan_lanes_retreat(tn_scan_numbers *restrict g, const tn_scan_
 {
     int64_t k = 0;
     for (; k + 8 <= width; k += 8) {
-        tn_scan_lane v = tn_scan_lane_load(g, q, k), w = tn_scan_lane_load(g, q, k + 4);
+        tn_scan_lane v[2] = { tn_scan_lane_load(g, q, k), tn_scan_lane_load(g, q, k + 4) };
         for (int64_t i = n - 1; i >= 0; i--) {
-            tn_scan_lane_back(&v, q, i, n, k, dc, a, is);
-            tn_scan_lane_back(&w, q, i, n, k + 4, dc, a, is);
+            tn_scan_lane_back(&v[0], q, i, n, k, dc, a, is);
+            tn_scan_lane_back(&v[1], q, i, n, k + 4, dc, a, is);
         }
-        tn_scan_carry(g, &v, q, n, k, -1, is.grown);
-        tn_scan_carry(g, &w, q, n, k + 4, -1, is.grown);
+        tn_scan_carry(g, v, 2, q, n, k, -1, is.grown);
     }
     if (k == width) return;
     tn_scan_lane v = tn_scan_lane_load(g, q, k);
     for (int64_t i = n - 1; i >= 0; i--) tn_scan_lane_back(&v, q, i, n, k, dc, a, is);
-    tn_scan_carry(g, &v, q, n, k, -1, is.grown);
+    tn_scan_carry(g, &v, 1, q, n, k, -1, is.grown);
+}
+
+/* --- lambda and gain per channel: the whole reverse in one pass ------------------------------------------------------ */
+
+/* What the reverse of a piece reads and writes; `at` is NULL where something is not there. */
+typedef struct tn_scan_reverse {
+    tn_scan_planes dc, c, before, x, dx; /* before: c ahead of the piece's first token */
+} tn_scan_reverse;
+
+typedef struct tn_scan_reverse_form {
+    bool gain, dx, add, m, e; /* add: dx is added to; m and e: the sums wanted, as in tn_scan_found */
+    bool brief;               /* coef.brief */
+} tn_scan_reverse_form;
+
+/* Sums of a block over a tile: m (re, im) and e. */
+typedef struct tn_scan_sums {
+    _Alignas(64) double row[TN_SCAN_SUMS][TN_SCAN_W];
+} tn_scan_sums;
+
+/* Sums of one unit over a piece. */
+typedef struct tn_scan_unit_sums {
+    tn_half mr, mi, e;
+} tn_scan_unit_sums;
+
+/* Token i backwards: the adjoint (see tn_scan_lane_back) and all that it gives, none of it stored but dx. */
+TN_INLINE void tn_scan_reverse_step(tn_scan_lane *v, tn_scan_unit_sums *sum, const tn_scan_coef *q, int64_t i, int64_t n,
+                                    int64_t k, const tn_scan_reverse *r, tn_scan_reverse_form is, tn_half *re,
+                                    tn_half *im)
+{
+    const float *from = r->dc.at + i * r->dc.step + k;
+    const tn_half lr = v->re + tn_half_load(from), li = v->im + tn_half_load(from + r->dc.im);
+    tn_half ar = lr, ai = li, pr, pi;
+    v->re = v->lr * lr + v->li * li;
+    v->im = v->lr * li - v->li * lr;
+    if (!is.brief) {
+        tn_scan_power(v, q, n - 1 - i, k, false, &pr, &pi);
+        ar += pr * v->cr;
+        ai += pr * v->ci;
+        ar += pi * v->ci;
+        ai -= pi * v->cr;
+    }
+    const float *c = i > 0 ? r->c.at + (i - 1) * r->c.step + k : r->before.at + k;
+    if (is.m && (i > 0 || r->before.at)) {
+        const tn_half cr = tn_half_load(c), ci = tn_half_load(c + (i > 0 ? r->c.im : r->before.im));
+        sum->mr += ar * cr;
+        sum->mi += ai * cr;
+        sum->mr += ai * ci;
+        sum->mi -= ar * ci;
+    }
+    if (is.e) {
+        const float *x = r->x.at + i * r->x.step + k;
+        sum->e += ar * tn_half_load(x);
+        sum->e += ai * tn_half_load(x + r->x.im);
+    }
+    if (is.gain) {
+        const tn_half g = tn_half_load(q->gain + k);
+        ar *= g;
+        ai *= g;
+    }
+    *re = ar;
+    *im = ai;
+}
+
+TN_INLINE void tn_scan_put(float *to, tn_half x, bool add)
+{
+    tn_half_store(to, add ? x + tn_half_load(to) : x);
+}
+
+TN_INLINE void tn_scan_sum_up(double *sum, tn_half x)
+{
+    tn_four_store(sum, tn_add4(tn_four_load(sum), tn_widen(x)));
+}
+
+/* n tokens of `lanes` times four channels; the sums over the piece in f32, then to the doubles. */
+TN_INLINE void tn_scan_lanes_reverse(tn_scan_numbers *restrict g, const tn_scan_coef *restrict q, int64_t k, int lanes,
+                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums, tn_scan_reverse_form is)
+{
+    tn_scan_lane v[TN_SCAN_GROUP];
+    tn_scan_unit_sums sum[TN_SCAN_GROUP] = { { { 0 }, { 0 }, { 0 } } };
+    tn_half im[TN_SCAN_GROUP];
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) {
+        v[l] = tn_scan_lane_load(g, q, k + 4 * l);
+        if (is.brief) tn_scan_start_brief(&v[l]);
+    }
+    for (int64_t i = n - 1; i >= 0; i--) {
+        tn_scan_fetch(r->dc, i, k, -1);
+        if (is.m) tn_scan_fetch(r->c, i, k, -1);
+        if (is.e) tn_scan_fetch(r->x, i, k, -1);
+        TN_UNROLL
+        for (int l = 0; l < lanes; l++) {
+            tn_half re;
+            tn_scan_reverse_step(&v[l], &sum[l], q, i, n, k + 4 * l, r, is, &re, &im[l]);
+            if (is.dx) tn_scan_put(r->dx.at + i * r->dx.step + k + 4 * l, re, is.add);
+        }
+        if (!is.dx) continue;
+        TN_UNROLL
+        for (int l = 0; l < lanes; l++) tn_scan_put(r->dx.at + i * r->dx.step + r->dx.im + k + 4 * l, im[l], is.add);
+    }
+    if (is.brief) tn_scan_carry_brief(g, v, lanes, k);
+    else tn_scan_carry(g, v, lanes, q, n, k, -1, false);
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) if (is.m) tn_scan_sum_up(sums->row[0] + k + 4 * l, sum[l].mr);
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) if (is.m) tn_scan_sum_up(sums->row[1] + k + 4 * l, sum[l].mi);
+    TN_UNROLL
+    for (int l = 0; l < lanes; l++) if (is.e) tn_scan_sum_up(sums->row[2] + k + 4 * l, sum[l].e);
+}
+
+TN_INLINE void tn_scan_reverse_piece(tn_scan_numbers *restrict g, const tn_scan_coef *restrict q, int64_t width,
+                                     int64_t n, const tn_scan_reverse *r, tn_scan_sums *restrict sums, tn_scan_reverse_form is)
+{
+    int64_t k = 0;
+    for (; k + 4 * TN_SCAN_GROUP <= width; k += 4 * TN_SCAN_GROUP)
+        tn_scan_lanes_reverse(g, q, k, TN_SCAN_GROUP, n, r, sums, is);
+    for (; k < width; k += 4) tn_scan_lanes_reverse(g, q, k, 1, n, r, sums, is);
 }
 
 /* --- after the adjoints ---------------------------------------------------------------------------------------------- */

@@ -18,18 +18,34 @@ typedef struct encoder {
 
 /* --- words ------------------------------------------------------------------------------------------------------------------ */
 
-static uint64_t word_hash(const char *p, size_t n)
+/* n of 1 to 8 bytes as a number, zeros above. */
+static inline uint64_t load_part(const char *p, size_t n)
 {
-    uint64_t a = 0, h = n * 0x9e3779b97f4a7c15u;
-    for (; n > 8; p += 8, n -= 8) {
-        memcpy(&a, p, 8);
-        h = (h ^ a) * 0xff51afd7ed558ccdu;
+    const unsigned char *u = (const unsigned char *)p;
+    uint64_t whole;
+    uint32_t low, high;
+    if (n == 8) return memcpy(&whole, p, 8), whole;
+    if (n < 4) return (uint64_t)u[0] | (uint64_t)u[n >> 1] << (8 * (n >> 1)) | (uint64_t)u[n - 1] << (8 * (n - 1));
+    memcpy(&low, p, 4);
+    memcpy(&high, p + n - 4, 4);
+    return low | (uint64_t)high << (8 * (n - 4));
+}
+
+/* The word, padded with zeros, and its hash. Words never hold fewer bytes than 1. The value differs between byte orders,
+ * which nothing outside sees. */
+static inline uint64_t load_key(const char *p, size_t n, uint64_t key[TN_CACHE_KEY_WORDS])
+{
+    uint64_t h = n;
+    for (int i = 0; i < TN_CACHE_KEY_WORDS; i++) key[i] = 0;
+    for (int i = 0; n > 0; i++) {
+        const size_t k = n < 8 ? n : 8;
+        key[i] = load_part(p, k);
+        h = (h ^ key[i]) * 0x9e3779b97f4a7c15u;
         h ^= h >> 32;
+        p += k;
+        n -= k;
     }
-    a = 0;
-    for (size_t i = 0; i < n; i++) a |= (uint64_t)(unsigned char)p[i] << (8 * i);
-    h = (h ^ a) * 0xff51afd7ed558ccdu;
-    return h ^ h >> 32;
+    return h;
 }
 
 static tn_status encode_word(encoder *e, const char *word, size_t n)
@@ -49,10 +65,11 @@ static tn_status encode_word(encoder *e, const char *word, size_t n)
 
 static tn_status encode_cached(encoder *e, const char *word, size_t n)
 {
-    if (n > TN_CACHE_KEY_BYTES) return encode_word(e, word, n);
-    tn_cached *c = e->x->cache + (word_hash(word, n) & (TN_CACHE_SLOTS - 2));
+    uint64_t key[TN_CACHE_KEY_WORDS];
+    if (n > sizeof key) return encode_word(e, word, n);
+    tn_cached *c = e->x->cache + (load_key(word, n, key) & (TN_CACHE_SLOTS - 2));
     for (int i = 0; i < 2; i++)
-        if (c[i].bytes == n && memcmp(c[i].key, word, n) == 0) {
+        if (c[i].bytes == n && memcmp(c[i].key, key, sizeof key) == 0) {
             if (e->out->capacity - e->out->n < TN_CACHE_IDS) TN_RETURN_IF(tn_tokens_reserve(e->out, TN_CACHE_IDS));
             memcpy(e->out->ids + e->out->n, c[i].ids, sizeof c[i].ids); /* all of it: one copy of known size */
             e->out->n += c[i].n;
@@ -63,9 +80,9 @@ static tn_status encode_cached(encoder *e, const char *word, size_t n)
     const size_t made = e->out->n - before;
     if (made > TN_CACHE_IDS) return TN_OK;
     c[1] = c[0];
-    c[0].bytes = (uint8_t)n;
-    c[0].n = (uint8_t)made;
-    memcpy(c[0].key, word, n);
+    c[0].bytes = (uint16_t)n;
+    c[0].n = (uint16_t)made;
+    memcpy(c[0].key, key, sizeof key);
     memcpy(c[0].ids, e->out->ids + before, made * sizeof *c[0].ids);
     return TN_OK;
 }

@@ -313,13 +313,17 @@ const char *tn_tokenizer_piece(const tn_tokenizer *t, int32_t id, size_t *bytes)
     return (const char *)&t->byte_text[hex(text[3]) << 4 | hex(text[4])];
 }
 
-size_t tn_tokenizer_cut(const tn_tokenizer *t, const char *text, size_t bytes)
+size_t tn__cut_letters(const char *text, size_t bytes)
 {
-    if (!t->cut_safe) return 0;
-    if (t->kind == TN_KIND_BYTES) return bytes;
     for (size_t i = bytes; i-- > 1;)
         if (is_blank(text[i]) && is_letter(text[i - 1])) return i;
     return 0;
+}
+
+size_t tn_tokenizer_cut(const tn_tokenizer *t, const char *text, size_t bytes)
+{
+    if (!t->cut_safe) return 0;
+    return t->kind == TN_KIND_BYTES ? bytes : tn__cut_letters(text, bytes);
 }
 
 /* --- encoding --------------------------------------------------------------------------------------------------------------- */

@@ -74,6 +74,9 @@ tn_status tn__load_gpt2(const char *encoder, const char *merges, tn_tokenizer **
 tn_status tn__load_tiktoken(const char *path, const char *pattern, tn_tokenizer **out); /* pattern NULL: by size */
 tn_status tn__load_llama2c(const char *path, tn_tokenizer **out);
 
+/* The last place between an ASCII letter and whitespace after it, where every cut_safe pattern ends a piece; 0: none. */
+size_t tn__cut_letters(const char *text, size_t bytes);
+
 /* Added tokens: the trie, and the longest one that starts at p (NULL: none). */
 tn_status tn__trie_put(tn_trie *x, const char *text, size_t bytes, uint32_t index);
 void tn__trie_free(tn_trie *x);
@@ -88,11 +91,11 @@ bool tn__bytes_from_alphabet(const char *text, size_t bytes, char *out, size_t *
 
 /* --- scratch ---------------------------------------------------------------------------------------------------------------- */
 
-enum { TN_CACHE_KEY_BYTES = 30, TN_CACHE_IDS = 8, TN_CACHE_SLOTS = 1 << 16 };
+enum { TN_CACHE_KEY_WORDS = 4, TN_CACHE_IDS = 7, TN_CACHE_SLOTS = 1 << 16 };
 
 typedef struct tn_cached {
-    uint8_t bytes, n; /* bytes = 0: free */
-    char key[TN_CACHE_KEY_BYTES];
+    uint64_t key[TN_CACHE_KEY_WORDS]; /* the word, zeros after it */
+    uint16_t bytes, n;                /* of the word, of ids; bytes = 0: free */
     int32_t ids[TN_CACHE_IDS];
 } tn_cached;
 

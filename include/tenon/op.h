@@ -31,6 +31,8 @@ typedef struct tn_sig {
     tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
     int threads;     /* for workspace: the most threads a context may have */
     bool round_bf16; /* matrix operands are rounded to bf16 */
+    bool bf16x3;     /* ... or split into three bf16 parts, where that is faster */
+    bool portable;   /* CPU: products in portable C (opt.gemm_kernels=off) */
     bool mixes_rows; /* infer sets it where a TN_OP_ROWWISE op works along axis 0: no live extent passes through */
 } tn_sig;
 
@@ -62,7 +64,7 @@ typedef struct tn_call {
     uint64_t accumulate; /* backward: bit i says add to din[i] instead of overwriting it */
     void *work;          /* 64-byte aligned, as many bytes as `work` asked for */
     size_t work_bytes;
-    bool round_bf16;
+    bool round_bf16, bf16x3, portable; /* as in tn_sig */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA */
 } tn_call;

@@ -1,5 +1,6 @@
 /* Compiling a graph into a plan: runs the passes, places memory, and writes the flat list of steps that execution
  * walks. The plan keeps the graph for names, shapes and attributes. */
+#include "backend/cpu/gemm.h"
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -95,6 +96,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p = tn_alloc(sizeof *p);
     if (!p) TN_TRY(TN_MEMORY);
     p->device = o->device;
+    p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
     differentiate(g, o);
     tn_pass_assign(g);
@@ -148,6 +150,12 @@ tn_memory tn_plan_memory(const tn_plan *p)
 }
 
 size_t tn_plan_steps(const tn_plan *p) { return p->n_steps; }
+
+const char *tn_plan_kernel(const tn_plan *p)
+{
+    const tn_graph_options *o = &p->graph->options;
+    return tn_gemm_kernel_of(&(tn_gemm){ .round_bf16 = o->round_bf16, .bf16x3 = o->bf16x3, .portable_only = p->portable });
+}
 
 const tn_graph *tn_plan_graph(const tn_plan *p) { return p->graph; }
 

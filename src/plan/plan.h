@@ -39,6 +39,7 @@ typedef struct tn_memory {
 
 tn_memory tn_plan_memory(const tn_plan *p);
 size_t tn_plan_steps(const tn_plan *p);
+const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */

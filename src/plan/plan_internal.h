@@ -29,6 +29,7 @@ struct tn_plan {
     tn_placement place;
     tn_device device;
     int threads;
+    bool portable; /* opt.gemm_kernels is off */
     tn_arg_template *arg;
     int n_args;
     tn_step *step;

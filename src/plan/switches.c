@@ -2,6 +2,7 @@
 #include "plan/switches.h"
 
 const tn_setting tn_plan_switches[] = {
+    TN_SETTING_SWITCH("opt.gemm_kernels", "on", "matrix products in the processor's own instructions (off: portable C)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

@@ -60,11 +60,12 @@ static tn_status step(side *s, int64_t i, double *ms)
     return TN_OK;
 }
 
-/* Does the switch change the plan? Nodes and arena tell: a switch a model does not use leaves both alone. */
+/* Does the switch change the plan? Nodes, arena and kernel tell: a switch a model does not use leaves all alone. */
 static bool same_plan(const side *a, const side *b)
 {
     const tn_plan *p = tn_trainer_plan(a->trainer, true), *q = tn_trainer_plan(b->trainer, true);
     if (tn_plan_steps(p) != tn_plan_steps(q) || tn_plan_memory(p).arena != tn_plan_memory(q).arena) return false;
+    if (strcmp(tn_plan_kernel(p), tn_plan_kernel(q)) != 0) return false;
     const tn_graph *g = tn_plan_graph(p), *h = tn_plan_graph(q);
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (g->node[i].op != h->node[i].op) return false;

@@ -112,8 +112,9 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
+    const char *compute = tn_settings_text(t->settings, "compute");
     const tn_graph_options o = { .training = training, .threads = t->threads, .off = t->off,
-                                 .round_bf16 = strcmp(tn_settings_text(t->settings, "compute"), "bf16") == 0 };
+                                 .round_bf16 = strcmp(compute, "bf16") == 0, .bf16x3 = strcmp(compute, "bf16x3") == 0 };
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
     b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);

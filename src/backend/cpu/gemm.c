@@ -80,6 +80,8 @@ static int count_parts(const tn_gemm *g, const tn_gemm_ukernel *u)
     return u->type == TN_BF16 && g->bf16x3 && !g->round_bf16 ? TN_GEMM_PARTS : 1;
 }
 
+const char *tn_gemm_kernel_of(const tn_gemm *g) { return choose_kernel(g)->name; }
+
 /* g must not be empty. Tiles shrink until every thread has two, but not below four panels a side: smaller ones pack more
  * than they compute. */
 static cut cut_tiles(const tn_gemm *g, int threads)

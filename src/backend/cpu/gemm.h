@@ -91,5 +91,6 @@ void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst);
 
 /* The micro-kernel this machine uses, for people: "neon 8x12". */
 const char *tn_gemm_kernel_name(void);
+const char *tn_gemm_kernel_of(const tn_gemm *g); /* ... for this product; only its choice of kernel is looked at */
 
 #endif

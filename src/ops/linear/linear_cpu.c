@@ -78,6 +78,8 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
                      .c = y->data,
                      .c_row = n,
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .alpha = 1,
                      .bias = c->in[BIAS].data,
                      .act = gemm_act[attr->act],
@@ -189,6 +191,8 @@ static void grad_x(const tn_call *c, const tn_arg *d, void *work)
                      .c = dx->data,
                      .c_row = w->dims.dim[1],
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .accumulate = c->accumulate >> X & 1,
                      .alpha = 1 };
     p.axes = leading_axes(dx, p.axis);
@@ -215,6 +219,8 @@ static void grad_w(const tn_call *c, const tn_arg *d, void *work)
                      .c = dw->data,
                      .c_row = dw->stride[0],
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .accumulate = c->accumulate >> W & 1,
                      .alpha = 1 };
     p.axes = leading_axes(d, p.axis);

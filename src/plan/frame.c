@@ -45,10 +45,10 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
     }
 }
 
-tn_status tn_frame_run(const tn_plan *p, const void *frame)
+static tn_status run_from(const tn_plan *p, const void *frame, size_t first)
 {
     const tn_frame f = tn_frame_parts(p, frame);
-    for (size_t i = 0; i < p->n_steps; i++) {
+    for (size_t i = first; i < p->n_steps; i++) {
         const tn_status s = p->step[i].kernel(&f.call[i]);
         if (s != TN_OK) {
             const tn_node *n = p->step[i].node;
@@ -59,6 +59,10 @@ tn_status tn_frame_run(const tn_plan *p, const void *frame)
     }
     return TN_OK;
 }
+
+tn_status tn_frame_run(const tn_plan *p, const void *frame) { return run_from(p, frame, 0); }
+
+tn_status tn_frame_run_again(const tn_plan *p, const void *frame) { return run_from(p, frame, p->prologue); }
 
 void *tn_frame_output(const tn_plan *p, const void *frame, const char *name)
 {

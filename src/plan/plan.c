@@ -102,6 +102,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     tn_pass_assign(g);
     tn_pass_dead(g);
     tn_pass_legalize(g);
+    p->prologue = tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1);
     if (g->status == TN_OK) tn_pass_place(g, p->threads, &p->place);
     TN_TRY(tn_graph_status(g));
     p->graph = g;

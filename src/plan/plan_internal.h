@@ -34,6 +34,7 @@ struct tn_plan {
     int n_args;
     tn_step *step;
     size_t n_steps;
+    size_t prologue; /* the first steps pack weights: a run after another one may leave them out */
     double flops;
 };
 

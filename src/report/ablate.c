@@ -36,6 +36,7 @@ static tn_status open_side(const tn_ablate *a, const char *off, side *s)
     if (off) TN_RETURN_IF(set_off(s->settings, off));
     const tn_trainer_options o = { .model = a->model, .settings = s->settings, .batch = a->batch, .length = a->length };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
+    tn_trainer_steady(s->trainer, true);
     const int64_t n = a->batch * a->length, vocab = tn_settings_vocab(s->settings);
     for (int64_t i = 0; i < n; i++) {
         tn_trainer_tokens(s->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 5, 1 }, (uint64_t)i, (uint64_t)vocab);
@@ -53,9 +54,10 @@ static void close_side(side *s)
 static tn_status step(side *s, int64_t i, double *ms)
 {
     tn_applied a;
+    const int batches = (int)tn_settings_int(s->settings, "train.accumulate");
     const double t = tn_clock_s();
-    TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &s->loss));
-    TN_RETURN_IF(tn_trainer_apply(s->trainer, i, 1, s->loss, &a));
+    for (int k = 0; k < batches; k++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i * batches + k, &s->loss));
+    TN_RETURN_IF(tn_trainer_apply(s->trainer, i, batches, s->loss, &a));
     *ms = 1e3 * (tn_clock_s() - t);
     return TN_OK;
 }

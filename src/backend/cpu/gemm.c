@@ -315,6 +315,17 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     return j;
 }
 
+bool tn_gemm_pack_pays(const tn_gemm *g)
+{
+    /* Fewer numbers of B are packed in about a microsecond; more rows hide the packing, the later the faster the kernel. */
+    enum { FEW_NUMBERS = 1 << 12, MANY_ROWS = 128, MANY_ROWS_BF16 = 512 };
+    const tn_gemm_ukernel *u = choose_kernel(g);
+    const tile t = { .m = g->m };
+    int64_t step;
+    if (g->m <= 0 || g->m > (u->type == TN_BF16 ? MANY_ROWS_BF16 : MANY_ROWS) || g->n * g->k < FEW_NUMBERS) return false;
+    return !direct_kernel(g, u, &t, &step).run;
+}
+
 static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;

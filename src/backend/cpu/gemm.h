@@ -87,6 +87,7 @@ void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 /* Packing B once for many products with the same b, n, k and choice of kernel (round_bf16, bf16x3, portable_only); m, A
  * and C are not looked at. dst: tn_gemm_packed_bytes(g) bytes, 64-byte aligned. */
 size_t tn_gemm_packed_bytes(const tn_gemm *g);
+bool tn_gemm_pack_pays(const tn_gemm *g); /* would a run of g (sizes, strides and types of B) be faster with packed_b? */
 void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst);
 
 /* The micro-kernel this machine uses, for people: "neon 8x12". */

@@ -431,7 +431,7 @@ tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,
                      .threads = threads, .round_bf16 = g->options.round_bf16, .bf16x3 = g->options.bf16x3,
-                     .portable = !tn_graph_switch(g, "opt.gemm_kernels") };
+                     .portable = !tn_graph_switch(g, "opt.gemm_kernels"), .makes_out = n->makes_out };
 }
 
 /* --- regions ----------------------------------------------------------------------------------------------------------- */

@@ -52,6 +52,7 @@ typedef struct tn_node {
     int32_t *in, *out;       /* forward tensors, also in a backward node */
     int32_t *dout, *din;     /* backward only; 0 = none */
     uint64_t reads_in, reads_out;
+    bool makes_out; /* backward: writes out, as the forward node is gone (late.c) */
     uint64_t accumulate;
     const tn_type *in_type;  /* of the forward call */
     tn_type *out_type;
@@ -126,6 +127,7 @@ typedef struct tn_seed {
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
+void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
 void tn_pass_legalize(tn_graph *g);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */

@@ -46,7 +46,7 @@ static void find_lives(lives *l)
         for (int k = 0; k < n->n_in; k++)
             if (!n->backward || (n->reads_in >> k & 1)) touch(l, n->in[k], at);
         for (int k = 0; k < n->n_out; k++) {
-            if (!n->backward || (n->reads_out >> k & 1)) touch(l, n->out[k], at);
+            if (!n->backward || n->makes_out || (n->reads_out >> k & 1)) touch(l, n->out[k], at);
             if (n->backward) touch(l, n->dout[k], at);
         }
         for (int k = 0; n->backward && k < n->n_in; k++) touch(l, n->din[k], at);

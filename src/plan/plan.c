@@ -44,7 +44,7 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
         return tn_error(TN_USAGE, "%s%s has no kernel for this device: use device=cpu", n->op->name,
                         n->backward ? " (backward)" : "");
     s->in = add_args(p, n->in, n->n_in, n->backward ? n->reads_in : UINT64_MAX);
-    s->out = add_args(p, n->out, n->n_out, n->backward ? n->reads_out : UINT64_MAX);
+    s->out = add_args(p, n->out, n->n_out, n->backward && !n->makes_out ? n->reads_out : UINT64_MAX);
     s->dout = n->backward ? add_args(p, n->dout, n->n_out, UINT64_MAX) : 0;
     s->din = n->backward ? add_args(p, n->din, n->n_in, UINT64_MAX) : 0;
     const tn_sig sig = tn_node_sig(g, n, p->threads);
@@ -100,6 +100,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
     differentiate(g, o);
     tn_pass_assign(g);
+    tn_pass_late(g);
     tn_pass_dead(g);
     tn_pass_legalize(g);
     p->prologue = tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1);

@@ -73,7 +73,7 @@ static inline tn_plan_touch tn_plan_check_touched(const tn_graph *g, const tn_no
         if (n->backward) tn_plan_check_add(g, &t, n->dout[k], true);
         if (n->backward && (n->reads_out >> k & 1)) tn_plan_check_add(g, &t, n->out[k], true);
         if (!n->backward && adds) tn_plan_check_add(g, &t, n->out[k], true);
-        if (!n->backward) tn_plan_check_add(g, &t, n->out[k], false);
+        if (!n->backward || n->makes_out) tn_plan_check_add(g, &t, n->out[k], false);
     }
     for (int k = 0; n->backward && k < n->n_in; k++) {
         if (n->accumulate >> k & 1) tn_plan_check_add(g, &t, n->din[k], true);

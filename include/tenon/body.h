@@ -45,6 +45,7 @@ typedef struct tn_body_spec {
     tn_type ys[TN_BODY_MAX];                                          /* filled by compiling the forward entry */
     tn_graph_options options;
     int threads;
+    int64_t repeats; /* runs of an entry with the same constants (0 = 1) */
 } tn_body_spec;
 
 tn_status tn_body_compile(tn_body_spec *spec, tn_body_entry entry, tn_plan **out);
@@ -60,6 +61,8 @@ double tn_plan_flops(const tn_plan *p); /* of one run */
 /* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
 void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
 tn_status tn_frame_run(const tn_plan *p, const void *frame);
+/* The same, when the constants and what lies in the arena are as the last run left them. */
+tn_status tn_frame_run_again(const tn_plan *p, const void *frame);
 /* Memory of an output inside a frame (NULL: no such output). */
 void *tn_frame_output(const tn_plan *p, const void *frame, const char *name);
 

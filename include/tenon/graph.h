@@ -26,6 +26,7 @@ typedef struct tn_ref {
 typedef struct tn_graph_options {
     tn_dtype activation;     /* type of activations: TN_F32 (default) or TN_BF16 */
     bool round_bf16;         /* matrix operands are rounded to bf16 (compute=bf16 on the CPU) */
+    bool bf16x3;             /* ... or split into three bf16 parts (compute=bf16x3), where that is faster than f32 */
     bool training;           /* dropout acts */
     int threads;             /* the most a context running it may have; 0 = 1 */
     const char *const *off;  /* names of switches that are off ("opt.scan"), NULL-terminated, or NULL */

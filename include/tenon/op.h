@@ -31,6 +31,9 @@ typedef struct tn_sig {
     tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
     int threads;     /* for workspace: the most threads a context may have */
     bool round_bf16; /* matrix operands are rounded to bf16 */
+    bool bf16x3;     /* ... or split into three bf16 parts, where that is faster */
+    bool portable;   /* CPU: products in portable C (opt.gemm_kernels=off) */
+    bool makes_out;  /* backward: the kernel writes the outputs too, see tn_op.late_out */
     bool mixes_rows; /* infer sets it where a TN_OP_ROWWISE op works along axis 0: no live extent passes through */
 } tn_sig;
 
@@ -62,7 +65,8 @@ typedef struct tn_call {
     uint64_t accumulate; /* backward: bit i says add to din[i] instead of overwriting it */
     void *work;          /* 64-byte aligned, as many bytes as `work` asked for */
     size_t work_bytes;
-    bool round_bf16;
+    bool round_bf16, bf16x3, portable; /* as in tn_sig */
+    bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA */
 } tn_call;
@@ -98,6 +102,8 @@ typedef struct tn_op {
     void (*release)(void *attr); /* frees what attr owns (bodies); NULL for plain data */
     uint64_t strided_in; /* without TN_OP_STRIDED: inputs, and their gradients, whose rows may lie anywhere; only their
                             last axis is contiguous */
+    uint64_t late_out; /* not 0: the backward kernel can make the outputs on its way, if it reads none of them but these;
+                          where nobody needs them earlier, the forward kernel is then not called (makes_out) */
 } tn_op;
 
 /* In a tn_op: .switch_name and .switch_row of an op with a plain twin. */

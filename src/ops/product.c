@@ -106,6 +106,8 @@ static void transpose(tn_product *p)
     g->m = o.n, g->n = o.m;
     g->a = o.b, g->a_row = o.b_col, g->a_col = o.b_row, g->a_type = o.b_type;
     g->b = o.a, g->b_row = o.a_col, g->b_col = o.a_row, g->b_type = o.a_type;
+    g->packed_b = NULL; /* that was of the other operand */
+    g->share_b = false;
     g->c_row = p->c_col, p->c_col = o.c_row;
     for (int i = 0; i < p->axes; i++) {
         const int64_t a = p->axis[i].a;
@@ -126,6 +128,7 @@ static void fix_layout(tn_product *p)
     }
     p->axis[p->axes++] = (tn_product_axis){ .dim = p->g.n, .b = p->g.b_col, .c = p->c_col };
     p->g.n = 1;
+    p->g.packed_b = NULL;
     p->c_col = 1;
 }
 

@@ -23,7 +23,8 @@ typedef struct tn_product {
     tn_product_axis axis[TN_MAX_RANK];
 } tn_product;
 
-/* work: tn_product_work of the largest m and n that can come out of folding. */
+/* work: tn_product_work of the largest m and n that can come out of folding, and where g says share_b also
+ * tn_gemm_share_bytes. g.packed_b is of one product: no axis may move b. */
 size_t tn_product_work(int64_t m, int64_t n, int threads);
 void tn_product_run(tn_pool *pool, const tn_product *p, void *work);
 

@@ -84,6 +84,7 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
     for (int i = 0; i < s->n_xs; i++) xs[i] = named_input(g, "x", i, &s->xs[i]);
     for (int i = 0; i < s->n_consts; i++)
         consts[i] = s->consts[i].absent ? TN_NONE : named_input(g, "const", i, &s->consts[i]);
+    for (int i = 0; i < s->n_consts && g->status == TN_OK; i++) g->tensor[consts[i].id].constant = consts[i].id != 0;
     if (entry != TN_BODY_FORWARD) want(g, carry, s->carry, s->n_carry, false);
     if (entry == TN_BODY_VJP_ALL) {
         want(g, xs, s->xs, s->n_xs, false);
@@ -103,7 +104,7 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
         n_seeds = add_seeds(g, "dnext", next, s->n_carry, seeds, 0);
         n_seeds = add_seeds(g, "dy", ys, s->n_ys, seeds, n_seeds);
     }
-    const tn_compile_options o = { .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds };
+    const tn_compile_options o = { .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds, .repeats = s->repeats };
     return tn_graph_compile(g, &o, out);
 }
 

@@ -13,6 +13,7 @@ struct tn_context {
     void *queue;
     void *arena;
     size_t arena_bytes;
+    const struct tn_bound *last; /* whose numbers lie in the arena, or NULL */
     uint64_t generation; /* grows when the arena moves: bound plans then resolve their pointers again */
 };
 
@@ -144,6 +145,7 @@ done:
 void tn_bound_free(tn_bound *b)
 {
     if (!b) return;
+    if (b->context->last == b) b->context->last = NULL;
     tn_free(b->externs);
     if (b->own) b->context->backend->free(b->own);
     tn_free(b->frame);
@@ -165,12 +167,12 @@ static tn_status refresh(tn_bound *b)
     return TN_OK;
 }
 
-static tn_status run_timed(tn_bound *b)
+static tn_status run_timed(tn_bound *b, bool again)
 {
     const tn_plan *p = b->plan;
     const tn_frame f = tn_frame_parts(p, b->frame);
     double t = 1e3 * tn_clock_s();
-    for (size_t i = 0; i < p->n_steps; i++) {
+    for (size_t i = again ? p->prologue : 0; i < p->n_steps; i++) {
         TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
         const double u = 1e3 * tn_clock_s();
         (p->step[i].backward ? b->backward_ms : b->forward_ms)[p->step[i].region] += u - t;
@@ -180,10 +182,21 @@ static tn_status run_timed(tn_bound *b)
     return TN_OK;
 }
 
-tn_status tn_run(tn_bound *b)
+static tn_status run(tn_bound *b, bool again)
 {
     TN_RETURN_IF(refresh(b));
-    return b->timers ? run_timed(b) : tn_frame_run(b->plan, b->frame);
+    b->context->last = NULL;
+    if (b->timers) TN_RETURN_IF(run_timed(b, again));
+    else TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
+    b->context->last = b;
+    return TN_OK;
+}
+
+tn_status tn_run(tn_bound *b) { return run(b, false); }
+
+tn_status tn_run_again(tn_bound *b)
+{
+    return run(b, b->context->last == b && b->generation == b->context->generation);
 }
 
 void *tn_bound_data(tn_bound *b, const char *name)

@@ -34,7 +34,8 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
         const tn_step *s = &p->step[i];
         f.call[i] = (tn_call){ .attr = s->node->attr, .n_in = s->n_in, .n_out = s->n_out, .in = f.arg + s->in,
                                .out = f.arg + s->out, .accumulate = s->node->accumulate, .work_bytes = s->work_bytes,
-                               .round_bf16 = p->graph->options.round_bf16, .pool = pool, .stream = stream };
+                               .round_bf16 = p->graph->options.round_bf16, .bf16x3 = p->graph->options.bf16x3,
+                               .portable = p->portable, .makes_out = s->node->makes_out, .pool = pool, .stream = stream };
         if (s->backward) {
             f.call[i].dout = f.arg + s->dout;
             f.call[i].din = f.arg + s->din;
@@ -44,10 +45,10 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
     }
 }
 
-tn_status tn_frame_run(const tn_plan *p, const void *frame)
+static tn_status run_from(const tn_plan *p, const void *frame, size_t first)
 {
     const tn_frame f = tn_frame_parts(p, frame);
-    for (size_t i = 0; i < p->n_steps; i++) {
+    for (size_t i = first; i < p->n_steps; i++) {
         const tn_status s = p->step[i].kernel(&f.call[i]);
         if (s != TN_OK) {
             const tn_node *n = p->step[i].node;
@@ -58,6 +59,10 @@ tn_status tn_frame_run(const tn_plan *p, const void *frame)
     }
     return TN_OK;
 }
+
+tn_status tn_frame_run(const tn_plan *p, const void *frame) { return run_from(p, frame, 0); }
+
+tn_status tn_frame_run_again(const tn_plan *p, const void *frame) { return run_from(p, frame, p->prologue); }
 
 void *tn_frame_output(const tn_plan *p, const void *frame, const char *name)
 {

@@ -36,6 +36,7 @@ typedef struct tn_gtensor {
     bool needs_grad;
     bool wanted;                 /* an input to differentiate by */
     bool wanted_adds;            /* ... whose gradient is added to what is there */
+    bool constant;               /* an input that is the same in all iterations of a loop */
     bool output;
     tn_init init;
     tn_param_options options;
@@ -51,6 +52,7 @@ typedef struct tn_node {
     int32_t *in, *out;       /* forward tensors, also in a backward node */
     int32_t *dout, *din;     /* backward only; 0 = none */
     uint64_t reads_in, reads_out;
+    bool makes_out; /* backward: writes out, as the forward node is gone (late.c) */
     uint64_t accumulate;
     const tn_type *in_type;  /* of the forward call */
     tn_type *out_type;
@@ -125,8 +127,11 @@ typedef struct tn_seed {
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
+void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
 void tn_pass_legalize(tn_graph *g);
+/* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
+size_t tn_pass_pack(tn_graph *g, int64_t repeats);
 
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
 int32_t *tn_graph_changed(tn_graph *g);

@@ -3,6 +3,8 @@
  * which is within a few percent of the peak of live bytes for training graphs. */
 #include "plan/place.h"
 
+#include "ops/pack_weight/pack_weight.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,13 +46,15 @@ static void find_lives(lives *l)
         for (int k = 0; k < n->n_in; k++)
             if (!n->backward || (n->reads_in >> k & 1)) touch(l, n->in[k], at);
         for (int k = 0; k < n->n_out; k++) {
-            if (!n->backward || (n->reads_out >> k & 1)) touch(l, n->out[k], at);
+            if (!n->backward || n->makes_out || (n->reads_out >> k & 1)) touch(l, n->out[k], at);
             if (n->backward) touch(l, n->dout[k], at);
         }
         for (int k = 0; n->backward && k < n->n_in; k++) touch(l, n->din[k], at);
         touch(l, n->work, at);
     }
     for (size_t i = 0; i < g->n_outputs; i++) touch(l, g->output[i].id, (int32_t)g->n_nodes);
+    for (size_t i = 0; i < g->n_nodes; i++) /* the next run reads it again */
+        if (g->node[i].op == &tn_op_pack_weight) touch(l, g->node[i].out[0], (int32_t)g->n_nodes);
 }
 
 /* --- sharing ----------------------------------------------------------------------------------------------------------- */

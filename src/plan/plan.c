@@ -1,5 +1,6 @@
 /* Compiling a graph into a plan: runs the passes, places memory, and writes the flat list of steps that execution
  * walks. The plan keeps the graph for names, shapes and attributes. */
+#include "backend/cpu/gemm.h"
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -43,7 +44,7 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
         return tn_error(TN_USAGE, "%s%s has no kernel for this device: use device=cpu", n->op->name,
                         n->backward ? " (backward)" : "");
     s->in = add_args(p, n->in, n->n_in, n->backward ? n->reads_in : UINT64_MAX);
-    s->out = add_args(p, n->out, n->n_out, n->backward ? n->reads_out : UINT64_MAX);
+    s->out = add_args(p, n->out, n->n_out, n->backward && !n->makes_out ? n->reads_out : UINT64_MAX);
     s->dout = n->backward ? add_args(p, n->dout, n->n_out, UINT64_MAX) : 0;
     s->din = n->backward ? add_args(p, n->din, n->n_in, UINT64_MAX) : 0;
     const tn_sig sig = tn_node_sig(g, n, p->threads);
@@ -95,11 +96,14 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p = tn_alloc(sizeof *p);
     if (!p) TN_TRY(TN_MEMORY);
     p->device = o->device;
+    p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
     differentiate(g, o);
     tn_pass_assign(g);
+    tn_pass_late(g);
     tn_pass_dead(g);
     tn_pass_legalize(g);
+    p->prologue = tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1);
     if (g->status == TN_OK) tn_pass_place(g, p->threads, &p->place);
     TN_TRY(tn_graph_status(g));
     p->graph = g;
@@ -148,6 +152,12 @@ tn_memory tn_plan_memory(const tn_plan *p)
 }
 
 size_t tn_plan_steps(const tn_plan *p) { return p->n_steps; }
+
+const char *tn_plan_kernel(const tn_plan *p)
+{
+    const tn_graph_options *o = &p->graph->options;
+    return tn_gemm_kernel_of(&(tn_gemm){ .round_bf16 = o->round_bf16, .bf16x3 = o->bf16x3, .portable_only = p->portable });
+}
 
 const tn_graph *tn_plan_graph(const tn_plan *p) { return p->graph; }
 

@@ -19,6 +19,7 @@ typedef struct tn_bound tn_bound;
 typedef struct tn_compile_options {
     tn_device device;
     int threads;         /* 0 = the graph's */
+    int64_t repeats;     /* runs between two changes of the weights (0 = 1): whether packing them once pays */
     bool recompute;      /* drop and recompute the inside of every "layer<N>" region */
     tn_ref loss;         /* scalar to differentiate, or none; seeded by the scalar "loss_scale" (1) */
     const tn_seed *seeds; /* or: outputs with given cotangents */
@@ -39,6 +40,7 @@ typedef struct tn_memory {
 
 tn_memory tn_plan_memory(const tn_plan *p);
 size_t tn_plan_steps(const tn_plan *p);
+const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
@@ -56,6 +58,9 @@ int tn_context_threads(const tn_context *c);
 tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out);
 void tn_bound_free(tn_bound *b);
 tn_status tn_run(tn_bound *b);
+/* The same for a caller who has changed no parameter and no frozen tensor since b ran last: weights that were packed are
+ * not packed again, unless another plan has run on the context since. */
+tn_status tn_run_again(tn_bound *b);
 /* Memory of an input, scalar, output, or gradient of an input by name; NULL when the plan has none.
  * Outputs lie in the context's arena: valid until the next run on that context, and until a plan is bound to it. */
 void *tn_bound_data(tn_bound *b, const char *name);

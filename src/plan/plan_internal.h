@@ -29,10 +29,12 @@ struct tn_plan {
     tn_placement place;
     tn_device device;
     int threads;
+    bool portable; /* opt.gemm_kernels is off */
     tn_arg_template *arg;
     int n_args;
     tn_step *step;
     size_t n_steps;
+    size_t prologue; /* the first steps pack weights: a run after another one may leave them out */
     double flops;
 };
 

@@ -63,6 +63,7 @@ void tn_pass_dead(tn_graph *g)
         const int32_t *written = n->backward ? n->din : n->out;
         const int count = n->backward ? n->n_in : n->n_out;
         for (int k = 0; k < count; k++) keep[i] |= needed(g, live, written[k]);
+        for (int k = 0; n->makes_out && k < n->n_out; k++) keep[i] |= needed(g, live, n->out[k]);
         if (!keep[i]) continue;
         for (int k = 0; k < n->n_in; k++)
             if (!n->backward || (n->reads_in >> k & 1)) read_tensor(g, live, n->in[k]);

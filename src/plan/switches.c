@@ -2,6 +2,11 @@
 #include "plan/switches.h"
 
 const tn_setting tn_plan_switches[] = {
+    TN_SETTING_SWITCH("opt.gemm_kernels", "on", "matrix products in the processor's own instructions (off: portable C)"),
+    TN_SETTING_SWITCH("opt.pack_weights", "on",
+                      "weights that several products use are packed once for all of them (off: by each)"),
+    TN_SETTING_SWITCH("opt.late_loss", "on",
+                      "a loss is made together with its gradients, in one pass over the logits (off: the logits are made twice)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

@@ -36,6 +36,7 @@ static tn_status open_side(const tn_ablate *a, const char *off, side *s)
     if (off) TN_RETURN_IF(set_off(s->settings, off));
     const tn_trainer_options o = { .model = a->model, .settings = s->settings, .batch = a->batch, .length = a->length };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
+    tn_trainer_steady(s->trainer, true);
     const int64_t n = a->batch * a->length, vocab = tn_settings_vocab(s->settings);
     for (int64_t i = 0; i < n; i++) {
         tn_trainer_tokens(s->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 5, 1 }, (uint64_t)i, (uint64_t)vocab);
@@ -53,18 +54,20 @@ static void close_side(side *s)
 static tn_status step(side *s, int64_t i, double *ms)
 {
     tn_applied a;
+    const int batches = (int)tn_settings_int(s->settings, "train.accumulate");
     const double t = tn_clock_s();
-    TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &s->loss));
-    TN_RETURN_IF(tn_trainer_apply(s->trainer, i, 1, s->loss, &a));
+    for (int k = 0; k < batches; k++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i * batches + k, &s->loss));
+    TN_RETURN_IF(tn_trainer_apply(s->trainer, i, batches, s->loss, &a));
     *ms = 1e3 * (tn_clock_s() - t);
     return TN_OK;
 }
 
-/* Does the switch change the plan? Nodes and arena tell: a switch a model does not use leaves both alone. */
+/* Does the switch change the plan? Nodes, arena and kernel tell: a switch a model does not use leaves all alone. */
 static bool same_plan(const side *a, const side *b)
 {
     const tn_plan *p = tn_trainer_plan(a->trainer, true), *q = tn_trainer_plan(b->trainer, true);
     if (tn_plan_steps(p) != tn_plan_steps(q) || tn_plan_memory(p).arena != tn_plan_memory(q).arena) return false;
+    if (strcmp(tn_plan_kernel(p), tn_plan_kernel(q)) != 0) return false;
     const tn_graph *g = tn_plan_graph(p), *h = tn_plan_graph(q);
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (g->node[i].op != h->node[i].op) return false;

@@ -179,5 +179,5 @@ done:
 tn_status tn_bench_ops(const tn_bench *b)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) TN_RETURN_IF(tn_bench_graph(b, "op", cases[i].name, cases[i].build));
-    return TN_OK;
+    return tn_bench_xent(b);
 }

@@ -28,6 +28,7 @@ struct tn_trainer {
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_guard *guard;
+    bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
 };
 
@@ -112,8 +113,9 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
+    const char *compute = tn_settings_text(t->settings, "compute");
     const tn_graph_options o = { .training = training, .threads = t->threads, .off = t->off,
-                                 .round_bf16 = strcmp(tn_settings_text(t->settings, "compute"), "bf16") == 0 };
+                                 .round_bf16 = strcmp(compute, "bf16") == 0, .bf16x3 = strcmp(compute, "bf16x3") == 0 };
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
     b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);
@@ -136,15 +138,19 @@ static tn_status make_grad(void *user, tn_plan **out)
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, true, &g));
     const tn_compile_options o = { .loss = find_output(g, "loss"),
+                                   .repeats = tn_settings_int(t->settings, "train.accumulate"),
                                    .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
     return tn_graph_compile(g, &o, out);
 }
 
 static tn_status make_eval(void *user, tn_plan **out)
 {
+    tn_trainer *t = user;
     tn_graph *g;
-    TN_RETURN_IF(build_graph(user, false, &g));
-    const tn_compile_options o = { 0 };
+    TN_RETURN_IF(build_graph(t, false, &g));
+    /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
+    const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
+    const tn_compile_options o = { .repeats = packs ? tn_settings_int(t->settings, "train.eval_batches") : 1 };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -244,10 +250,24 @@ int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
 
 int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
 
+void tn_trainer_steady(tn_trainer *t, bool steady)
+{
+    t->steady = steady;
+    t->fresh = true;
+}
+
+/* The apply plan runs on the same context, so what was packed before it is not taken for what it wrote. */
+static tn_status run_plan(tn_trainer *t, tn_bound *b)
+{
+    const bool again = t->steady && !t->fresh;
+    t->fresh = false;
+    return again ? tn_run_again(b) : tn_run(b);
+}
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(tn_run(t->grad_bound));
+    TN_RETURN_IF(run_plan(t, t->grad_bound));
     *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
     return TN_OK;
 }
@@ -263,7 +283,7 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     give_to_eval(t, "tokens");
     give_to_eval(t, "labels");
-    TN_RETURN_IF(tn_run(t->eval_bound));
+    TN_RETURN_IF(run_plan(t, t->eval_bound));
     *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
     return TN_OK;
 }

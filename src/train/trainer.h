@@ -29,6 +29,10 @@ void tn_trainer_free(tn_trainer *t);
 int32_t *tn_trainer_tokens(tn_trainer *t); /* (B,T), to be filled before each call below */
 int32_t *tn_trainer_labels(tn_trainer *t); /* (B,T); -1 = not counted */
 
+/* Until it says false, the caller promises that parameters change through tn_trainer_apply alone: weights packed for one
+ * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */
+void tn_trainer_steady(tn_trainer *t, bool steady);
+
 /* Forward and backward on the batch; adds to the gradients. */
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss);
 /* Forward only, dropout off. */

@@ -76,6 +76,40 @@ static void accumulation(void **state)
     close_rig(&large);
 }
 
+/* Weights packed once per step: the same bits as without, step after step and in evaluations between. */
+static void packed_weights(void **state)
+{
+    const char *target = *state;
+    rig r[2] = { { 0 } };
+    float loss[2];
+    for (int i = 0; i < 2; i++) {
+        const char *const set[] = { "dim=64", "train.context=16", "vocab=80", "threads=2", "train.steps=9", "train.warmup=1",
+                                    "train.accumulate=4", i ? "opt.pack_weights=off" : "opt.pack_weights=on" };
+        const tn_model *found;
+        assert_ok(tn_settings_resolve(target, set, 8, &r[i].settings, &found));
+        assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = found, .settings = r[i].settings, .batch = 2, .length = T },
+                                 &r[i].trainer));
+        tn_trainer_steady(r[i].trainer, true);
+    }
+    assert_true(tn_plan_steps(tn_trainer_plan(r[0].trainer, true)) > tn_plan_steps(tn_trainer_plan(r[1].trainer, true)));
+    assert_true(tn_trainer_memory(r[0].trainer).total > tn_trainer_memory(r[1].trainer).total);
+    for (int step = 0; step < 3; step++)
+        for (int i = 0; i < 2; i++) {
+            tn_applied a;
+            for (int k = 0; k < 4; k++) {
+                give(&r[i], 8 * step + 2 * k, 2);
+                assert_ok(tn_trainer_grad(r[i].trainer, 4 * step + k, &loss[i]));
+                if (k == 1) assert_ok(tn_trainer_eval(r[i].trainer, &loss[i]));
+            }
+            assert_ok(tn_trainer_apply(r[i].trainer, step, 4, loss[i], &a));
+            for (int k = 0; k < 2; k++) assert_ok(tn_trainer_eval(r[i].trainer, &loss[i]));
+            if (i) assert_true(loss[0] == loss[1]);
+        }
+    const tn_bucket *a = tn_store_bucket(tn_trainer_store(r[0].trainer), 0), *b = tn_store_bucket(tn_trainer_store(r[1].trainer), 0);
+    assert_memory_equal(a->param, b->param, sizeof(float) * (size_t)a->count);
+    for (int i = 0; i < 2; i++) close_rig(&r[i]);
+}
+
 static void evaluation(void **state)
 {
     (void)state;
@@ -131,6 +165,8 @@ void tn_tests_trainer(tn_test_list *l)
 {
     tn_test_add(l, accumulation, "gpt_tiny", "trainer: four batches of 2 are one of 8 (gpt)");
     tn_test_add(l, accumulation, "ten_tiny", "trainer: four batches of 2 are one of 8 (ten)");
+    tn_test_add(l, packed_weights, "gpt_tiny", "trainer: packed weights give the same bits (gpt)");
+    tn_test_add(l, packed_weights, "ten_tiny", "trainer: packed weights give the same bits (ten)");
     tn_test_add(l, evaluation, NULL, "trainer: evaluation");
     tn_test_add(l, no_labels, NULL, "trainer: a model without labels");
 }

@@ -67,7 +67,7 @@ static tn_status write_metrics(const tn_training *t, const tn_progress_report *r
 
 static bool due(int64_t step, int64_t steps, int64_t every) { return step == steps || (every && step % every == 0); }
 
-tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
+static tn_status run_steps(const tn_training *t, tn_progress_report *last)
 {
     const tn_settings *st = t->settings;
     const int64_t steps = tn_settings_int(st, "train.steps"), every = tn_settings_int(st, "train.eval_every");
@@ -97,4 +97,12 @@ tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
         if (s != TN_OK) return s;
     }
     return TN_OK;
+}
+
+tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
+{
+    tn_trainer_steady(t->trainer, true);
+    const tn_status s = run_steps(t, last);
+    tn_trainer_steady(t->trainer, false);
+    return s;
 }

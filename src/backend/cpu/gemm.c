@@ -2,7 +2,8 @@
  *
  * For every block of TN_GEMM_KC along k a tile packs its rows of A once (they stay in L2), then packs a few panels of nr
  * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
- * lies instead, if it can. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
+ * lies instead, if it can. B may also be packed ahead: by the caller once for many products, or here once for all rows of
+ * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
  * residual or the value to accumulate on.
  * How C is cut depends on the threads, and may: no element's sum crosses a tile (see gemm.h for the order). */
 #include "backend/cpu/gemm_kernel.h"
@@ -24,9 +25,17 @@ typedef struct cut {
     size_t a_bytes, b_bytes, slot_bytes; /* a_bytes, b_bytes: of all parts */
 } cut;
 
+/* Panels of columns first..first+columns-1 of B for all of k, packed ahead; base NULL: each tile packs its own. */
+typedef struct ahead {
+    const unsigned char *base;
+    int64_t first, columns; /* first a multiple of nr */
+} ahead;
+
 typedef struct job {
     const tn_gemm *g;
     cut cut;
+    ahead b;
+    int64_t j0, tiles_n, tiles; /* the tiles to do begin at column j0, tiles_n of them side by side */
     unsigned char *work; /* slots of cut.slot_bytes: A (parts,tile_m,KC), B (parts,GROUP,KC,nr), sums (tile_m,row) */
     _Atomic int64_t next;
 } job;
@@ -66,6 +75,13 @@ static const tn_gemm_ukernel *choose_kernel(const tn_gemm *g)
     return u && (g->round_bf16 || u->split_pays) ? u : tn__gemm_kernel_best();
 }
 
+static int count_parts(const tn_gemm *g, const tn_gemm_ukernel *u)
+{
+    return u->type == TN_BF16 && g->bf16x3 && !g->round_bf16 ? TN_GEMM_PARTS : 1;
+}
+
+const char *tn_gemm_kernel_of(const tn_gemm *g) { return choose_kernel(g)->name; }
+
 /* g must not be empty. Tiles shrink until every thread has two, but not below four panels a side: smaller ones pack more
  * than they compute. */
 static cut cut_tiles(const tn_gemm *g, int threads)
@@ -74,7 +90,7 @@ static cut cut_tiles(const tn_gemm *g, int threads)
     const int64_t mr = t.kernel->mr, nr = t.kernel->nr;
     const int64_t fmas = g->m * g->n * (g->k + 1);
     if (fmas < SERIAL_BELOW && fmas * g->batch < SERIAL_BELOW) threads = 1;
-    t.parts = t.kernel->type == TN_BF16 && g->bf16x3 && !g->round_bf16 ? TN_GEMM_PARTS : 1;
+    t.parts = count_parts(g, t.kernel);
     t.tile_m = even_part(g->m, t.kernel->tile_m, mr);
     t.tile_n = even_part(g->n, t.kernel->tile_n, nr);
     count_tiles(&t, g);
@@ -123,16 +139,16 @@ static block block_at(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t p0)
 }
 
 /* All parts of `valid` rows or columns into panels of `width`; parts lie part_bytes apart. */
-static void pack_parts(const cut *c, unsigned char *dst, size_t part_bytes, int width, int depth, tn_gemm_source src,
+static void pack_parts(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, int width, int depth, tn_gemm_source src,
                        int64_t valid, const block *p)
 {
-    if (c->kernel->type == TN_F32) {
-        c->kernel->pack_f32((float *)dst, width, src, valid, p->k);
+    if (u->type == TN_F32) {
+        u->pack_f32((float *)dst, width, src, valid, p->k);
         return;
     }
     const tn_gemm_panel to = { width, depth, p->padded };
-    for (src.part = 0; src.part < c->parts; src.part++)
-        c->kernel->pack((uint16_t *)(dst + (size_t)src.part * part_bytes), to, src, valid, p->k);
+    for (src.part = 0; src.part < parts; src.part++)
+        u->pack((uint16_t *)(dst + (size_t)src.part * part_bytes), to, src, valid, p->k);
 }
 
 /* Rows of A: the whole panels, then the last few rows in a panel as narrow as the kernels allow. */
@@ -142,19 +158,31 @@ static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p
     const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p->p0 * g->a_col;
     const size_t part = c->a_bytes / (size_t)c->parts;
     tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round_bf16, 0 };
-    pack_parts(c, t->a, part, u->mr, u->a_depth, src, whole, p);
+    pack_parts(u, c->parts, t->a, part, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
-    pack_parts(c, t->a + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole),
+    pack_parts(u, c->parts, t->a + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole),
                u->a_depth, src, t->m - whole, p);
 }
 
-static void pack_b(const tn_gemm *g, const cut *c, const tile *t, int64_t j, int64_t n, const block *p)
+/* Packed panels of B: column j of the first one lies at `base`, and the parts part_bytes apart. */
+typedef struct panels {
+    const unsigned char *base;
+    size_t part_bytes;
+} panels;
+
+/* Columns j..j+n-1 of B; j of the whole product. */
+static tn_gemm_source source_b(const tn_gemm *g, int64_t batch, int64_t j, const block *p)
 {
-    const tn_gemm_ukernel *u = c->kernel;
-    const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
-    const tn_gemm_source src = { element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round_bf16, 0 };
-    pack_parts(c, t->b, c->b_bytes / (size_t)c->parts, u->nr, u->b_depth, src, n, p);
+    const int64_t at = batch * g->b_batch + p->p0 * g->b_row + j * g->b_col;
+    return (tn_gemm_source){ element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round_bf16, 0 };
+}
+
+static panels pack_b(const tn_gemm *g, const cut *c, const tile *t, int64_t j, int64_t n, const block *p)
+{
+    const size_t part = c->b_bytes / (size_t)c->parts;
+    pack_parts(c->kernel, c->parts, t->b, part, c->kernel->nr, c->kernel->b_depth, source_b(g, t->batch, t->j0 + j, p), n, p);
+    return (panels){ t->b, part };
 }
 
 /* A block of k steps from p0 on: which of them rows i..i+r-1 need for the columns from j on, in whole `unit`s (what
@@ -184,15 +212,81 @@ static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const bloc
     }
 }
 
+/* --- B packed ahead ------------------------------------------------------------------------------------------------ */
+
+/* Block after block along k; in each, part after part; in each, the panels of all columns. */
+static size_t part_bytes(const tn_gemm_ukernel *u, int64_t columns, int64_t padded)
+{
+    return align_up((size_t)(ceil_div(columns, u->nr) * u->nr * padded) * tn_dtype_bytes(u->type));
+}
+
+/* Where block p0 begins. */
+static size_t block_offset(const tn_gemm_ukernel *u, int parts, int64_t columns, int64_t p0)
+{
+    return (size_t)(p0 / TN_GEMM_KC * parts) * part_bytes(u, columns, TN_GEMM_KC);
+}
+
+static size_t ahead_bytes(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t columns)
+{
+    const int parts = count_parts(g, u);
+    if (columns <= 0 || g->k <= 0) return ALIGN;
+    const block last = block_at(g, u, (g->k - 1) / TN_GEMM_KC * TN_GEMM_KC);
+    return block_offset(u, parts, columns, last.p0) + part_bytes(u, columns, last.padded) * (size_t)parts;
+}
+
+/* The panels of block p from column j of the product on, which must begin one. */
+static panels ahead_at(const ahead *b, const cut *c, int64_t j, const block *p)
+{
+    const size_t column = (size_t)((j - b->first) * p->padded) * tn_dtype_bytes(c->kernel->type);
+    return (panels){ b->base + block_offset(c->kernel, c->parts, b->columns, p->p0) + column,
+                     part_bytes(c->kernel, b->columns, p->padded) };
+}
+
+typedef struct pack_job {
+    const tn_gemm *g;
+    const tn_gemm_ukernel *kernel;
+    unsigned char *dst;
+    int64_t first, columns; /* of B */
+    int64_t each;           /* columns of a task */
+    int64_t tasks_n;        /* tasks along n; there is a row of them for each block of k */
+} pack_job;
+
+static void pack_task(void *arg, int64_t i)
+{
+    const pack_job *w = arg;
+    const tn_gemm_ukernel *u = w->kernel;
+    const int parts = count_parts(w->g, u);
+    const block p = block_at(w->g, u, i / w->tasks_n * TN_GEMM_KC);
+    const int64_t j = i % w->tasks_n * w->each, n = w->columns - j < w->each ? w->columns - j : w->each;
+    const size_t at = block_offset(u, parts, w->columns, p.p0) + (size_t)(j * p.padded) * tn_dtype_bytes(u->type);
+    pack_parts(u, parts, w->dst + at, part_bytes(u, w->columns, p.padded), u->nr, u->b_depth,
+               source_b(w->g, 0, w->first + j, &p), n, &p);
+}
+
+static void pack_ahead(tn_pool *pool, const tn_gemm *g, int64_t first, int64_t columns, unsigned char *dst)
+{
+    pack_job w = { .g = g, .kernel = choose_kernel(g), .dst = dst, .first = first, .columns = columns };
+    w.each = (int64_t)w.kernel->nr * TN_GEMM_GROUP;
+    w.tasks_n = ceil_div(columns, w.each);
+    tn_pool_run(pool, w.tasks_n * ceil_div(g->k, TN_GEMM_KC), pack_task, &w);
+}
+
+size_t tn_gemm_packed_bytes(const tn_gemm *g) { return ahead_bytes(g, choose_kernel(g), g->n); }
+
+void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst)
+{
+    if (g->n > 0 && g->k > 0) pack_ahead(pool, g, 0, g->n, dst);
+}
+
 /* The packed panel of B at column j of the group at j0 times all rows. Of the nine products of parts the three smallest are
  * below fp32's last bit; the others are added from the smallest on. */
-static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, int64_t j0, int64_t j)
+static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, panels from, int64_t j0, int64_t j)
 {
-    const size_t a_part = c->a_bytes / (size_t)c->parts, b_part = c->b_bytes / (size_t)c->parts;
-    const unsigned char *b = t->b + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
+    const size_t a_part = c->a_bytes / (size_t)c->parts;
+    const unsigned char *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
     for (int order = c->parts - 1; order >= 0; order--)
         for (int q = 0; q <= order; q++)
-            sweep_rows(g, c, t, p, t->a + (size_t)(order - q) * a_part, b + (size_t)q * b_part, j0 + j);
+            sweep_rows(g, c, t, p, t->a + (size_t)(order - q) * a_part, b + (size_t)q * from.part_bytes, j0 + j);
 }
 
 /* The kernel for B as it lies in memory, if the tile has few rows and there is one for B's layout. *step: its b_step. */
@@ -221,17 +315,29 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     return j;
 }
 
-static void run_tile(const tn_gemm *g, const cut *c, const tile *t)
+bool tn_gemm_pack_pays(const tn_gemm *g)
+{
+    /* Fewer numbers of B are packed in about a microsecond; more rows hide the packing, the later the faster the kernel. */
+    enum { FEW_NUMBERS = 1 << 12, MANY_ROWS = 128, MANY_ROWS_BF16 = 512 };
+    const tn_gemm_ukernel *u = choose_kernel(g);
+    const tile t = { .m = g->m };
+    int64_t step;
+    if (g->m <= 0 || g->m > (u->type == TN_BF16 ? MANY_ROWS_BF16 : MANY_ROWS) || g->n * g->k < FEW_NUMBERS) return false;
+    return !direct_kernel(g, u, &t, &step).run;
+}
+
+static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
     memset(t->sum, 0, (size_t)(c->tile_m * c->row) * sizeof(float));
     for (int64_t p0 = 0; p0 < g->k; p0 += TN_GEMM_KC) {
         const block p = block_at(g, c->kernel, p0);
         pack_a(g, c, t, &p);
-        for (int64_t j0 = sweep_direct(g, c, t, &p); j0 < t->n; j0 += group) {
+        const int64_t direct = sweep_direct(g, c, t, &p); /* panels after it begin anywhere: they are not those packed ahead */
+        for (int64_t j0 = direct; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
-            pack_b(g, c, t, j0, n, &p);
-            for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, j0, j);
+            const panels from = b->base && !direct ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);
+            for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, from, j0, j);
         }
     }
     for (int64_t i = 0; i < t->m; i++) tn__gemm_store_row(g, t->batch, t->i0 + i, t->j0, t->n, t->sum + i * c->row);
@@ -245,26 +351,44 @@ static void run_slot(void *arg, int64_t slot)
     const cut *c = &w->cut;
     unsigned char *base = w->work + (size_t)slot * c->slot_bytes;
     tile t = { .a = base, .b = base + c->a_bytes, .sum = (float *)(base + c->a_bytes + c->b_bytes) };
-    const int64_t each = c->tiles_m * c->tiles_n;
+    const int64_t each = c->tiles_m * w->tiles_n;
     if (c->kernel->begin) c->kernel->begin();
-    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < c->tiles;) {
+    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < w->tiles;) {
         t.batch = at / each;
-        t.i0 = at % each / c->tiles_n * c->tile_m;
-        t.j0 = at % c->tiles_n * c->tile_n;
+        t.i0 = at % each / w->tiles_n * c->tile_m;
+        t.j0 = w->j0 + at % w->tiles_n * c->tile_n;
         t.m = g->m - t.i0 < c->tile_m ? g->m - t.i0 : c->tile_m;
         t.n = g->n - t.j0 < c->tile_n ? g->n - t.j0 : c->tile_n;
-        run_tile(g, c, &t);
+        run_tile(g, c, &w->b, &t);
     }
     if (c->kernel->end) c->kernel->end();
 }
 
 static bool is_empty(const tn_gemm *g) { return g->m <= 0 || g->n <= 0 || g->batch <= 0; }
 
+/* Columns of B that are packed at a time for all rows, in whole tiles; 0: every tile packs what it needs. */
+static int64_t shared_columns(const tn_gemm *g, const cut *c)
+{
+    if (!g->share_b || g->packed_b || c->tiles_m < 2 || g->m <= c->kernel->tile_m || g->k <= 0) return 0;
+    if (g->batch > 1 && g->b_batch) return 0;
+    if (ahead_bytes(g, c->kernel, g->n) <= TN_GEMM_SHARED) return g->n;
+    int64_t columns = c->tiles_n * c->tile_n;
+    while (columns > 0 && ahead_bytes(g, c->kernel, columns) > TN_GEMM_SHARED) columns = columns / c->tile_n / 2 * c->tile_n;
+    return columns;
+}
+
+size_t tn_gemm_share_bytes(const tn_gemm *g)
+{
+    const size_t all = tn_gemm_packed_bytes(g);
+    return g->m <= choose_kernel(g)->tile_m ? 0 : all < TN_GEMM_SHARED ? all : TN_GEMM_SHARED;
+}
+
 size_t tn_gemm_work_bytes(const tn_gemm *g, int threads)
 {
     if (is_empty(g)) return ALIGN;
     const cut c = cut_tiles(g, threads);
-    return c.slot_bytes * (size_t)c.slots;
+    const int64_t shared = shared_columns(g, &c);
+    return c.slot_bytes * (size_t)c.slots + (shared ? ahead_bytes(g, c.kernel, shared) : 0);
 }
 
 size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
@@ -282,9 +406,27 @@ size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
     return most * (size_t)(threads < 1 ? 1 : threads);
 }
 
+/* Columns j0..j0+columns-1 of C, whole tiles but for the last. */
+static void run_columns(tn_pool *pool, job *w, int64_t j0, int64_t columns)
+{
+    w->j0 = j0;
+    w->tiles_n = ceil_div(columns, w->cut.tile_n);
+    w->tiles = w->g->batch * w->cut.tiles_m * w->tiles_n;
+    atomic_store_explicit(&w->next, 0, memory_order_relaxed);
+    tn_pool_run(pool, w->cut.slots, run_slot, w);
+}
+
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work)
 {
     if (is_empty(g)) return;
-    job w = { .g = g, .cut = cut_tiles(g, tn_pool_threads(pool)), .work = work };
-    tn_pool_run(pool, w.cut.slots, run_slot, &w);
+    job w = { .g = g, .cut = cut_tiles(g, tn_pool_threads(pool)), .work = work, .b = { g->packed_b, 0, g->n } };
+    const int64_t shared = shared_columns(g, &w.cut);
+    unsigned char *room = w.work + w.cut.slot_bytes * (size_t)w.cut.slots;
+    if (!shared) run_columns(pool, &w, 0, g->n);
+    for (int64_t j = 0; shared && j < g->n; j += shared) {
+        const int64_t columns = g->n - j < shared ? g->n - j : shared;
+        w.b = (ahead){ room, j, columns };
+        pack_ahead(pool, g, j, columns, room);
+        run_columns(pool, &w, j, columns);
+    }
 }

@@ -14,6 +14,7 @@
 #include <tenon/tensor.h>
 
 enum { TN_GEMM_KC = 256 }; /* part of the numerical definition: changing it changes result bits */
+enum { TN_GEMM_SHARED = 4 << 20 }; /* most bytes of B that one product packs at a time for all its rows */
 
 typedef enum tn_gemm_act {
     TN_GEMM_ACT_NONE = 0,
@@ -46,6 +47,10 @@ typedef struct tn_gemm {
     const void *b;   /* (batch,k,n): element (p,j) is b[p*b_row + j*b_col] */
     int64_t b_row, b_col;
     tn_dtype b_type;
+    /* What tn_gemm_pack_b made of this b, or NULL. The batch must share b (b_batch 0), and b must still be there: a few
+     * rows read it where it lies. The bits are those without it. */
+    const void *packed_b;
+    bool share_b; /* more rows than a tile has: B is packed once for all of them (tn_gemm_share_bytes more workspace) */
     float *c; /* (batch,m,n), rows c_row apart */
     int64_t c_row;
     int64_t batch; /* products with the strides below; 1 for one */
@@ -74,11 +79,20 @@ size_t tn_gemm_work_bytes(const tn_gemm *g, int threads);
 /* Enough for any product of at most m x n (any k and batch) on at most `threads`: fewer threads, or fewer rows than
  * planned, may cut larger tiles. For ops that learn the rows or the pool only when they run. */
 size_t tn_gemm_work_most(int64_t m, int64_t n, int threads);
+/* What share_b may add to either, for at most this m, n and k. */
+size_t tn_gemm_share_bytes(const tn_gemm *g);
 /* work: tn_gemm_work_bytes(g, tn_pool_threads(pool)) bytes, 64-byte aligned. */
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 
+/* Packing B once for many products with the same b, n, k and choice of kernel (round_bf16, bf16x3, portable_only); m, A
+ * and C are not looked at. dst: tn_gemm_packed_bytes(g) bytes, 64-byte aligned. */
+size_t tn_gemm_packed_bytes(const tn_gemm *g);
+bool tn_gemm_pack_pays(const tn_gemm *g); /* would a run of g (sizes, strides and types of B) be faster with packed_b? */
+void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst);
+
 /* The micro-kernel this machine uses, for people: "neon 8x12". */
 const char *tn_gemm_kernel_name(void);
+const char *tn_gemm_kernel_of(const tn_gemm *g); /* ... for this product; only its choice of kernel is looked at */
 /* The one for bf16 operands, or NULL: there are no such instructions, and the other one takes rounded numbers. */
 const char *tn_gemm_kernel_name_bf16(void);
 /* Its instruction alone, `loops` times on the calling thread; returns the floating-point operations done, 0 where there

@@ -12,17 +12,17 @@
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
 /* The best fp32 micro-kernel whose panels divide the tiles of keys and the blocks of rows. */
-static const tn_gemm_ukernel *fitting_kernel(void)
+static const tn_gemm_ukernel *fitting_kernel(bool portable)
 {
     const tn_gemm_ukernel *best = &tn__gemm_portable, *u;
-    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++)
+    for (int i = 0; !portable && (u = tn__gemm_kernel_at(i)); i++)
         if (u->type == TN_F32 && TN_ATT_KEYS % u->mr == 0 && TN_ATT_ROWS % u->nr == 0) best = u;
     return best;
 }
 
-static void set_sizes(tn_attention_job *w, tn_dims q, tn_dims k)
+static void set_sizes(tn_attention_job *w, tn_dims q, tn_dims k, bool portable)
 {
-    w->u = fitting_kernel();
+    w->u = fitting_kernel(portable);
     w->B = q.dim[0], w->T = q.dim[1], w->H = q.dim[2], w->D = q.dim[3];
     w->KV = k.dim[2];
     w->group = w->H / w->KV;
@@ -75,14 +75,14 @@ static size_t slot_bytes(const tn_attention_job *w, bool backward)
 size_t tn_attention_work_cpu(const tn_sig *s, bool backward)
 {
     tn_attention_job w;
-    set_sizes(&w, s->in[TN_ATT_Q].dims, s->in[TN_ATT_K].dims);
+    set_sizes(&w, s->in[TN_ATT_Q].dims, s->in[TN_ATT_K].dims, s->portable);
     return slot_bytes(&w, backward) * (size_t)s->threads;
 }
 
 tn_status tn_attention_job_make(const tn_call *c, const tn_arg *rowwise, bool backward, tn_attention_job *w)
 {
     *w = (tn_attention_job){ .c = c, .scale = ((const tn_attention_attr *)c->attr)->scale };
-    set_sizes(w, c->in[TN_ATT_Q].dims, c->in[TN_ATT_K].dims);
+    set_sizes(w, c->in[TN_ATT_Q].dims, c->in[TN_ATT_K].dims, c->portable);
     w->slot = slot_bytes(w, backward);
     w->alive = rowwise->live && *rowwise->live < w->B ? *rowwise->live : w->B;
     if (w->alive < 0) w->alive = 0;

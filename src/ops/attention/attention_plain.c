@@ -65,6 +65,8 @@ static void multiply(const head *w, int64_t m, int64_t n, int64_t k, matrix a, m
                      .c = y.data,
                      .c_row = y.row,
                      .round_bf16 = w->c->round_bf16,
+                     .bf16x3 = w->c->bf16x3,
+                     .portable_only = w->c->portable,
                      .accumulate = add,
                      .alpha = alpha };
     tn_product_run(w->c->pool, &p, w->gemm);

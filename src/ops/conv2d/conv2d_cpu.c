@@ -173,6 +173,8 @@ static void forward_tile(void *arg, void *scratch, int64_t i)
                         .c_row = w->z.pixels,
                         .batch = 1,
                         .round_bf16 = c->round_bf16,
+                        .bf16x3 = c->bf16x3,
+                        .portable_only = c->portable,
                         .accumulate = bias != NULL,
                         .alpha = 1 };
     tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);
@@ -215,6 +217,8 @@ static void grad_x_tile(void *arg, void *scratch, int64_t b)
                             .c_row = w->z.block,
                             .batch = 1,
                             .round_bf16 = c->round_bf16,
+                            .bf16x3 = c->bf16x3,
+                            .portable_only = c->portable,
                             .alpha = 1 };
         tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);
         scatter(w, col, i * w->z.block, n, dx);
@@ -246,6 +250,8 @@ static void grad_w_tile(void *arg, void *scratch, int64_t i)
                             .c_row = w->z.rows,
                             .batch = 1,
                             .round_bf16 = c->round_bf16,
+                            .bf16x3 = c->bf16x3,
+                            .portable_only = c->portable,
                             .accumulate = true,
                             .alpha = 1 };
         tn_gemm_run(NULL, &g, (char *)scratch + w->z.patch_bytes);

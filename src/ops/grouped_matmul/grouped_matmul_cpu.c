@@ -68,6 +68,8 @@ static void multiply_rows(const tn_call *c, const tn_arg *x, const tn_arg *y, bo
                          .c = (float *)y->data + first * y->stride[0],
                          .c_row = y->stride[0],
                          .round_bf16 = c->round_bf16,
+                         .bf16x3 = c->bf16x3,
+                         .portable_only = c->portable,
                          .accumulate = add,
                          .alpha = 1 };
         tn_product_run(c->pool, &p, c->work);
@@ -104,6 +106,8 @@ static void grad_w(const tn_call *c)
                          .c = (float *)dw->data + i * dw->stride[0],
                          .c_row = dw->stride[1],
                          .round_bf16 = c->round_bf16,
+                         .bf16x3 = c->bf16x3,
+                         .portable_only = c->portable,
                          .accumulate = c->accumulate >> W & 1,
                          .alpha = 1 };
         tn_product_run(c->pool, &p, c->work);

@@ -10,7 +10,7 @@
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
-enum { X, W, BIAS, RESIDUAL };
+enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 
 static tn_status linear_infer(tn_sig *s)
 {
@@ -57,14 +57,37 @@ static void linear_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = product * ((s->in[X].trainable ? 1 : 0) + (s->in[W].trainable ? 1 : 0));
 }
 
+/* A product of these sizes, as the kernels will ask for it. */
+static tn_gemm product_of(const tn_sig *s, int64_t m, int64_t n, int64_t k)
+{
+    return (tn_gemm){ .m = m, .n = n, .k = k, .batch = 1, .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3,
+                      .portable_only = s->portable };
+}
+
+bool tn_linear_packs(const tn_sig *s, bool backward)
+{
+    const int64_t n = s->in[W].dims.dim[0], k = s->in[W].dims.dim[1];
+    tn_gemm g = backward ? product_of(s, (int64_t)rows_of(s), k, n) : product_of(s, (int64_t)rows_of(s), n, k);
+    g.b_type = s->in[W].dtype;
+    g.b_row = backward ? k : 1;
+    g.b_col = backward ? 1 : k;
+    return tn_gemm_pack_pays(&g);
+}
+
+static size_t product_work(const tn_sig *s, int64_t m, int64_t n, int64_t k)
+{
+    const tn_gemm g = product_of(s, m, n, k);
+    return tn_product_work(m, n, s->threads) + tn_gemm_share_bytes(&g);
+}
+
 /* Backward: the gradient before the activation (rows,n), then the products. */
 static size_t linear_work(const tn_sig *s, bool backward)
 {
     const tn_linear_attr *a = s->attr;
     const int64_t n = s->in[W].dims.dim[0], k = s->in[W].dims.dim[1], y = tn_dims_count(s->out[0].dims);
     const int64_t rows = n ? y / n : 0;
-    if (!backward) return tn_product_work(rows, n, s->threads);
-    const size_t dx = tn_product_work(rows, k, s->threads), dw = tn_product_work(n, k, s->threads);
+    if (!backward) return product_work(s, rows, n, k);
+    const size_t dx = product_work(s, rows, k, n), dw = product_work(s, n, k, rows);
     const size_t pre = a->act == TN_ACT_NONE ? 0 : tn_align64(sizeof(float) * (size_t)y);
     return pre + (dx > dw ? dx : dw);
 }
@@ -108,7 +131,7 @@ const tn_op tn_op_linear = {
 tn_ref tn_linear_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_linear_options o)
 {
     const tn_linear_attr a = { .act = o.act };
-    const tn_ref in[] = { x, w, o.bias, o.residual };
+    const tn_ref in[TN_LINEAR_INPUTS] = { x, w, o.bias, o.residual, TN_NONE };
     tn_ref out[2];
-    return tn_graph_add(g, file, line, &tn_op_linear, &a, in, 4, out);
+    return tn_graph_add(g, file, line, &tn_op_linear, &a, in, TN_LINEAR_INPUTS, out);
 }

@@ -30,11 +30,17 @@ typedef struct tn_linear_options {
     tn_ref residual;
 } tn_linear_options;
 
+/* Inputs of the node. The planner alone fills the last: w as pack_weight left it (backward: for dy w). */
+enum { TN_LINEAR_X, TN_LINEAR_W, TN_LINEAR_BIAS, TN_LINEAR_RESIDUAL, TN_LINEAR_PACKED, TN_LINEAR_INPUTS };
+
 typedef struct tn_linear_attr {
     tn_act act;
 } tn_linear_attr;
 
 extern const tn_op tn_op_linear;
+
+/* For the planner: would the product with w (forward: x w^T, backward: dy w) be faster with a packed w? */
+bool tn_linear_packs(const tn_sig *s, bool backward);
 
 #define tn_linear(g, x, w, ...)                                                                                        \
     tn_linear_((g), __FILE__, __LINE__, (x), (w), (tn_linear_options){ .unused_ = 0, __VA_ARGS__ })

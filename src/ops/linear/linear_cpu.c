@@ -8,7 +8,7 @@
 
 tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
 
-enum { X, W, BIAS, RESIDUAL };
+enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL, PACKED = TN_LINEAR_PACKED };
 enum { BIAS_COLUMNS = 32 }; /* columns summed by one tile: a few cache lines of every row */
 
 static const tn_gemm_act gemm_act[TN_ACTS] = {
@@ -75,9 +75,13 @@ tn_status tn_linear_forward_cpu(const tn_call *c)
                      .b_row = w->stride[1],
                      .b_col = w->stride[0],
                      .b_type = w->dtype,
+                     .packed_b = c->in[PACKED].data,
+                     .share_b = true,
                      .c = y->data,
                      .c_row = n,
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .alpha = 1,
                      .bias = c->in[BIAS].data,
                      .act = gemm_act[attr->act],
@@ -186,9 +190,13 @@ static void grad_x(const tn_call *c, const tn_arg *d, void *work)
                      .b_row = w->stride[0],
                      .b_col = w->stride[1],
                      .b_type = w->dtype,
+                     .packed_b = c->in[PACKED].data,
+                     .share_b = true,
                      .c = dx->data,
                      .c_row = w->dims.dim[1],
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .accumulate = c->accumulate >> X & 1,
                      .alpha = 1 };
     p.axes = leading_axes(dx, p.axis);
@@ -212,9 +220,12 @@ static void grad_w(const tn_call *c, const tn_arg *d, void *work)
                      .b = x->data,
                      .b_col = tn_row_step(x),
                      .b_type = x->dtype,
+                     .share_b = true,
                      .c = dw->data,
                      .c_row = dw->stride[0],
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .accumulate = c->accumulate >> W & 1,
                      .alpha = 1 };
     p.axes = leading_axes(d, p.axis);

@@ -42,7 +42,7 @@ static void linear_xent_cost(const tn_sig *s, tn_cost *c)
     const double n = (double)tn_dims_count(s->in[LABELS].dims), V = (double)s->in[W].dims.dim[0];
     const double d = (double)s->in[W].dims.dim[1];
     c->flops = n * V * (2 * d + 4);
-    c->flops_backward = n * V * (6 * d + 3); /* logits again, dx, dw */
+    c->flops_backward = n * V * (6 * d + 3); /* logits (again, or for the first time), dx, dw */
 }
 
 static tn_status linear_xent_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
@@ -68,6 +68,7 @@ const tn_op tn_op_linear_xent = {
     .kernel = { [TN_CPU] = { tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu } },
     TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,
+    .late_out = 1u << 2,
 };
 
 tn_ref tn_linear_xent_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref labels,

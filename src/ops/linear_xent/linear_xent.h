@@ -8,8 +8,9 @@
  * -> loss f32, rank 0; auxiliary: nll f32 (...), 0 where ignored, computed only when read, and without gradient; lse
  * f32 (...) for the backward pass, which makes the logits again.
  *     loss = tn_linear_xent(g, x, w, labels, .weights = m, .z_loss = 1e-4f, .nll = &per_token)
- * Workspace: a tile of tokens by a block of the vocabulary (2 MiB) and the rows of x that go with it, whatever the
- * number of tokens. Tokens whose label is ignored are left out before anything is multiplied: they cost nothing, and
+ * Where nothing in the step reads the loss, the backward kernel makes it too, from the same logits (opt.late_loss).
+ * Workspace: a tile of tokens by a block of the vocabulary (2 MiB; with opt.late_loss by all of it, at most 64 MiB or 32
+ * tokens) and the rows of x that go with it, whatever the number of tokens. Tokens whose label is ignored are left out before anything is multiplied: they cost nothing, and
  * what x holds there is not read. A label that is neither in [0,V) nor ignored is an error when the step runs. A NaN in
  * a row that counts gives NaN. Gradients: x, w, weights, bias. Plain twin (opt.linear_xent=off): linear and xent. */
 #ifndef TN_OPS_LINEAR_XENT_H

@@ -1,5 +1,7 @@
 /* linear_xent on the CPU. Tokens that count are gathered into tiles, the vocabulary is cut into blocks; a tile meets
- * the blocks one after the other, and only one (tile,block) piece of logits exists at a time.
+ * the blocks one after the other, and only one (tile,block) piece of logits exists at a time. The backward kernel makes
+ * the logits again, or, where it also makes the loss (makes_out), keeps a tile's logits for all blocks until the tile is
+ * done: both go through the same pieces, in the same order and bits.
  *
  * Invariant: all sums have an order given by the data and the tile size alone. A token's loss and dx do not even depend
  * on the tile, because a row of tn_gemm depends on that row only; dw and dbias are added tile by tile, in order. */
@@ -15,11 +17,13 @@ enum { X, W, LABELS, WEIGHTS, BIAS };
 /* 256 tokens fill the matrix product's own tile, so that packing a block of w is paid once per 256 rows. Rows and
  * columns of a piece of logits are handed to threads in the shares below. */
 enum { TILE = 256, BLOCK = TN_LOGIT_BLOCK, ROWS_EACH = 4, COLUMNS_EACH = 256 };
+/* Logits kept for a tile that makes its loss in the backward pass: fewer tokens where the vocabulary is larger. */
+enum { KEPT_BYTES = 64 << 20, KEPT_TILE = 32 };
 
 /* Sizes, and the workspace they ask for. */
 typedef struct space {
-    int64_t tile, block;
-    float *logits;  /* (tile,block) */
+    int64_t tile, block, row;
+    float *logits;  /* (tile,row): row is block, or V rounded up where a tile's logits are kept */
     float *x, *dx;  /* (tile,d): the gathered rows, and their gradients */
     int64_t *token; /* (tile): which token a row of the tile is */
     tn_lse *sum;    /* (tile) */
@@ -36,18 +40,27 @@ typedef struct job {
     float z;
     int64_t d;
     int64_t rows, v0, columns; /* the current piece: rows of the tile, classes v0 .. v0+columns-1 */
+    float *piece;              /* (rows,columns), rows s.row apart */
     float *dbias;              /* (V) or NULL */
     bool dbias_adds;
 } job;
 
 /* --- workspace ---------------------------------------------------------------------------------------------------- */
 
-/* base NULL: only measures. */
-static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward, void *base)
+static int64_t tile_size(const tn_linear_xent_attr *a, int64_t V, bool keeps)
 {
-    space s = { .tile = tn_least(a->tile ? a->tile : TILE, tokens), .block = tn_least(V, BLOCK) };
+    const int64_t most = keeps && V ? KEPT_BYTES / (int64_t)sizeof(float) / V : TILE;
+    return a->tile ? a->tile : tn_least(most < KEPT_TILE ? KEPT_TILE : most, TILE);
+}
+
+/* keeps: the logits of a tile, for all of the vocabulary. base NULL: only measures. */
+static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V, int64_t d, bool backward, bool keeps,
+                        void *base)
+{
+    space s = { .tile = tn_least(tile_size(a, V, keeps), tokens), .block = tn_least(V, BLOCK) };
     const size_t n = (size_t)s.tile, f = sizeof(float);
-    s.logits = tn_carve(base, &s.bytes, n * (size_t)s.block * f);
+    s.row = keeps ? (V + 15) / 16 * 16 : s.block;
+    s.logits = tn_carve(base, &s.bytes, n * (size_t)s.row * f);
     s.x = tn_carve(base, &s.bytes, n * (size_t)d * f);
     s.dx = tn_carve(base, &s.bytes, backward ? n * (size_t)d * f : 0);
     s.token = tn_carve(base, &s.bytes, n * sizeof *s.token);
@@ -62,7 +75,7 @@ static space make_space(const tn_linear_xent_attr *a, int64_t tokens, int64_t V,
 size_t tn_linear_xent_work_cpu(const tn_sig *s, bool backward)
 {
     const int64_t V = s->in[W].dims.dim[0], d = s->in[W].dims.dim[1];
-    const space p = make_space(s->attr, tn_dims_count(s->in[LABELS].dims), V, d, backward, NULL);
+    const space p = make_space(s->attr, tn_dims_count(s->in[LABELS].dims), V, d, backward, s->makes_out, NULL);
     const size_t logits = tn_gemm_work_most(p.tile, p.block, s->threads);
     const size_t dx = tn_gemm_work_most(p.tile, d, s->threads), dw = tn_gemm_work_most(p.block, d, s->threads);
     size_t gemm = logits;
@@ -75,7 +88,8 @@ static job make_job(const tn_call *c, bool backward)
 {
     const tn_linear_xent_attr *a = c->attr;
     const int64_t V = c->in[W].dims.dim[0], d = c->in[W].dims.dim[1];
-    job j = { .s = make_space(a, tn_dims_count(c->in[LABELS].dims), V, d, backward, c->work), .z = a->z_loss, .d = d };
+    job j = { .s = make_space(a, tn_dims_count(c->in[LABELS].dims), V, d, backward, c->makes_out, c->work), .z = a->z_loss,
+              .d = d };
     j.labels = (tn_labels){ .label = c->in[LABELS].data,
                             .weight = c->in[WEIGHTS].data,
                             .n = tn_least(tn_arg_rows(&c->in[X]), tn_arg_count(&c->in[LABELS])),
@@ -100,18 +114,27 @@ static bool next_tile(job *j, const tn_arg *x, int64_t *at)
     return j->rows > 0;
 }
 
+/* Makes the block that starts at class v0 the current one. */
+static void move_to(job *j, int64_t v0)
+{
+    j->v0 = v0;
+    j->columns = tn_least(j->s.block, j->labels.classes - v0);
+    j->piece = j->s.logits + (j->s.row > j->s.block ? v0 : 0);
+}
+
 /* Logits of the tile for the block that starts at class v0. */
 static void make_logits(job *j, const tn_call *c, int64_t v0)
 {
     const float *bias = c->in[BIAS].data;
-    j->v0 = v0;
-    j->columns = tn_least(j->s.block, j->labels.classes - v0);
+    move_to(j, v0);
     const tn_gemm g = { .m = j->rows,
                         .n = j->columns,
                         .k = j->d,
                         .batch = 1,
                         .alpha = 1,
                         .round_bf16 = c->round_bf16,
+                        .bf16x3 = c->bf16x3,
+                        .portable_only = c->portable,
                         .a = j->s.x,
                         .a_row = j->d,
                         .a_col = 1,
@@ -119,8 +142,8 @@ static void make_logits(job *j, const tn_call *c, int64_t v0)
                         .b_row = 1,
                         .b_col = j->d,
                         .b_type = c->in[W].dtype,
-                        .c = j->s.logits,
-                        .c_row = j->s.block,
+                        .c = j->piece,
+                        .c_row = j->s.row,
                         .bias = bias ? bias + v0 : NULL };
     tn_gemm_run(c->pool, &g, j->s.gemm);
 }
@@ -139,14 +162,23 @@ static void sum_rows(void *arg, int64_t t)
     const job *j = arg;
     const int64_t end = tn_least((t + 1) * ROWS_EACH, j->rows);
     for (int64_t r = t * ROWS_EACH; r < end; r++) {
-        const float *row = j->s.logits + r * j->s.block;
+        const float *row = j->piece + r * j->s.row;
         const int64_t v = label_column(j, r);
         tn_lse_add(&j->s.sum[r], row, j->columns, 1);
         if (v >= 0) j->s.target[r] = row[v];
     }
 }
 
-/* Sum of weight (nll + z lse^2) over the tile. */
+static void forward_tile(job *j, const tn_call *c)
+{
+    for (int64_t r = 0; r < j->rows; r++) j->s.sum[r] = (tn_lse){ -INFINITY, 0 };
+    for (int64_t v0 = 0; v0 < j->labels.classes; v0 += BLOCK) {
+        make_logits(j, c, v0);
+        tn_pool_run(c->pool, tn_tiles(j->rows, ROWS_EACH), sum_rows, j);
+    }
+}
+
+/* Sum of weight (nll + z lse^2) over the tile, whose lse stays in the workspace too. */
 static double finish_tile(const job *j, float *nll, float *lse)
 {
     double sum = 0;
@@ -154,10 +186,17 @@ static double finish_tile(const job *j, float *nll, float *lse)
         const int64_t t = j->s.token[r];
         const float l = tn_lse_value(&j->s.sum[r], 1), n = l - j->s.target[r];
         sum += (double)tn_label_weight(&j->labels, t) * ((double)n + (double)j->z * (double)l * (double)l);
+        j->s.lse[r] = l;
         if (nll) nll[t] = n;
         if (lse) lse[t] = l;
     }
     return sum;
+}
+
+static void give_loss(const tn_call *c, const tn_labels *labels, double sum)
+{
+    const double scale = tn_labels_scale(labels, ((const tn_linear_xent_attr *)c->attr)->sum);
+    if (c->out[0].data) *(float *)c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
 }
 
 tn_status tn_linear_xent_forward_cpu(const tn_call *c)
@@ -169,15 +208,10 @@ tn_status tn_linear_xent_forward_cpu(const tn_call *c)
     if (nll) tn_zero_from(&c->out[1], 0);
     if (lse) tn_zero_from(&c->out[2], 0);
     for (int64_t at = 0; next_tile(&j, &c->in[X], &at);) {
-        for (int64_t r = 0; r < j.rows; r++) j.s.sum[r] = (tn_lse){ -INFINITY, 0 };
-        for (int64_t v0 = 0; v0 < j.labels.classes; v0 += BLOCK) {
-            make_logits(&j, c, v0);
-            tn_pool_run(c->pool, tn_tiles(j.rows, ROWS_EACH), sum_rows, &j);
-        }
+        forward_tile(&j, c);
         sum += finish_tile(&j, nll, lse);
     }
-    const double scale = tn_labels_scale(&j.labels, ((const tn_linear_xent_attr *)c->attr)->sum);
-    if (c->out[0].data) *(float *)c->out[0].data = scale == 0 ? 0.f : (float)(sum * scale);
+    give_loss(c, &j.labels, sum);
     return TN_OK;
 }
 
@@ -189,7 +223,7 @@ static void differentiate_rows(void *arg, int64_t t)
     const job *j = arg;
     const int64_t end = tn_least((t + 1) * ROWS_EACH, j->rows);
     for (int64_t r = t * ROWS_EACH; r < end; r++) {
-        float *row = j->s.logits + r * j->s.block;
+        float *row = j->piece + r * j->s.row;
         const float lse = j->s.lse[r], w = j->s.onehot[r], p = w * (1 + 2 * j->z * lse);
         const int64_t v = label_column(j, r);
         for (int64_t i = 0; i < j->columns; i++) row[i] = p * tn_logit_exp(row[i] - lse);
@@ -203,7 +237,7 @@ static void sum_columns(void *arg, int64_t t)
     const int64_t i0 = t * COLUMNS_EACH, n = tn_least(COLUMNS_EACH, j->columns - i0);
     float sum[COLUMNS_EACH] = { 0 }, *restrict d = j->dbias + j->v0 + i0;
     for (int64_t r = 0; r < j->rows; r++) {
-        const float *restrict row = j->s.logits + r * j->s.block + i0;
+        const float *restrict row = j->piece + r * j->s.row + i0;
         for (int64_t i = 0; i < n; i++) sum[i] += row[i];
     }
     for (int64_t i = 0; i < n; i++) d[i] = j->dbias_adds ? d[i] + sum[i] : sum[i];
@@ -218,8 +252,10 @@ static void add_dx(const job *j, const tn_call *c)
                         .batch = 1,
                         .alpha = 1,
                         .round_bf16 = c->round_bf16,
-                        .a = j->s.logits,
-                        .a_row = j->s.block,
+                        .bf16x3 = c->bf16x3,
+                        .portable_only = c->portable,
+                        .a = j->piece,
+                        .a_row = j->s.row,
                         .a_col = 1,
                         .b = (const char *)c->in[W].data + j->v0 * j->d * (int64_t)tn_dtype_bytes(c->in[W].dtype),
                         .b_row = j->d,
@@ -240,9 +276,11 @@ static void add_dw(const job *j, const tn_call *c, bool add)
                         .batch = 1,
                         .alpha = 1,
                         .round_bf16 = c->round_bf16,
-                        .a = j->s.logits,
+                        .bf16x3 = c->bf16x3,
+                        .portable_only = c->portable,
+                        .a = j->piece,
                         .a_row = 1,
-                        .a_col = j->s.block,
+                        .a_col = j->s.row,
                         .b = j->s.x,
                         .b_row = j->d,
                         .b_col = 1,
@@ -261,15 +299,15 @@ static void scatter_dx(const job *j, float *restrict dx)
     }
 }
 
+/* The lse of the tile's rows is known. */
 static void backward_tile(job *j, const tn_call *c, double scale, bool first)
 {
-    for (int64_t r = 0; r < j->rows; r++) {
-        j->s.lse[r] = ((const float *)c->out[2].data)[j->s.token[r]];
+    for (int64_t r = 0; r < j->rows; r++)
         j->s.onehot[r] = (float)(scale * (double)tn_label_weight(&j->labels, j->s.token[r]));
-    }
     j->dbias_adds = !first || (c->accumulate >> BIAS & 1);
     for (int64_t v0 = 0; v0 < j->labels.classes; v0 += BLOCK) {
-        make_logits(j, c, v0);
+        if (c->makes_out) move_to(j, v0);
+        else make_logits(j, c, v0);
         tn_pool_run(c->pool, tn_tiles(j->rows, ROWS_EACH), differentiate_rows, j);
         if (c->din[X].data) add_dx(j, c);
         if (c->din[W].data) add_dw(j, c, !first || (c->accumulate >> W & 1));
@@ -282,19 +320,34 @@ tn_status tn_linear_xent_backward_cpu(const tn_call *c)
 {
     const tn_linear_xent_attr *a = c->attr;
     const float dy = c->dout[0].data ? *(const float *)c->dout[0].data : 0.f;
+    const float *lse = c->makes_out ? NULL : c->out[2].data;
     job j = make_job(c, true);
     j.dbias = c->din[BIAS].data;
+    if (c->makes_out) {
+        TN_RETURN_IF(tn_labels_check(&j.labels));
+        if (c->out[1].data) tn_zero_from(&c->out[1], 0);
+        if (c->out[2].data) tn_zero_from(&c->out[2], 0);
+    }
     if (c->din[WEIGHTS].data) {
         const bool add = c->accumulate >> WEIGHTS & 1;
         tn_labels_backward(&j.labels, a->sum, (double)a->z_loss, c->out[1].data, c->out[2].data,
                            *(const float *)c->out[0].data, dy, c->din[WEIGHTS].data, add);
         if (!add) tn_zero_from(&c->din[WEIGHTS], j.labels.n);
     }
-    if (!c->din[X].data && !c->din[W].data && !j.dbias) return TN_OK;
+    if (!c->makes_out && !c->din[X].data && !c->din[W].data && !j.dbias) return TN_OK;
     if (c->din[X].data && !(c->accumulate & 1)) tn_zero_from(&c->din[X], 0); /* rows that do not count stay so */
     const double scale = tn_labels_scale(&j.labels, a->sum) * (double)dy;
     bool first = true;
-    for (int64_t at = 0; next_tile(&j, &c->in[X], &at); first = false) backward_tile(&j, c, scale, first);
+    double sum = 0;
+    for (int64_t at = 0; next_tile(&j, &c->in[X], &at); first = false) {
+        if (c->makes_out) {
+            forward_tile(&j, c);
+            sum += finish_tile(&j, c->out[1].data, c->out[2].data);
+        }
+        for (int64_t r = 0; lse && r < j.rows; r++) j.s.lse[r] = lse[j.s.token[r]];
+        backward_tile(&j, c, scale, first);
+    }
+    if (c->makes_out) give_loss(c, &j.labels, sum);
     if (!first) return TN_OK;
     if (c->din[W].data && !(c->accumulate >> W & 1)) tn_zero_from(&c->din[W], 0);
     if (j.dbias && !(c->accumulate >> BIAS & 1)) tn_zero_from(&c->din[BIAS], 0);

@@ -179,8 +179,8 @@ typedef struct big {
 
 static void run_big(big *b, int way)
 {
-    const tn_graph_options o = { .activation = TN_F32,
-                                 .off = (const char *const[]){ way == 2 ? "opt.linear_xent" : NULL, NULL } };
+    static const char *const without[] = { [2] = "opt.linear_xent", [3] = "opt.late_loss" };
+    const tn_graph_options o = { .activation = TN_F32, .off = (const char *const[]){ without[way], NULL } };
     tn_graph *g;
     tn_ref nll;
     assert_ok(tn_graph_new(&o, &g));
@@ -203,8 +203,8 @@ static void run_big(big *b, int way)
 
 static void same_as_plain_twin(void)
 {
-    big *b[3];
-    for (int k = 0; k < 3; k++) {
+    big *b[4];
+    for (int k = 0; k < 4; k++) {
         b[k] = calloc(1, sizeof *b[k]);
         assert_non_null(b[k]);
         for (int i = 0; i < BIG_N * BIG_D; i++) b[k]->x[i] = tn_rng_normal((tn_rng){ 6, 1 }, (uint64_t)i);
@@ -218,13 +218,17 @@ static void same_as_plain_twin(void)
         losses_close(b[0]->dx, b[k]->dx, BIG_N * BIG_D, 1e-7);
         losses_close(b[0]->dw, b[k]->dw, BIG_V * BIG_D, 1e-7);
     }
-    for (int k = 0; k < 3; k++) free(b[k]);
+    assert_memory_equal(&b[0]->loss, &b[3]->loss, sizeof b[0]->loss); /* late or not: the same pieces, the same bits */
+    assert_memory_equal(b[0]->nll, b[3]->nll, sizeof b[0]->nll);
+    assert_memory_equal(b[0]->dx, b[3]->dx, sizeof b[0]->dx);
+    assert_memory_equal(b[0]->dw, b[3]->dw, sizeof b[0]->dw);
+    for (int k = 0; k < 4; k++) free(b[k]);
 }
 
-/* Workspace of a plan with n tokens. */
-static size_t workspace(int64_t n)
+/* Workspace of a plan with n tokens; late: the loss comes with the gradients. */
+static size_t workspace(int64_t n, bool late)
 {
-    const tn_graph_options o = { .activation = TN_F32 };
+    const tn_graph_options o = { .activation = TN_F32, .off = (const char *const[]){ late ? NULL : "opt.late_loss", NULL } };
     tn_graph *g;
     tn_plan *p;
     assert_ok(tn_graph_new(&o, &g));
@@ -240,8 +244,10 @@ static size_t workspace(int64_t n)
 
 static void workspace_is_bounded(void)
 {
-    const size_t a = workspace(1000), b = workspace(1000000);
-    assert_true(b < a + 4096 && b < (size_t)6 << 20);
+    for (int late = 0; late < 2; late++) {
+        const size_t a = workspace(1000, late), b = workspace(1000000, late);
+        assert_true(b < a + 4096 && b < (size_t)(late ? 56 : 6) << 20);
+    }
 }
 
 static void bad_label_is_named(void)

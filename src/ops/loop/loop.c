@@ -169,7 +169,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->weight = o->weight != 0 ? o->weight : 1.f;
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
-                              .options = go, .threads = go.threads };
+                              .options = go, .threads = go.threads, .repeats = o->steps };
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
     if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
         return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
@@ -180,11 +180,13 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     for (int i = 0; i < o->n_consts; i++) b->spec.consts[i] = type_of(g, o->consts[i], wanted[loop_in_const(b) + i]);
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
     if (!b->trains) return TN_OK;
-    TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_ALL, &b->vjp_all));
     if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
+    if (o->grad != TN_LOOP_BPTT) b->spec.repeats = 1; /* one pull back at the end */
+    TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_ALL, &b->vjp_all));
     if (o->grad != TN_LOOP_EP) return TN_OK;
     b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
-                                   .n_consts = o->n_cost_consts, .options = go, .threads = go.threads };
+                                   .n_consts = o->n_cost_consts, .options = go, .threads = go.threads,
+                                   .repeats = o->steps };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
     return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);

@@ -29,6 +29,7 @@ typedef struct runner {
     const loop_entry *entry;
     void *frame, *arena;
     void **externs;
+    bool ran; /* in this call: the constants are those of last time */
 } runner;
 
 static runner take_runner(space *s, const loop_entry *e)
@@ -100,7 +101,9 @@ static void set_consts(const tn_call *c, runner *r, int first, int n)
 static tn_status go(const tn_call *c, runner *r)
 {
     tn_frame_init(r->entry->plan, r->frame, r->arena, r->externs, c->pool, c->stream);
-    return tn_frame_run(r->entry->plan, r->frame);
+    const bool again = r->ran;
+    r->ran = true;
+    return again ? tn_frame_run_again(r->entry->plan, r->frame) : tn_frame_run(r->entry->plan, r->frame);
 }
 
 static const char *at_step(const tn_arg *a, int64_t t, size_t bytes) { return (const char *)a->data + (size_t)t * bytes; }

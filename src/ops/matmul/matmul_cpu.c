@@ -69,6 +69,8 @@ static void product(const tn_call *c, const extent *e, int64_t m, int64_t n, int
                      .c = z.arg->data,
                      .c_row = z.row,
                      .round_bf16 = c->round_bf16,
+                     .bf16x3 = c->bf16x3,
+                     .portable_only = c->portable,
                      .accumulate = accumulate,
                      .alpha = ((const tn_matmul_attr *)c->attr)->scale };
     for (int i = 0; i < p.axes; i++)

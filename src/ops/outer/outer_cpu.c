@@ -23,7 +23,7 @@ typedef tn_outer_chunk chunk;
 
 typedef struct shape {
     int64_t B, T, H, N, P, C;
-    bool steps, round_bf16;
+    bool steps, round_bf16, bf16x3, portable;
     size_t gemm_bytes;
 } shape;
 
@@ -48,6 +48,8 @@ static void multiply_part(const seq *s, int64_t m, int64_t n, int64_t k, view a,
                         .c_row = n,
                         .batch = 1,
                         .round_bf16 = s->round_bf16,
+                        .bf16x3 = s->bf16x3,
+                        .portable_only = s->portable,
                         .accumulate = add,
                         .part = part,
                         .alpha = 1 };
@@ -307,7 +309,8 @@ static size_t gemm_bytes(const shape *z)
         const int64_t size[7][3] = { { c, c, z->N }, { c, c, z->P },    { c, z->P, c },   { c, z->P, z->N },
                                      { c, z->N, c }, { c, z->N, z->P }, { z->N, z->P, c } };
         for (int i = 0; i < 7; i++) {
-            const tn_gemm g = { .m = size[i][0], .n = size[i][1], .k = size[i][2], .batch = 1 };
+            const tn_gemm g = { .m = size[i][0], .n = size[i][1], .k = size[i][2], .batch = 1,
+                                .round_bf16 = z->round_bf16, .bf16x3 = z->bf16x3, .portable_only = z->portable };
             const size_t bytes = tn_gemm_work_bytes(&g, 1);
             if (bytes > most) most = bytes;
         }
@@ -329,7 +332,7 @@ static size_t lay_out(const shape *z, bool backward, uintptr_t at, walk *w)
     const int64_t C = z->C, N = z->N, P = z->P, wide = N > P ? N : P;
     const size_t f = sizeof(float), d = sizeof(double);
     seq *s = &w->s;
-    *w = (walk){ .s = { .N = N, .P = P, .round_bf16 = z->round_bf16 } };
+    *w = (walk){ .s = { .N = N, .P = P, .round_bf16 = z->round_bf16, .bf16x3 = z->bf16x3, .portable = z->portable } };
     s->s = take(&at, N * P, f);
     s->x = take(&at, C * wide, f);
     s->clean = take(&at, C * P, f);
@@ -358,9 +361,11 @@ static size_t lay_out(const shape *z, bool backward, uintptr_t at, walk *w)
     return at - start;
 }
 
-static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, bool round_bf16)
+/* kind: round_bf16, bf16x3 and portable; the rest is found here. */
+static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
 {
-    shape z = { .B = q.dim[0], .T = q.dim[1], .H = q.dim[2], .N = q.dim[3], .P = v.dim[3], .round_bf16 = round_bf16 };
+    shape z = kind;
+    z.B = q.dim[0], z.T = q.dim[1], z.H = q.dim[2], z.N = q.dim[3], z.P = v.dim[3];
     z.C = z.T < 1 ? 1 : z.T < a->chunk ? z.T : a->chunk;
     z.steps = a->steps || z.T <= FEW_TOKENS;
     z.gemm_bytes = z.steps ? 0 : gemm_bytes(&z);
@@ -369,7 +374,8 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, bool round_b
 
 size_t tn_outer_work_cpu(const tn_sig *s, bool backward)
 {
-    const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, s->round_bf16);
+    const shape kind = { .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3, .portable = s->portable };
+    const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, kind);
     const int64_t heads = z.B * z.H;
     walk w;
     return lay_out(&z, backward, 0, &w) * (size_t)(heads < s->threads ? heads : s->threads);
@@ -507,7 +513,8 @@ static tn_status run(const tn_call *c, bool backward)
 {
     walk w;
     job j = { .c = c, .backward = backward };
-    j.z = shape_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, c->attr, c->round_bf16);
+    const shape kind = { .round_bf16 = c->round_bf16, .bf16x3 = c->bf16x3, .portable = c->portable };
+    j.z = shape_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, c->attr, kind);
     j.walk_bytes = lay_out(&j.z, backward, 0, &w);
     const int64_t heads = j.z.B * j.z.H, threads = tn_pool_threads(c->pool);
     tn_pool_run(c->pool, heads < threads ? heads : threads, run_slot, &j);

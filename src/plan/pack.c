@@ -1,0 +1,75 @@
+/* Packing weights once for many products. A weight is the same through all runs of a plan that follow each other without
+ * a write to it, and a body's constant through all iterations of its loop; where its packed form is used often enough,
+ * a pack_weight node makes it and the linears read it. These nodes come first: they are the plan's prologue, which a run
+ * that follows another one may leave out. What they write stays until the end of the plan. */
+#include "ops/linear/linear.h"
+#include "ops/pack_weight/pack_weight.h"
+#include "plan/graph.h"
+
+#include <string.h>
+
+enum { WORTH_IT = 3 }; /* uses: packing once and reading twice is no faster than packing twice on the way */
+
+static bool is_constant(const tn_graph *g, int32_t id)
+{
+    const tn_gtensor *t = &g->tensor[g->tensor[id].base];
+    return t->role == TN_ROLE_PARAM || t->role == TN_ROLE_FROZEN || t->constant;
+}
+
+/* The weight that a node multiplies by and may read packed; 0: none. */
+static int32_t weight_of(const tn_graph *g, const tn_node *n)
+{
+    if (n->op != &tn_op_linear || (n->backward && !n->din[0])) return 0;
+    const tn_sig s = tn_node_sig(g, n, 1);
+    return is_constant(g, n->in[TN_LINEAR_W]) && tn_linear_packs(&s, n->backward) ? n->in[TN_LINEAR_W] : 0;
+}
+
+static bool same_view(const tn_gtensor *a, const tn_gtensor *b)
+{
+    return a->base == b->base && a->offset == b->offset && a->dtype == b->dtype && tn_dims_equal(a->dims, b->dims) &&
+           memcmp(a->stride, b->stride, sizeof a->stride) == 0;
+}
+
+/* Do nodes i and k read the same packed weight? */
+static bool share(const tn_graph *g, size_t i, int32_t w, size_t k)
+{
+    const int32_t v = g->node[i].backward == g->node[k].backward ? weight_of(g, &g->node[k]) : 0;
+    return v && same_view(&g->tensor[w], &g->tensor[v]);
+}
+
+static void read_packed(tn_graph *g, size_t i, int32_t packed)
+{
+    g->node[i].in[TN_LINEAR_PACKED] = packed;
+    g->node[i].reads_in |= (uint64_t)1 << TN_LINEAR_PACKED;
+}
+
+/* Moves the last `count` nodes to the front. */
+static void bring_forward(tn_graph *g, size_t count)
+{
+    tn_node *moved = tn_arena_alloc(&g->memory, sizeof *moved * (count + 1));
+    if (!moved) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memcpy(moved, g->node + g->n_nodes - count, sizeof *moved * count);
+    memmove(g->node + count, g->node, sizeof *moved * (g->n_nodes - count));
+    memcpy(g->node, moved, sizeof *moved * count);
+}
+
+size_t tn_pass_pack(tn_graph *g, int64_t repeats)
+{
+    const size_t n = g->n_nodes;
+    if (g->status != TN_OK || !tn_graph_switch(g, "opt.pack_weights")) return 0;
+    for (size_t i = 0; i < n && g->status == TN_OK; i++) {
+        const int32_t w = g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i]) : 0;
+        int64_t uses = 0;
+        for (size_t k = i; w && k < n; k++) uses += share(g, i, w, k) ? repeats : 0;
+        if (uses < WORTH_IT) continue;
+        const tn_ref packed = tn_pack_weight(g, (tn_ref){ w }, g->node[i].backward);
+        for (size_t k = i; packed.id && k < n; k++)
+            if (share(g, i, w, k)) read_packed(g, k, packed.id);
+    }
+    const size_t packs = g->n_nodes - n;
+    if (g->status == TN_OK && packs) bring_forward(g, packs);
+    return packs;
+}

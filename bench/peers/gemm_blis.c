@@ -43,7 +43,7 @@ static int compare(tn_pool *pool, int threads, int64_t m, int64_t n, int64_t k, 
     const bool down_a = layout == 'w', down_b = layout == 'f';
     float *a = numbers(m * k), *b = numbers(n * k), *c = numbers(m * n), *d = numbers(m * n);
     const tn_gemm g = { .m = m, .n = n, .k = k, .a = a, .a_row = down_a ? 1 : k, .a_col = down_a ? m : 1, .b = b,
-                        .b_row = down_b ? 1 : n, .b_col = down_b ? k : 1, .c = c, .c_row = n, .batch = 1, .alpha = 1 };
+                        .b_row = down_b ? 1 : n, .b_col = down_b ? k : 1, .c = c, .c_row = n, .batch = 1, .alpha = 1, .share_b = true };
     void *work = tn_alloc(tn_gemm_work_bytes(&g, threads));
     double ours[MOST], theirs[MOST], ratio[MOST], spread, apart = 0;
     int runs = 0;

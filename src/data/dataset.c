@@ -91,8 +91,24 @@ void tn_dataset_close(tn_dataset *d)
     tn_free(d);
 }
 
+/* The tokenizer beside the shards is the one that made them. */
+static tn_status verify_tokenizer(const tn_dataset *d)
+{
+    tn_tokenizer *t = NULL;
+    char hex[24];
+    if (d->info.is_raw || !d->info.tokenizer[0]) return TN_OK;
+    TN_RETURN_IF(tn_tokenizer_open(d->info.tokenizer, &t));
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)tn_tokenizer_hash(t));
+    const bool same = strcmp(hex, d->manifest.tokenizer_hash) == 0 && tn_tokenizer_vocab(t) == d->info.vocab;
+    tn_tokenizer_free(t);
+    if (same) return TN_OK;
+    return tn_error(TN_BAD_FILE, "%.640s: its tokenizer (%.64s) is not the one that made its tokens; prepare the data again (tenon data prepare)",
+                    d->path, *d->manifest.tokenizer_file ? d->manifest.tokenizer_file : "bytes");
+}
+
 tn_status tn_dataset_verify(const tn_dataset *d)
 {
+    TN_RETURN_IF(verify_tokenizer(d));
     for (size_t i = 0; i < d->shard_n; i++) TN_RETURN_IF(tn_shard_verify(&d->shards[i]));
     return TN_OK;
 }

@@ -37,7 +37,7 @@ typedef struct tn_dataset_counts {
 
 tn_status tn_dataset_open(const char *path, const tn_dataset_options *o, tn_dataset **out);
 void tn_dataset_close(tn_dataset *d); /* takes NULL */
-/* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels. */
+/* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels, and its tokenizer. */
 tn_status tn_dataset_verify(const tn_dataset *d);
 
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d);

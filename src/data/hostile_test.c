@@ -45,7 +45,7 @@ static const hostile inputs[] = {
     { "zstd with an enormous window", "a.txt.zst", BYTES("\x28\xb5\x2f\xfd\x00\xf8\x00\x00\x00"), "", "damaged" },
     { "zstd with reserved bits", "a.txt.zst", BYTES("\x28\xb5\x2f\xfd\x08\x00\x01\x00\x00"), "", "damaged" },
     /* tokens */
-    { "llm.c header cut", "a.bin", BYTES("\x88\xd9\x34\x01\x01\x00\x00\x00"), "", "inside its header" },
+    { "llm.c header cut", "a.bin", BYTES("\x88\xd8\x34\x01\x01\x00\x00\x00"), "", "inside its header" },
     { "tokens beyond the vocabulary", "a.bin", BYTES("\xff\xff\x01\x00"), "vocab=1000", "beyond the vocabulary" },
     { "tokens of an odd length", "a.bin", BYTES("\x01\x00\x01"), "", "last of its tokens" },
     /* npy */
@@ -346,7 +346,9 @@ static const struct edit {
     { "an eot beyond the vocabulary", "\"eot\": -1", "\"eot\": 256" },
     { "splits as a list", "\"splits\": {", "\"splits\": [{" },
     { "a tokenizer elsewhere", "\"file\": \"\"", "\"file\": \"../secret.json\"" },
-    { "another hash", "\"hash\": \"", "\"hash\": \"00" },
+    { "another tokenizer's hash", "\"hash\": \"", "\"hash\": \"00" },
+    { "another shard's size", "\"bytes\": ", "\"bytes\": 1" },
+    { "another shard's tokens", "\"tokens\": ", "\"tokens\": 1" },
     { "two of a key", "\"kind\": \"tokens\"", "\"kind\": \"tokens\", \"kind\": \"arrays\"" },
     { "arrays", "\"kind\": \"tokens\"", "\"kind\": \"arrays\", \"shape\": [2147483647, 2147483647, 2147483647], \"classes\": 1" },
 };

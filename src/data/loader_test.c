@@ -67,7 +67,7 @@ static void same_with_any_workers(void **state)
     const tn_loader_mode mode = (tn_loader_mode)(intptr_t)*state;
     world w;
     uint64_t a[STEPS], b[STEPS];
-    setup(&w, 50, "shard_tokens=3000 valid_frac=0");
+    setup(&w, 25, "shard_tokens=3000 valid_frac=0");
     tn_loader_options o = options(&w, mode, 0);
     stream_of(&o, a, NULL);
     for (int workers = 1; workers <= 4; workers *= 2)
@@ -89,7 +89,7 @@ static void resumes_at_every_batch(void **state)
     world w;
     uint64_t all[STEPS];
     tn_loader_cursor at[STEPS];
-    setup(&w, 50, "shard_tokens=3000 valid_frac=0");
+    setup(&w, 25, "shard_tokens=3000 valid_frac=0");
     tn_loader_options o = options(&w, mode, 2);
     stream_of(&o, all, at);
     if (mode != TN_LOADER_WINDOW) assert_true(at[STEPS - 1].epoch >= 1); /* the end of an epoch is inside */

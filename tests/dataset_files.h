@@ -34,7 +34,7 @@ static inline void tn_tempdir_clear(tn_tempdir *d) { tn_remove_all(d->path); }
 static inline tn_status tn_prepare_try(const char *input, const char *out, const char *settings, tn_prepare_report *report)
 {
     tn_settings *st = NULL;
-    char text[4096], key[1100];
+    char text[4096], key[4200];
     tn_prepare_report r = { 0 };
     assert_ok(tn_prepare_settings(&st));
     snprintf(key, sizeof key, "out=%s", out);

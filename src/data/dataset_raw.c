@@ -63,21 +63,20 @@ static tn_status read_documents(tn_dataset *d, const tn_inputs *in, const tn_dat
     tn_documents *docs = NULL;
     tn_piece p;
     tn_data_split k = TN_TRAIN;
-    const tn_sink rule = { .seed = o->seed, .valid_frac = o->holdout_frac };
+    tn_splitter rule = { .seed = o->seed, .frac = { 0, o->holdout_frac, 0 } };
     const tn_documents_options how = { .doc_sep = o->doc_sep, .text_key = o->text_key };
     TN_TRY(tn_documents_open(in, &how, &docs));
     for (;;) {
         TN_TRY(tn_documents_next(docs, &p));
         if (!p.text) break;
-        if (p.first) k = tn_sink_split(&rule, p.text, p.bytes);
+        if (p.first) k = tn_splitter_document(&rule, p.text, p.bytes);
         if (r[0].n + r[1].n + p.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
         TN_TRY(append(d, &r[k], k, &p));
     }
     if (r[0].documents + r[1].documents == 1) { /* too few to hold one out: the end of it */
-        const tn_data_split only = r[0].documents ? TN_TRAIN : TN_VALID;
-        tn_free(d->starts[only]);
-        d->starts[only] = NULL;
-        s = split_tail(d, d->text[only], r[only].n, o->holdout_frac);
+        tn_free(d->starts[TN_TRAIN]);
+        d->starts[TN_TRAIN] = NULL;
+        s = split_tail(d, d->text[TN_TRAIN], r[TN_TRAIN].n, o->holdout_frac);
         goto done;
     }
     for (int i = 0; i < 2; i++)

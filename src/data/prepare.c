@@ -17,7 +17,7 @@ static const tn_setting rows[] = {
     TN_SETTING_TEXT("tokenizer", "", "bytes, a tokenizer file or folder, or train:VOCAB (byte-level BPE on the train split)"),
     { "format", TN_TYPE_CHOICE, "auto", TN_RANGE_ANY, tn_format_choices, "", "what the files are; auto: by their names" },
     TN_SETTING_TEXT("doc_sep", "none", "documents in .txt: none, line, blank, wikitext, or a separator line's text"),
-    TN_SETTING_AUTO_INT("doc_bytes", "auto", TN_RANGE_MIN(0), "bytes", "cut longer .txt documents at a line end; 0: never; auto: 64 KiB where one file is all there is"),
+    TN_SETTING_AUTO_INT("doc_bytes", "auto", TN_RANGE_MIN(0), "bytes", "cut longer .txt documents at a line end; 0: never; auto: where one file is all there is"),
     TN_SETTING_TEXT("text_key", "text", "key of the text in JSON objects"),
     TN_SETTING_FLOAT("valid_frac", "0.05", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for validation"),
     TN_SETTING_FLOAT("test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for the test"),
@@ -106,9 +106,11 @@ static tn_status find_inputs(tn_preparing *w)
         if (w->kind == TN_KIND_ARRAYS) TN_RETURN_IF(find_labels(&w->part[k], tn_settings_text(st, label_keys[k])));
         w->total_bytes += w->part[k].in.total_bytes;
     }
-    w->sink.valid_frac = w->part[TN_VALID].in.n ? 0 : tn_settings_float(st, "valid_frac");
-    w->sink.test_frac = w->part[TN_TEST].in.n ? 0 : tn_settings_float(st, "test_frac");
-    if (w->sink.valid_frac + w->sink.test_frac >= 1) return tn_error(TN_USAGE, "valid_frac and test_frac together leave nothing to train on");
+    double *frac = w->splitter.frac;
+    frac[TN_VALID] = w->part[TN_VALID].in.n ? 0 : tn_settings_float(st, "valid_frac");
+    frac[TN_TEST] = w->part[TN_TEST].in.n ? 0 : tn_settings_float(st, "test_frac");
+    w->splitter.seed = (uint64_t)tn_settings_int(st, "seed");
+    if (frac[TN_VALID] + frac[TN_TEST] >= 1) return tn_error(TN_USAGE, "valid_frac and test_frac together leave nothing to train on");
     return TN_OK;
 }
 
@@ -232,8 +234,7 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     if (!*dir) return tn_error(TN_USAGE, "out is not set: name the folder to make, for example out=book");
     w.trains_tokenizer = strncmp(tn_settings_text(st, "tokenizer"), "train:", 6) == 0;
     w.threads = threads_of(st);
-    w.sink = (tn_sink){ .manifest = &w.manifest, .seed = (uint64_t)tn_settings_int(st, "seed"),
-                        .shard_tokens = (uint64_t)tn_settings_int(st, "shard_tokens") };
+    w.sink = (tn_sink){ .manifest = &w.manifest, .shard_tokens = (uint64_t)tn_settings_int(st, "shard_tokens") };
     TN_TRY(find_inputs(&w));
     if (!w.trains_tokenizer) TN_TRY(tn__prepare_tokenizer(&w));
     TN_TRY(fingerprint(&w));

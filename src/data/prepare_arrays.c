@@ -138,8 +138,7 @@ static tn_status one_file(tn_preparing *w, const tn_prepare_part *part, size_t i
     for (;;) {
         TN_TRY(next_sample(&in, w->manifest.item, &got, &label));
         if (!got) break;
-        const tn_data_split split = part->fixed ? part->split : tn_sink_split_number(&w->sink, w->sink.samples);
-        w->sink.samples++;
+        const tn_data_split split = part->fixed ? part->split : tn_splitter_sample(&w->splitter);
         TN_TRY(tn_sink_sample(&w->sink, split, in.packed, (int32_t)label));
         w->written++;
         if (in.row % 512 == 0) TN_TRY(tn__prepare_tell(w, "prepare", w->done_bytes + tn_array_consumed(in.features), w->total_bytes));

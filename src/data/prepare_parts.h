@@ -23,6 +23,7 @@ typedef struct tn_preparing {
     int threads;
     tn_manifest manifest;
     tn_sink sink;
+    tn_splitter splitter; /* at the first document */
     double start;
     uint64_t done_bytes, total_bytes; /* of parts that are through; of all */
     uint64_t written;                 /* tokens or samples */

@@ -8,24 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JOB_BYTES = 1 << 20 };
+enum { JOB_BYTES = 1 << 20, AUTO_LEAST = 1 << 10, AUTO_MOST = 64 << 10 };
+
+/* One text file alone would be one document, and there would be nothing to hold out: it is cut so that a split of the
+ * smallest fraction gets about two documents or more. */
+static int64_t automatic_bytes(const tn_preparing *w, const tn_prepare_part *part)
+{
+    const double *frac = w->splitter.frac;
+    const double least = frac[TN_VALID] > 0 && (frac[TN_TEST] <= 0 || frac[TN_VALID] < frac[TN_TEST]) ? frac[TN_VALID] : frac[TN_TEST];
+    if (part->fixed || part->in.n != 1 || part->in.v[0].format != TN_FORMAT_TEXT || least <= 0) return 0;
+    const double bytes = (double)part->in.total_bytes * least / 2;
+    return bytes < AUTO_LEAST ? AUTO_LEAST : bytes > AUTO_MOST ? AUTO_MOST : (int64_t)bytes;
+}
 
 tn_status tn__prepare_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx, tn_documents **out)
 {
     const tn_settings *st = w->p->settings;
     tn_documents_options o = { .doc_sep = tn_settings_text(st, "doc_sep"), .text_key = tn_settings_text(st, "text_key"),
                                .doc_bytes = tn_settings_int(st, "doc_bytes"), .cut = cut, .cut_ctx = ctx };
-    /* One text file alone would be one document, and there would be nothing to hold out. */
-    const bool alone = !part->fixed && part->in.n == 1 && part->in.v[0].format == TN_FORMAT_TEXT;
-    if (tn_settings_is_auto(st, "doc_bytes")) o.doc_bytes = alone && w->sink.valid_frac + w->sink.test_frac > 0 ? 64 << 10 : 0;
+    if (tn_settings_is_auto(st, "doc_bytes")) o.doc_bytes = automatic_bytes(w, part);
     return tn_documents_open(&part->in, &o, out);
 }
 
 static size_t cut_for(const void *tokenizer, const char *text, size_t bytes) { return tn_tokenizer_cut(tokenizer, text, bytes); }
 
-static tn_data_split split_of(const tn_preparing *w, const tn_prepare_part *part, const tn_piece *p)
+static tn_data_split split_of(tn_splitter *s, const tn_prepare_part *part, const tn_piece *p)
 {
-    return part->fixed ? part->split : tn_sink_split(&w->sink, p->text, p->bytes);
+    return part->fixed ? part->split : tn_splitter_document(s, p->text, p->bytes);
 }
 
 static tn_status write_job(tn_preparing *w, const tn_encode_job *j)
@@ -48,6 +57,7 @@ tn_status tn__prepare_text(tn_preparing *w, const tn_prepare_part *part)
     tn_encode_job *j;
     tn_piece p = { .text = "" };
     tn_data_split split = TN_TRAIN;
+    tn_splitter splitter = w->splitter;
     TN_TRY(tn_encoder_new(w->tokenizer, w->threads, &e));
     TN_TRY(tn__prepare_documents(w, part, cut_for, w->tokenizer, &d));
     while (p.text) {
@@ -57,7 +67,7 @@ tn_status tn__prepare_text(tn_preparing *w, const tn_prepare_part *part)
         do {
             TN_TRY(tn_documents_next(d, &p));
             if (!p.text) break;
-            if (p.first) split = split_of(w, part, &p);
+            if (p.first) split = split_of(&splitter, part, &p);
             TN_TRY(tn_encode_job_add(j, p.text, p.bytes, p.first, split));
         } while (j->text.n < JOB_BYTES);
         tn_encoder_submit(e);
@@ -81,6 +91,7 @@ typedef struct corpus {
     tn_preparing *w;
     const tn_prepare_part *part;
     tn_documents *d;
+    tn_splitter splitter;
     tn_data_split split; /* of the open document */
     uint64_t left;  /* bytes that may still be read */
 } corpus;
@@ -93,7 +104,7 @@ static tn_status corpus_next(void *user, const char **text, size_t *bytes)
     do {
         TN_RETURN_IF(tn_documents_next(c->d, &p));
         if (!p.text || c->left == 0) return TN_OK;
-        if (p.first) c->split = split_of(c->w, c->part, &p);
+        if (p.first) c->split = split_of(&c->splitter, c->part, &p);
     } while (c->split != TN_TRAIN);
     c->left -= c->left < p.bytes ? c->left : p.bytes;
     *text = p.text;
@@ -113,7 +124,7 @@ static tn_status train_tokenizer(tn_preparing *w, int64_t vocab)
 {
     tn_status s = TN_OK;
     const tn_prepare_part *part = &w->part[TN_TRAIN];
-    corpus c = { .w = w, .part = part, .left = (uint64_t)tn_settings_int(w->p->settings, "train_bytes") };
+    corpus c = { .w = w, .part = part, .splitter = w->splitter, .left = (uint64_t)tn_settings_int(w->p->settings, "train_bytes") };
     const tn_bpe_options o = { .vocab = vocab, .threads = w->threads, .progress = corpus_progress, .progress_user = &c };
     if (c.left == 0) c.left = UINT64_MAX;
     TN_TRY(tn__prepare_documents(w, part, NULL, NULL, &c.d));

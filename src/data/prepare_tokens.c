@@ -116,6 +116,7 @@ static uint64_t text_bytes(const tn_preparing *w, const int32_t *ids, size_t n)
 
 typedef struct state {
     const tn_prepare_part *part;
+    tn_splitter splitter;
     tn_data_split split;
     bool inside; /* a document is open */
 } state;
@@ -124,7 +125,7 @@ typedef struct state {
 static tn_status put_run(tn_preparing *w, state *st, const int32_t *ids, size_t n)
 {
     if (n == 0) return TN_OK;
-    if (!st->inside) st->split = st->part->fixed ? st->part->split : tn_sink_split(&w->sink, ids, n * sizeof *ids);
+    if (!st->inside) st->split = st->part->fixed ? st->part->split : tn_splitter_document(&st->splitter, ids, n * sizeof *ids);
     TN_RETURN_IF(tn_sink_tokens(&w->sink, st->split, !st->inside, ids, n, text_bytes(w, ids, n)));
     st->inside = true;
     w->written += n;
@@ -151,11 +152,12 @@ tn_status tn__prepare_tokens(tn_preparing *w, const tn_prepare_part *part)
 {
     tn_status s = TN_OK;
     token_file *f = NULL;
+    state st = { .part = part, .splitter = w->splitter };
     int32_t *ids = tn_alloc(BLOCK * sizeof *ids);
     if (!ids) return TN_MEMORY;
     for (size_t i = 0; i < part->in.n; i++) {
-        state st = { .part = part };
         size_t n;
+        st.inside = false;
         TN_TRY(token_file_open(part->in.v[i].path, &f));
         do {
             TN_TRY(token_file_next(f, ids, &n));

@@ -9,23 +9,28 @@
 
 enum { HEAD_BYTES = 64 << 10 };
 
-static tn_data_split by_number(const tn_sink *k, uint64_t stream, uint64_t index)
+static tn_data_split decide(tn_splitter *p, uint64_t stream, uint64_t index)
 {
-    const double u = (double)tn_rng_uniform((tn_rng){ k->seed, stream }, index);
-    if (u < k->valid_frac) return TN_VALID;
-    return u < k->valid_frac + k->test_frac ? TN_TEST : TN_TRAIN;
+    const double u = (double)tn_rng_uniform((tn_rng){ p->seed, stream }, index);
+    tn_data_split k = u < p->frac[TN_VALID] ? TN_VALID : u < p->frac[TN_VALID] + p->frac[TN_TEST] ? TN_TEST : TN_TRAIN;
+    const double n = (double)++p->seen;
+    for (int i = TN_TEST; i >= TN_VALID; i--)
+        if (p->given[i] == 0 && n * p->frac[i] >= 1) k = (tn_data_split)i;
+    if (p->seen == 1) k = TN_TRAIN;
+    p->given[k]++;
+    return k;
 }
 
-tn_data_split tn_sink_split(const tn_sink *k, const void *head, size_t bytes)
+tn_data_split tn_splitter_document(tn_splitter *p, const void *head, size_t bytes)
 {
     char hex[TN_HASH_BYTES];
-    if (k->valid_frac + k->test_frac <= 0) return TN_TRAIN;
+    if (p->frac[TN_VALID] + p->frac[TN_TEST] <= 0) return TN_TRAIN;
     tn_hash_memory(head, bytes < HEAD_BYTES ? bytes : HEAD_BYTES, hex);
     hex[16] = 0;
-    return by_number(k, strtoull(hex, NULL, 16), 0);
+    return decide(p, strtoull(hex, NULL, 16), 0);
 }
 
-tn_data_split tn_sink_split_number(const tn_sink *k, uint64_t number) { return by_number(k, tn_rng_stream("data.split"), number); }
+tn_data_split tn_splitter_sample(tn_splitter *p) { return decide(p, tn_rng_stream("data.split"), p->seen); }
 
 static tn_status close_shard(tn_sink *k, tn_data_split split)
 {

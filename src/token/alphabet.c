@@ -86,7 +86,7 @@ tn_status tn__trie_put(tn_trie *x, const char *text, size_t bytes, uint32_t inde
         if (2 * (x->nodes + 1) > x->slots) TN_RETURN_IF(grow_edges(x));
         struct tn_trie_edge *e = edge_at(x, node, (unsigned char)text[i]);
         if (!e->node) {
-            uint32_t to;
+            uint32_t to = 0;
             TN_RETURN_IF(new_node(x, &to));
             *e = (struct tn_trie_edge){ (node << 8 | (unsigned char)text[i]) + 1, to };
         }

@@ -1,5 +1,6 @@
 /* The fallback for patterns without a scanner: PCRE2 in UTF and UCP mode, with bounds on its work, so that an expression
- * from a hostile file ends with an error and not in endless backtracking. PCRE2's Unicode may be older than 16.0. */
+ * from a hostile file ends with an error and not in endless backtracking. ^ and $ are those of Oniguruma: ends of lines.
+ * PCRE2's Unicode may be older than 16.0. */
 #include "token/split.h"
 
 #include "base/alloc.h"
@@ -27,7 +28,7 @@ tn_status tn_regex_new(const char *pattern, tn_regex **out)
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
     if (!r || !context) TN_FAIL(TN_MEMORY, "out of memory for a regular expression; end other programs and try again");
     pcre2_set_max_pattern_length(context, PATTERN_LIMIT_BYTES);
-    r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &err,
+    r->code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &err,
                             &where, context);
     if (!r->code) {
         PCRE2_UCHAR why[160];

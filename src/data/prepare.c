@@ -17,7 +17,7 @@ static const tn_setting rows[] = {
     TN_SETTING_TEXT("tokenizer", "", "bytes, a tokenizer file or folder, or train:VOCAB (byte-level BPE on the train split)"),
     { "format", TN_TYPE_CHOICE, "auto", TN_RANGE_ANY, tn_format_choices, "", "what the files are; auto: by their names" },
     TN_SETTING_TEXT("doc_sep", "none", "documents in .txt: none, line, blank, wikitext, or a separator line's text"),
-    TN_SETTING_AUTO_INT("doc_bytes", "auto", TN_RANGE_MIN(0), "bytes", "cut longer .txt documents at a line end; 0: never; auto: where one file is all there is"),
+    TN_SETTING_AUTO_INT("doc_bytes", "auto", TN_RANGE_MIN(0), "bytes", "cut longer .txt documents at a line end; 0: never; auto: where the files are too few to hold one out"),
     TN_SETTING_TEXT("text_key", "text", "key of the text in JSON objects"),
     TN_SETTING_FLOAT("valid_frac", "0.05", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for validation"),
     TN_SETTING_FLOAT("test_frac", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the documents held out for the test"),
@@ -241,7 +241,8 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     *out = (tn_prepare_report){ .files = w.part[0].in.n + w.part[1].in.n + w.part[2].in.n, .input_bytes = w.total_bytes,
                                 .skipped = w.part[0].in.skipped + w.part[1].in.skipped + w.part[2].in.skipped };
     out->up_to_date = is_up_to_date(&w, dir);
-    if (!out->up_to_date) TN_TRY(prepare_into(&w, dir));
+    if (out->up_to_date) tn_stage_clean(dir);
+    else TN_TRY(prepare_into(&w, dir));
     out->seconds = tn_clock_s() - w.start;
 done:
     for (int k = 0; k < TN_SPLITS; k++) {

@@ -262,6 +262,10 @@ static void cleans_leftovers_and_keeps_others(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     assert_ok(tn_prepare_try(in, out, "valid_frac=0", NULL));
     assert_int_equal(tn_tempdir_entries(&d, false), 3);
+    snprintf(path, sizeof path, "%s/.tmp-out-12346", d.path); /* also by a run that has nothing else to do */
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_ok(tn_prepare_try(in, out, "valid_frac=0", NULL));
+    assert_int_equal(tn_tempdir_entries(&d, false), 3);
     snprintf(path, sizeof path, "%s/notes.txt", out); /* a folder with something else in it is left alone */
     tn_put_text(path, "mine");
     assert_fails(tn_prepare_try(in, out, "valid_frac=0 seed=5", NULL), TN_USAGE, "holds other files (notes.txt)");

@@ -10,13 +10,15 @@
 
 enum { JOB_BYTES = 1 << 20, AUTO_LEAST = 1 << 10, AUTO_MOST = 64 << 10 };
 
-/* One text file alone would be one document, and there would be nothing to hold out: it is cut so that a split of the
+/* A few text files would be a few documents, and there would be nothing to hold out: they are cut so that a split of the
  * smallest fraction gets about two documents or more. */
 static int64_t automatic_bytes(const tn_preparing *w, const tn_prepare_part *part)
 {
     const double *frac = w->splitter.frac;
     const double least = frac[TN_VALID] > 0 && (frac[TN_TEST] <= 0 || frac[TN_VALID] < frac[TN_TEST]) ? frac[TN_VALID] : frac[TN_TEST];
-    if (part->fixed || part->in.n != 1 || part->in.v[0].format != TN_FORMAT_TEXT || least <= 0) return 0;
+    if (part->fixed || least <= 0 || (double)part->in.n * least >= 2) return 0;
+    for (size_t i = 0; i < part->in.n; i++)
+        if (part->in.v[i].format != TN_FORMAT_TEXT) return 0;
     const double bytes = (double)part->in.total_bytes * least / 2;
     return bytes < AUTO_LEAST ? AUTO_LEAST : bytes > AUTO_MOST ? AUTO_MOST : (int64_t)bytes;
 }

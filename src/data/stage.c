@@ -96,15 +96,28 @@ static tn_status make_temp(tn_stage *s)
     return tn_error(TN_DISK, "cannot make a temporary folder beside %.640s; remove old ones (.tmp-*)", s->final_path);
 }
 
+/* A folder that exists, without links and dots; others as they are; no slash at the end. */
+static tn_status full_path(const char *path, char out[TN_PATH_BYTES])
+{
+    TN_RETURN_IF(tn_path_join("", path, out, TN_PATH_BYTES));
+    char *real = realpath(path, NULL);
+    if (real) snprintf(out, TN_PATH_BYTES, "%s", real);
+    free(real);
+    for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--) out[n - 1] = 0;
+    return TN_OK;
+}
+
+void tn_stage_clean(const char *path)
+{
+    char full[TN_PATH_BYTES];
+    if (full_path(path, full) == TN_OK) remove_leftovers(full);
+}
+
 tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_stage *s)
 {
     char dir[TN_PATH_BYTES];
     s->lock = -1;
-    TN_RETURN_IF(tn_path_join("", path, s->final_path, sizeof s->final_path));
-    char *real = realpath(path, NULL); /* a folder that exists, without links, dots and slashes at its end */
-    if (real) snprintf(s->final_path, sizeof s->final_path, "%s", real);
-    free(real);
-    for (size_t n = strlen(s->final_path); n > 1 && s->final_path[n - 1] == '/'; n--) s->final_path[n - 1] = 0;
+    TN_RETURN_IF(full_path(path, s->final_path));
     const char *name = parent_of(s->final_path, dir);
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return tn_error(TN_USAGE, "out=%.640s names no folder", path);
     TN_RETURN_IF(check_existing(s->final_path, ours));

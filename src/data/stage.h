@@ -16,4 +16,7 @@ tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_sta
 tn_status tn_stage_commit(tn_stage *s); /* closes it whatever happened */
 void tn_stage_abort(tn_stage *s);       /* removes the temporary; nothing to do after commit */
 
+/* Removes what dead processes left beside `path`; tn_stage_open does so too. */
+void tn_stage_clean(const char *path);
+
 #endif

@@ -1,7 +1,9 @@
 /* Public data sets through the whole path: known counts of documents, bytes, samples and classes; a trained and a foreign
  * tokenizer. Skipped where the files are not there. */
+#include "data/documents.h"
 #include "data/loader.h"
 #include "dataset_files.h"
+#include "io/stream.h"
 
 typedef struct corpus {
     const char *name, *file, *settings;
@@ -128,10 +130,56 @@ static void foreign_tokenizer(void **state)
     stories(setting);
 }
 
+/* Several pieces, each tokenized apart: the tokens are those of the whole text. */
+static void long_document(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_dataset *data = NULL;
+    tn_tokenizer *t = NULL;
+    tn_tokenizer_scratch *x = NULL;
+    tn_tokens whole = { 0 };
+    tn_stream *s = NULL;
+    char out[1024], tokenizer[1024], settings[1200];
+    enum { ROOM = 4 << 20 };
+    size_t n;
+    const char *path = tn_test_data("tokenizers/gpt2/encoder.json");
+    if (!path) return;
+    snprintf(tokenizer, sizeof tokenizer, "%s", path);
+    path = tn_test_data("text/books/bronte.txt.gz");
+    if (!path) return;
+    tn_tempdir_make(&d);
+    snprintf(out, sizeof out, "%s", tn_tempdir_file(&d, "out"));
+    snprintf(settings, sizeof settings, "tokenizer=%s valid_frac=0 doc_bytes=0", tokenizer);
+    assert_ok(tn_prepare_try(path, out, settings, NULL));
+    assert_ok(tn_dataset_open(out, NULL, &data));
+    char *text = tn_alloc(ROOM);
+    assert_ok(tn_stream_open(path, &s));
+    assert_ok(tn_stream_read(s, text, ROOM, &n));
+    assert_true(n > 3 * TN_PIECE_BYTES && n < ROOM);
+    assert_ok(tn_tokenizer_open(tokenizer, &t));
+    assert_ok(tn_tokenizer_scratch_new(&x));
+    assert_ok(tn_tokenizer_encode(t, x, text, n, 0, &whole));
+    assert_int_equal(tn_dataset_count(data, TN_TRAIN).tokens, whole.n + 1);
+    assert_int_equal(tn_dataset_count(data, TN_TRAIN).text_bytes, n);
+    int32_t *ids = tn_alloc((whole.n + 1) * sizeof *ids);
+    assert_ok(tn_dataset_read(data, TN_TRAIN, 0, whole.n + 1, ids));
+    assert_memory_equal(ids + 1, whole.ids, whole.n * sizeof *ids);
+    tn_free(ids);
+    tn_free(text);
+    tn_tokens_free(&whole);
+    tn_tokenizer_scratch_free(x);
+    tn_tokenizer_free(t);
+    tn_stream_close(s);
+    tn_dataset_close(data);
+    tn_tempdir_clear(&d);
+}
+
 void tn_tests_corpora(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof corpora / sizeof *corpora; i++) tn_test_add(l, counts, &corpora[i], "corpora: %s", corpora[i].name);
     tn_test_add(l, mnist_first, NULL, "corpora: mnist through the loader");
     tn_test_add(l, trained_tokenizer, NULL, "corpora: stories with a trained tokenizer");
+    tn_test_add(l, long_document, NULL, "corpora: a long document gives the tokens of the whole");
     tn_test_add(l, foreign_tokenizer, NULL, "corpora: stories with GPT-2's tokenizer");
 }

@@ -96,7 +96,7 @@ static tn_status check_options(const tn_loader_options *o, const tn_dataset_coun
     const tn_dataset_info *info = tn_dataset_about(o->dataset);
     const char *name = tn_data_split_names[o->split];
     size_t n;
-    if (o->batch < 1 || o->batch > INT32_MAX || o->workers < 0 || o->workers > 256)
+    if (o->batch < 1 || o->batch > INT32_MAX || o->workers < 0 || o->workers > 256 || o->window_batches > 1 << 20)
         return tn_error(TN_USAGE, "a loader of %lld rows with %d workers: rows from 1, workers from 0 to 256", (long long)o->batch, o->workers);
     if (c->documents == 0) return tn_error(TN_BAD_FILE, "the data set has no %s split: prepare it with %s_frac= or %s=FILE", name, name, name);
     if (info->kind == TN_SHARD_ARRAYS) return TN_OK;
@@ -196,8 +196,9 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
     l->thread = tn_alloc((size_t)(l->workers + 1) * sizeof *l->thread);
     if (!l->slots || !l->thread) TN_TRY(TN_MEMORY);
     for (int i = 0; i < l->depth; i++) TN_TRY(make_slot(l, &l->slots[i]));
-    if (l->walk.mode == TN_LOADER_BUCKET) {
-        l->walk.window.capacity = (size_t)o->batch * (size_t)(o->bucket_batches > 0 ? o->bucket_batches : 32);
+    if (l->walk.mode != TN_LOADER_WINDOW && tn_dataset_about(o->dataset)->kind == TN_SHARD_TOKENS) {
+        const int batches = o->evaluate && l->walk.mode == TN_LOADER_PACK ? 1 : o->window_batches > 0 ? o->window_batches : 32;
+        l->walk.window.capacity = (size_t)o->batch * (size_t)batches;
         l->walk.window.v = tn_alloc(l->walk.window.capacity * sizeof *l->walk.window.v);
         if (!l->walk.window.v) TN_TRY(TN_MEMORY);
     }

@@ -26,7 +26,7 @@
 #include "data/dataset.h"
 
 typedef enum tn_loader_mode {
-    TN_LOADER_PACK = 0,   /* documents one after the other, cut every `length` tokens */
+    TN_LOADER_PACK = 0,   /* documents one after the other, cut every `length` tokens; rows near each other are shuffled */
     TN_LOADER_BUCKET = 1, /* one document (or a part of `length` tokens) a row, similar lengths together, rows padded */
     TN_LOADER_WINDOW = 2  /* random places of the split, for few long documents; training only */
 } tn_loader_mode;
@@ -34,9 +34,9 @@ typedef enum tn_loader_mode {
 /* Where a loader is: the state after the last batch handed out. Plain bytes, to be kept in a checkpoint. */
 typedef struct tn_loader_cursor {
     uint64_t step;          /* batches handed out */
-    uint64_t epoch, index;  /* the next document is number `index` in the order of `epoch` */
-    uint64_t offset;        /* tokens of it that are done */
-    uint64_t batch;         /* bucket: batches done of the window that begins there */
+    uint64_t epoch, index;  /* the next window of batches begins with document number `index` in the order of `epoch`, */
+    uint64_t offset;        /* behind so many of its tokens */
+    uint64_t batch;         /* batches done of that window */
     uint64_t seed, documents, tokens; /* what the order belongs to: a cursor of other data or seed is refused */
     int64_t rows, length;
     uint64_t mode;
@@ -51,7 +51,7 @@ typedef struct tn_loader_options {
     uint64_t seed;
     int workers;        /* threads that fill batches; 0: the caller's, when it asks */
     int depth;          /* batches in memory, the caller's included; 0: workers + 2 */
-    int bucket_batches; /* bucket: lengths are sorted over so many batches; 0: 32; 1: not at all */
+    int window_batches; /* rows are shuffled (pack) or sorted by length (bucket) over so many batches; 0: 32; 1: not at all */
     float scale;        /* arrays: 0 is 1/255 for u8 and 1 for f32 */
     const tn_loader_cursor *from; /* NULL: from the start */
 } tn_loader_options;

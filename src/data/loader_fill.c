@@ -40,29 +40,30 @@ static tn_status put(const tn_walk *w, row *r, uint64_t start, uint64_t tokens, 
     return TN_OK;
 }
 
+/* T positions from g on, into the next epoch where one ends. */
+static tn_status fill_pack_row(const tn_walk *w, const tn_segment *g, row *r, int64_t *count)
+{
+    uint64_t epoch = g->epoch, index = g->index, offset = g->offset, start, tokens;
+    tn_order order = tn_order_of(w->counts.documents, !w->evaluate, w->seed, epoch);
+    while (r->at < w->T && index < w->counts.documents) {
+        TN_RETURN_IF(tn_dataset_document(w->data, w->split, tn_order_at(&order, index), &start, &tokens));
+        const uint64_t n = w->eot >= 0 ? tokens : tokens - 1, left = n > offset ? n - offset : 0;
+        const int64_t take = left < (uint64_t)(w->T - r->at) ? (int64_t)left : w->T - r->at;
+        if (take) TN_RETURN_IF(put(w, r, start, tokens, offset, take));
+        *count += take;
+        offset = 0;
+        if (++index < w->counts.documents || w->evaluate) continue;
+        index = 0;
+        order = tn_order_of(w->counts.documents, true, w->seed, ++epoch);
+    }
+    return TN_OK;
+}
+
 static tn_status fill_pack(const tn_walk *w, const tn_loader_plan *plan, const tn_batch_memory *m, int64_t *count)
 {
-    tn_loader_cursor c = plan->start;
-    tn_order order = tn_order_of(w->counts.documents, !w->evaluate, w->seed, c.epoch);
-    uint64_t start = 0, tokens = 0;
-    bool known = false; /* start and tokens are of document c.index */
     for (int64_t b = 0; b < w->B; b++) {
         row r = row_of(m, b, w->T);
-        while (r.at < w->T && c.index < w->counts.documents) {
-            if (!known) TN_RETURN_IF(tn_dataset_document(w->data, w->split, tn_order_at(&order, c.index), &start, &tokens));
-            known = true;
-            const uint64_t n = w->eot >= 0 ? tokens : tokens - 1, left = n > c.offset ? n - c.offset : 0;
-            const int64_t take = left < (uint64_t)(w->T - r.at) ? (int64_t)left : w->T - r.at;
-            if (take) TN_RETURN_IF(put(w, &r, start, tokens, c.offset, take));
-            *count += take;
-            c.offset += (uint64_t)take;
-            if (c.offset < n) continue;
-            known = false;
-            c.offset = 0;
-            if (++c.index < w->counts.documents || w->evaluate) continue;
-            c.index = 0;
-            order = tn_order_of(w->counts.documents, true, w->seed, ++c.epoch);
-        }
+        if (b < plan->rows_n) TN_RETURN_IF(fill_pack_row(w, &plan->rows[b], &r, count));
         pad(&r);
     }
     return TN_OK;

@@ -5,21 +5,21 @@
 #include "data/loader.h"
 #include "data/order.h"
 
-/* A row of bucket mode. */
+/* Where a row begins. Pack: place `index` in the order of `epoch`, and on from there; bucket: a part of one document. */
 typedef struct tn_segment {
-    uint64_t document, offset;
-    int64_t length; /* positions */
+    uint64_t epoch, index, document, offset;
+    int64_t length; /* positions; bucket */
 } tn_segment;
 
 typedef struct tn_loader_plan {
     tn_loader_cursor start, after;
     bool is_end;      /* nothing is left */
     int64_t width;
-    tn_segment *rows; /* (B), bucket */
+    tn_segment *rows; /* (B); pack and bucket */
     int64_t rows_n;
 } tn_loader_plan;
 
-/* Bucket mode: the segments of one window, sorted by length. */
+/* The rows of several batches: shuffled (pack), since neighbours come from one document, or sorted by length (bucket). */
 typedef struct tn_window {
     bool loaded;
     tn_loader_cursor start, end; /* of the window */
@@ -38,7 +38,7 @@ typedef struct tn_walk {
     uint64_t seed;
     tn_loader_mode mode;
     float scale;
-    tn_window window; /* the planner's; guarded by the loader's lock */
+    tn_window window; /* the planner's, which is guarded by the loader's lock */
 } tn_walk;
 
 /* Buffers of one batch; those of arrays or of tokens. */

@@ -33,7 +33,7 @@ static void teardown(world *w)
 static tn_loader_options options(const world *w, tn_loader_mode mode, int workers)
 {
     return (tn_loader_options){ .dataset = w->data, .split = TN_TRAIN, .batch = 3, .length = 40, .mode = mode, .seed = 7, .workers = workers,
-                                .bucket_batches = 4 };
+                                .window_batches = 4 };
 }
 
 /* One number for all that a batch holds. */
@@ -231,14 +231,46 @@ static void documents_are_marked(void **state)
     teardown(&w);
 }
 
-static double padding(const world *w, int bucket_batches)
+/* Over a window the rows are those of the plain order, in another one. */
+static void rows_are_shuffled(void **state)
+{
+    (void)state;
+    enum { BATCHES = 8 };
+    world w;
+    uint64_t row[2][3 * BATCHES] = { { 0 } }, sum[2] = { 0 };
+    int moved = 0;
+    setup(&w, 50, "valid_frac=0");
+    for (int k = 0; k < 2; k++) {
+        tn_loader *l = NULL;
+        const tn_loader_batch *b;
+        tn_loader_options o = options(&w, TN_LOADER_PACK, 1);
+        o.window_batches = k ? BATCHES : 1;
+        assert_ok(tn_loader_open(&o, &l));
+        for (int i = 0; i < BATCHES; i++) {
+            assert_ok(tn_loader_next(l, &b));
+            for (int r = 0; r < 3; r++) {
+                const tn_loader_batch one = { .rows = 1, .width = b->width, .tokens = b->tokens + r * b->width,
+                                              .targets = b->targets + r * b->width, .reset = b->reset + r * b->width };
+                row[k][3 * i + r] = digest(&one);
+                sum[k] += row[k][3 * i + r];
+            }
+        }
+        tn_loader_free(l);
+    }
+    for (int i = 0; i < 3 * BATCHES; i++) moved += row[0][i] != row[1][i];
+    assert_int_equal(sum[0], sum[1]);
+    assert_true(moved > 2 * BATCHES);
+    teardown(&w);
+}
+
+static double padding(const world *w, int window_batches)
 {
     tn_loader *l = NULL;
     const tn_loader_batch *b;
     tn_loader_options o = options(w, TN_LOADER_BUCKET, 1);
     o.batch = 4;
     o.length = 160;
-    o.bucket_batches = bucket_batches;
+    o.window_batches = window_batches;
     assert_ok(tn_loader_open(&o, &l));
     for (int i = 0; i < 40; i++) assert_ok(tn_loader_next(l, &b));
     const tn_loader_stats s = tn_loader_measure(l);
@@ -477,6 +509,7 @@ void tn_tests_loader(tn_test_list *l)
     tn_test_add(l, refuses_foreign_cursors, NULL, "loader: cursors of other data are refused");
     tn_test_add(l, epochs_differ, NULL, "loader: orders are permutations and differ by epoch");
     tn_test_add(l, buckets_save_padding, NULL, "loader: buckets waste less padding than random order");
+    tn_test_add(l, rows_are_shuffled, NULL, "loader: pack shuffles the rows of a window and loses none");
     tn_test_add(l, stops_promptly, NULL, "loader: stops at any moment");
     tn_test_add(l, windows_equal_bytes, NULL, "loader: windows of one file are those of text as bytes");
     tn_test_add(l, arrays, NULL, "loader: arrays, each sample once an epoch");

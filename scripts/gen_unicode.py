@@ -100,7 +100,7 @@ def main():
     composed = sorted((pairs[c][0], pairs[c][1], i) for i, c in enumerate(order) if pairs[c][2])
     print("/* Made by scripts/gen_unicode.py from Unicode 16.0 (classes) and 9.0 (NFC); do not edit.")
     print(" * Included by unicode.c and nfc.c alone, each of which uses its part. */")
-    print("/* long: a table */")
+    print("/* long: a table */\n/* clang-format off */")
     print("#ifdef TN_UNICODE_CLASSES")
     show("class_runs", "uint32_t", runs, "Runs of code points from 0 on: length << 7 | class bits (TN_CLASS_*).")
     print("#endif\n#ifdef TN_UNICODE_NFC")

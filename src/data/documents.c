@@ -344,11 +344,13 @@ static tn_status list_step(tn_documents *d)
 
 static tn_status line_step(tn_documents *d)
 {
-    size_t n;
-    while (!line_at(d, 0, &n)) {
-        if (n > TN_ELEMENT_BYTES) return bad_json(d, "longer than 64 MiB; is the file JSON Lines?");
+    size_t n, seen = 0; /* bytes from begin that hold no newline */
+    while (!line_at(d, seen, &n)) {
+        seen += n;
+        if (seen > TN_ELEMENT_BYTES) return bad_json(d, "longer than 64 MiB; is the file JSON Lines?");
         TN_RETURN_IF(fill(d));
     }
+    n += seen;
     if (n == 0) {
         close_file(d);
         return TN_OK;

@@ -60,7 +60,8 @@ static tn_status grow_edges(tn_trie *x)
     x->edge = edge;
     x->slots = more;
     for (size_t i = 0; i < old.slots; i++)
-        if (old.edge[i].node) *edge_at(x, (old.edge[i].node - 1) >> 8, (unsigned char)(old.edge[i].node - 1)) = old.edge[i];
+        if (old.edge[i].node)
+            *edge_at(x, (old.edge[i].node - 1) >> 8, (unsigned char)(old.edge[i].node - 1)) = old.edge[i];
     tn_free(old.edge);
     return TN_OK;
 }
@@ -68,7 +69,8 @@ static tn_status grow_edges(tn_trie *x)
 static tn_status new_node(tn_trie *x, uint32_t *node)
 {
     void *p = x->added;
-    if (x->nodes >= 1u << 23) return tn_error(TN_BAD_FILE, "the added tokens have more than 8 MiB of text; the file is damaged");
+    if (x->nodes >= 1u << 23)
+        return tn_error(TN_BAD_FILE, "the added tokens have more than 8 MiB of text; the file is damaged");
     if (x->nodes == x->node_capacity) {
         TN_RETURN_IF(tn_grow(&p, &x->node_capacity, x->nodes ? 2 * x->nodes : 256, sizeof *x->added));
         x->added = p;

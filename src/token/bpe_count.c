@@ -1,6 +1,6 @@
-/* Each thread takes the next part of the text under a lock, copies it, and counts into a table of its own; in the end the
- * tables are added up. A long document is cut where no word can span (tn__cut_letters). Error texts belong to threads, so
- * the first failure is carried to the caller's. */
+/* Each thread takes the next part of the text under a lock, copies it, and counts into a table of its own; in the end
+ * the tables are added up. A long document is cut where no word can span (tn__cut_letters). Error texts belong to
+ * threads, so the first failure is carried to the caller's. */
 #include "token/bpe_count.h"
 
 #include "base/alloc.h"
@@ -68,7 +68,8 @@ tn_status tn_words_add(tn_words *w, const char *bytes, size_t n, int64_t count)
         tn_word *x = w->word + w->slot[i] - 1;
         if (x->bytes == n && memcmp(w->text.data + x->at, bytes, n) == 0) return x->count += count, TN_OK;
     }
-    if (w->n >= UINT32_MAX / 2 || n > UINT32_MAX) return tn_error(TN_USAGE, "too many different words to train on; use less text");
+    if (w->n >= UINT32_MAX / 2 || n > UINT32_MAX)
+        return tn_error(TN_USAGE, "too many different words to train on; use less text");
     if (w->n == w->capacity) {
         void *p = w->word;
         TN_RETURN_IF(tn_grow(&p, &w->capacity, w->n ? 2 * w->n : 4096, sizeof *w->word));
@@ -162,7 +163,8 @@ static tn_status add_up(worker *w, int n)
     return TN_OK;
 }
 
-tn_status tn_words_count(tn_text_source *source, void *user, const tn_bpe_options *o, const tn_split_pattern *pattern, tn_words *out)
+tn_status tn_words_count(tn_text_source *source, void *user, const tn_bpe_options *o, const tn_split_pattern *pattern,
+                         tn_words *out)
 {
     tn_status s = TN_OK;
     tn_unicode *unicode = NULL;
@@ -175,7 +177,8 @@ tn_status tn_words_count(tn_text_source *source, void *user, const tn_bpe_option
     pthread_mutex_init(&all.lock, NULL);
     for (int i = 0; i < n; i++) w[i].all = &all;
     w[0].reports = o;
-    for (int i = 1; i < n; i++) w[i].started = pthread_create(&w[i].thread, NULL, work, &w[i]) == 0; /* fewer are enough */
+    for (int i = 1; i < n; i++)
+        w[i].started = pthread_create(&w[i].thread, NULL, work, &w[i]) == 0; /* fewer are enough */
     work(&w[0]);
     for (int i = 1; i < n; i++)
         if (w[i].started) pthread_join(w[i].thread, NULL);

@@ -1,8 +1,9 @@
 /* Training byte-level BPE: words with their counts, then merges of the most frequent pair. A pair's count is kept up to
- * date as words change; a heap holds candidates whose counts may have fallen since, which is found out when they come up.
+ * date as words change; a heap holds candidates whose counts may have fallen since, which is found out when they come
+ * up.
  *
- * The steps follow BpeTrainer of the `tokenizers` library in all that decides the result: of equal counts the smaller pair
- * of ids wins; a merge whose text is a token already reuses that token, and pairs that thereby grow again come up
+ * The steps follow BpeTrainer of the `tokenizers` library in all that decides the result: of equal counts the smaller
+ * pair of ids wins; a merge whose text is a token already reuses that token, and pairs that thereby grow again come up
  * with the words that are new to them; a pair that is merged twice ranks by its last time. */
 #include "token/bpe_count.h"
 #include "token/tokenizer_impl.h"
@@ -40,7 +41,7 @@ typedef struct trainer {
     const tn_bpe_options *o;
     tn_tokenizer *t;
     tn_words words;
-    int32_t *symbol;  /* symbols of all words; word i's are at word[i].at, its bytes field counts them */
+    int32_t *symbol;    /* symbols of all words; word i's are at word[i].at, its bytes field counts them */
     counted_pair *pair; /* (slots) */
     size_t slots, n_pairs;
     candidate *heap;
@@ -72,7 +73,7 @@ static tn_status room(void **p, size_t *capacity, size_t n, size_t item)
     return n < *capacity ? TN_OK : tn_grow(p, capacity, n ? 2 * n : 1024, item);
 }
 
-/* --- the heap: most frequent first, then the smaller pair -------------------------------------------------------------------- */
+/* --- the heap: most frequent first, then the smaller pair --------------------------------------------------------- */
 
 static bool comes_before(const candidate *a, const candidate *b)
 {
@@ -104,7 +105,7 @@ static candidate heap_pop(trainer *r)
     return top;
 }
 
-/* --- counts of pairs ------------------------------------------------------------------------------------------------------------- */
+/* --- counts of pairs ---------------------------------------------------------------------------------------------- */
 
 static size_t pair_slot(const trainer *r, uint64_t key)
 {
@@ -176,7 +177,7 @@ static tn_status queue_touched(trainer *r)
     return TN_OK;
 }
 
-/* --- merging ---------------------------------------------------------------------------------------------------------------------- */
+/* --- merging ------------------------------------------------------------------------------------------------------ */
 
 /* Merges a pair in one word and counts what that changes, in the reference's order. */
 static tn_status merge_word(trainer *r, const candidate *c, int32_t id, uint32_t word)
@@ -233,7 +234,8 @@ static tn_status merge_step(trainer *r, const candidate *c)
     r->merge = p;
     r->merge[r->n_merges++] = (merge_row){ c->left, c->right, id };
     for (size_t i = 0; i < c->n; i++) symbols += r->words.word[c->words[i]].bytes;
-    TN_RETURN_IF(pairs_reserve(r, symbols < 2 * r->t->vocab.n ? 2 * symbols : 4 * r->t->vocab.n)); /* new pairs have id on a side */
+    TN_RETURN_IF(pairs_reserve(r, symbols < 2 * r->t->vocab.n ? 2 * symbols
+                                                              : 4 * r->t->vocab.n)); /* new pairs have id on a side */
     for (size_t i = 0; i < c->n; i++) TN_RETURN_IF(merge_word(r, c, id, c->words[i]));
     return queue_touched(r);
 }
@@ -259,14 +261,16 @@ static tn_status merge_all(trainer *r)
     return s;
 }
 
-/* --- before and after ---------------------------------------------------------------------------------------------------------------- */
+/* --- before and after --------------------------------------------------------------------------------------------- */
 
 static tn_status check_options(const tn_bpe_options *o, int n_specials)
 {
     if (o->pattern && !tn_split_named(o->pattern))
-        return tn_error(TN_USAGE, "no split pattern is called \"%.40s\"; take gpt2, cl100k, llama3, qwen2 or o200k", o->pattern);
+        return tn_error(TN_USAGE, "no split pattern is called \"%.40s\"; take gpt2, cl100k, llama3, qwen2 or o200k",
+                        o->pattern);
     if (o->vocab < 256 + n_specials || o->vocab > TN_VOCAB_MAX)
-        return tn_error(TN_USAGE, "a vocabulary of %lld is outside %d..%d (256 bytes and %d special tokens are always in it)",
+        return tn_error(TN_USAGE,
+                        "a vocabulary of %lld is outside %d..%d (256 bytes and %d special tokens are always in it)",
                         (long long)o->vocab, 256 + n_specials, TN_VOCAB_MAX, n_specials);
     return TN_OK;
 }
@@ -310,7 +314,8 @@ static tn_status keep_merges(trainer *r)
     tn_vocab *v = &r->t->vocab;
     uint32_t rank = 0;
     for (size_t i = 0; i < r->n_merges; i++)
-        TN_RETURN_IF(tn_vocab_pair_put(v, (int32_t)r->merge[i].left, (int32_t)r->merge[i].right, (uint32_t)i, r->merge[i].id));
+        TN_RETURN_IF(
+            tn_vocab_pair_put(v, (int32_t)r->merge[i].left, (int32_t)r->merge[i].right, (uint32_t)i, r->merge[i].id));
     for (size_t i = 0; i < r->n_merges; i++) {
         const merge_row m = r->merge[i];
         if (tn_vocab_pair(v, m.left, m.right)->rank == i)

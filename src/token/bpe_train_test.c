@@ -20,8 +20,11 @@ static tn_status next_doc(void *user, const char **text, size_t *bytes)
 
 static const char *const some_text[] = {
     "the cat sat on the mat. the cats sat on the mats; a catch, a match, the thatch. It's the cat's mat, isn't it?\n",
-    "a recurrence keeps a state and a gate keeps the recurrence: states, gates, gated states.\n\n  123 1234 12 caf\xc3\xa9 caf\xc3\xa9\n",
-    "abababab aaaa aaaaa aaaaaa abcabcabc bcbc abc bc ab \xff\xfe", "", "x",
+    "a recurrence keeps a state and a gate keeps the recurrence: states, gates, gated states.\n\n  123 1234 12 "
+    "caf\xc3\xa9 caf\xc3\xa9\n",
+    "abababab aaaa aaaaa aaaaaa abcabcabc bcbc abc bc ab \xff\xfe",
+    "",
+    "x",
 };
 
 static tn_tokenizer *train(int64_t vocab, int threads)
@@ -33,7 +36,7 @@ static tn_tokenizer *train(int64_t vocab, int threads)
     return t;
 }
 
-/* --- the plain trainer ------------------------------------------------------------------------------------------------------ */
+/* --- the plain trainer -------------------------------------------------------------------------------------------- */
 
 enum { MAX_WORDS = 512, MAX_SYMBOLS = 24, MAX_IDS = 400 };
 
@@ -188,9 +191,12 @@ static void refused(void **state)
     docs d = { some_text, 3, 0 };
     tn_tokenizer *t = NULL;
     assert_fails(tn_bpe_train(next_doc, &d, &(tn_bpe_options){ .vocab = 256 }, &t), TN_USAGE, "outside 257..");
-    assert_fails(tn_bpe_train(next_doc, &d, &(tn_bpe_options){ .vocab = 300, .pattern = "gpt5" }, &t), TN_USAGE, "gpt5");
-    assert_fails(tn_bpe_train(next_doc, &d, &(tn_bpe_options){ .vocab = 300, .specials = twice, .n_specials = 2 }, &t), TN_USAGE, "given twice");
-    assert_fails(tn_bpe_train(broken, &d, &(tn_bpe_options){ .vocab = 300, .threads = 2 }, &t), TN_BAD_FILE, "the disk is gone");
+    assert_fails(tn_bpe_train(next_doc, &d, &(tn_bpe_options){ .vocab = 300, .pattern = "gpt5" }, &t), TN_USAGE,
+                 "gpt5");
+    assert_fails(tn_bpe_train(next_doc, &d, &(tn_bpe_options){ .vocab = 300, .specials = twice, .n_specials = 2 }, &t),
+                 TN_USAGE, "given twice");
+    assert_fails(tn_bpe_train(broken, &d, &(tn_bpe_options){ .vocab = 300, .threads = 2 }, &t), TN_BAD_FILE,
+                 "the disk is gone");
     for (int i = 0; i < 2; i++) {
         const char *phase = i ? "merge" : "count";
         d.next = 0;
@@ -236,7 +242,8 @@ void tn_tests_bpe_train(tn_test_list *l)
     tn_test_add(l, against_plain, NULL, "bpe train against plain");
     tn_test_add(l, same_with_threads, NULL, "bpe train threads");
     tn_test_add(l, long_document, NULL, "bpe train long document");
-    for (const tn_split_pattern *p = tn_split_all(); p->name; p++) tn_test_add(l, saved, p->name, "bpe train saved %s", p->name);
+    for (const tn_split_pattern *p = tn_split_all(); p->name; p++)
+        tn_test_add(l, saved, p->name, "bpe train saved %s", p->name);
     tn_test_add(l, refused, NULL, "bpe train refused");
     tn_test_add(l, little_text, NULL, "bpe train little text");
     tn_test_add(l, failing_memory, NULL, "bpe train failing memory");

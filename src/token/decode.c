@@ -1,5 +1,5 @@
-/* Decoding: ids to bytes at once, or token by token in whole characters. llama2.c's vocabularies put a space before every
- * text, which decoding takes away at the start and after BOS, as they do. */
+/* Decoding: ids to bytes at once, or token by token in whole characters. llama2.c's vocabularies put a space before
+ * every text, which decoding takes away at the start and after BOS, as they do. */
 #include "token/tokenizer_impl.h"
 
 #include <string.h>
@@ -9,8 +9,9 @@ static tn_status piece_after(const tn_tokenizer *t, int32_t previous, int32_t id
 {
     *piece = tn_tokenizer_piece(t, id, bytes);
     if (!*piece)
-        return tn_error(TN_USAGE, "no token has the id %d; the vocabulary has %lld. Was the text encoded with this tokenizer?", id,
-                        (long long)tn_tokenizer_vocab(t));
+        return tn_error(TN_USAGE,
+                        "no token has the id %d; the vocabulary has %lld. Was the text encoded with this tokenizer?",
+                        id, (long long)tn_tokenizer_vocab(t));
     const bool begins = previous == 0 || previous == 1 + t->role[TN_TOKEN_BOS];
     if (t->kind == TN_KIND_LLAMA2C && begins && **piece == ' ') {
         ++*piece;

@@ -16,7 +16,7 @@ typedef struct encoder {
     tn_tokens *out;
 } encoder;
 
-/* --- words ------------------------------------------------------------------------------------------------------------------ */
+/* --- words -------------------------------------------------------------------------------------------------------- */
 
 /* n of 1 to 8 bytes as a number, zeros above. */
 static inline uint64_t load_part(const char *p, size_t n)
@@ -31,8 +31,8 @@ static inline uint64_t load_part(const char *p, size_t n)
     return low | (uint64_t)high << (8 * (n - 4));
 }
 
-/* The word, padded with zeros, and its hash. Words never hold fewer bytes than 1. The value differs between byte orders,
- * which nothing outside sees. */
+/* The word, padded with zeros, and its hash. Words never hold fewer bytes than 1. The value differs between byte
+ * orders, which nothing outside sees. */
 static inline uint64_t load_key(const char *p, size_t n, uint64_t key[TN_CACHE_KEY_WORDS])
 {
     uint64_t h = n;
@@ -87,7 +87,7 @@ static tn_status encode_cached(encoder *e, const char *word, size_t n)
     return TN_OK;
 }
 
-/* --- splits: each takes the pieces of the one before apart ------------------------------------------------------------------- */
+/* --- splits: each takes the pieces of the one before apart -------------------------------------------------------- */
 
 static tn_status split_piece(encoder *e, int level, const char *text, size_t n);
 
@@ -130,7 +130,7 @@ static tn_status encode_plain(encoder *e, const char *text, size_t n)
     return split_piece(e, 0, space->data, space->n);
 }
 
-/* --- added tokens --------------------------------------------------------------------------------------------------------------- */
+/* --- added tokens ------------------------------------------------------------------------------------------------- */
 
 /* Whitespace at the end / the start of a text, in bytes. */
 static size_t space_before(const encoder *e, const char *text, size_t n)
@@ -148,7 +148,8 @@ static size_t space_before(const encoder *e, const char *text, size_t n)
 static size_t space_after(const encoder *e, const char *text, size_t n)
 {
     size_t at = 0, length;
-    while (at < n && (tn_class_at(e->t->unicode, (const unsigned char *)text + at, &length) & TN_CLASS_SPACE)) at += length;
+    while (at < n && (tn_class_at(e->t->unicode, (const unsigned char *)text + at, &length) & TN_CLASS_SPACE))
+        at += length;
     return at;
 }
 
@@ -190,7 +191,7 @@ static tn_status encode_part(encoder *e, const char *text, size_t n)
     return cut_added(e, &e->t->normalized, text, n, encode_plain);
 }
 
-/* --- the whole ------------------------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
 static tn_status prepare(const tn_tokenizer *t, tn_tokenizer_scratch *x)
 {

@@ -31,16 +31,19 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
     if (bytes < 4) return tn_error(TN_BAD_FILE, "%zu bytes are too few; is this a tokenizer.bin of llama2.c?", bytes);
     const uint32_t longest = little(data);
     if (longest == 0 || longest > TN_PIECE_MAX_BYTES)
-        return tn_error(TN_BAD_FILE, "its longest token would have %u bytes; is this a tokenizer.bin of llama2.c?", longest);
+        return tn_error(TN_BAD_FILE, "its longest token would have %u bytes; is this a tokenizer.bin of llama2.c?",
+                        longest);
     for (size_t at = 4; at < bytes;) {
         const size_t id = t->vocab.n;
-        if (bytes - at < 8) return tn_error(TN_BAD_FILE, "cut short in token %zu at byte %zu; get the file again", id, at);
+        if (bytes - at < 8)
+            return tn_error(TN_BAD_FILE, "cut short in token %zu at byte %zu; get the file again", id, at);
         const uint32_t bits = little(data + at), n = little(data + at + 4);
         float score;
         memcpy(&score, &bits, 4);
         if (n == 0 || n > longest || n > bytes - at - 8)
             return tn_error(TN_BAD_FILE, "token %zu at byte %zu would have %u bytes; get the file again", id, at, n);
-        if (!isfinite(score)) return tn_error(TN_BAD_FILE, "token %zu at byte %zu has no finite score; get the file again", id, at);
+        if (!isfinite(score))
+            return tn_error(TN_BAD_FILE, "token %zu at byte %zu has no finite score; get the file again", id, at);
         const char *text = data + at + 8;
         TN_RETURN_IF(tn_vocab_put(&t->vocab, (int64_t)id, text, n, tn_vocab_find(&t->vocab, text, n) < 0));
         if (id >= *capacity) {
@@ -51,7 +54,8 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
         (*list)[id] = (scored){ score, (uint32_t)id };
         at += 8 + n;
     }
-    if (t->vocab.n <= EOS) return tn_error(TN_BAD_FILE, "%zu tokens are too few; is this a tokenizer.bin of llama2.c?", t->vocab.n);
+    if (t->vocab.n <= EOS)
+        return tn_error(TN_BAD_FILE, "%zu tokens are too few; is this a tokenizer.bin of llama2.c?", t->vocab.n);
     return TN_OK;
 }
 
@@ -84,7 +88,8 @@ static void find_bytes(tn_tokenizer *t)
     for (int b = 0; b < 256; b++) {
         const size_t id = FIRST_BYTE + (size_t)b;
         snprintf(name, sizeof name, "<0x%02X>", b);
-        const bool there = id < t->vocab.n && t->vocab.piece[id].bytes == 6 && memcmp(tn_vocab_bytes(&t->vocab, (int32_t)id), name, 6) == 0;
+        const bool there = id < t->vocab.n && t->vocab.piece[id].bytes == 6 &&
+                           memcmp(tn_vocab_bytes(&t->vocab, (int32_t)id), name, 6) == 0;
         t->byte_id[b] = there ? (int32_t)id : UNKNOWN;
     }
 }
@@ -116,7 +121,8 @@ done:
     return s;
 }
 
-tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, tn_tokens *out)
+tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
+                             tn_tokens *out)
 {
     size_t n = 0;
     if (bytes == 0) return TN_OK;

@@ -1,5 +1,6 @@
-/* Hugging Face tokenizer.json: byte-level BPE and what stands around it. Every part that changes ids is either understood
- * or refused by its name; nothing is skipped in silence but truncation and padding, which are the caller's business. */
+/* Hugging Face tokenizer.json: byte-level BPE and what stands around it. Every part that changes ids is either
+ * understood or refused by its name; nothing is skipped in silence but truncation and padding, which are the caller's
+ * business. */
 #include "token/tokenizer_impl.h"
 
 #include "base/alloc.h"
@@ -17,7 +18,8 @@ typedef struct loader {
 static tn_status unsupported(const char *part, const char *what)
 {
     char buf[80];
-    return tn_error(TN_BAD_FILE, "%s \"%s\" is not supported; this reads byte-level BPE (see docs of tn_tokenizer_open)", part,
+    return tn_error(TN_BAD_FILE,
+                    "%s \"%s\" is not supported; this reads byte-level BPE (see docs of tn_tokenizer_open)", part,
                     tn_text_quote(what ? what : "(none)", buf, sizeof buf));
 }
 
@@ -39,7 +41,7 @@ static bool flag(const json_t *x, const char *key, bool missing)
     return v ? json_is_true(v) : missing;
 }
 
-/* --- the model: vocabulary and merges ---------------------------------------------------------------------------------------- */
+/* --- the model: vocabulary and merges ----------------------------------------------------------------------------- */
 
 static tn_status load_vocab(tn_tokenizer *t, json_t *vocab)
 {
@@ -48,15 +50,18 @@ static tn_status load_vocab(tn_tokenizer *t, json_t *vocab)
     char bytes[2 * TN_PIECE_MAX_BYTES], buf[60];
     if (!json_is_object(vocab)) return tn_error(TN_BAD_FILE, "model.vocab is not an object; the file is damaged");
     if (json_object_size(vocab) > TN_VOCAB_MAX)
-        return tn_error(TN_BAD_FILE, "model.vocab has %zu tokens; at most %d are read", json_object_size(vocab), TN_VOCAB_MAX);
+        return tn_error(TN_BAD_FILE, "model.vocab has %zu tokens; at most %d are read", json_object_size(vocab),
+                        TN_VOCAB_MAX);
     json_object_foreach(vocab, key, id)
     {
         size_t n = strlen(key);
         if (!json_is_integer(id) || n > sizeof bytes)
-            return tn_error(TN_BAD_FILE, "model.vocab: \"%s\" is too long or its id is no whole number; the file is damaged",
+            return tn_error(TN_BAD_FILE,
+                            "model.vocab: \"%s\" is too long or its id is no whole number; the file is damaged",
                             tn_text_quote(key, buf, sizeof buf));
         const bool ours = tn__bytes_from_alphabet(key, n, bytes, &n);
-        const tn_status s = tn_vocab_put(&t->vocab, json_integer_value(id), ours ? bytes : key, ours ? n : strlen(key), ours);
+        const tn_status s =
+            tn_vocab_put(&t->vocab, json_integer_value(id), ours ? bytes : key, ours ? n : strlen(key), ours);
         if (s != TN_OK) {
             tn_error_prefix("model.vocab \"%s\"", tn_text_quote(key, buf, sizeof buf));
             return s;
@@ -94,7 +99,8 @@ static tn_status load_merges(tn_tokenizer *t, const json_t *vocab, const json_t 
 {
     char two[4 * TN_PIECE_MAX_BYTES], whole[4 * TN_PIECE_MAX_BYTES], buf[60];
     if (!json_is_array(merges)) return tn_error(TN_BAD_FILE, "model.merges is not a list; the file is damaged");
-    if (json_array_size(merges) > TN_PAIRS_MAX) return tn_error(TN_BAD_FILE, "model.merges has more than %d rows", TN_PAIRS_MAX);
+    if (json_array_size(merges) > TN_PAIRS_MAX)
+        return tn_error(TN_BAD_FILE, "model.merges has more than %d rows", TN_PAIRS_MAX);
     for (size_t i = 0; i < json_array_size(merges); i++) {
         const char *left, *right;
         if (!halves(json_array_get(merges, i), two, sizeof two, &left, &right))
@@ -105,7 +111,10 @@ static tn_status load_merges(tn_tokenizer *t, const json_t *vocab, const json_t 
         const int32_t a = id_of(vocab, left), b = id_of(vocab, right), c = id_of(vocab, whole);
         if (a < 0 || b < 0 || c < 0)
             return tn_error(TN_BAD_FILE, "model.merges[%zu]: \"%s\" is not in the vocabulary; the file is damaged", i,
-                            tn_text_quote(a < 0 ? left : b < 0 ? right : whole, buf, sizeof buf));
+                            tn_text_quote(a < 0   ? left
+                                          : b < 0 ? right
+                                                  : whole,
+                                          buf, sizeof buf));
         TN_RETURN_IF(tn_vocab_pair_put(&t->vocab, a, b, (uint32_t)i, c));
     }
     return TN_OK;
@@ -113,10 +122,12 @@ static tn_status load_merges(tn_tokenizer *t, const json_t *vocab, const json_t 
 
 static tn_status load_model(tn_tokenizer *t, const json_t *model)
 {
-    static const char *const unset[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback" };
+    static const char *const unset[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                                         "byte_fallback" };
     json_t *vocab = json_object_get(model, "vocab");
     const char *type = type_of(model);
-    if (strcmp(type, "BPE") != 0 && !(*type == 0 && json_object_get(model, "merges"))) return unsupported("model type", type);
+    if (strcmp(type, "BPE") != 0 && !(*type == 0 && json_object_get(model, "merges")))
+        return unsupported("model type", type);
     for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
         if (!is_unset(json_object_get(model, unset[i]))) return unsupported("model option", unset[i]);
     t->whole_first = flag(model, "ignore_merges", false);
@@ -124,16 +135,18 @@ static tn_status load_model(tn_tokenizer *t, const json_t *model)
     return load_merges(t, vocab, json_object_get(model, "merges"));
 }
 
-/* --- around the model ----------------------------------------------------------------------------------------------------------- */
+/* --- around the model --------------------------------------------------------------------------------------------- */
 
 static tn_status load_normalizer(tn_tokenizer *t, const json_t *x)
 {
     if (is_unset(x)) return TN_OK;
     if (strcmp(type_of(x), "NFC") == 0) return t->nfc = true, TN_OK;
     const json_t *list = json_object_get(x, "normalizers");
-    if (strcmp(type_of(x), "Sequence") != 0 || json_array_size(list) > TN_SPLITS_MAX) return unsupported("normalizer", type_of(x));
+    if (strcmp(type_of(x), "Sequence") != 0 || json_array_size(list) > TN_SPLITS_MAX)
+        return unsupported("normalizer", type_of(x));
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (strcmp(type_of(json_array_get(list, i)), "NFC") != 0) return unsupported("normalizer", type_of(json_array_get(list, i)));
+        if (strcmp(type_of(json_array_get(list, i)), "NFC") != 0)
+            return unsupported("normalizer", type_of(json_array_get(list, i)));
         t->nfc = true;
     }
     return TN_OK;
@@ -144,7 +157,8 @@ static tn_status load_byte_level(loader *l, const json_t *x)
     if (l->byte_level) return unsupported("pre_tokenizer", "ByteLevel, twice");
     l->byte_level = true;
     l->t->prefix_space = flag(x, "add_prefix_space", true);
-    if (l->t->prefix_space && l->t->n_splits) return unsupported("pre_tokenizer", "ByteLevel with add_prefix_space after a split");
+    if (l->t->prefix_space && l->t->n_splits)
+        return unsupported("pre_tokenizer", "ByteLevel with add_prefix_space after a split");
     return flag(x, "use_regex", true) ? tn__tokenizer_split(l->t, tn_split_named("gpt2"), NULL, false) : TN_OK;
 }
 
@@ -189,8 +203,10 @@ static tn_status load_pre_tokenizer(loader *l, const json_t *x, int depth)
     if (strcmp(type, "Digits") == 0 && !l->byte_level)
         return tn__tokenizer_split(l->t, &tn_split_digits[flag(x, "individual_digits", false)], NULL, false);
     const json_t *list = json_object_get(x, "pretokenizers");
-    if (strcmp(type, "Sequence") != 0 || depth > 0 || json_array_size(list) > 2 * TN_SPLITS_MAX) return unsupported("pre_tokenizer", type);
-    for (size_t i = 0; i < json_array_size(list); i++) TN_RETURN_IF(load_pre_tokenizer(l, json_array_get(list, i), depth + 1));
+    if (strcmp(type, "Sequence") != 0 || depth > 0 || json_array_size(list) > 2 * TN_SPLITS_MAX)
+        return unsupported("pre_tokenizer", type);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        TN_RETURN_IF(load_pre_tokenizer(l, json_array_get(list, i), depth + 1));
     return TN_OK;
 }
 
@@ -199,14 +215,18 @@ static tn_status load_added(tn_tokenizer *t, const json_t *list)
     if (list && !json_is_null(list) && !json_is_array(list))
         return tn_error(TN_BAD_FILE, "added_tokens is not a list; the file is damaged");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *x = json_array_get(list, i), *id = json_object_get(x, "id"), *content = json_object_get(x, "content");
+        const json_t *x = json_array_get(list, i), *id = json_object_get(x, "id"),
+                     *content = json_object_get(x, "content");
         if (!json_is_integer(id) || !json_is_string(content) || json_string_length(content) == 0)
             return tn_error(TN_BAD_FILE, "added_tokens[%zu] has no id or no content; the file is damaged", i);
         if (json_integer_value(id) < 0 || json_integer_value(id) >= TN_VOCAB_MAX)
-            return tn_error(TN_BAD_FILE, "added_tokens[%zu]: its id is outside 0..%d; the file is damaged", i, TN_VOCAB_MAX - 1);
+            return tn_error(TN_BAD_FILE, "added_tokens[%zu]: its id is outside 0..%d; the file is damaged", i,
+                            TN_VOCAB_MAX - 1);
         if (flag(x, "single_word", false)) return unsupported("added token option", "single_word");
-        const tn_added a = { .id = (int32_t)json_integer_value(id), .special = flag(x, "special", false),
-                             .normalized = flag(x, "normalized", false), .lstrip = flag(x, "lstrip", false),
+        const tn_added a = { .id = (int32_t)json_integer_value(id),
+                             .special = flag(x, "special", false),
+                             .normalized = flag(x, "normalized", false),
+                             .lstrip = flag(x, "lstrip", false),
                              .rstrip = flag(x, "rstrip", false) };
         TN_RETURN_IF(tn__tokenizer_add(t, a, json_string_value(content), json_string_length(content)));
     }
@@ -221,9 +241,11 @@ static tn_status load_template(tn_tokenizer *t, const json_t *x)
         const json_t *part = json_object_get(json_array_get(single, i), "SpecialToken");
         const char *name = json_string_value(json_object_get(part, "id"));
         if (json_object_get(json_array_get(single, i), "Sequence")) return TN_OK;
-        if (!name || i > 0) return unsupported("post_processor", "TemplateProcessing with more than one token before the text");
+        if (!name || i > 0)
+            return unsupported("post_processor", "TemplateProcessing with more than one token before the text");
         t->template_bos = tn_tokenizer_find(t, name);
-        if (t->template_bos < 0) return tn_error(TN_BAD_FILE, "post_processor: its first token is not in the vocabulary");
+        if (t->template_bos < 0)
+            return tn_error(TN_BAD_FILE, "post_processor: its first token is not in the vocabulary");
     }
     return TN_OK;
 }
@@ -243,11 +265,13 @@ static tn_status load_all(tn_tokenizer *t, const json_t *root)
 {
     loader l = { .t = t };
     const json_t *decoder = json_object_get(root, "decoder");
-    if (!json_is_object(json_object_get(root, "model"))) return tn_error(TN_BAD_FILE, "there is no \"model\"; is this a tokenizer.json?");
+    if (!json_is_object(json_object_get(root, "model")))
+        return tn_error(TN_BAD_FILE, "there is no \"model\"; is this a tokenizer.json?");
     if (is_unset(json_object_get(root, "pre_tokenizer"))) return unsupported("pre_tokenizer", "none");
     TN_RETURN_IF(load_pre_tokenizer(&l, json_object_get(root, "pre_tokenizer"), 0));
     if (!l.byte_level) return unsupported("pre_tokenizer", "one without ByteLevel");
-    if (!is_unset(decoder) && strcmp(type_of(decoder), "ByteLevel") != 0) return unsupported("decoder", type_of(decoder));
+    if (!is_unset(decoder) && strcmp(type_of(decoder), "ByteLevel") != 0)
+        return unsupported("decoder", type_of(decoder));
     TN_RETURN_IF(load_normalizer(t, json_object_get(root, "normalizer")));
     TN_RETURN_IF(load_model(t, json_object_get(root, "model")));
     TN_RETURN_IF(load_added(t, json_object_get(root, "added_tokens")));
@@ -263,7 +287,8 @@ static tn_status read_json(const char *path, json_t **out)
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
     tn_free(text);
     if (!root)
-        return tn_error(TN_BAD_FILE, "%.400s:%d: %s; get the file again", path, err.line, tn_text_quote(err.text, buf, sizeof buf));
+        return tn_error(TN_BAD_FILE, "%.400s:%d: %s; get the file again", path, err.line,
+                        tn_text_quote(err.text, buf, sizeof buf));
     *out = root;
     return TN_OK;
 }
@@ -286,7 +311,7 @@ done:
     return s;
 }
 
-/* --- GPT-2's own files: the same vocabulary and merges, apart ---------------------------------------------------------------------- */
+/* --- GPT-2's own files: the same vocabulary and merges, apart ----------------------------------------------------- */
 
 /* vocab.bpe: a "#version" line, then "left right" a line. */
 static tn_status merges_from_text(char *text, json_t **out)
@@ -302,7 +327,8 @@ static tn_status merges_from_text(char *text, json_t **out)
         if (*line == 0 || (line == text && strncmp(line, "#version", 8) == 0)) continue;
         json_t *row = json_string(line);
         if (!row) TN_FAIL(TN_BAD_FILE, "line %zu is not UTF-8; get the file again", json_array_size(list) + 2);
-        if (json_array_append_new(list, row) != 0) TN_FAIL(TN_MEMORY, "out of memory for merges; end other programs and try again");
+        if (json_array_append_new(list, row) != 0)
+            TN_FAIL(TN_MEMORY, "out of memory for merges; end other programs and try again");
     }
     if (!list) TN_FAIL(TN_MEMORY, "out of memory for merges; end other programs and try again");
     *out = list;

@@ -1,5 +1,5 @@
-/* tiktoken rank files: a token in base64 and its rank a line; the rank is the id and the order of merging. The file says
- * neither pattern nor special tokens: both follow from its size where that is a published one. */
+/* tiktoken rank files: a token in base64 and its rank a line; the rank is the id and the order of merging. The file
+ * says neither pattern nor special tokens: both follow from its size where that is a published one. */
 #include "token/tokenizer_impl.h"
 
 #include "base/alloc.h"
@@ -21,10 +21,20 @@ static const struct published {
 } published[] = {
     { 50256, "gpt2", { { "<|endoftext|>", 50256 } } },
     { 50280, "gpt2", { { "<|endoftext|>", 50256 } } },
-    { 100256, "cl100k", { { "<|endoftext|>", 100257 }, { "<|fim_prefix|>", 100258 }, { "<|fim_middle|>", 100259 },
-                          { "<|fim_suffix|>", 100260 }, { "<|endofprompt|>", 100276 } } },
-    { 128000, "llama3", { { "<|begin_of_text|>", 128000 }, { "<|end_of_text|>", 128001 }, { "<|start_header_id|>", 128006 },
-                          { "<|end_header_id|>", 128007 }, { "<|eot_id|>", 128009 } } },
+    { 100256,
+      "cl100k",
+      { { "<|endoftext|>", 100257 },
+        { "<|fim_prefix|>", 100258 },
+        { "<|fim_middle|>", 100259 },
+        { "<|fim_suffix|>", 100260 },
+        { "<|endofprompt|>", 100276 } } },
+    { 128000,
+      "llama3",
+      { { "<|begin_of_text|>", 128000 },
+        { "<|end_of_text|>", 128001 },
+        { "<|start_header_id|>", 128006 },
+        { "<|end_header_id|>", 128007 },
+        { "<|eot_id|>", 128009 } } },
     { 151643, "qwen2", { { "<|endoftext|>", 151643 }, { "<|im_start|>", 151644 }, { "<|im_end|>", 151645 } } },
     { 199998, "o200k", { { "<|endoftext|>", 199999 }, { "<|endofprompt|>", 200018 } } },
 };
@@ -81,7 +91,8 @@ static tn_status load_lines(tn_tokenizer *t, const char *text, size_t bytes, siz
         size_t k;
         int64_t rank;
         if (!space || n / 4 * 3 > sizeof token || !from_base64(p, n, token, &k) || !read_rank(space + 1, stop, &rank))
-            return tn_error(TN_BAD_FILE, "line %zu is not a token in base64 and its rank; get the file again", *ranks + 1);
+            return tn_error(TN_BAD_FILE, "line %zu is not a token in base64 and its rank; get the file again",
+                            *ranks + 1);
         const tn_status s = tn_vocab_put(&t->vocab, rank, token, k, true);
         if (s != TN_OK) {
             tn_error_prefix("line %zu", *ranks + 1);
@@ -111,8 +122,10 @@ static tn_status set_pattern(tn_tokenizer *t, const char *pattern, size_t ranks)
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         if (published[i].ranks == ranks && (!pattern || strcmp(pattern, published[i].pattern) == 0)) p = published + i;
     if (!p && !pattern)
-        return tn_error(TN_BAD_FILE, "%zu ranks are no published vocabulary; add the pattern's name: FILE.tiktoken#cl100k "
-                        "(or gpt2, llama3, qwen2, o200k)", ranks);
+        return tn_error(TN_BAD_FILE,
+                        "%zu ranks are no published vocabulary; add the pattern's name: FILE.tiktoken#cl100k "
+                        "(or gpt2, llama3, qwen2, o200k)",
+                        ranks);
     TN_RETURN_IF(tn__tokenizer_split(t, tn_split_named(pattern ? pattern : p->pattern), NULL, true));
     if (!p) return tn__tokenizer_add(t, (tn_added){ .id = (int32_t)t->vocab.n, .special = true }, "<|endoftext|>", 13);
     for (const special *s = p->specials; s < p->specials + 6 && s->text; s++)

@@ -1,5 +1,6 @@
-/* Merging a word: the pair of lowest rank first, the leftmost of equals. Short words (nearly all) look for the lowest rank
- * in an array; long ones keep a heap, so that a run of a million letters stays O(n log n). Both give the same ids. */
+/* Merging a word: the pair of lowest rank first, the leftmost of equals. Short words (nearly all) look for the lowest
+ * rank in an array; long ones keep a heap, so that a run of a million letters stays O(n log n). Both give the same ids.
+ */
 #include "token/vocab.h"
 
 #include "base/alloc.h"

@@ -11,8 +11,14 @@
 #include "token/unicode_tables.h"
 
 enum {
-    HANGUL = 0xac00, HANGUL_L = 0x1100, HANGUL_V = 0x1161, HANGUL_T = 0x11a7, /* T of a syllable without one */
-    N_L = 19, N_V = 21, N_T = 28, N_HANGUL = N_L * N_V * N_T,
+    HANGUL = 0xac00,
+    HANGUL_L = 0x1100,
+    HANGUL_V = 0x1161,
+    HANGUL_T = 0x11a7, /* T of a syllable without one */
+    N_L = 19,
+    N_V = 21,
+    N_T = 28,
+    N_HANGUL = N_L * N_V * N_T,
     N_CANONICAL = sizeof canonical / sizeof *canonical / 3,
     N_COMPOSED = sizeof composed / sizeof *composed,
     N_MARKS = sizeof mark_runs / sizeof *mark_runs / 2

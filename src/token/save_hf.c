@@ -77,9 +77,11 @@ static void put_pre_tokenizer(writer *w, const tn_tokenizer *t)
         put(w, ", \"trim_offsets\": true, \"use_regex\": true },\n");
         return;
     }
-    put(w, "  \"pre_tokenizer\": { \"type\": \"Sequence\", \"pretokenizers\": [\n    { \"type\": \"Split\", \"pattern\": { \"Regex\": \"");
+    put(w, "  \"pre_tokenizer\": { \"type\": \"Sequence\", \"pretokenizers\": [\n    { \"type\": \"Split\", "
+           "\"pattern\": { \"Regex\": \"");
     put_escaped(w, p->regex, strlen(p->regex));
-    put(w, "\" }, \"behavior\": \"Isolated\", \"invert\": false },\n    { \"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+    put(w, "\" }, \"behavior\": \"Isolated\", \"invert\": false },\n    { \"type\": \"ByteLevel\", "
+           "\"add_prefix_space\": false, "
            "\"trim_offsets\": true, \"use_regex\": false }\n  ] },\n");
 }
 
@@ -121,7 +123,8 @@ static tn_status sort_merges(const tn_vocab *v, const tn_pair **by_rank)
         const tn_pair *p = v->pair + i;
         if (p->left == UINT32_MAX) continue;
         if (p->rank >= v->n_pairs || by_rank[p->rank])
-            return tn_error(TN_USAGE, "its merges have gaps in their order; only a tokenizer without repeated merges is written");
+            return tn_error(TN_USAGE,
+                            "its merges have gaps in their order; only a tokenizer without repeated merges is written");
         by_rank[p->rank] = p;
     }
     return TN_OK;
@@ -130,10 +133,15 @@ static tn_status sort_merges(const tn_vocab *v, const tn_pair **by_rank)
 static tn_status check_kind(const tn_tokenizer *t)
 {
     if (t->kind != TN_KIND_BPE || t->from_pieces)
-        return tn_error(TN_USAGE, "only byte-level BPE with a list of merges is written as tokenizer.json; copy the file it came from");
-    if (t->n_splits != 1 || !t->split[0].known || t->split[0].known == &tn_split_digits[0] || t->split[0].known == &tn_split_digits[1])
-        return tn_error(TN_USAGE, "only one known split pattern is written as tokenizer.json; copy the file it came from");
-    if (t->template_bos >= 0) return tn_error(TN_USAGE, "templates are not written; copy the tokenizer.json it came from");
+        return tn_error(
+            TN_USAGE,
+            "only byte-level BPE with a list of merges is written as tokenizer.json; copy the file it came from");
+    if (t->n_splits != 1 || !t->split[0].known || t->split[0].known == &tn_split_digits[0] ||
+        t->split[0].known == &tn_split_digits[1])
+        return tn_error(TN_USAGE,
+                        "only one known split pattern is written as tokenizer.json; copy the file it came from");
+    if (t->template_bos >= 0)
+        return tn_error(TN_USAGE, "templates are not written; copy the tokenizer.json it came from");
     return TN_OK;
 }
 
@@ -150,9 +158,12 @@ tn_status tn_tokenizer_save(const tn_tokenizer *t, const char *path)
     put_added(&w, t);
     put(&w, t->nfc ? "  \"normalizer\": { \"type\": \"NFC\" },\n" : "  \"normalizer\": null,\n");
     put_pre_tokenizer(&w, t);
-    put(&w, "  \"post_processor\": { \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false, \"use_regex\": true },\n"
-            "  \"decoder\": { \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, \"use_regex\": true },\n"
-            "  \"model\": {\n    \"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,\n"
+    put(&w, "  \"post_processor\": { \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false, "
+            "\"use_regex\": true },\n"
+            "  \"decoder\": { \"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true, "
+            "\"use_regex\": true },\n"
+            "  \"model\": {\n    \"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+            "\"continuing_subword_prefix\": null,\n"
             "    \"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": ");
     put(&w, t->whole_first ? "true,\n" : "false,\n");
     put_vocab(&w, t);

@@ -1,8 +1,8 @@
 /* Splitting text into the pieces that are encoded apart from each other.
  *
- * The patterns of GPT-2, cl100k, Llama 3, Qwen2 and o200k are scanners written by hand, exact and linear in the text; any
- * other regular expression goes through PCRE2 with limits. A scanner sees a whole text (its end matters to the patterns)
- * and is called again and again from where the last piece ended. Text is valid UTF-8. */
+ * The patterns of GPT-2, cl100k, Llama 3, Qwen2 and o200k are scanners written by hand, exact and linear in the text;
+ * any other regular expression goes through PCRE2 with limits. A scanner sees a whole text (its end matters to the
+ * patterns) and is called again and again from where the last piece ended. Text is valid UTF-8. */
 #ifndef TN_TOKEN_SPLIT_H
 #define TN_TOKEN_SPLIT_H
 
@@ -32,8 +32,9 @@ tn_status tn_regex_new(const char *pattern, tn_regex **out);
 void tn_regex_free(tn_regex *r);
 tn_status tn_regex_match_new(const tn_regex *r, tn_regex_match **out);
 void tn_regex_match_free(tn_regex_match *m);
-/* The first match of at least one byte from `from` on: text[*first..*last), or *first = *last = bytes where there is none. */
-tn_status tn_regex_find(const tn_regex *r, tn_regex_match *m, const char *text, size_t bytes, size_t from, size_t *first,
-                        size_t *last);
+/* The first match of at least one byte from `from` on: text[*first..*last), or *first = *last = bytes where there is
+ * none. */
+tn_status tn_regex_find(const tn_regex *r, tn_regex_match *m, const char *text, size_t bytes, size_t from,
+                        size_t *first, size_t *last);
 
 #endif

@@ -1,4 +1,5 @@
-/* Scanners against PCRE2 on random strings of the scripts both know (Debian's PCRE2 has Unicode 14), and pieces by hand. */
+/* Scanners against PCRE2 on random strings of the scripts both know (Debian's PCRE2 has Unicode 14), and pieces by
+ * hand. */
 #include "token/split.h"
 
 #include "base/rng.h"
@@ -10,15 +11,18 @@
 static const struct span {
     uint32_t first, n;
 } spans[] = {
-    { 0x20, 0x5f },   { 0x61, 26 },      { 0x41, 26 },     { 0x30, 10 },    { 0x09, 5 },       { 0x20, 1 },      { 0x0a, 1 },
-    { 0xa0, 0x1b0 },  { 0x17f, 1 },      { 0x2b0, 0x40 },  { 0x300, 0x70 }, { 0x391, 0x60 },   { 0x400, 0x80 },  { 0x5d0, 27 },
-    { 0x660, 10 },    { 0x905, 0x4d },   { 0x1c4, 9 },     { 0x2000, 11 },  { 0x2028, 2 },     { 0x2160, 16 },   { 0x3000, 1 },
-    { 0x3041, 0x50 }, { 0x4e00, 0x100 }, { 0xac00, 0x80 }, { 0x1f300, 64 }, { 0x1f3fb, 5 },    { 0x200d, 1 },    { 0x27, 1 },
+    { 0x20, 0x5f },  { 0x61, 26 },    { 0x41, 26 },  { 0x30, 10 },     { 0x09, 5 },       { 0x20, 1 },
+    { 0x0a, 1 },     { 0xa0, 0x1b0 }, { 0x17f, 1 },  { 0x2b0, 0x40 },  { 0x300, 0x70 },   { 0x391, 0x60 },
+    { 0x400, 0x80 }, { 0x5d0, 27 },   { 0x660, 10 }, { 0x905, 0x4d },  { 0x1c4, 9 },      { 0x2000, 11 },
+    { 0x2028, 2 },   { 0x2160, 16 },  { 0x3000, 1 }, { 0x3041, 0x50 }, { 0x4e00, 0x100 }, { 0xac00, 0x80 },
+    { 0x1f300, 64 }, { 0x1f3fb, 5 },  { 0x200d, 1 }, { 0x27, 1 },
 };
 
 static size_t random_text(uint64_t seed, char *out, size_t chars)
 {
-    static const char *const bits[] = { "'s", "'S", "'ll", "'RE", "'vE", "'t", "'\xc5\xbf", "\r\n", " \n ", "//", "  " };
+    static const char *const bits[] = {
+        "'s", "'S", "'ll", "'RE", "'vE", "'t", "'\xc5\xbf", "\r\n", " \n ", "//", "  "
+    };
     const tn_rng r = { seed, 77 };
     size_t n = 0;
     const uint64_t few = 1 + tn_rng_below(r, 1, 6); /* spans in this string */
@@ -52,7 +56,8 @@ static void against_pcre2(void **state)
             assert_ok(tn_regex_find(regex, match, text, n, at, &first, &last));
             const size_t k = p->scan(u, (const unsigned char *)text + at, (const unsigned char *)text + n);
             if (first != at || last - first != k)
-                fail_msg("seed %llu: at byte %zu the scanner takes %zu bytes, PCRE2 %zu..%zu", (unsigned long long)seed, at, k, first, last);
+                fail_msg("seed %llu: at byte %zu the scanner takes %zu bytes, PCRE2 %zu..%zu", (unsigned long long)seed,
+                         at, k, first, last);
         }
     }
     tn_regex_match_free(match);
@@ -71,7 +76,10 @@ static const struct by_hand {
     { "cl100k", "a\n  ", "a|\n  " },
     { "qwen2", "12 3", "1|2| |3" },
     { "o200k", "HTTPServer's /\n/x", "HTTPServer's| /\n/|x" },
-    { "o200k", "CamelCase \xe6\x97\xa5" "ABC", "Camel|Case| \xe6\x97\xa5|ABC" },
+    { "o200k",
+      "CamelCase \xe6\x97\xa5"
+      "ABC",
+      "Camel|Case| \xe6\x97\xa5|ABC" },
 };
 
 static void pieces(void **state)
@@ -121,7 +129,8 @@ static void bad_regex(void **state)
 
 void tn_tests_split(tn_test_list *l)
 {
-    for (const tn_split_pattern *p = tn_split_all(); p->name; p++) tn_test_add(l, against_pcre2, p, "split %s against pcre2", p->name);
+    for (const tn_split_pattern *p = tn_split_all(); p->name; p++)
+        tn_test_add(l, against_pcre2, p, "split %s against pcre2", p->name);
     for (size_t i = 0; i < sizeof by_hand / sizeof *by_hand; i++)
         tn_test_add(l, pieces, &by_hand[i], "split pieces %s %zu", by_hand[i].pattern, i);
     tn_test_add(l, names, NULL, "split names");

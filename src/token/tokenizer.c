@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-/* --- opening -------------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -36,7 +36,8 @@ static tn_status beside(const char *path, const char *name, char out[TN_PATH_BYT
 static tn_status open_gpt2(const char *path, tn_tokenizer **out)
 {
     char encoder[TN_PATH_BYTES], merges[TN_PATH_BYTES];
-    const bool hub = ends_with(path, "vocab.json") || ends_with(path, "merges.txt"); /* the same files by their later names */
+    const bool hub =
+        ends_with(path, "vocab.json") || ends_with(path, "merges.txt"); /* the same files by their later names */
     TN_RETURN_IF(beside(path, hub ? "vocab.json" : "encoder.json", encoder));
     TN_RETURN_IF(beside(path, hub ? "merges.txt" : "vocab.bpe", merges));
     return tn__load_gpt2(encoder, merges, out);
@@ -48,7 +49,9 @@ static tn_status open_tiktoken(const char *path, tn_tokenizer **out)
     const char *hash = strrchr(path, '#');
     if (!hash) return tn__load_tiktoken(path, NULL, out);
     if (!tn_split_named(hash + 1))
-        return tn_error(TN_USAGE, "%.200s: no split pattern has that name; one of gpt2, cl100k, llama3, qwen2, o200k goes after #", path);
+        return tn_error(
+            TN_USAGE, "%.200s: no split pattern has that name; one of gpt2, cl100k, llama3, qwen2, o200k goes after #",
+            path);
     const int n = snprintf(plain, sizeof plain, "%.*s", (int)(hash - path), path);
     if (n >= (int)sizeof plain) return tn_error(TN_USAGE, "%.200s...: the path is too long; use a shorter one", path);
     return tn__load_tiktoken(plain, hash + 1, out);
@@ -68,20 +71,25 @@ static tn_status open_file(const char *path, tn_tokenizer **out)
     if (is_tiktoken(path)) return open_tiktoken(path, out);
     if (ends_with(path, ".json")) return tn__load_hf(path, out);
     if (ends_with(path, ".bin")) return tn__load_llama2c(path, out);
-    return tn_error(TN_USAGE, "%.400s: no tokenizer is read from such a name; give \"bytes\", tokenizer.json, FILE.tiktoken, "
-                    "tokenizer.bin, vocab.bpe, encoder.json or their folder", path);
+    return tn_error(TN_USAGE,
+                    "%.400s: no tokenizer is read from such a name; give \"bytes\", tokenizer.json, FILE.tiktoken, "
+                    "tokenizer.bin, vocab.bpe, encoder.json or their folder",
+                    path);
 }
 
 static tn_status open_folder(const char *folder, tn_tokenizer **out)
 {
-    static const char *const names[] = { "tokenizer.json", "encoder.json", "vocab.json", "tokenizer.tiktoken", "tokenizer.bin" };
+    static const char *const names[] = { "tokenizer.json", "encoder.json", "vocab.json", "tokenizer.tiktoken",
+                                         "tokenizer.bin" };
     char path[TN_PATH_BYTES];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         TN_RETURN_IF(tn_path_join(folder, names[i], path, sizeof path));
         if (access(path, F_OK) == 0) return open_file(path, out);
     }
-    return tn_error(TN_BAD_FILE, "%.400s holds no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken or tokenizer.bin; "
-                    "name the file itself", folder);
+    return tn_error(TN_BAD_FILE,
+                    "%.400s holds no tokenizer.json, encoder.json, vocab.json, tokenizer.tiktoken or tokenizer.bin; "
+                    "name the file itself",
+                    folder);
 }
 
 static tn_status open_bytes(tn_tokenizer **out)
@@ -106,7 +114,7 @@ tn_status tn_tokenizer_open(const char *spec, tn_tokenizer **out)
     return open_file(spec, out);
 }
 
-/* --- building ------------------------------------------------------------------------------------------------------------- */
+/* --- building ----------------------------------------------------------------------------------------------------- */
 
 tn_status tn__tokenizer_new(tn_token_kind kind, tn_tokenizer **out)
 {
@@ -136,9 +144,11 @@ tn_status tn__tokenizer_add(tn_tokenizer *t, tn_added a, const char *text, size_
     void *p = t->added;
     const tn_piece old = a.id >= 0 && (size_t)a.id < t->vocab.n ? t->vocab.piece[a.id] : (tn_piece){ 0, 0 };
     if (old.bytes && (old.bytes != bytes || memcmp(tn_vocab_bytes(&t->vocab, a.id), text, bytes) != 0))
-        return tn_error(TN_BAD_FILE, "added token %d has another text than the vocabulary gives it; the file is damaged", a.id);
+        return tn_error(TN_BAD_FILE,
+                        "added token %d has another text than the vocabulary gives it; the file is damaged", a.id);
     if (!old.bytes) TN_RETURN_IF(tn_vocab_put(&t->vocab, a.id, text, bytes, false));
-    if (t->n_added == TN_ADDED_MAX) return tn_error(TN_BAD_FILE, "more than %d added tokens; the file is damaged", TN_ADDED_MAX);
+    if (t->n_added == TN_ADDED_MAX)
+        return tn_error(TN_BAD_FILE, "more than %d added tokens; the file is damaged", TN_ADDED_MAX);
     if (t->n_added == t->added_capacity) {
         TN_RETURN_IF(tn_grow(&p, &t->added_capacity, t->n_added ? 2 * t->n_added : 64, sizeof *t->added));
         t->added = p;
@@ -151,7 +161,8 @@ tn_status tn__tokenizer_add(tn_tokenizer *t, tn_added a, const char *text, size_
 tn_status tn__tokenizer_split(tn_tokenizer *t, const tn_split_pattern *known, const char *regex, bool drop_rest)
 {
     tn_split *s = t->split + t->n_splits;
-    if (t->n_splits == TN_SPLITS_MAX) return tn_error(TN_BAD_FILE, "more than %d pre-tokenizers in a row", TN_SPLITS_MAX);
+    if (t->n_splits == TN_SPLITS_MAX)
+        return tn_error(TN_BAD_FILE, "more than %d pre-tokenizers in a row", TN_SPLITS_MAX);
     const char *name = known ? known->name : regex;
     if (!known) TN_RETURN_IF(tn_regex_new(regex, &s->regex));
     s->known = known;
@@ -212,7 +223,8 @@ static uint64_t hash_pairs(const tn_vocab *v)
     uint64_t sum = 0;
     for (size_t i = 0; i < v->pair_slots; i++)
         if (v->pair[i].left != UINT32_MAX)
-            sum += XXH64((uint32_t[]){ v->pair[i].left, v->pair[i].right, v->pair[i].rank, (uint32_t)v->pair[i].id }, 16, 0);
+            sum += XXH64((uint32_t[]){ v->pair[i].left, v->pair[i].right, v->pair[i].rank, (uint32_t)v->pair[i].id },
+                         16, 0);
     return sum;
 }
 
@@ -221,7 +233,8 @@ static tn_status hash_all(tn_tokenizer *t)
     XXH64_state_t *h = XXH64_createState();
     if (!h) return tn_error(TN_MEMORY, "out of memory for a checksum; end other programs and try again");
     (void)XXH64_reset(h, 0);
-    hash_number(h, (uint64_t)t->kind << 8 | (uint64_t)t->nfc << 3 | (uint64_t)t->prefix_space << 2 | (uint64_t)t->whole_first << 1);
+    hash_number(h, (uint64_t)t->kind << 8 | (uint64_t)t->nfc << 3 | (uint64_t)t->prefix_space << 2 |
+                       (uint64_t)t->whole_first << 1);
     for (size_t i = 0; i < t->vocab.n; i++) {
         hash_number(h, t->vocab.piece[i].bytes);
         (void)XXH64_update(h, t->vocab.text.data + t->vocab.piece[i].at, t->vocab.piece[i].bytes);
@@ -249,7 +262,8 @@ static void find_roles(tn_tokenizer *t)
         for (int i = 0; names[r][i] && t->role[r] < 0; i++)
             for (size_t k = 0; k < t->n_added && t->role[r] < 0; k++) {
                 const tn_added *a = t->added + k;
-                if (a->bytes == strlen(names[r][i]) && memcmp(tn_vocab_bytes(&t->vocab, a->id), names[r][i], a->bytes) == 0)
+                if (a->bytes == strlen(names[r][i]) &&
+                    memcmp(tn_vocab_bytes(&t->vocab, a->id), names[r][i], a->bytes) == 0)
                     t->role[r] = a->id;
             }
     if (t->template_bos >= 0) t->role[TN_TOKEN_BOS] = t->template_bos;
@@ -261,7 +275,8 @@ tn_status tn__tokenizer_finish(tn_tokenizer *t)
         for (int b = 0; b < 256; b++) {
             t->byte_id[b] = tn_vocab_find(&t->vocab, (const char *)&t->byte_text[b], 1);
             if (t->byte_id[b] < 0)
-                return tn_error(TN_BAD_FILE, "byte 0x%02x has no token; only vocabularies with all 256 bytes are read", b);
+                return tn_error(TN_BAD_FILE, "byte 0x%02x has no token; only vocabularies with all 256 bytes are read",
+                                b);
         }
     if (t->kind == TN_KIND_BPE) {
         TN_RETURN_IF(tn_unicode_new(&t->unicode));
@@ -272,7 +287,7 @@ tn_status tn__tokenizer_finish(tn_tokenizer *t)
     return hash_all(t);
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------------------- */
 
 int64_t tn_tokenizer_vocab(const tn_tokenizer *t) { return (int64_t)t->vocab.n; }
 uint64_t tn_tokenizer_hash(const tn_tokenizer *t) { return t->hash; }
@@ -295,7 +310,8 @@ int32_t tn_tokenizer_find(const tn_tokenizer *t, const char *text)
 {
     const size_t n = strlen(text);
     for (size_t i = 0; i < t->n_added; i++)
-        if (t->added[i].bytes == n && memcmp(tn_vocab_bytes(&t->vocab, t->added[i].id), text, n) == 0) return t->added[i].id;
+        if (t->added[i].bytes == n && memcmp(tn_vocab_bytes(&t->vocab, t->added[i].id), text, n) == 0)
+            return t->added[i].id;
     return tn_vocab_find(&t->vocab, text, n);
 }
 
@@ -326,7 +342,7 @@ size_t tn_tokenizer_cut(const tn_tokenizer *t, const char *text, size_t bytes)
     return t->kind == TN_KIND_BYTES ? bytes : tn__cut_letters(text, bytes);
 }
 
-/* --- encoding --------------------------------------------------------------------------------------------------------------- */
+/* --- encoding ----------------------------------------------------------------------------------------------------- */
 
 tn_status tn_tokenizer_scratch_new(tn_tokenizer_scratch **out)
 {
@@ -357,13 +373,14 @@ static tn_status encode_bytes(const char *text, size_t bytes, tn_tokens *out)
     return TN_OK;
 }
 
-tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, unsigned flags,
-                              tn_tokens *out)
+tn_status tn_tokenizer_encode(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
+                              unsigned flags, tn_tokens *out)
 {
     const size_t before = out->n;
     tn_status s = TN_OK;
     if (flags & TN_ENCODE_BOS) {
-        if (t->role[TN_TOKEN_BOS] < 0) TN_FAIL(TN_USAGE, "this tokenizer has no token that begins a text; encode without one");
+        if (t->role[TN_TOKEN_BOS] < 0)
+            TN_FAIL(TN_USAGE, "this tokenizer has no token that begins a text; encode without one");
         TN_TRY(tn_tokens_reserve(out, 1));
         out->ids[out->n++] = t->role[TN_TOKEN_BOS];
     }

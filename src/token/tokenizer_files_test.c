@@ -1,5 +1,6 @@
-/* Hostile and damaged tokenizer files: each must be refused with a message that names the file and the fault, or, where a
- * changed byte leaves a good file, be read; never a crash, an endless loop or memory beyond a small multiple of the file. */
+/* Hostile and damaged tokenizer files: each must be refused with a message that names the file and the fault, or, where
+ * a changed byte leaves a good file, be read; never a crash, an endless loop or memory beyond a small multiple of the
+ * file. */
 #include "token/tokenizer.h"
 
 #include "base/alloc.h"
@@ -8,13 +9,16 @@
 
 /* A tokenizer.json around parts; @V is the vocabulary of the 256 bytes. */
 #define JSON(added, normalizer, pre, post, model)                                                                      \
-    "{\"added_tokens\":" added ",\"normalizer\":" normalizer ",\"pre_tokenizer\":" pre ",\"post_processor\":" post ",\"model\":" model "}"
+    "{\"added_tokens\":" added ",\"normalizer\":" normalizer ",\"pre_tokenizer\":" pre ",\"post_processor\":" post     \
+    ",\"model\":" model "}"
 #define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}"
 #define MODEL "{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[]}"
 #define PRE(x) JSON("[]", "null", x, "null", MODEL)
 #define ADDED(x) JSON("[" x "]", "null", BYTE_LEVEL, "null", MODEL)
 #define WITH(model) JSON("[]", "null", BYTE_LEVEL, "null", model)
-#define SPLIT(pattern, behavior) "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior "\"}," BYTE_LEVEL "]}"
+#define SPLIT(pattern, behavior)                                                                                       \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":" pattern ",\"behavior\":\"" behavior   \
+    "\"}," BYTE_LEVEL "]}"
 
 typedef struct attack {
     const char *name, *file, *text;
@@ -31,33 +35,50 @@ static const attack attacks[] = {
     { "invalid utf-8", "tokenizer.json", "{\"\xff\":1}", 0, "get the file again" },
     { "no pre-tokenizer", "tokenizer.json", PRE("null"), 0, "pre_tokenizer \"none\"" },
     { "unknown pre-tokenizer", "tokenizer.json", PRE("{\"type\":\"Metaspace\"}"), 0, "\"Metaspace\" is not supported" },
-    { "sequence in sequence", "tokenizer.json", PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}"), 0, "\"Sequence\" is not" },
+    { "sequence in sequence", "tokenizer.json",
+      PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Sequence\"}]}"), 0, "\"Sequence\" is not" },
     { "regex that is none", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"(a\"}", "Isolated")), 0, "does not compile" },
     { "unknown behavior", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"a\"}", "MergedWithNext")), 0, "MergedWithNext" },
     { "odd regex", "tokenizer.json", PRE(SPLIT("{\"Regex\":\"\\\\w+\"}", "Isolated")), 0, NULL },
     { "a string", "tokenizer.json", PRE(SPLIT("{\"String\":\"(.\"}", "Isolated")), 0, NULL },
-    { "unknown normalizer", "tokenizer.json", JSON("[]", "{\"type\":\"Lowercase\"}", BYTE_LEVEL, "null", MODEL), 0, "normalizer \"Lowercase\"" },
-    { "unknown post-processor", "tokenizer.json", JSON("[]", "null", BYTE_LEVEL, "{\"type\":\"BertProcessing\"}", MODEL), 0, "BertProcessing" },
+    { "unknown normalizer", "tokenizer.json", JSON("[]", "{\"type\":\"Lowercase\"}", BYTE_LEVEL, "null", MODEL), 0,
+      "normalizer \"Lowercase\"" },
+    { "unknown post-processor", "tokenizer.json",
+      JSON("[]", "null", BYTE_LEVEL, "{\"type\":\"BertProcessing\"}", MODEL), 0, "BertProcessing" },
     { "unknown model", "tokenizer.json", WITH("{\"type\":\"Unigram\",\"vocab\":[]}"), 0, "model type \"Unigram\"" },
-    { "byte fallback", "tokenizer.json", WITH("{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{@V},\"merges\":[]}"), 0, "byte_fallback" },
-    { "vocab a list", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}"), 0, "model.vocab is not" },
-    { "no vocab", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}"), 0, "byte 0x00 has no token" },
-    { "id of text", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":\"7\"},\"merges\":[]}"), 0, "no whole number" },
-    { "id negative", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":-1},\"merges\":[]}"), 0, "id -1 is outside" },
-    { "id huge", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":4611686018427387904},\"merges\":[]}"), 0, "is outside" },
-    { "id past int64", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":99999999999999999999},\"merges\":[]}"), 0, "too big" },
-    { "id twice", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":7},\"merges\":[]}"), 0, "id 7 is used twice" },
-    { "merge of unknown", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"a zz\"]}"), 0, "\"zz\" is not in" },
-    { "merge into unknown", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"a b\"]}"), 0, "\"ab\" is not in" },
-    { "merge of one", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"ab\"]}"), 0, "merges[0] is not two" },
-    { "merge of three", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[[\"a\",\"b\",\"c\"]]}"), 0, "merges[0] is not two" },
-    { "merge of numbers", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[[1,2]]}"), 0, "merges[0] is not two" },
+    { "byte fallback", "tokenizer.json", WITH("{\"type\":\"BPE\",\"byte_fallback\":true,\"vocab\":{@V},\"merges\":[]}"),
+      0, "byte_fallback" },
+    { "vocab a list", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":[],\"merges\":[]}"), 0,
+      "model.vocab is not" },
+    { "no vocab", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}"), 0,
+      "byte 0x00 has no token" },
+    { "id of text", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":\"7\"},\"merges\":[]}"), 0,
+      "no whole number" },
+    { "id negative", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":-1},\"merges\":[]}"), 0,
+      "id -1 is outside" },
+    { "id huge", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":4611686018427387904},\"merges\":[]}"),
+      0, "is outside" },
+    { "id past int64", "tokenizer.json",
+      WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":99999999999999999999},\"merges\":[]}"), 0, "too big" },
+    { "id twice", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V,\"ab\":7},\"merges\":[]}"), 0,
+      "id 7 is used twice" },
+    { "merge of unknown", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"a zz\"]}"), 0,
+      "\"zz\" is not in" },
+    { "merge into unknown", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"a b\"]}"), 0,
+      "\"ab\" is not in" },
+    { "merge of one", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[\"ab\"]}"), 0,
+      "merges[0] is not two" },
+    { "merge of three", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[[\"a\",\"b\",\"c\"]]}"), 0,
+      "merges[0] is not two" },
+    { "merge of numbers", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V},\"merges\":[[1,2]]}"), 0,
+      "merges[0] is not two" },
     { "merges missing", "tokenizer.json", WITH("{\"type\":\"BPE\",\"vocab\":{@V}}"), 0, "model.merges is not" },
     { "added without id", "tokenizer.json", ADDED("{\"content\":\"x\"}"), 0, "added_tokens[0] has no id" },
     { "added empty", "tokenizer.json", ADDED("{\"id\":300,\"content\":\"\"}"), 0, "added_tokens[0] has no id" },
     { "added id huge", "tokenizer.json", ADDED("{\"id\":4294967300,\"content\":\"<x>\"}"), 0, "its id is outside" },
     { "added over another", "tokenizer.json", ADDED("{\"id\":3,\"content\":\"<x>\"}"), 0, "another text" },
-    { "single word", "tokenizer.json", ADDED("{\"id\":300,\"content\":\"<x>\",\"single_word\":true}"), 0, "single_word" },
+    { "single word", "tokenizer.json", ADDED("{\"id\":300,\"content\":\"<x>\",\"single_word\":true}"), 0,
+      "single_word" },
     { "tiktoken without a pattern", "x.tiktoken", "IQ== 0\n", 0, "1 ranks are no published vocabulary" },
     { "tiktoken without bytes", "x.tiktoken#gpt2", "IQ== 0\n", 0, "byte 0x00 has no token" },
     { "tiktoken no base64", "x.tiktoken#gpt2", "IQ== 0\n?!== 1\n", 0, "line 2 is not a token" },
@@ -71,10 +92,19 @@ static const attack attacks[] = {
     { "llama2c only a head", "tokenizer.bin", "\7\0\0\0", 4, "0 tokens are too few" },
     { "llama2c longest huge", "tokenizer.bin", "\xff\xff\xff\x7f", 4, "longest token" },
     { "llama2c cut head", "tokenizer.bin", "\7\0\0\0\0\0\0\0\1", 9, "cut short in token 0 at byte 4" },
-    { "llama2c length huge", "tokenizer.bin", "\7\0\0\0\0\0\0\0\xff\xff\xff\xff" "a", 13, "would have 4294967295 bytes" },
-    { "llama2c length over", "tokenizer.bin", "\7\0\0\0\0\0\0\0\2\0\0\0" "a", 13, "would have 2 bytes" },
+    { "llama2c length huge", "tokenizer.bin",
+      "\7\0\0\0\0\0\0\0\xff\xff\xff\xff"
+      "a",
+      13, "would have 4294967295 bytes" },
+    { "llama2c length over", "tokenizer.bin",
+      "\7\0\0\0\0\0\0\0\2\0\0\0"
+      "a",
+      13, "would have 2 bytes" },
     { "llama2c empty token", "tokenizer.bin", "\7\0\0\0\0\0\0\0\0\0\0\0", 12, "would have 0 bytes" },
-    { "llama2c NaN", "tokenizer.bin", "\7\0\0\0\0\0\xc0\x7f\1\0\0\0" "a", 13, "no finite score" },
+    { "llama2c NaN", "tokenizer.bin",
+      "\7\0\0\0\0\0\xc0\x7f\1\0\0\0"
+      "a",
+      13, "no finite score" },
     { "gpt2 without merges", "encoder.json", "{@V}", 0, "vocab.bpe" },
     { "unknown name", "tokenizer.model", "x", 0, "no tokenizer is read from such a name" },
 };
@@ -214,7 +244,8 @@ void tn_tests_tokenizer_files(tn_test_list *l)
     static const char *const files[] = { "mini_llama3.json", "mini_qwen2.json", "mini.tiktoken", "mini_llama2c.bin" };
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++)
         tn_test_add(l, attacked, &attacks[i], "tokenizer file %s", attacks[i].name);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) tn_test_add(l, damaged, files[i], "tokenizer file damaged %s", files[i]);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        tn_test_add(l, damaged, files[i], "tokenizer file damaged %s", files[i]);
     tn_test_add(l, many_splits, NULL, "tokenizer file many splits");
     tn_test_add(l, folders, NULL, "tokenizer file folders");
 }

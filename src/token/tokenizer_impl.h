@@ -7,11 +7,7 @@
 #include "token/unicode.h"
 #include "token/vocab.h"
 
-enum {
-    TN_SPLITS_MAX = 8,
-    TN_ADDED_MAX = 1 << 16,
-    TN_TOKENIZER_FILE_MAX_BYTES = 64 << 20
-};
+enum { TN_SPLITS_MAX = 8, TN_ADDED_MAX = 1 << 16, TN_TOKENIZER_FILE_MAX_BYTES = 64 << 20 };
 
 typedef enum tn_token_kind { TN_KIND_BYTES, TN_KIND_BPE, TN_KIND_LLAMA2C } tn_token_kind;
 
@@ -19,7 +15,7 @@ typedef enum tn_token_kind { TN_KIND_BYTES, TN_KIND_BPE, TN_KIND_LLAMA2C } tn_to
 typedef struct tn_split {
     const tn_split_pattern *known; /* or NULL and: */
     tn_regex *regex;
-    uint64_t hash; /* of what decides the pieces */
+    uint64_t hash;  /* of what decides the pieces */
     bool drop_rest; /* text between matches is dropped (tiktoken; Removed with invert), not kept as pieces */
 } tn_split;
 
@@ -33,7 +29,7 @@ typedef struct tn_added {
 typedef struct tn_trie {
     struct tn_trie_edge {
         uint32_t node, to; /* node << 8 | byte, plus 1; 0: free */
-    } *edge;               /* (slots) */
+    } * edge;              /* (slots) */
     uint32_t *added;       /* (nodes) 1 + index of the added token that ends here */
     size_t slots, nodes, node_capacity;
     bool starts[256]; /* bytes a token begins with */
@@ -59,7 +55,7 @@ struct tn_tokenizer {
     uint64_t hash;
 };
 
-/* --- for loaders: a tokenizer is made, filled, finished ----------------------------------------------------------------- */
+/* --- for loaders: a tokenizer is made, filled, finished ----------------------------------------------------------- */
 
 tn_status tn__tokenizer_new(tn_token_kind kind, tn_tokenizer **out);
 /* A token that is looked for in the text itself; its id may be in the vocabulary already with the same text. */
@@ -74,7 +70,8 @@ tn_status tn__load_gpt2(const char *encoder, const char *merges, tn_tokenizer **
 tn_status tn__load_tiktoken(const char *path, const char *pattern, tn_tokenizer **out); /* pattern NULL: by size */
 tn_status tn__load_llama2c(const char *path, tn_tokenizer **out);
 
-/* The last place between an ASCII letter and whitespace after it, where every cut_safe pattern ends a piece; 0: none. */
+/* The last place between an ASCII letter and whitespace after it, where every cut_safe pattern ends a piece; 0: none.
+ */
 size_t tn__cut_letters(const char *text, size_t bytes);
 
 /* Added tokens: the trie, and the longest one that starts at p (NULL: none). */
@@ -82,14 +79,14 @@ tn_status tn__trie_put(tn_trie *x, const char *text, size_t bytes, uint32_t inde
 void tn__trie_free(tn_trie *x);
 int64_t tn__trie_match(const tn_trie *x, const char *p, size_t left, size_t *bytes); /* its index; -1: none */
 
-/* --- GPT-2's alphabet: a printable character for every byte --------------------------------------------------------------- */
+/* --- GPT-2's alphabet: a printable character for every byte ------------------------------------------------------- */
 
 uint32_t tn__byte_char(unsigned byte);
 int tn__char_byte(uint32_t code); /* -1: none */
 /* A token in that alphabet as bytes, at most `bytes` of them; false where a character is not of it. */
 bool tn__bytes_from_alphabet(const char *text, size_t bytes, char *out, size_t *n);
 
-/* --- scratch ---------------------------------------------------------------------------------------------------------------- */
+/* --- scratch ------------------------------------------------------------------------------------------------------ */
 
 enum { TN_CACHE_KEY_WORDS = 4, TN_CACHE_IDS = 7, TN_CACHE_SLOTS = 1 << 16 };
 
@@ -109,7 +106,8 @@ struct tn_tokenizer_scratch {
     tn_regex_match *match[TN_SPLITS_MAX];
 };
 
-tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, tn_tokens *out);
+tn_status tn__encode_llama2c(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes,
+                             tn_tokens *out);
 tn_status tn__encode_bpe(const tn_tokenizer *t, tn_tokenizer_scratch *x, const char *text, size_t bytes, unsigned flags,
                          tn_tokens *out);
 

@@ -1,5 +1,6 @@
-/* Tokenizers against the ids of the reference libraries (tests/token, written by make_golden.py), and what holds for every
- * one of them: round trips, streams, cuts, threads, failing memory. Published vocabularies come from the data folder. */
+/* Tokenizers against the ids of the reference libraries (tests/token, written by make_golden.py), and what holds for
+ * every one of them: round trips, streams, cuts, threads, failing memory. Published vocabularies come from the data
+ * folder. */
 #include "token/tokenizer.h"
 
 #include "base/alloc.h"
@@ -40,7 +41,8 @@ static void read_cases(cases *c)
     assert_true(c->n >= 200);
 }
 
-/* "data:PATH" is in the data folder (NULL where that is not there), other names are in tests/token. A .gz is unpacked. */
+/* "data:PATH" is in the data folder (NULL where that is not there), other names are in tests/token. A .gz is unpacked.
+ */
 static const char *find_file(const char *name, char path[1024], tn_tempdir *d)
 {
     if (strncmp(name, "data:", 5) != 0) {
@@ -69,7 +71,8 @@ typedef struct row {
 
 static const row rows[] = {
     { "bytes", "bytes", NULL, 0, true },
-    { "llama3 json", "mini_llama3.json", "mini_llama3", TN_ENCODE_SPECIAL, false }, /* lstrip and rstrip eat whitespace */
+    { "llama3 json", "mini_llama3.json", "mini_llama3", TN_ENCODE_SPECIAL,
+      false }, /* lstrip and rstrip eat whitespace */
     { "llama3 json plain", "mini_llama3.json", "mini_llama3_plain", 0, false },
     { "qwen2 json", "mini_qwen2.json", "mini_qwen2", TN_ENCODE_SPECIAL, false }, /* NFC */
     { "qwen2 json plain", "mini_qwen2.json", "mini_qwen2_plain", 0, false },
@@ -231,8 +234,9 @@ static void corpora(void **state)
 /* A text of words, marks and line ends, the same in every run. */
 static char *made_text(size_t bytes)
 {
-    static const char *const parts[] = { "the ", "Tenon", " trains", "\n", "\r\n", "  ", "123 ", "caf\xc3\xa9 ", "'s ", "\xe6\x97\xa5", "don't", ".\n", "A b",
-                                         "\xf0\x9f\x91\x8d" };
+    static const char *const parts[] = { "the ", "Tenon",           " trains", "\n",           "\r\n",  "  ",
+                                         "123 ", "caf\xc3\xa9 ",    "'s ",     "\xe6\x97\xa5", "don't", ".\n",
+                                         "A b",  "\xf0\x9f\x91\x8d" };
     char *text = malloc(bytes + 16);
     assert_non_null(text);
     size_t n = 0;
@@ -386,7 +390,8 @@ static void questions(void **state)
 static void failing_memory(void **state)
 {
     (void)state;
-    static const char text[] = "cafe\xcc\x81 don't \xff 12345 <tool_call> a long word: abababababababababababababababababababab";
+    static const char text[] =
+        "cafe\xcc\x81 don't \xff 12345 <tool_call> a long word: abababababababababababababababababababab";
     for (uint64_t nth = 1; nth < 100000; nth += nth < 60 ? 1 : 37) {
         tn_tokenizer *t = NULL;
         tn_tokenizer_scratch *x = NULL;

@@ -1,5 +1,5 @@
-/* UTF-8 and classes of code points. The class table is unpacked from runs once per tokenizer: equal blocks are kept once,
- * which leaves some 60 KiB. */
+/* UTF-8 and classes of code points. The class table is unpacked from runs once per tokenizer: equal blocks are kept
+ * once, which leaves some 60 KiB. */
 #include "token/unicode.h"
 
 #include "base/alloc.h"
@@ -93,7 +93,8 @@ tn_status tn_text_append(tn_text *t, const void *data, size_t bytes)
     size_t need;
     void *p = t->data;
     if (bytes == 0) return TN_OK;
-    if (!tn_add_ok(t->n, bytes, &need)) return tn_error(TN_MEMORY, "a text outgrew the address space; encode it in parts");
+    if (!tn_add_ok(t->n, bytes, &need))
+        return tn_error(TN_MEMORY, "a text outgrew the address space; encode it in parts");
     if (need > t->capacity) {
         TN_RETURN_IF(tn_grow(&p, &t->capacity, need + need / 2, 1));
         t->data = p;
@@ -113,7 +114,8 @@ tn_status tn_tokens_reserve(tn_tokens *t, size_t more)
 {
     size_t need;
     void *p = t->ids;
-    if (!tn_add_ok(t->n, more, &need)) return tn_error(TN_MEMORY, "too many tokens for the address space; encode in parts");
+    if (!tn_add_ok(t->n, more, &need))
+        return tn_error(TN_MEMORY, "too many tokens for the address space; encode in parts");
     if (need <= t->capacity) return TN_OK;
     TN_RETURN_IF(tn_grow(&p, &t->capacity, need + need / 2, sizeof *t->ids));
     t->ids = p;

@@ -28,8 +28,9 @@ typedef struct tn_unicode {
 tn_status tn_unicode_new(tn_unicode **out);
 void tn_unicode_free(tn_unicode *u); /* takes NULL */
 
-/* The first character of n > 0 bytes: TN_UTF8_CHAR with its length; TN_UTF8_BAD with the length of the maximal part that
- * one U+FFFD replaces; TN_UTF8_CUT where the text ends inside a character that could still become good (*length = n). */
+/* The first character of n > 0 bytes: TN_UTF8_CHAR with its length; TN_UTF8_BAD with the length of the maximal part
+ * that one U+FFFD replaces; TN_UTF8_CUT where the text ends inside a character that could still become good (*length =
+ * n). */
 typedef enum tn_utf8 { TN_UTF8_CHAR, TN_UTF8_BAD, TN_UTF8_CUT } tn_utf8;
 tn_utf8 tn_utf8_first(const unsigned char *p, size_t n, size_t *length);
 /* Bytes at the start of text that are valid UTF-8. */

@@ -1,6 +1,7 @@
 /* Made by scripts/gen_unicode.py from Unicode 16.0 (classes) and 9.0 (NFC); do not edit.
  * Included by unicode.c and nfc.c alone, each of which uses its part. */
 /* long: a table */
+/* clang-format off */
 #ifdef TN_UNICODE_CLASSES
 
 /* Runs of code points from 0 on: length << 7 | class bits (TN_CLASS_*). */

@@ -14,15 +14,17 @@ static const struct repair {
     { "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
     { "\xff", R },
     { "a\x80\x80z", "a" R R "z" },
-    { "\xe2\x82", R },                      /* cut: one for the part */
+    { "\xe2\x82", R }, /* cut: one for the part */
     { "\xe2\x82z", R "z" },
     { "\xf0\x9f\x98\xf0\x9f", R R },
-    { "\xc0\xaf", R R },                    /* overlong */
+    { "\xc0\xaf", R R }, /* overlong */
     { "\xe0\x80\xaf", R R R },
-    { "\xed\xa0\x80", R R R },              /* a surrogate */
-    { "\xf4\x90\x80\x80", R R R R },        /* above U+10FFFF */
+    { "\xed\xa0\x80", R R R },       /* a surrogate */
+    { "\xf4\x90\x80\x80", R R R R }, /* above U+10FFFF */
     { "\xf1\x80\xf1\x80\x80q", R R "q" },
-    { "12345678\xff" "12345678\xc3\xa9", "12345678" R "12345678\xc3\xa9" },
+    { "12345678\xff"
+      "12345678\xc3\xa9",
+      "12345678" R "12345678\xc3\xa9" },
 };
 
 static void repair(void **state)
@@ -68,14 +70,14 @@ static void every_code_point(void **state)
 static const struct repair forms[] = {
     { "abc \xc3\xa9", "abc \xc3\xa9" },
     { "e\xcc\x81", "\xc3\xa9" },
-    { "e\xcc\xa7\xcc\x81", "\xc8\xa9\xcc\x81" },                     /* e, cedilla, acute */
-    { "e\xcc\x81\xcc\xa7", "\xc8\xa9\xcc\x81" },                     /* in the other order */
-    { "\xcc\x81", "\xcc\x81" },                                      /* alone */
-    { "\xe2\x84\xab", "\xc3\x85" },                                  /* angstrom */
-    { "\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8", "\xea\xb0\x81" },      /* Hangul L V T */
-    { "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81" },                  /* LV T */
-    { "\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc" },                  /* a composition exclusion */
-    { "\xe1\xbe\x82", "\xe1\xbe\x82" },                              /* four deep */
+    { "e\xcc\xa7\xcc\x81", "\xc8\xa9\xcc\x81" },                /* e, cedilla, acute */
+    { "e\xcc\x81\xcc\xa7", "\xc8\xa9\xcc\x81" },                /* in the other order */
+    { "\xcc\x81", "\xcc\x81" },                                 /* alone */
+    { "\xe2\x84\xab", "\xc3\x85" },                             /* angstrom */
+    { "\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8", "\xea\xb0\x81" }, /* Hangul L V T */
+    { "\xea\xb0\x80\xe1\x86\xa8", "\xea\xb0\x81" },             /* LV T */
+    { "\xe0\xa5\x98", "\xe0\xa4\x95\xe0\xa4\xbc" },             /* a composition exclusion */
+    { "\xe1\xbe\x82", "\xe1\xbe\x82" },                         /* four deep */
     { "\xce\xb1\xcc\x93\xcc\x80\xcd\x85x", "\xe1\xbe\x82x" },
     { "\xcd\x84", "\xcc\x88\xcc\x81" },
 };
@@ -94,7 +96,8 @@ static void nfc(void **state)
         assert_ok(tn_nfc(u, &x, t.data, t.n, &again));
         assert_int_equal(again.n, t.n);
         assert_memory_equal(again.data, t.data, t.n);
-        if (strcmp(forms[i].from, forms[i].to) != 0) assert_true(tn_nfc_needed(u, forms[i].from, strlen(forms[i].from)));
+        if (strcmp(forms[i].from, forms[i].to) != 0)
+            assert_true(tn_nfc_needed(u, forms[i].from, strlen(forms[i].from)));
         tn_text_free(&t);
         tn_text_free(&again);
     }

@@ -50,7 +50,8 @@ static tn_status insert(tn_vocab *v, uint32_t id)
     const tn_piece p = v->piece[id];
     size_t i = first_slot(v, hash_bytes(v->text.data + p.at, p.bytes)), probes = 0;
     for (; v->slot[i]; i = (i + 1) & (v->slots - 1))
-        if (++probes > MAX_PROBES) return tn_error(TN_BAD_FILE, "tokens collide as no real vocabulary does; get the file again");
+        if (++probes > MAX_PROBES)
+            return tn_error(TN_BAD_FILE, "tokens collide as no real vocabulary does; get the file again");
     v->slot[i] = id + 1;
     return TN_OK;
 }
@@ -74,15 +75,17 @@ tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, boo
 {
     void *p = v->piece;
     if (id < 0 || id >= TN_VOCAB_MAX)
-        return tn_error(TN_BAD_FILE, "token id %lld is outside 0..%d; the file is damaged or too large", (long long)id, TN_VOCAB_MAX - 1);
+        return tn_error(TN_BAD_FILE, "token id %lld is outside 0..%d; the file is damaged or too large", (long long)id,
+                        TN_VOCAB_MAX - 1);
     if (n == 0) return tn_error(TN_BAD_FILE, "token %lld is empty; the file is damaged", (long long)id);
     if (n > TN_PIECE_MAX_BYTES)
-        return tn_error(TN_BAD_FILE, "token %lld has %zu bytes; at most %d are read", (long long)id, n, TN_PIECE_MAX_BYTES);
+        return tn_error(TN_BAD_FILE, "token %lld has %zu bytes; at most %d are read", (long long)id, n,
+                        TN_PIECE_MAX_BYTES);
     if ((size_t)id < v->n && v->piece[id].bytes)
         return tn_error(TN_BAD_FILE, "id %lld is used twice; the file is damaged", (long long)id);
     if (findable && tn_vocab_find(v, bytes, n) >= 0)
-        return tn_error(TN_BAD_FILE, "tokens %d and %lld have the same bytes; the file is damaged", tn_vocab_find(v, bytes, n),
-                        (long long)id);
+        return tn_error(TN_BAD_FILE, "tokens %d and %lld have the same bytes; the file is damaged",
+                        tn_vocab_find(v, bytes, n), (long long)id);
     if (v->text.n + n > UINT32_MAX) return tn_error(TN_BAD_FILE, "the tokens have more than 4 GiB in all");
     if ((size_t)id >= v->piece_capacity) {
         TN_RETURN_IF(tn_grow(&p, &v->piece_capacity, (size_t)id + (size_t)id / 2 + 1024, sizeof *v->piece));
@@ -103,7 +106,8 @@ static tn_status place_pair(tn_vocab *v, tn_pair p)
 {
     size_t i = tn_mix((uint64_t)p.left << 32 | p.right) & (v->pair_slots - 1), probes = 0;
     for (; v->pair[i].left != UINT32_MAX; i = (i + 1) & (v->pair_slots - 1))
-        if (++probes > MAX_PROBES) return tn_error(TN_BAD_FILE, "merges collide as no real vocabulary's do; get the file again");
+        if (++probes > MAX_PROBES)
+            return tn_error(TN_BAD_FILE, "merges collide as no real vocabulary's do; get the file again");
     v->pair[i] = p;
     return TN_OK;
 }
@@ -126,7 +130,8 @@ static tn_status grow_pairs(tn_vocab *v)
 
 tn_status tn_vocab_pair_put(tn_vocab *v, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
-    if (v->n_pairs >= TN_PAIRS_MAX) return tn_error(TN_BAD_FILE, "more than %d merges; the file is damaged", TN_PAIRS_MAX);
+    if (v->n_pairs >= TN_PAIRS_MAX)
+        return tn_error(TN_BAD_FILE, "more than %d merges; the file is damaged", TN_PAIRS_MAX);
     const tn_pair *old = tn_vocab_pair(v, (uint32_t)left, (uint32_t)right);
     if (old) {
         v->pair[old - v->pair].rank = rank;
@@ -152,7 +157,8 @@ tn_status tn_vocab_pairs_from_pieces(tn_vocab *v, const uint32_t *rank)
             const int32_t left = find_hashed(v, prefix[cut], b, cut);
             if (left < 0) continue;
             const int32_t right = find_hashed(v, prefix[n] - prefix[cut] * power[n - cut], b + cut, n - cut);
-            if (right >= 0) TN_RETURN_IF(tn_vocab_pair_put(v, left, right, rank ? rank[id] : (uint32_t)id, (int32_t)id));
+            if (right >= 0)
+                TN_RETURN_IF(tn_vocab_pair_put(v, left, right, rank ? rank[id] : (uint32_t)id, (int32_t)id));
         }
     }
     return TN_OK;

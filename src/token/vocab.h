@@ -1,7 +1,7 @@
 /* A vocabulary: the bytes of every token, finding a token by its bytes, and which two tokens merge into which.
  *
- * Filled once by a loader or the trainer, then only read. Sizes come from files: every call checks its own, and messages
- * say what is wrong with the token (the caller adds the file). Knows no file format and no text. */
+ * Filled once by a loader or the trainer, then only read. Sizes come from files: every call checks its own, and
+ * messages say what is wrong with the token (the caller adds the file). Knows no file format and no text. */
 #ifndef TN_TOKEN_VOCAB_H
 #define TN_TOKEN_VOCAB_H
 
@@ -66,9 +66,9 @@ static inline const tn_pair *tn_vocab_pair(const tn_vocab *v, uint32_t left, uin
 
 /* Merging one word. */
 typedef struct tn_merge_space {
-    int32_t *id;                        /* (n): the word in single bytes, from tn_merge_begin */
-    uint32_t *rank, *next, *previous;   /* (n) */
-    uint64_t *heap;                     /* rank << 32 | place */
+    int32_t *id;                      /* (n): the word in single bytes, from tn_merge_begin */
+    uint32_t *rank, *next, *previous; /* (n) */
+    uint64_t *heap;                   /* rank << 32 | place */
     size_t n, capacity, heap_n, heap_capacity;
 } tn_merge_space;
 void tn_merge_space_free(tn_merge_space *m);

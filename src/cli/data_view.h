@@ -18,5 +18,7 @@ tn_status tn_data_print(tn_cli *c, const char *path, const tn_dataset *d);
 tn_status tn_data_emit(tn_cli *c, const char *name, uint64_t value, const char *unit);
 tn_status tn_data_emit_text(tn_cli *c, const char *name, const char *text);
 tn_status tn_data_inspect(tn_cli *c);
+/* The keys of `tenon data prepare` with their defaults, for --help. */
+void tn_data_keys(FILE *f);
 
 #endif

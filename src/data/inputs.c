@@ -3,6 +3,7 @@
 #include "data/inputs.h"
 
 #include "base/fs.h"
+#include "data/manifest.h"
 #include "io/stream.h"
 
 #include <dirent.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { DEPTH_MAX = 32, SNIFF_BYTES = 4096 };
 
@@ -87,6 +89,13 @@ static tn_status add_file(tn_inputs *in, const char *path, const struct stat *st
     return TN_OK;
 }
 
+/* A data set made earlier, perhaps from this very folder: not text to read again. */
+static bool is_prepared(const char *dir)
+{
+    char path[TN_PATH_BYTES];
+    return tn_path_join(dir, TN_MANIFEST_NAME, path, sizeof path) == TN_OK && access(path, F_OK) == 0;
+}
+
 static tn_status add_folder(tn_inputs *in, const char *dir, tn_format format, int depth);
 
 static tn_status add_entry(tn_inputs *in, const char *dir, const char *name, tn_format format, int depth)
@@ -95,7 +104,7 @@ static tn_status add_entry(tn_inputs *in, const char *dir, const char *name, tn_
     struct stat st, link;
     TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
     if (lstat(path, &link) != 0 || stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
-    if (S_ISDIR(st.st_mode)) return S_ISLNK(link.st_mode) ? TN_OK : add_folder(in, path, format, depth + 1);
+    if (S_ISDIR(st.st_mode)) return S_ISLNK(link.st_mode) || is_prepared(path) ? TN_OK : add_folder(in, path, format, depth + 1);
     const tn_format known = format ? format : by_name(path);
     if (!S_ISREG(st.st_mode) || !known) {
         in->skipped++;
@@ -126,6 +135,7 @@ tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
     const size_t before = in->n;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     if (S_ISDIR(st.st_mode)) {
+        if (is_prepared(path)) return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
         TN_RETURN_IF(add_folder(in, path, format, 0));
         if (in->n == before)
             return tn_error(TN_BAD_FILE, "%.640s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "

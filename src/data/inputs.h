@@ -36,7 +36,7 @@ typedef struct tn_inputs {
 } tn_inputs;
 
 /* Adds a file, or all files below a folder whose names are known, sorted by path. Names that begin with a dot and links
- * to folders are passed over. TN_BAD_FILE where there is nothing. */
+ * to folders are passed over, and so are prepared data sets. TN_BAD_FILE where there is nothing. */
 tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format);
 void tn_inputs_free(tn_inputs *in);
 

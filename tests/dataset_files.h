@@ -31,7 +31,8 @@ static inline void tn_remove_all(const char *path)
 static inline void tn_tempdir_clear(tn_tempdir *d) { tn_remove_all(d->path); }
 
 /* Prepares `input` into `out` with settings "a=b c=d" (no spaces in values). */
-static inline tn_status tn_prepare_try(const char *input, const char *out, const char *settings, tn_prepare_report *report)
+static inline tn_status tn_prepare_try(const char *input, const char *out, const char *settings,
+                                       tn_prepare_report *report)
 {
     tn_settings *st = NULL;
     char text[4096], key[4200];
@@ -40,7 +41,8 @@ static inline tn_status tn_prepare_try(const char *input, const char *out, const
     snprintf(key, sizeof key, "out=%s", out);
     tn_status s = tn_settings_override(st, key);
     snprintf(text, sizeof text, "%s", settings);
-    for (char *rest = text, *word; s == TN_OK && (word = strtok_r(rest, " ", &rest));) s = tn_settings_override(st, word);
+    for (char *rest = text, *word; s == TN_OK && (word = strtok_r(rest, " ", &rest));)
+        s = tn_settings_override(st, word);
     const tn_prepare p = { .inputs = &input, .n = 1, .settings = st };
     if (s == TN_OK) s = tn_prepare_run(&p, report ? report : &r);
     tn_settings_free(st);

@@ -36,7 +36,8 @@ static tn_status show_first(tn_cli *c, const tn_dataset *d)
     TN_TRY(tn_dataset_document(d, TN_TRAIN, 0, &start, &tokens));
     const size_t n = tokens < SHOWN_TOKENS ? (size_t)tokens : SHOWN_TOKENS;
     TN_TRY(tn_dataset_read(d, TN_TRAIN, start, n, ids));
-    for (size_t i = 0, at = 0; i < n; i++) at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", i ? " " : "", ids[i]);
+    for (size_t i = 0, at = 0; i < n; i++)
+        at += (size_t)snprintf(list + at, sizeof list - at, "%s%d", i ? " " : "", ids[i]);
     TN_TRY(show_text(c, "first tokens", list, strlen(list)));
     if (!tn_dataset_about(d)->tokenizer[0]) goto done;
     TN_TRY(tn_tokenizer_open(tn_dataset_about(d)->tokenizer, &t));
@@ -82,9 +83,9 @@ static tn_status inspect_shard(tn_cli *c, const char *path)
     const bool tokens = h.info.kind == TN_SHARD_TOKENS;
     if (!c->json)
         fprintf(c->out, "%s: a shard of %s: %llu %s, %llu %s as %s, hash %s%s\n", path, tokens ? "tokens" : "arrays",
-                (unsigned long long)h.info.documents, tokens ? "documents" : "samples", (unsigned long long)h.info.tokens,
-                tokens ? "tokens" : "features", tn_item_name(h.info.item), h.info.hash,
-                tn_args_flag(&c->args, "verify") ? ", verified" : "");
+                (unsigned long long)h.info.documents, tokens ? "documents" : "samples",
+                (unsigned long long)h.info.tokens, tokens ? "tokens" : "features", tn_item_name(h.info.item),
+                h.info.hash, tn_args_flag(&c->args, "verify") ? ", verified" : "");
     TN_TRY(tn_data_emit_text(c, "kind", tokens ? "shard of tokens" : "shard of arrays"));
     TN_TRY(tn_data_emit(c, tokens ? "documents" : "samples", h.info.documents, tokens ? "documents" : "samples"));
     TN_TRY(tn_data_emit(c, tokens ? "tokens" : "features", h.info.tokens, tokens ? "tokens" : "numbers"));
@@ -97,7 +98,9 @@ done:
 static tn_status inspect_array(tn_cli *c, const tn_input *in)
 {
     tn_array *a = NULL;
-    const tn_array_format f = in->format == TN_FORMAT_NPY ? TN_ARRAY_NPY : in->format == TN_FORMAT_IDX ? TN_ARRAY_IDX : TN_ARRAY_CSV;
+    const tn_array_format f = in->format == TN_FORMAT_NPY   ? TN_ARRAY_NPY
+                              : in->format == TN_FORMAT_IDX ? TN_ARRAY_IDX
+                                                            : TN_ARRAY_CSV;
     TN_RETURN_IF(tn_array_open(in->path, f, &a));
     const tn_array_info i = *tn_array_about(a);
     tn_array_close(a);
@@ -137,7 +140,8 @@ static tn_status inspect_text(tn_cli *c, const tn_inputs *in, const tn_settings 
     tn_piece p;
     tn_lengths h = { .n = 0 };
     uint64_t length = 0, bytes = 0;
-    const tn_documents_options o = { .doc_sep = tn_settings_text(st, "doc_sep"), .text_key = tn_settings_text(st, "text_key") };
+    const tn_documents_options o = { .doc_sep = tn_settings_text(st, "doc_sep"),
+                                     .text_key = tn_settings_text(st, "text_key") };
     TN_TRY(tn_documents_open(in, &o, &d));
     for (bool first = true;; first = false) {
         TN_TRY(tn_documents_next(d, &p));
@@ -174,7 +178,8 @@ static tn_status inspect_raw(tn_cli *c, const char *path)
                 TN_FAIL(TN_USAGE, "%.640s holds files of several kinds: inspect them one by one, or say format=", path);
         TN_TRY(inspect_text(c, &in, st));
     } else
-        for (size_t i = 0; i < in.n; i++) TN_TRY(kind == TN_KIND_ARRAYS ? inspect_array(c, &in.v[i]) : inspect_tokens(c, &in.v[i]));
+        for (size_t i = 0; i < in.n; i++)
+            TN_TRY(kind == TN_KIND_ARRAYS ? inspect_array(c, &in.v[i]) : inspect_tokens(c, &in.v[i]));
 done:
     tn_settings_free(st);
     tn_inputs_free(&in);

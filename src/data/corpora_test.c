@@ -177,7 +177,8 @@ static void long_document(void **state)
 
 void tn_tests_corpora(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof corpora / sizeof *corpora; i++) tn_test_add(l, counts, &corpora[i], "corpora: %s", corpora[i].name);
+    for (size_t i = 0; i < sizeof corpora / sizeof *corpora; i++)
+        tn_test_add(l, counts, &corpora[i], "corpora: %s", corpora[i].name);
     tn_test_add(l, mnist_first, NULL, "corpora: mnist through the loader");
     tn_test_add(l, trained_tokenizer, NULL, "corpora: stories with a trained tokenizer");
     tn_test_add(l, long_document, NULL, "corpora: a long document gives the tokens of the whole");

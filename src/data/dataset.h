@@ -25,7 +25,7 @@ typedef struct tn_dataset_info {
     int64_t vocab;
     int32_t eot; /* every document begins with it and is followed by it; -1: none */
     tn_item item;
-    int rank;        /* arrays: shape of a sample, its size, number of classes */
+    int rank; /* arrays: shape of a sample, its size, number of classes */
     int64_t dims[TN_SHARD_RANK_MAX], sample, classes;
     char tokenizer[TN_PATH_BYTES]; /* for tn_tokenizer_open; "" where it is not known */
 } tn_dataset_info;
@@ -49,6 +49,7 @@ tn_status tn_dataset_find(const tn_dataset *d, tn_data_split split, uint64_t pos
 /* ids (n) from a position on; they may cross documents and shards. */
 tn_status tn_dataset_read(const tn_dataset *d, tn_data_split split, uint64_t position, size_t n, int32_t *ids);
 /* Sample i of arrays: features (sample) times scale. */
-tn_status tn_dataset_sample(const tn_dataset *d, tn_data_split split, uint64_t i, float scale, float *features, int32_t *label);
+tn_status tn_dataset_sample(const tn_dataset *d, tn_data_split split, uint64_t i, float scale, float *features,
+                            int32_t *label);
 
 #endif

@@ -23,12 +23,12 @@ typedef struct tn_split_extents {
 struct tn_dataset {
     tn_dataset_info info;
     tn_split_extents split[TN_SPLITS];
-    tn_manifest manifest;          /* prepared */
-    tn_shard *shards;              /* (shard_n) */
+    tn_manifest manifest; /* prepared */
+    tn_shard *shards;     /* (shard_n) */
     size_t shard_n;
-    tn_map map;                    /* raw, mapped */
+    tn_map map;                     /* raw, mapped */
     unsigned char *text[TN_SPLITS]; /* raw, in memory */
-    uint64_t *starts[TN_SPLITS];   /* raw: tables of documents */
+    uint64_t *starts[TN_SPLITS];    /* raw: tables of documents */
     char path[TN_PATH_BYTES];
 };
 

@@ -13,7 +13,9 @@ static tn_status one_extent(tn_dataset *d, tn_data_split k, const void *items, u
     const uint64_t tokens = d->starts[k][documents];
     p->v = tn_alloc(sizeof *p->v);
     if (!p->v) return TN_MEMORY;
-    p->v[0] = (tn_extent){ .items = items, .starts = d->starts[k], .tokens = tokens, .documents = documents, .path = d->path };
+    p->v[0] = (tn_extent){
+        .items = items, .starts = d->starts[k], .tokens = tokens, .documents = documents, .path = d->path
+    };
     p->n = documents ? 1 : 0;
     p->counts = (tn_dataset_counts){ documents, tokens, tokens };
     return TN_OK;
@@ -52,7 +54,9 @@ static tn_status append(tn_dataset *d, raw_split *r, tn_data_split k, const tn_p
 
 static tn_status too_large(const tn_dataset *d)
 {
-    return tn_error(TN_USAGE, "%.640s holds more than %d MiB of text, too much to keep in memory as it is: run `tenon data prepare %.200s out=DIR` first",
+    return tn_error(TN_USAGE,
+                    "%.640s holds more than %d MiB of text, too much to keep in memory as it is: run `tenon data "
+                    "prepare %.200s out=DIR` first",
                     d->path, TN_DATASET_RAW_BYTES >> 20, d->path);
 }
 
@@ -95,14 +99,20 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
 {
     tn_status s = TN_OK;
     tn_inputs in = { 0 };
-    d->info = (tn_dataset_info){ .kind = TN_SHARD_TOKENS, .is_raw = true, .vocab = 256, .eot = -1, .item = TN_ITEM_U8, .sample = 1,
+    d->info = (tn_dataset_info){ .kind = TN_SHARD_TOKENS,
+                                 .is_raw = true,
+                                 .vocab = 256,
+                                 .eot = -1,
+                                 .item = TN_ITEM_U8,
+                                 .sample = 1,
                                  .tokenizer = "bytes" };
     TN_TRY(tn_inputs_add(&in, d->path, TN_FORMAT_AUTO));
     for (size_t i = 0; i < in.n; i++)
         if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)
-            TN_FAIL(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR", in.v[i].path,
-                    tn_format_name(in.v[i].format), d->path);
-    const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT && (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
+            TN_FAIL(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR",
+                    in.v[i].path, tn_format_name(in.v[i].format), d->path);
+    const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
+                       (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
     if (plain) TN_TRY(tn_file_map(in.v[0].path, &d->map));
     if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o->holdout_frac));
     else TN_TRY(read_documents(d, &in, o));

@@ -16,18 +16,18 @@ struct tn_documents {
     const tn_inputs *in;
     tn_documents_options o;
     separator sep;
-    size_t file;             /* index of the open file */
-    tn_stream *stream;       /* NULL between files */
-    uint64_t consumed;       /* of files that are done */
-    char *buf;               /* (capacity); begin..end not yet handed out */
+    size_t file;       /* index of the open file */
+    tn_stream *stream; /* NULL between files */
+    uint64_t consumed; /* of files that are done */
+    char *buf;         /* (capacity); begin..end not yet handed out */
     size_t capacity, begin, end;
-    size_t scan;             /* bytes after begin that were looked at: whole lines of the open document */
+    size_t scan; /* bytes after begin that were looked at: whole lines of the open document */
     bool file_end;
-    bool inside;             /* a piece of the open document was handed out */
-    uint64_t sent;           /* bytes of it */
-    bool after_blank;        /* the line before `scan` was blank, or there was none */
-    int64_t line;            /* lines (JSON: elements) seen, for messages */
-    json_t *element;         /* whose text is handed out in pieces */
+    bool inside;      /* a piece of the open document was handed out */
+    uint64_t sent;    /* bytes of it */
+    bool after_blank; /* the line before `scan` was blank, or there was none */
+    int64_t line;     /* lines (JSON: elements) seen, for messages */
+    json_t *element;  /* whose text is handed out in pieces */
     const char *text;
     size_t text_bytes, text_at;
     bool list_open, list_end; /* of a .json file */
@@ -326,7 +326,9 @@ static tn_status list_step(tn_documents *d)
         return TN_OK;
     }
     if (!d->list_open) {
-        if (c != '[') return bad_json(d, "the file is no list of strings; for one object a line name it .jsonl or say format=jsonl");
+        if (c != '[')
+            return bad_json(d,
+                            "the file is no list of strings; for one object a line name it .jsonl or say format=jsonl");
         d->list_open = true;
         d->begin++;
         return TN_OK;

@@ -10,8 +10,8 @@
 #include "data/inputs.h"
 
 enum {
-    TN_PIECE_BYTES = 1 << 20,    /* of text, about */
-    TN_ELEMENT_BYTES = 64 << 20  /* longest line of .jsonl and longest element of .json */
+    TN_PIECE_BYTES = 1 << 20,   /* of text, about */
+    TN_ELEMENT_BYTES = 64 << 20 /* longest line of .jsonl and longest element of .json */
 };
 
 /* The last place where text may be cut without changing what is made of it; 0: none. */

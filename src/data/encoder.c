@@ -22,7 +22,7 @@ struct tn_encoder {
     bool stop;
     int threads, started, depth;
     worker *workers;
-    tn_encode_job *jobs; /* (depth) */
+    tn_encode_job *jobs;  /* (depth) */
     uint64_t head, taken; /* jobs claimed by the caller; jobs taken by workers */
 };
 
@@ -97,7 +97,8 @@ static tn_status start_worker(tn_encoder *e)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (err) {
         tn_tokenizer_scratch_free(w->scratch);
-        return tn_error(TN_MEMORY, "thread %d of %d could not be started: use fewer threads", e->started + 1, e->threads);
+        return tn_error(TN_MEMORY, "thread %d of %d could not be started: use fewer threads", e->started + 1,
+                        e->threads);
     }
     e->started++;
     return TN_OK;

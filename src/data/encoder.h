@@ -31,7 +31,7 @@ void tn_encoder_free(tn_encoder *e); /* takes NULL; waits for jobs at work */
 /* The next job to fill. Where it was used before, it comes back done: take its ids before tn_encode_job_clear. Fails with
  * what its worker failed with. n = 0: nothing in it. */
 tn_status tn_encoder_claim(tn_encoder *e, tn_encode_job **out);
-void tn_encoder_submit(tn_encoder *e); /* the job claimed last */
+void tn_encoder_submit(tn_encoder *e);     /* the job claimed last */
 int tn_encoder_depth(const tn_encoder *e); /* jobs; claiming that many times after the last submit gets all back */
 
 void tn_encode_job_clear(tn_encode_job *j);

@@ -52,21 +52,43 @@ static const hostile inputs[] = {
     { "npy that is text", "a.npy", BYTES("hello, this is no array"), "", "not a .npy" },
     { "npy cut in its header", "a.npy", BYTES("\x93NUMPY\x01\x00\x76\x00{'descr'"), "", "cut short" },
     { "npy with a header of 4 GiB", "a.npy", BYTES("\x93NUMPY\x02\x00\xff\xff\xff\xff{}"), "", "too long" },
-    { "npy by columns", "a.npy", BYTES(NPY("\x3b\x00", "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n")), "", "by columns" },
-    { "npy of objects", "a.npy", BYTES(NPY("\x3a\x00", "{'descr': '|O', 'fortran_order': False, 'shape': (2,2), }\n")), "", "its type" },
-    { "npy of 2^60 samples", "a.npy", BYTES(NPY("\x4c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846976, 4)}\n\n")), "", "" },
-    { "npy with an overflowing shape", "a.npy", BYTES(NPY("\x50\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4294967296, 4294967296)}\n\n")), "", "shape" },
-    { "npy of nine dimensions", "a.npy", BYTES(NPY("\x4f\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1)}\n\n")), "", "8 dimensions" },
-    { "npy with a zero dimension", "a.npy", BYTES(NPY("\x3c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 0)}\n\n\n")), "", "shape" },
-    { "npy without its numbers", "a.npy", BYTES(NPY("\x3c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n\n\n")), "labels=LABELS", "cut short" },
+    { "npy by columns", "a.npy", BYTES(NPY("\x3b\x00", "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n")),
+      "", "by columns" },
+    { "npy of objects", "a.npy", BYTES(NPY("\x3a\x00", "{'descr': '|O', 'fortran_order': False, 'shape': (2,2), }\n")),
+      "", "its type" },
+    { "npy of 2^60 samples", "a.npy",
+      BYTES(NPY("\x4c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (1152921504606846976, 4)}\n\n")), "",
+      "" },
+    { "npy with an overflowing shape", "a.npy",
+      BYTES(NPY("\x50\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4294967296, 4294967296)}\n\n")), "",
+      "shape" },
+    { "npy of nine dimensions", "a.npy",
+      BYTES(NPY("\x4f\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 1, 1, 1, 1, 1, 1)}\n\n")), "",
+      "8 dimensions" },
+    { "npy with a zero dimension", "a.npy",
+      BYTES(NPY("\x3c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 0)}\n\n\n")), "", "shape" },
+    { "npy without its numbers", "a.npy",
+      BYTES(NPY("\x3c\x00", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}\n\n\n")), "labels=LABELS",
+      "cut short" },
     /* IDX */
     { "IDX that is cut", "x-ubyte", BYTES("\x00\x00\x08\x03\x00\x00"), "", "cut short" },
     { "IDX of an unknown type", "x-ubyte", BYTES("\x00\x00\x07\x01\x00\x00\x00\x01"), "", "not an IDX" },
-    { "IDX of 255 dimensions", "x-ubyte", BYTES("\x00\x00\x08\xff" "aaaabbbbccccddddeeeeffffgggghhhhiiii"), "", "dimensions" },
-    { "IDX of overflowing sizes", "x-ubyte", BYTES("\x00\x00\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), "", "shape" },
-    { "IDX without its samples", "x-ubyte", BYTES("\x00\x00\x08\x02\x00\xff\xff\xff\x00\x00\x00\x04"), "labels=LABELS", "cut short" },
-    { "IDX that goes on", "x-ubyte", BYTES("\x00\x00\x08\x02\x00\x00\x00\x02\x00\x00\x00\x01" "abc"), "labels=LABELS", "goes on" },
-    { "IDX with fewer labels", "x-ubyte", BYTES("\x00\x00\x08\x02\x00\x00\x00\x03\x00\x00\x00\x01" "abc"), "labels=LABELS", "different numbers" },
+    { "IDX of 255 dimensions", "x-ubyte",
+      BYTES("\x00\x00\x08\xff"
+            "aaaabbbbccccddddeeeeffffgggghhhhiiii"),
+      "", "dimensions" },
+    { "IDX of overflowing sizes", "x-ubyte", BYTES("\x00\x00\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+      "", "shape" },
+    { "IDX without its samples", "x-ubyte", BYTES("\x00\x00\x08\x02\x00\xff\xff\xff\x00\x00\x00\x04"), "labels=LABELS",
+      "cut short" },
+    { "IDX that goes on", "x-ubyte",
+      BYTES("\x00\x00\x08\x02\x00\x00\x00\x02\x00\x00\x00\x01"
+            "abc"),
+      "labels=LABELS", "goes on" },
+    { "IDX with fewer labels", "x-ubyte",
+      BYTES("\x00\x00\x08\x02\x00\x00\x00\x03\x00\x00\x00\x01"
+            "abc"),
+      "labels=LABELS", "different numbers" },
     /* csv */
     { "csv that is empty", "a.csv", BYTES("\n\n"), "", "no rows" },
     { "csv with words", "a.csv", BYTES("1,2,0\n3,four,1\n"), "", ":2: field 2" },
@@ -79,7 +101,10 @@ static const hostile inputs[] = {
     /* nothing at all */
     { "an empty file", "a.txt", BYTES(""), "", "nothing to train on" },
     { "blank text", "a.txt", BYTES(" \n\t\n"), "", "nothing to train on" },
-    { "an unknown binary", "a.xyz", BYTES("\x7f" "ELF\0\0\0"), "", "format=" },
+    { "an unknown binary", "a.xyz",
+      BYTES("\x7f"
+            "ELF\0\0\0"),
+      "", "format=" },
 };
 
 static void refuses_input(void **state)
@@ -102,7 +127,8 @@ static void refuses_input(void **state)
     }
     assert_fails(tn_prepare_try(in, out, settings, NULL), TN_BAD_FILE, h->says);
     assert_non_null(strstr(tn_error_text(), strstr(h->says, "nothing to train") ? "inputs" : h->file));
-    for (const char *p = tn_error_text(); *p; p++) assert_true((unsigned char)*p >= ' '); /* one line, fit for a terminal */
+    for (const char *p = tn_error_text(); *p; p++)
+        assert_true((unsigned char)*p >= ' '); /* one line, fit for a terminal */
     assert_int_equal(tn_tempdir_entries(&d, false), files);
     tn_tempdir_clear(&d);
 }
@@ -189,7 +215,9 @@ static tn_status use_all(const char *dir)
     tn_status s = tn_dataset_open(dir, NULL, &d);
     if (s != TN_OK) return s;
     for (int mode = 0; s == TN_OK && mode < 3; mode++) {
-        const tn_loader_options o = { .dataset = d, .batch = 2, .length = 16, .mode = (tn_loader_mode)mode, .evaluate = mode < 2 };
+        const tn_loader_options o = {
+            .dataset = d, .batch = 2, .length = 16, .mode = (tn_loader_mode)mode, .evaluate = mode < 2
+        };
         s = tn_loader_open(&o, &l);
         for (int i = 0; s == TN_OK && i < 200; i++) {
             s = tn_loader_next(l, &b);
@@ -350,7 +378,8 @@ static const struct edit {
     { "another shard's size", "\"bytes\": ", "\"bytes\": 1" },
     { "another shard's tokens", "\"tokens\": ", "\"tokens\": 1" },
     { "two of a key", "\"kind\": \"tokens\"", "\"kind\": \"tokens\", \"kind\": \"arrays\"" },
-    { "arrays", "\"kind\": \"tokens\"", "\"kind\": \"arrays\", \"shape\": [2147483647, 2147483647, 2147483647], \"classes\": 1" },
+    { "arrays", "\"kind\": \"tokens\"",
+      "\"kind\": \"arrays\", \"shape\": [2147483647, 2147483647, 2147483647], \"classes\": 1" },
 };
 
 static void manifest_edited(void **state)
@@ -394,10 +423,12 @@ static void manifest_cut_anywhere(void **state)
 
 void tn_tests_hostile(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) tn_test_add(l, refuses_input, &inputs[i], "hostile: %s", inputs[i].name);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        tn_test_add(l, refuses_input, &inputs[i], "hostile: %s", inputs[i].name);
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++)
         tn_test_add(l, shard_forged, &forgeries[i], "hostile: shard with %s", forgeries[i].name);
-    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) tn_test_add(l, manifest_edited, &edits[i], "hostile: manifest with %s", edits[i].name);
+    for (size_t i = 0; i < sizeof edits / sizeof *edits; i++)
+        tn_test_add(l, manifest_edited, &edits[i], "hostile: manifest with %s", edits[i].name);
     tn_test_add(l, refuses_bomb, "bomb.txt.zst", "hostile: bomb as text");
     tn_test_add(l, refuses_bomb, "bomb.jsonl.zst", "hostile: bomb as one line");
     tn_test_add(l, refuses_bomb, "bomb.json.zst", "hostile: bomb as a list");

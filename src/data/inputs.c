@@ -22,9 +22,10 @@ static const struct {
     const char *end;
     tn_format format;
 } endings[] = {
-    { ".txt", TN_FORMAT_TEXT },     { ".text", TN_FORMAT_TEXT },  { ".md", TN_FORMAT_TEXT },   { ".raw", TN_FORMAT_TEXT },
-    { ".jsonl", TN_FORMAT_JSONL },  { ".ndjson", TN_FORMAT_JSONL }, { ".json", TN_FORMAT_JSON }, { ".bin", TN_FORMAT_TOKENS },
-    { ".npy", TN_FORMAT_NPY },      { ".csv", TN_FORMAT_CSV },    { "-ubyte", TN_FORMAT_IDX }, { ".idx", TN_FORMAT_IDX },
+    { ".txt", TN_FORMAT_TEXT },       { ".text", TN_FORMAT_TEXT },   { ".md", TN_FORMAT_TEXT },
+    { ".raw", TN_FORMAT_TEXT },       { ".jsonl", TN_FORMAT_JSONL }, { ".ndjson", TN_FORMAT_JSONL },
+    { ".json", TN_FORMAT_JSON },      { ".bin", TN_FORMAT_TOKENS },  { ".npy", TN_FORMAT_NPY },
+    { ".csv", TN_FORMAT_CSV },        { "-ubyte", TN_FORMAT_IDX },   { ".idx", TN_FORMAT_IDX },
     { ".idx1-ubyte", TN_FORMAT_IDX },
 };
 
@@ -104,7 +105,8 @@ static tn_status add_entry(tn_inputs *in, const char *dir, const char *name, tn_
     struct stat st, link;
     TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
     if (lstat(path, &link) != 0 || stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
-    if (S_ISDIR(st.st_mode)) return S_ISLNK(link.st_mode) || is_prepared(path) ? TN_OK : add_folder(in, path, format, depth + 1);
+    if (S_ISDIR(st.st_mode))
+        return S_ISLNK(link.st_mode) || is_prepared(path) ? TN_OK : add_folder(in, path, format, depth + 1);
     const tn_format known = format ? format : by_name(path);
     if (!S_ISREG(st.st_mode) || !known) {
         in->skipped++;
@@ -127,7 +129,10 @@ static tn_status add_folder(tn_inputs *in, const char *dir, tn_format format, in
     return s;
 }
 
-static int by_path(const void *a, const void *b) { return strcmp(((const tn_input *)a)->path, ((const tn_input *)b)->path); }
+static int by_path(const void *a, const void *b)
+{
+    return strcmp(((const tn_input *)a)->path, ((const tn_input *)b)->path);
+}
 
 tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
 {
@@ -135,15 +140,20 @@ tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
     const size_t before = in->n;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     if (S_ISDIR(st.st_mode)) {
-        if (is_prepared(path)) return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
+        if (is_prepared(path))
+            return tn_error(TN_USAGE, "%.640s is a prepared data set already: name the files it was made from", path);
         TN_RETURN_IF(add_folder(in, path, format, 0));
         if (in->n == before)
-            return tn_error(TN_BAD_FILE, "%.640s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
-                            "and .zst): name the files, or say format=", path);
+            return tn_error(
+                TN_BAD_FILE,
+                "%.640s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
+                "and .zst): name the files, or say format=",
+                path);
         qsort(in->v + before, in->n - before, sizeof *in->v, by_path);
         return TN_OK;
     }
-    if (!S_ISREG(st.st_mode)) return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+    if (!S_ISREG(st.st_mode))
+        return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!format) format = by_name(path);
     if (!format) TN_RETURN_IF(sniff(path, &format));
     return add_file(in, path, &st, format);

@@ -24,7 +24,7 @@ struct tn_loader {
     tn_walk walk;
     pthread_mutex_t lock;
     pthread_cond_t room, ready;
-    bool stop, ended; /* ended: the plan has come to its end or failed; no more batches are planned */
+    bool stop, ended;                  /* ended: the plan has come to its end or failed; no more batches are planned */
     uint64_t planned, taken, released; /* batch numbers */
     bool holds;                        /* the caller has batch taken - 1 */
     tn_loader_cursor at;               /* of the next batch to plan */
@@ -97,16 +97,25 @@ static tn_status check_options(const tn_loader_options *o, const tn_dataset_coun
     const char *name = tn_data_split_names[o->split];
     size_t n;
     if (o->batch < 1 || o->batch > INT32_MAX || o->workers < 0 || o->workers > 256 || o->window_batches > 1 << 20)
-        return tn_error(TN_USAGE, "a loader of %lld rows with %d workers: rows from 1, workers from 0 to 256", (long long)o->batch, o->workers);
-    if (c->documents == 0) return tn_error(TN_BAD_FILE, "the data set has no %s split: prepare it with %s_frac= or %s=FILE", name, name, name);
+        return tn_error(TN_USAGE, "a loader of %lld rows with %d workers: rows from 1, workers from 0 to 256",
+                        (long long)o->batch, o->workers);
+    if (c->documents == 0)
+        return tn_error(TN_BAD_FILE, "the data set has no %s split: prepare it with %s_frac= or %s=FILE", name, name,
+                        name);
     if (info->kind == TN_SHARD_ARRAYS) return TN_OK;
-    if (o->length < 1 || o->length > INT32_MAX || !tn_mul_ok((size_t)o->batch, (size_t)o->length, &n) || n > (size_t)1 << 40)
-        return tn_error(TN_USAGE, "batches of %lld x %lld tokens: use a smaller batch or length", (long long)o->batch, (long long)o->length);
-    if (info->eot < 0 && c->tokens <= c->documents) return tn_error(TN_BAD_FILE, "every document of the %s split is a single token: nothing to predict", name);
-    if (o->mode == TN_LOADER_WINDOW && o->evaluate) return tn_error(TN_USAGE, "an evaluation walks the split in order: use pack or bucket");
+    if (o->length < 1 || o->length > INT32_MAX || !tn_mul_ok((size_t)o->batch, (size_t)o->length, &n) ||
+        n > (size_t)1 << 40)
+        return tn_error(TN_USAGE, "batches of %lld x %lld tokens: use a smaller batch or length", (long long)o->batch,
+                        (long long)o->length);
+    if (info->eot < 0 && c->tokens <= c->documents)
+        return tn_error(TN_BAD_FILE, "every document of the %s split is a single token: nothing to predict", name);
+    if (o->mode == TN_LOADER_WINDOW && o->evaluate)
+        return tn_error(TN_USAGE, "an evaluation walks the split in order: use pack or bucket");
     if (o->mode == TN_LOADER_WINDOW && c->tokens <= (uint64_t)o->length)
-        return tn_error(TN_BAD_FILE, "the %s split has %llu tokens, too few for windows of %lld tokens: use a smaller train.context or more text", name,
-                        (unsigned long long)c->tokens, (long long)o->length);
+        return tn_error(TN_BAD_FILE,
+                        "the %s split has %llu tokens, too few for windows of %lld tokens: use a smaller train.context "
+                        "or more text",
+                        name, (unsigned long long)c->tokens, (long long)o->length);
     return TN_OK;
 }
 
@@ -114,11 +123,13 @@ static tn_status restore(tn_loader *l, const tn_loader_cursor *from)
 {
     const tn_loader_cursor mine = l->at;
     if (!from) return TN_OK;
-    if (from->seed != mine.seed || from->documents != mine.documents || from->tokens != mine.tokens || from->rows != mine.rows ||
-        from->length != mine.length || from->mode != mine.mode)
-        return tn_error(TN_USAGE, "the data position to resume from belongs to other data, another seed or another batch shape: resume with the "
+    if (from->seed != mine.seed || from->documents != mine.documents || from->tokens != mine.tokens ||
+        from->rows != mine.rows || from->length != mine.length || from->mode != mine.mode)
+        return tn_error(TN_USAGE, "the data position to resume from belongs to other data, another seed or another "
+                                  "batch shape: resume with the "
                                   "same ones, or start anew");
-    if (from->index > mine.documents || (from->index == mine.documents && !l->walk.evaluate) || from->offset > mine.tokens)
+    if (from->index > mine.documents || (from->index == mine.documents && !l->walk.evaluate) ||
+        from->offset > mine.tokens)
         return tn_error(TN_BAD_FILE, "the data position to resume from is beyond the data; the checkpoint is damaged");
     l->at = *from;
     return TN_OK;
@@ -132,7 +143,8 @@ static tn_status make_slot(tn_loader *l, slot *s)
     tn_batch_memory *m = &s->memory;
     s->batch.rows = l->walk.B;
     if (info->kind == TN_SHARD_ARRAYS) {
-        if (!tn_mul_ok(B, (size_t)info->sample * sizeof(float), &n)) return tn_error(TN_MEMORY, "a batch of %zu samples overflows", B);
+        if (!tn_mul_ok(B, (size_t)info->sample * sizeof(float), &n))
+            return tn_error(TN_MEMORY, "a batch of %zu samples overflows", B);
         m->features = tn_alloc(n);
         m->labels = tn_alloc(B * sizeof *m->labels);
         if (!m->features || !m->labels) return TN_MEMORY;
@@ -160,7 +172,9 @@ static tn_status start_workers(tn_loader *l)
         pthread_sigmask(SIG_SETMASK, &all, &old);
         const int err = pthread_create(&l->thread[l->started], NULL, worker_main, l);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (err) return tn_error(TN_MEMORY, "loader thread %d of %d could not be started (%s): use fewer", l->started + 1, l->workers, strerror(err));
+        if (err)
+            return tn_error(TN_MEMORY, "loader thread %d of %d could not be started (%s): use fewer", l->started + 1,
+                            l->workers, strerror(err));
     }
     return TN_OK;
 }
@@ -169,11 +183,24 @@ static void set_walk(tn_loader *l, const tn_loader_options *o, const tn_dataset_
 {
     const tn_dataset_info *info = tn_dataset_about(o->dataset);
     const bool arrays = info->kind == TN_SHARD_ARRAYS;
-    l->walk = (tn_walk){ .data = o->dataset, .split = o->split, .counts = *counts, .eot = info->eot, .B = o->batch, .T = arrays ? 1 : o->length,
-                         .evaluate = o->evaluate, .seed = o->seed, .mode = arrays ? TN_LOADER_PACK : o->mode,
-                         .scale = o->scale != 0 ? o->scale : info->item == TN_ITEM_U8 ? 1.0f / 255 : 1 };
-    l->at = (tn_loader_cursor){ .seed = o->seed, .documents = counts->documents, .tokens = counts->tokens, .rows = o->batch,
-                                .length = l->walk.T, .mode = l->walk.mode };
+    l->walk = (tn_walk){ .data = o->dataset,
+                         .split = o->split,
+                         .counts = *counts,
+                         .eot = info->eot,
+                         .B = o->batch,
+                         .T = arrays ? 1 : o->length,
+                         .evaluate = o->evaluate,
+                         .seed = o->seed,
+                         .mode = arrays ? TN_LOADER_PACK : o->mode,
+                         .scale = o->scale != 0              ? o->scale
+                                  : info->item == TN_ITEM_U8 ? 1.0f / 255
+                                                             : 1 };
+    l->at = (tn_loader_cursor){ .seed = o->seed,
+                                .documents = counts->documents,
+                                .tokens = counts->tokens,
+                                .rows = o->batch,
+                                .length = l->walk.T,
+                                .mode = l->walk.mode };
 }
 
 tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
@@ -197,7 +224,9 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
     if (!l->slots || !l->thread) TN_TRY(TN_MEMORY);
     for (int i = 0; i < l->depth; i++) TN_TRY(make_slot(l, &l->slots[i]));
     if (l->walk.mode != TN_LOADER_WINDOW && tn_dataset_about(o->dataset)->kind == TN_SHARD_TOKENS) {
-        const int batches = o->evaluate && l->walk.mode == TN_LOADER_PACK ? 1 : o->window_batches > 0 ? o->window_batches : 32;
+        const int batches = o->evaluate && l->walk.mode == TN_LOADER_PACK ? 1
+                            : o->window_batches > 0                       ? o->window_batches
+                                                                          : 32;
         l->walk.window.capacity = (size_t)o->batch * (size_t)batches;
         l->walk.window.v = tn_alloc(l->walk.window.capacity * sizeof *l->walk.window.v);
         if (!l->walk.window.v) TN_TRY(TN_MEMORY);
@@ -259,7 +288,8 @@ static slot *wait_for(tn_loader *l)
 
 static void count_batch(tn_loader *l, const tn_loader_batch *b)
 {
-    const uint64_t items = (uint64_t)b->rows * (uint64_t)(b->tokens ? b->width : tn_dataset_about(l->walk.data)->sample);
+    const uint64_t items =
+        (uint64_t)b->rows * (uint64_t)(b->tokens ? b->width : tn_dataset_about(l->walk.data)->sample);
     l->stats.batches++;
     l->stats.targets += (uint64_t)b->count;
     l->stats.positions += (uint64_t)b->rows * (uint64_t)b->width;

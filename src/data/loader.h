@@ -26,17 +26,18 @@
 #include "data/dataset.h"
 
 typedef enum tn_loader_mode {
-    TN_LOADER_PACK = 0,   /* documents one after the other, cut every `length` tokens; rows near each other are shuffled */
+    TN_LOADER_PACK =
+        0, /* documents one after the other, cut every `length` tokens; rows near each other are shuffled */
     TN_LOADER_BUCKET = 1, /* one document (or a part of `length` tokens) a row, similar lengths together, rows padded */
     TN_LOADER_WINDOW = 2  /* random places of the split, for few long documents; training only */
 } tn_loader_mode;
 
 /* Where a loader is: the state after the last batch handed out. Plain bytes, to be kept in a checkpoint. */
 typedef struct tn_loader_cursor {
-    uint64_t step;          /* batches handed out */
-    uint64_t epoch, index;  /* the next window of batches begins with document number `index` in the order of `epoch`, */
-    uint64_t offset;        /* behind so many of its tokens */
-    uint64_t batch;         /* batches done of that window */
+    uint64_t step;         /* batches handed out */
+    uint64_t epoch, index; /* the next window of batches begins with document number `index` in the order of `epoch`, */
+    uint64_t offset;       /* behind so many of its tokens */
+    uint64_t batch;        /* batches done of that window */
     uint64_t seed, documents, tokens; /* what the order belongs to: a cursor of other data or seed is refused */
     int64_t rows, length;
     uint64_t mode;
@@ -57,13 +58,13 @@ typedef struct tn_loader_options {
 } tn_loader_options;
 
 typedef struct tn_loader_batch {
-    int64_t rows, width;      /* B; T, or in bucket mode the least multiple of T/8 that the rows fit in */
-    const int32_t *tokens;    /* (rows,width) */
-    const int32_t *targets;   /* (rows,width), -1: none */
-    const int32_t *reset;     /* (rows,width), 1: nothing of an earlier token passes */
-    int64_t count;            /* targets that are not -1; arrays: samples that are there */
-    const float *features;    /* arrays: (rows,sample) */
-    const int32_t *labels;    /* arrays: (rows), -1 behind the last sample of an evaluation */
+    int64_t rows, width;    /* B; T, or in bucket mode the least multiple of T/8 that the rows fit in */
+    const int32_t *tokens;  /* (rows,width) */
+    const int32_t *targets; /* (rows,width), -1: none */
+    const int32_t *reset;   /* (rows,width), 1: nothing of an earlier token passes */
+    int64_t count;          /* targets that are not -1; arrays: samples that are there */
+    const float *features;  /* arrays: (rows,sample) */
+    const int32_t *labels;  /* arrays: (rows), -1 behind the last sample of an evaluation */
     uint64_t step, epoch;
 } tn_loader_batch;
 

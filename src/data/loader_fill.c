@@ -33,7 +33,8 @@ static tn_status put(const tn_walk *w, row *r, uint64_t start, uint64_t tokens, 
     TN_RETURN_IF(tn_dataset_read(w->data, w->split, start + offset, (size_t)n, x));
     memcpy(y, x + 1, (size_t)(n - 1) * sizeof *y);
     y[n - 1] = w->eot;
-    if (offset + (uint64_t)n < tokens) TN_RETURN_IF(tn_dataset_read(w->data, w->split, start + offset + (uint64_t)n, 1, &y[n - 1]));
+    if (offset + (uint64_t)n < tokens)
+        TN_RETURN_IF(tn_dataset_read(w->data, w->split, start + offset + (uint64_t)n, 1, &y[n - 1]));
     memset(r->reset + r->at, 0, (size_t)n * sizeof *r->reset);
     if (offset == 0 || r->at == 0) r->reset[r->at] = 1;
     r->at += n;
@@ -115,7 +116,8 @@ static tn_status fill_window(const tn_walk *w, const tn_loader_plan *plan, const
     const tn_rng rng = { .seed = w->seed, .stream = tn_rng_stream("batch") };
     for (int64_t b = 0; b < w->B; b++) {
         row r = row_of(m, b, w->T);
-        const uint64_t at = tn_rng_below(rng, plan->start.step * (uint64_t)w->B + (uint64_t)b, w->counts.tokens - (uint64_t)w->T);
+        const uint64_t at =
+            tn_rng_below(rng, plan->start.step * (uint64_t)w->B + (uint64_t)b, w->counts.tokens - (uint64_t)w->T);
         TN_RETURN_IF(fill_window_row(w, &r, at, count));
     }
     return TN_OK;

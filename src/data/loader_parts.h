@@ -13,7 +13,7 @@ typedef struct tn_segment {
 
 typedef struct tn_loader_plan {
     tn_loader_cursor start, after;
-    bool is_end;      /* nothing is left */
+    bool is_end; /* nothing is left */
     int64_t width;
     tn_segment *rows; /* (B); pack and bucket */
     int64_t rows_n;

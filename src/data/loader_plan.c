@@ -144,7 +144,9 @@ static tn_status plan_rows(tn_walk *w, tn_loader_cursor *c, tn_loader_plan *plan
         return w->evaluate ? TN_OK : plan_rows(w, c, plan);
     }
     const uint64_t batches = (win->n + B - 1) / B;
-    if (c->batch >= batches) return tn_error(TN_BAD_FILE, "the data position to resume from does not fit the data; the checkpoint is damaged");
+    if (c->batch >= batches)
+        return tn_error(TN_BAD_FILE,
+                        "the data position to resume from does not fit the data; the checkpoint is damaged");
     take_rows(w, c, plan);
     if (++c->batch == batches) {
         *c = win->end;

@@ -32,7 +32,13 @@ static void teardown(world *w)
 
 static tn_loader_options options(const world *w, tn_loader_mode mode, int workers)
 {
-    return (tn_loader_options){ .dataset = w->data, .split = TN_TRAIN, .batch = 3, .length = 40, .mode = mode, .seed = 7, .workers = workers,
+    return (tn_loader_options){ .dataset = w->data,
+                                .split = TN_TRAIN,
+                                .batch = 3,
+                                .length = 40,
+                                .mode = mode,
+                                .seed = 7,
+                                .workers = workers,
                                 .window_batches = 4 };
 }
 
@@ -41,7 +47,9 @@ static uint64_t digest(const tn_loader_batch *b)
 {
     uint64_t h = 1469598103934665603u ^ (uint64_t)b->width;
     for (int64_t i = 0; i < b->rows * b->width; i++)
-        h = (h ^ (uint64_t)(uint32_t)b->tokens[i] ^ (uint64_t)(uint32_t)b->targets[i] << 20 ^ (uint64_t)b->reset[i] << 50) * 1099511628211u;
+        h = (h ^ (uint64_t)(uint32_t)b->tokens[i] ^ (uint64_t)(uint32_t)b->targets[i] << 20 ^
+             (uint64_t)b->reset[i] << 50) *
+            1099511628211u;
     return h;
 }
 
@@ -138,7 +146,8 @@ static void epochs_differ(void **state)
         int moved = 0;
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned char seen[128] = { 0 };
-            const tn_order o = tn_order_of(n, true, 5, epoch), next = tn_order_of(n, true, 5, epoch + 1), plain = tn_order_of(n, false, 5, epoch);
+            const tn_order o = tn_order_of(n, true, 5, epoch), next = tn_order_of(n, true, 5, epoch + 1),
+                           plain = tn_order_of(n, false, 5, epoch);
             for (uint64_t i = 0; i < n; i++) {
                 const uint64_t x = tn_order_at(&o, i);
                 assert_true(x < n && !seen[x]);
@@ -249,8 +258,11 @@ static void rows_are_shuffled(void **state)
         for (int i = 0; i < BATCHES; i++) {
             assert_ok(tn_loader_next(l, &b));
             for (int r = 0; r < 3; r++) {
-                const tn_loader_batch one = { .rows = 1, .width = b->width, .tokens = b->tokens + r * b->width,
-                                              .targets = b->targets + r * b->width, .reset = b->reset + r * b->width };
+                const tn_loader_batch one = { .rows = 1,
+                                              .width = b->width,
+                                              .tokens = b->tokens + r * b->width,
+                                              .targets = b->targets + r * b->width,
+                                              .reset = b->reset + r * b->width };
                 row[k][3 * i + r] = digest(&one);
                 sum[k] += row[k][3 * i + r];
             }
@@ -341,7 +353,9 @@ static void windows_equal_bytes(void **state)
     assert_ok(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.1 }, &data));
     assert_int_equal(tn_dataset_count(data, TN_TRAIN).tokens, tn_bytes_size(bytes, false));
     assert_int_equal(tn_dataset_count(data, TN_VALID).tokens, tn_bytes_size(bytes, true));
-    const tn_loader_options o = { .dataset = data, .batch = 3, .length = 40, .mode = TN_LOADER_WINDOW, .seed = 11, .workers = 1 };
+    const tn_loader_options o = {
+        .dataset = data, .batch = 3, .length = 40, .mode = TN_LOADER_WINDOW, .seed = 11, .workers = 1
+    };
     assert_ok(tn_loader_open(&o, &l));
     for (int i = 0; i < 10; i++) {
         assert_ok(tn_loader_next(l, &b));
@@ -500,11 +514,13 @@ void tn_tests_loader(tn_test_list *l)
 {
     static const char *const names[] = { "pack", "bucket", "window" };
     for (intptr_t m = 0; m < 3; m++) {
-        tn_test_add(l, same_with_any_workers, (const void *)m, "loader: %s gives the same stream with 0, 1, 2, 4 workers", names[m]);
+        tn_test_add(l, same_with_any_workers, (const void *)m,
+                    "loader: %s gives the same stream with 0, 1, 2, 4 workers", names[m]);
         tn_test_add(l, resumes_at_every_batch, (const void *)m, "loader: %s resumes at every batch", names[m]);
         tn_test_add(l, documents_are_marked, (const void *)m, "loader: %s marks the starts of documents", names[m]);
         tn_test_add(l, allocates_nothing, (const void *)m, "loader: %s allocates nothing", names[m]);
-        if (m < 2) tn_test_add(l, evaluation_covers_once, (const void *)m, "loader: %s covers each target once", names[m]);
+        if (m < 2)
+            tn_test_add(l, evaluation_covers_once, (const void *)m, "loader: %s covers each target once", names[m]);
     }
     tn_test_add(l, refuses_foreign_cursors, NULL, "loader: cursors of other data are refused");
     tn_test_add(l, epochs_differ, NULL, "loader: orders are permutations and differ by epoch");

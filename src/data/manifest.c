@@ -25,7 +25,8 @@ static bool is_shard_name(const char *name)
 
 static bool is_tokenizer_name(const char *name)
 {
-    static const char *const names[] = { "tokenizer.json", "tokenizer.bin", "tokenizer.tiktoken", "vocab.bpe", "encoder.json" };
+    static const char *const names[] = { "tokenizer.json", "tokenizer.bin", "tokenizer.tiktoken", "vocab.bpe",
+                                         "encoder.json" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0) return true;
     return false;
@@ -43,7 +44,8 @@ void tn_manifest_free(tn_manifest *m)
     *m = (tn_manifest){ 0 };
 }
 
-tn_status tn_manifest_add(tn_manifest *m, tn_data_split split, const char *file, uint64_t file_bytes, const tn_shard_info *info)
+tn_status tn_manifest_add(tn_manifest *m, tn_data_split split, const char *file, uint64_t file_bytes,
+                          const tn_shard_info *info)
 {
     tn_manifest_split *p = &m->split[split];
     void *v = p->shards;
@@ -66,11 +68,12 @@ static json_t *split_json(const tn_manifest_split *p)
     json_t *shards = json_array();
     for (size_t i = 0; i < p->n; i++) {
         const tn_manifest_shard *h = &p->shards[i];
-        json_array_append_new(shards, json_pack("{s:s, s:I, s:I, s:I, s:s}", "file", h->file, "bytes", (json_int_t)h->bytes, "documents",
-                                                (json_int_t)h->documents, "tokens", (json_int_t)h->tokens, "hash", h->hash));
+        json_array_append_new(shards, json_pack("{s:s, s:I, s:I, s:I, s:s}", "file", h->file, "bytes",
+                                                (json_int_t)h->bytes, "documents", (json_int_t)h->documents, "tokens",
+                                                (json_int_t)h->tokens, "hash", h->hash));
     }
-    return json_pack("{s:I, s:I, s:I, s:o}", "documents", (json_int_t)p->documents, "tokens", (json_int_t)p->tokens, "text_bytes",
-                     (json_int_t)p->text_bytes, "shards", shards);
+    return json_pack("{s:I, s:I, s:I, s:o}", "documents", (json_int_t)p->documents, "tokens", (json_int_t)p->tokens,
+                     "text_bytes", (json_int_t)p->text_bytes, "shards", shards);
 }
 
 static json_t *manifest_json(const tn_manifest *m)
@@ -80,14 +83,16 @@ static json_t *manifest_json(const tn_manifest *m)
     for (int i = 0; i < TN_SPLITS; i++)
         if (m->split[i].n) json_object_set_new(splits, tn_data_split_names[i], split_json(&m->split[i]));
     if (m->kind == TN_SHARD_ARRAYS)
-        return json_pack("{s:s, s:i, s:s, s:s, s:o, s:I, s:o, s:s, s:s}", "format", FORMAT, "version", TN_MANIFEST_VERSION, "kind",
-                         "arrays", "item", tn_item_name(m->item), "shape", shape, "classes", (json_int_t)m->classes, "splits", splits,
-                         "settings", m->settings, "fingerprint", m->fingerprint);
+        return json_pack("{s:s, s:i, s:s, s:s, s:o, s:I, s:o, s:s, s:s}", "format", FORMAT, "version",
+                         TN_MANIFEST_VERSION, "kind", "arrays", "item", tn_item_name(m->item), "shape", shape,
+                         "classes", (json_int_t)m->classes, "splits", splits, "settings", m->settings, "fingerprint",
+                         m->fingerprint);
     json_decref(shape);
-    return json_pack("{s:s, s:i, s:s, s:s, s:I, s:i, s:{s:s, s:s, s:s}, s:o, s:s, s:s}", "format", FORMAT, "version", TN_MANIFEST_VERSION,
-                     "kind", "tokens", "item", tn_item_name(m->item), "vocab", (json_int_t)m->vocab, "eot", (int)m->eot, "tokenizer",
-                     "kind", m->tokenizer_kind, "hash", m->tokenizer_hash, "file", m->tokenizer_file, "splits", splits, "settings",
-                     m->settings, "fingerprint", m->fingerprint);
+    return json_pack("{s:s, s:i, s:s, s:s, s:I, s:i, s:{s:s, s:s, s:s}, s:o, s:s, s:s}", "format", FORMAT, "version",
+                     TN_MANIFEST_VERSION, "kind", "tokens", "item", tn_item_name(m->item), "vocab",
+                     (json_int_t)m->vocab, "eot", (int)m->eot, "tokenizer", "kind", m->tokenizer_kind, "hash",
+                     m->tokenizer_hash, "file", m->tokenizer_file, "splits", splits, "settings", m->settings,
+                     "fingerprint", m->fingerprint);
 }
 
 tn_status tn_manifest_write(const tn_manifest *m, const char *dir)
@@ -114,7 +119,8 @@ typedef struct reader {
 static void bad(reader *r, const char *key, const char *why)
 {
     if (r->status == TN_OK)
-        r->status = tn_error(TN_BAD_FILE, "%.640s: \"%s\" %s; prepare the data again (tenon data prepare)", r->path, key, why);
+        r->status =
+            tn_error(TN_BAD_FILE, "%.640s: \"%s\" %s; prepare the data again (tenon data prepare)", r->path, key, why);
 }
 
 static uint64_t get_count(reader *r, const json_t *o, const char *key, uint64_t most)
@@ -169,7 +175,8 @@ static void read_arrays(reader *r, const json_t *j)
 {
     const json_t *shape = json_object_get(j, "shape");
     size_t sample = 1;
-    if (!json_is_array(shape) || json_array_size(shape) > TN_SHARD_RANK_MAX) bad(r, "shape", "is no list of at most 8 numbers");
+    if (!json_is_array(shape) || json_array_size(shape) > TN_SHARD_RANK_MAX)
+        bad(r, "shape", "is no list of at most 8 numbers");
     for (size_t i = 0; r->status == TN_OK && i < json_array_size(shape); i++) {
         const json_int_t d = json_integer_value(json_array_get(shape, i));
         if (d < 1 || d > INT32_MAX || !tn_mul_ok(sample, (size_t)d, &sample) || sample > INT32_MAX)
@@ -187,9 +194,11 @@ static void read_tokens(reader *r, const json_t *j)
     m->tokenizer_kind = get_text(r, t, "kind");
     m->tokenizer_hash = get_text(r, t, "hash");
     m->tokenizer_file = get_text(r, t, "file");
-    if (!json_is_integer(eot) || json_integer_value(eot) < -1 || json_integer_value(eot) >= m->vocab) bad(r, "eot", "is no token");
+    if (!json_is_integer(eot) || json_integer_value(eot) < -1 || json_integer_value(eot) >= m->vocab)
+        bad(r, "eot", "is no token");
     else m->eot = (int32_t)json_integer_value(eot);
-    if (*m->tokenizer_file && !is_tokenizer_name(m->tokenizer_file)) bad(r, "tokenizer", "names a file that is none of ours");
+    if (*m->tokenizer_file && !is_tokenizer_name(m->tokenizer_file))
+        bad(r, "tokenizer", "names a file that is none of ours");
     if (m->vocab == 0) bad(r, "vocab", "is 0");
 }
 
@@ -228,12 +237,15 @@ tn_status tn_manifest_read(const char *dir, tn_manifest *out)
     j = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
     const char *format = json_string_value(json_object_get(j, "format"));
     if (!j || !format || strcmp(format, FORMAT) != 0)
-        TN_FAIL(TN_BAD_FILE, "%.640s:%d: not the manifest of a prepared data set, or damaged; prepare the data again (tenon data prepare)", path,
-                j ? 1 : err.line);
+        TN_FAIL(TN_BAD_FILE,
+                "%.640s:%d: not the manifest of a prepared data set, or damaged; prepare the data again (tenon data "
+                "prepare)",
+                path, j ? 1 : err.line);
     const json_int_t version = json_integer_value(json_object_get(j, "version"));
     if (version != TN_MANIFEST_VERSION)
-        TN_FAIL(TN_BAD_FILE, "%.640s has format version %lld, this program reads %d: use a newer tenon or prepare the data again", path,
-                (long long)version, TN_MANIFEST_VERSION);
+        TN_FAIL(TN_BAD_FILE,
+                "%.640s has format version %lld, this program reads %d: use a newer tenon or prepare the data again",
+                path, (long long)version, TN_MANIFEST_VERSION);
     reader r = { .path = path, .m = &m };
     read_all(&r, j);
     TN_TRY(r.status);

@@ -38,7 +38,8 @@ typedef struct tn_manifest {
     tn_manifest_split split[TN_SPLITS];
 } tn_manifest;
 
-tn_status tn_manifest_add(tn_manifest *m, tn_data_split split, const char *file, uint64_t file_bytes, const tn_shard_info *info);
+tn_status tn_manifest_add(tn_manifest *m, tn_data_split split, const char *file, uint64_t file_bytes,
+                          const tn_shard_info *info);
 tn_status tn_manifest_write(const tn_manifest *m, const char *dir);
 tn_status tn_manifest_read(const char *dir, tn_manifest *out);
 void tn_manifest_free(tn_manifest *m);

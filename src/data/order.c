@@ -7,7 +7,10 @@ enum { ROUNDS = 6 };
 
 tn_order tn_order_of(uint64_t n, bool shuffled, uint64_t seed, uint64_t epoch)
 {
-    tn_order o = { .seed = seed, .stream = tn_rng_stream("data.order") + epoch * 0x9E3779B97F4A7C15u, .n = n, .half_bits = 1,
+    tn_order o = { .seed = seed,
+                   .stream = tn_rng_stream("data.order") + epoch * 0x9E3779B97F4A7C15u,
+                   .n = n,
+                   .half_bits = 1,
                    .shuffled = shuffled };
     while (o.half_bits < 32 && (n - 1) >> (2 * o.half_bits) != 0) o.half_bits++;
     return o;

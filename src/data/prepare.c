@@ -51,7 +51,8 @@ tn_status tn__prepare_tell(tn_preparing *w, const char *phase, uint64_t done, ui
 {
     const tn_prepare_progress now = { phase, done, total, w->written, tn_clock_s() - w->start };
     if (w->p->progress) w->p->progress(w->p->ctx, &now);
-    if (w->p->interrupted && w->p->interrupted(w->p->ctx)) return tn_error(TN_INTERRUPTED, "interrupted; nothing was written");
+    if (w->p->interrupted && w->p->interrupted(w->p->ctx))
+        return tn_error(TN_INTERRUPTED, "interrupted; nothing was written");
     return TN_OK;
 }
 
@@ -83,7 +84,8 @@ static tn_status check_kinds(tn_preparing *w)
         for (size_t i = 0; i < w->part[k].in.n; i++) {
             const tn_input *in = &w->part[k].in.v[i];
             if (tn_format_kind(in->format) != w->kind)
-                return tn_error(TN_USAGE, "%.400s is %s and %.400s is %s: prepare them apart, or say format=", first->path,
+                return tn_error(TN_USAGE,
+                                "%.400s is %s and %.400s is %s: prepare them apart, or say format=", first->path,
                                 tn_format_name(first->format), in->path, tn_format_name(in->format));
         }
     return TN_OK;
@@ -110,7 +112,8 @@ static tn_status find_inputs(tn_preparing *w)
     frac[TN_VALID] = w->part[TN_VALID].in.n ? 0 : tn_settings_float(st, "valid_frac");
     frac[TN_TEST] = w->part[TN_TEST].in.n ? 0 : tn_settings_float(st, "test_frac");
     w->splitter.seed = (uint64_t)tn_settings_int(st, "seed");
-    if (frac[TN_VALID] + frac[TN_TEST] >= 1) return tn_error(TN_USAGE, "valid_frac and test_frac together leave nothing to train on");
+    if (frac[TN_VALID] + frac[TN_TEST] >= 1)
+        return tn_error(TN_USAGE, "valid_frac and test_frac together leave nothing to train on");
     return TN_OK;
 }
 
@@ -136,8 +139,10 @@ static tn_status fingerprint(tn_preparing *w)
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const char *key = tn_settings_row_at(st, i)->key;
         if (strcmp(key, "out") == 0 || strcmp(key, "threads") == 0) continue;
-        const int n = snprintf(text + used, sizeof text - used, "%s%s=%s", used ? " " : "", key, tn_settings_text_at(st, i));
-        if (n < 0 || (size_t)n >= sizeof text - used) return tn_error(TN_USAGE, "the settings are too long; use shorter paths");
+        const int n =
+            snprintf(text + used, sizeof text - used, "%s%s=%s", used ? " " : "", key, tn_settings_text_at(st, i));
+        if (n < 0 || (size_t)n >= sizeof text - used)
+            return tn_error(TN_USAGE, "the settings are too long; use shorter paths");
         used += (size_t)n;
     }
     TN_RETURN_IF(tn_hash_begin(&h));
@@ -190,12 +195,14 @@ static tn_status describe(tn_preparing *w)
 
 static tn_status run_parts(tn_preparing *w)
 {
-    static tn_status (*const run[])(tn_preparing *, const tn_prepare_part *) = { tn__prepare_text, tn__prepare_tokens, tn__prepare_arrays };
+    static tn_status (*const run[])(tn_preparing *, const tn_prepare_part *) = { tn__prepare_text, tn__prepare_tokens,
+                                                                                 tn__prepare_arrays };
     for (int k = 0; k < TN_SPLITS; k++)
         if (w->part[k].in.n) TN_RETURN_IF(run[w->kind](w, &w->part[k]));
     TN_RETURN_IF(tn_sink_finish(&w->sink));
     if (w->manifest.split[TN_TRAIN].documents == 0)
-        return tn_error(TN_BAD_FILE, "the inputs hold nothing to train on: they are empty or blank, or all of it was held out");
+        return tn_error(TN_BAD_FILE,
+                        "the inputs hold nothing to train on: they are empty or blank, or all of it was held out");
     return TN_OK;
 }
 
@@ -230,7 +237,8 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     const tn_settings *st = p->settings;
     const char *dir = tn_settings_text(st, "out");
     tn_preparing w = { .p = p, .start = tn_clock_s() };
-    if (p->n == 0) return tn_error(TN_USAGE, "no inputs: name files or folders, for example tenon data prepare book.txt out=book");
+    if (p->n == 0)
+        return tn_error(TN_USAGE, "no inputs: name files or folders, for example tenon data prepare book.txt out=book");
     if (!*dir) return tn_error(TN_USAGE, "out is not set: name the folder to make, for example out=book");
     w.trains_tokenizer = strncmp(tn_settings_text(st, "tokenizer"), "train:", 6) == 0;
     w.threads = threads_of(st);
@@ -238,7 +246,8 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     TN_TRY(find_inputs(&w));
     if (!w.trains_tokenizer) TN_TRY(tn__prepare_tokenizer(&w));
     TN_TRY(fingerprint(&w));
-    *out = (tn_prepare_report){ .files = w.part[0].in.n + w.part[1].in.n + w.part[2].in.n, .input_bytes = w.total_bytes,
+    *out = (tn_prepare_report){ .files = w.part[0].in.n + w.part[1].in.n + w.part[2].in.n,
+                                .input_bytes = w.total_bytes,
                                 .skipped = w.part[0].in.skipped + w.part[1].in.skipped + w.part[2].in.skipped };
     out->up_to_date = is_up_to_date(&w, dir);
     if (out->up_to_date) tn_stage_clean(dir);

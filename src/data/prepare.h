@@ -12,9 +12,9 @@
 #include <tenon/settings.h>
 
 typedef struct tn_prepare_progress {
-    const char *phase;             /* "count", "merge" (training a tokenizer), "prepare" */
-    uint64_t done, total;          /* bytes of the input files; "merge": tokens of the vocabulary */
-    uint64_t tokens;               /* written so far; arrays: samples */
+    const char *phase;    /* "count", "merge" (training a tokenizer), "prepare" */
+    uint64_t done, total; /* bytes of the input files; "merge": tokens of the vocabulary */
+    uint64_t tokens;      /* written so far; arrays: samples */
     double seconds;
 } tn_prepare_progress;
 
@@ -28,7 +28,7 @@ typedef struct tn_prepare {
 } tn_prepare;
 
 typedef struct tn_prepare_report {
-    bool up_to_date;   /* nothing had to be done */
+    bool up_to_date; /* nothing had to be done */
     size_t files, skipped;
     double seconds;
     uint64_t input_bytes;

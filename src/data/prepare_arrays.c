@@ -23,8 +23,10 @@ static tn_status label_column(const tn_preparing *w, const tn_input *in, const t
     const int64_t fields = (int64_t)about->sample;
     const int64_t n = strcmp(word, "last") == 0 ? fields : strcmp(word, "first") == 0 ? 1 : strtoll(word, &end, 10);
     if (n < 1 || n > fields || fields < 2)
-        return tn_error(TN_USAGE, "label_col=%.32s: %.512s has %lld columns; name one as first, last or 1 to %lld, or give labels=FILE", word,
-                        in->path, (long long)fields, (long long)fields);
+        return tn_error(
+            TN_USAGE,
+            "label_col=%.32s: %.512s has %lld columns; name one as first, last or 1 to %lld, or give labels=FILE", word,
+            in->path, (long long)fields, (long long)fields);
     *column = n - 1;
     return TN_OK;
 }
@@ -50,9 +52,9 @@ tn_status tn__prepare_arrays_about(tn_preparing *w)
 typedef struct samples {
     tn_array *features, *labels; /* labels: NULL where they are a column */
     int64_t column, row;
-    size_t n;        /* features in a sample */
-    double *values;  /* one row of the file */
-    void *packed;    /* (n) u8 or f32 */
+    size_t n;       /* features in a sample */
+    double *values; /* one row of the file */
+    void *packed;   /* (n) u8 or f32 */
     const char *path, *label_path;
 } samples;
 
@@ -80,7 +82,8 @@ static tn_status samples_open(tn_preparing *w, const tn_prepare_part *part, size
     const tn_array_info *about = tn_array_about(s->features);
     TN_RETURN_IF(label_column(w, in, about, &s->column));
     if (!same_shape(&w->manifest, about, s->column))
-        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them apart", in->path, w->part[TN_TRAIN].in.v[0].path);
+        return tn_error(TN_BAD_FILE, "%.640s has samples of another shape than %.300s; prepare them apart", in->path,
+                        w->part[TN_TRAIN].in.v[0].path);
     s->n = about->sample - (s->column >= 0);
     s->values = tn_alloc(about->sample * sizeof *s->values);
     s->packed = tn_alloc(s->n * sizeof(float));
@@ -88,13 +91,15 @@ static tn_status samples_open(tn_preparing *w, const tn_prepare_part *part, size
     if (s->column >= 0) return TN_OK;
     if (i >= part->labels.n)
         return tn_error(TN_USAGE, "%.640s has no labels: name their file with %slabels=FILE", in->path,
-                        part->split == TN_VALID ? "valid_" : part->split == TN_TEST ? "test_" : "");
+                        part->split == TN_VALID  ? "valid_"
+                        : part->split == TN_TEST ? "test_"
+                                                 : "");
     const tn_input *labels = &part->labels.v[i];
     s->label_path = labels->path;
     TN_RETURN_IF(tn_array_open(labels->path, array_format(labels->format), &s->labels));
     if (tn_array_about(s->labels)->sample != 1)
-        return tn_error(TN_BAD_FILE, "%.640s has %zu numbers a sample, a label is one; is it the right file?", labels->path,
-                        tn_array_about(s->labels)->sample);
+        return tn_error(TN_BAD_FILE, "%.640s has %zu numbers a sample, a label is one; is it the right file?",
+                        labels->path, tn_array_about(s->labels)->sample);
     return TN_OK;
 }
 
@@ -106,7 +111,9 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
     if (s->labels) {
         TN_RETURN_IF(tn_array_next(s->labels, label, &labelled));
         if (labelled != *got)
-            return tn_error(TN_BAD_FILE, "%.400s and %.400s have different numbers of samples; do they belong together?", s->path, s->label_path);
+            return tn_error(TN_BAD_FILE,
+                            "%.400s and %.400s have different numbers of samples; do they belong together?", s->path,
+                            s->label_path);
     }
     if (!*got) return TN_OK;
     s->row++;
@@ -116,15 +123,18 @@ static tn_status next_sample(samples *s, tn_item item, bool *got, double *label)
         if ((int64_t)i == s->column) continue;
         const double x = s->values[i];
         if (item == TN_ITEM_U8 && !(x >= 0 && x <= 255 && x == floor(x)))
-            return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g, which is no whole number of 0..255; use dtype=f32", s->path, (long long)s->row, x);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: sample %lld holds %g, which is no whole number of 0..255; use dtype=f32", s->path,
+                            (long long)s->row, x);
         if (!isfinite((double)(float)x))
-            return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g; clean the data first", s->path, (long long)s->row, x);
+            return tn_error(TN_BAD_FILE, "%.640s: sample %lld holds %g; clean the data first", s->path,
+                            (long long)s->row, x);
         if (item == TN_ITEM_U8) ((unsigned char *)s->packed)[k++] = (unsigned char)x;
         else ((float *)s->packed)[k++] = (float)x;
     }
     if (!(*label >= 0 && *label < INT32_MAX / 2 && *label == floor(*label)))
-        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are whole numbers from 0", s->label_path ? s->label_path : s->path,
-                        (long long)s->row, *label);
+        return tn_error(TN_BAD_FILE, "%.640s: sample %lld has label %g; labels are whole numbers from 0",
+                        s->label_path ? s->label_path : s->path, (long long)s->row, *label);
     return TN_OK;
 }
 
@@ -141,7 +151,8 @@ static tn_status one_file(tn_preparing *w, const tn_prepare_part *part, size_t i
         const tn_data_split split = part->fixed ? part->split : tn_splitter_sample(&w->splitter);
         TN_TRY(tn_sink_sample(&w->sink, split, in.packed, (int32_t)label));
         w->written++;
-        if (in.row % 512 == 0) TN_TRY(tn__prepare_tell(w, "prepare", w->done_bytes + tn_array_consumed(in.features), w->total_bytes));
+        if (in.row % 512 == 0)
+            TN_TRY(tn__prepare_tell(w, "prepare", w->done_bytes + tn_array_consumed(in.features), w->total_bytes));
     }
     w->done_bytes += tn_array_consumed(in.features);
 done:

@@ -5,8 +5,8 @@
 #include "dataset_files.h"
 
 #include <dirent.h>
-#include <stdlib.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <zlib.h>
@@ -64,11 +64,13 @@ static const text_case texts[] = {
     { "txt", "a.txt", "one\ntwo\n", "doc_bytes=0", "one\ntwo\n" },
     { "line", "a.txt", "one\n\ntwo\r\nthree", "doc_sep=line", "one|two\r|three" },
     { "blank", "a.txt", "\n\na\nb\n \nc\n\n\n\nd", "doc_sep=blank", "a\nb\n|c\n|d" },
-    { "separator", "a.txt", "x\n<|endoftext|>\r\ny <|endoftext|>\n<|endoftext|>\n<|endoftext|>\nz", "doc_sep=<|endoftext|>", "x\n|y <|endoftext|>\n|z" },
+    { "separator", "a.txt", "x\n<|endoftext|>\r\ny <|endoftext|>\n<|endoftext|>\n<|endoftext|>\nz",
+      "doc_sep=<|endoftext|>", "x\n|y <|endoftext|>\n|z" },
     { "wikitext", "a.txt", WIKI, "doc_sep=wikitext",
       " \n = One = \n \n text a \n = not a title = \n = = Part = = \n \n more \n \n| = Two = \n \n text b \n" },
     { "cut", "a.txt", "aaaa\nbbbb\ncccc\ndd", "doc_bytes=8", "aaaa\nbbbb\n|cccc\ndd" },
-    { "jsonl", "a.jsonl", "{\"text\":\"a\\nb\",\"n\":1}\n\n{\"n\":2,\"text\":\"\\u00e9\"}\n\"bare\"", "", "a\nb|\xc3\xa9|bare" },
+    { "jsonl", "a.jsonl", "{\"text\":\"a\\nb\",\"n\":1}\n\n{\"n\":2,\"text\":\"\\u00e9\"}\n\"bare\"", "",
+      "a\nb|\xc3\xa9|bare" },
     { "other key", "a.jsonl", "{\"body\":\"a\"}\n{\"body\":\" \"}\n{\"body\":\"b\"}\n", "text_key=body", "a|b" },
     { "json", "a.json", " [ \"a, ]\", {\"text\" : \"b\\\"\"} ,\"c\" ]\n", "", "a, ]|b\"|c" },
     { "format said", "a.dat", "[\"a\"]", "format=json", "a" },
@@ -129,7 +131,8 @@ static void threads_do_not_matter(void **state)
     const size_t n = 3500000;
     char *text = malloc(n);
     tn_tempdir_make(&d);
-    for (size_t i = 0; i < n; i++) text[i] = i % 7 == 6 ? ' ' : i % 400000 == 399999 ? '\n' : (char)('a' + i * i / 7 % 26);
+    for (size_t i = 0; i < n; i++)
+        text[i] = i % 7 == 6 ? ' ' : i % 400000 == 399999 ? '\n' : (char)('a' + i * i / 7 % 26);
     snprintf(in, sizeof in, "%s/in", d.path);
     assert_int_equal(mkdir(in, 0777), 0);
     snprintf(in, sizeof in, "%s/in/a.txt", d.path);
@@ -173,7 +176,8 @@ static void splits_by_document(void **state)
         snprintf(out[seed], sizeof out[seed], "%s/out%d", d.path, seed);
         snprintf(settings, sizeof settings, "valid_frac=0.1 test_frac=0.1 seed=%d", seed);
         assert_ok(tn_prepare_try(in, out[seed], settings, NULL));
-        for (tn_data_split k = TN_TRAIN; k <= TN_TEST; k++) documents_text(out[seed], k, text[seed][k], sizeof text[0][0]);
+        for (tn_data_split k = TN_TRAIN; k <= TN_TEST; k++)
+            documents_text(out[seed], k, text[seed][k], sizeof text[0][0]);
     }
     assert_string_not_equal(text[0][TN_VALID], text[1][TN_VALID]);
     for (tn_data_split k = TN_VALID; k <= TN_TEST; k++) { /* about a tenth, and none of it in train */
@@ -330,7 +334,10 @@ static void interrupted(void **state)
     snprintf(key, sizeof key, "out=%s/out", d.path);
     assert_ok(tn_prepare_settings(&st));
     assert_ok(tn_settings_override(st, key));
-    assert_int_equal(tn_prepare_run(&(tn_prepare){ .inputs = &list, .n = 1, .settings = st, .ctx = &left, .interrupted = stop_now }, &r), TN_INTERRUPTED);
+    assert_int_equal(
+        tn_prepare_run(&(tn_prepare){ .inputs = &list, .n = 1, .settings = st, .ctx = &left, .interrupted = stop_now },
+                       &r),
+        TN_INTERRUPTED);
     assert_int_equal(tn_tempdir_entries(&d, false), 1);
     tn_settings_free(st);
     tn_tempdir_clear(&d);
@@ -342,7 +349,8 @@ static void token_files(void **state)
     (void)state;
     tn_tempdir d;
     char in[1024], out[1024];
-    static const uint16_t before[] = { 50256, 1, 2, 3, 50256, 4, 50256, 5, 6 }, after[] = { 1, 2, 3, 50256, 4, 50256, 5, 6, 50256 };
+    static const uint16_t before[] = { 50256, 1, 2, 3, 50256, 4, 50256, 5, 6 },
+                          after[] = { 1, 2, 3, 50256, 4, 50256, 5, 6, 50256 };
     static const uint32_t wide[] = { 128000, 1, 2, 128255 };
     int32_t header[256] = { 20240520, 1, 9 }, ids[12];
     tn_dataset *data = NULL;
@@ -397,7 +405,8 @@ static void raw_text_opens(void **state)
     assert_ok(tn_dataset_read(data, TN_VALID, 0, 1, &id));
     assert_int_equal(id, '7');
     assert_fails(tn_dataset_read(data, TN_VALID, 2, 2, &id), TN_USAGE, "tokens 2 to 4 of 3");
-    assert_fails(tn_dataset_document(data, TN_TEST, 0, &(uint64_t){ 0 }, &(uint64_t){ 0 }), TN_USAGE, "document 0 of 0");
+    assert_fails(tn_dataset_document(data, TN_TEST, 0, &(uint64_t){ 0 }, &(uint64_t){ 0 }), TN_USAGE,
+                 "document 0 of 0");
     tn_dataset_close(data);
     tn_tempdir_clear(&d);
 }
@@ -434,7 +443,8 @@ static void no_memory(void **state)
 
 void tn_tests_prepare(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) tn_test_add(l, text_formats, &texts[i], "prepare: %s, plain, gz and zst", texts[i].name);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        tn_test_add(l, text_formats, &texts[i], "prepare: %s, plain, gz and zst", texts[i].name);
     tn_test_add(l, threads_do_not_matter, NULL, "prepare: any number of threads gives the same files");
     tn_test_add(l, splits_by_document, NULL, "prepare: splits by document and seed");
     tn_test_add(l, explicit_splits, NULL, "prepare: valid= and test= files");

@@ -15,7 +15,8 @@ enum { JOB_BYTES = 1 << 20, AUTO_LEAST = 1 << 10, AUTO_MOST = 64 << 10 };
 static int64_t automatic_bytes(const tn_preparing *w, const tn_prepare_part *part)
 {
     const double *frac = w->splitter.frac;
-    const double least = frac[TN_VALID] > 0 && (frac[TN_TEST] <= 0 || frac[TN_VALID] < frac[TN_TEST]) ? frac[TN_VALID] : frac[TN_TEST];
+    const double least =
+        frac[TN_VALID] > 0 && (frac[TN_TEST] <= 0 || frac[TN_VALID] < frac[TN_TEST]) ? frac[TN_VALID] : frac[TN_TEST];
     if (part->fixed || least <= 0 || (double)part->in.n * least >= 2) return 0;
     for (size_t i = 0; i < part->in.n; i++)
         if (part->in.v[i].format != TN_FORMAT_TEXT) return 0;
@@ -23,16 +24,23 @@ static int64_t automatic_bytes(const tn_preparing *w, const tn_prepare_part *par
     return bytes < AUTO_LEAST ? AUTO_LEAST : bytes > AUTO_MOST ? AUTO_MOST : (int64_t)bytes;
 }
 
-tn_status tn__prepare_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx, tn_documents **out)
+tn_status tn__prepare_documents(tn_preparing *w, const tn_prepare_part *part, tn_cut_fn *cut, const void *ctx,
+                                tn_documents **out)
 {
     const tn_settings *st = w->p->settings;
-    tn_documents_options o = { .doc_sep = tn_settings_text(st, "doc_sep"), .text_key = tn_settings_text(st, "text_key"),
-                               .doc_bytes = tn_settings_int(st, "doc_bytes"), .cut = cut, .cut_ctx = ctx };
+    tn_documents_options o = { .doc_sep = tn_settings_text(st, "doc_sep"),
+                               .text_key = tn_settings_text(st, "text_key"),
+                               .doc_bytes = tn_settings_int(st, "doc_bytes"),
+                               .cut = cut,
+                               .cut_ctx = ctx };
     if (tn_settings_is_auto(st, "doc_bytes")) o.doc_bytes = automatic_bytes(w, part);
     return tn_documents_open(&part->in, &o, out);
 }
 
-static size_t cut_for(const void *tokenizer, const char *text, size_t bytes) { return tn_tokenizer_cut(tokenizer, text, bytes); }
+static size_t cut_for(const void *tokenizer, const char *text, size_t bytes)
+{
+    return tn_tokenizer_cut(tokenizer, text, bytes);
+}
 
 static tn_data_split split_of(tn_splitter *s, const tn_prepare_part *part, const tn_piece *p)
 {
@@ -95,7 +103,7 @@ typedef struct corpus {
     tn_documents *d;
     tn_splitter splitter;
     tn_data_split split; /* of the open document */
-    uint64_t left;  /* bytes that may still be read */
+    uint64_t left;       /* bytes that may still be read */
 } corpus;
 
 static tn_status corpus_next(void *user, const char **text, size_t *bytes)
@@ -126,8 +134,12 @@ static tn_status train_tokenizer(tn_preparing *w, int64_t vocab)
 {
     tn_status s = TN_OK;
     const tn_prepare_part *part = &w->part[TN_TRAIN];
-    corpus c = { .w = w, .part = part, .splitter = w->splitter, .left = (uint64_t)tn_settings_int(w->p->settings, "train_bytes") };
-    const tn_bpe_options o = { .vocab = vocab, .threads = w->threads, .progress = corpus_progress, .progress_user = &c };
+    corpus c = {
+        .w = w, .part = part, .splitter = w->splitter, .left = (uint64_t)tn_settings_int(w->p->settings, "train_bytes")
+    };
+    const tn_bpe_options o = {
+        .vocab = vocab, .threads = w->threads, .progress = corpus_progress, .progress_user = &c
+    };
     if (c.left == 0) c.left = UINT64_MAX;
     TN_TRY(tn__prepare_documents(w, part, NULL, NULL, &c.d));
     TN_TRY(tn_bpe_train(corpus_next, &c, &o, &w->tokenizer));
@@ -144,9 +156,12 @@ tn_status tn__prepare_tokenizer(tn_preparing *w)
     if (!w->trains_tokenizer) return tn_tokenizer_open(*spec ? spec : "bytes", &w->tokenizer);
     const long long vocab = strtoll(spec + strlen("train:"), &end, 10);
     if (*end || vocab < 257 || vocab > 10000000)
-        return tn_error(TN_USAGE, "tokenizer=%.64s: the number behind train: is the size of the vocabulary, 257 to 10000000, for example train:8192",
+        return tn_error(TN_USAGE,
+                        "tokenizer=%.64s: the number behind train: is the size of the vocabulary, 257 to 10000000, for "
+                        "example train:8192",
                         spec);
-    if (w->kind == TN_KIND_TOKENS) return tn_error(TN_USAGE, "tokenizer=%.64s needs text, and the inputs are tokens", spec);
+    if (w->kind == TN_KIND_TOKENS)
+        return tn_error(TN_USAGE, "tokenizer=%.64s needs text, and the inputs are tokens", spec);
     return train_tokenizer(w, vocab);
 }
 
@@ -173,8 +188,10 @@ static tn_status check_copy(const tn_preparing *w, const char *path)
     const bool same = tn_tokenizer_hash(t) == tn_tokenizer_hash(w->tokenizer);
     tn_tokenizer_free(t);
     if (same) return TN_OK;
-    return tn_error(TN_USAGE, "the tokenizer %.640s cannot be copied into the data set: give the tokenizer.json or tokenizer.bin itself",
-                    tn_settings_text(w->p->settings, "tokenizer"));
+    return tn_error(
+        TN_USAGE,
+        "the tokenizer %.640s cannot be copied into the data set: give the tokenizer.json or tokenizer.bin itself",
+        tn_settings_text(w->p->settings, "tokenizer"));
 }
 
 tn_status tn__prepare_tokenizer_copy(tn_preparing *w, const char *dir)
@@ -196,7 +213,8 @@ tn_status tn__prepare_tokenizer_copy(tn_preparing *w, const char *dir)
     if (!is_bpe || (tn_tokenizer_save(w->tokenizer, path) != TN_OK && !w->trains_tokenizer)) {
         char inner[TN_PATH_BYTES];
         const tn_status in_folder = tn_path_join(spec, m->tokenizer_file, inner, sizeof inner);
-        if (in_folder != TN_OK || copy_file(inner, dir, m->tokenizer_file) != TN_OK) TN_RETURN_IF(copy_file(spec, dir, m->tokenizer_file));
+        if (in_folder != TN_OK || copy_file(inner, dir, m->tokenizer_file) != TN_OK)
+            TN_RETURN_IF(copy_file(spec, dir, m->tokenizer_file));
     }
     return check_copy(w, path);
 }

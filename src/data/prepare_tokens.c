@@ -31,11 +31,13 @@ static tn_status read_header(token_file *f)
     f->kept = got;
     if (got < 4 || (h[0] != MAGIC_U16 && h[0] != MAGIC_U32)) return TN_OK;
     if (got < sizeof f->raw.header)
-        return tn_error(TN_BAD_FILE, "%.640s ends inside its header of 1024 bytes; the file was cut short, get it again", f->path);
+        return tn_error(TN_BAD_FILE,
+                        "%.640s ends inside its header of 1024 bytes; the file was cut short, get it again", f->path);
     const bool narrow = h[0] == MAGIC_U16;
     if (h[1] != (narrow ? 1 : 7) || h[2] < 0)
-        return tn_error(TN_BAD_FILE, "%.640s: version %d with %d tokens is not what llm.c writes (version %d); get it again", f->path, h[1], h[2],
-                        narrow ? 1 : 7);
+        return tn_error(TN_BAD_FILE,
+                        "%.640s: version %d with %d tokens is not what llm.c writes (version %d); get it again",
+                        f->path, h[1], h[2], narrow ? 1 : 7);
     f->item_bytes = narrow ? 2 : 4;
     f->left = (uint64_t)h[2];
     f->kept = 0;
@@ -76,7 +78,9 @@ static tn_status token_file_next(token_file *f, int32_t *ids, size_t *n)
     *n = got / f->item_bytes;
     const bool counted = f->left != UINT64_MAX, at_end = *n < BLOCK;
     if (got % f->item_bytes || (counted && (*n > f->left || (at_end && *n < f->left))))
-        return tn_error(TN_BAD_FILE, "%.640s does not end with the last of its tokens (%zu bytes each); it was cut short or is no file of tokens",
+        return tn_error(TN_BAD_FILE,
+                        "%.640s does not end with the last of its tokens (%zu bytes each); it was cut short or is no "
+                        "file of tokens",
                         f->path, f->item_bytes);
     if (counted) f->left -= *n;
     for (size_t i = 0; i < *n; i++) ids[i] = f->item_bytes == 2 ? f->raw.narrow[i] : (int32_t)f->raw.wide[i];
@@ -100,7 +104,8 @@ tn_status tn__prepare_tokens_about(tn_preparing *w)
     const bool is_auto = tn_settings_is_auto(w->p->settings, "bin_eot");
     m->eot = is_auto ? (narrow ? 50256 : 128000) : (int32_t)tn_settings_int(w->p->settings, "bin_eot");
     if (m->eot >= m->vocab && is_auto) m->eot = -1; /* a small vocabulary of its own, as of characters */
-    if (m->eot < -1 || m->eot >= m->vocab) return tn_error(TN_USAGE, "bin_eot=%d is beyond the vocabulary of %lld", m->eot, (long long)m->vocab);
+    if (m->eot < -1 || m->eot >= m->vocab)
+        return tn_error(TN_USAGE, "bin_eot=%d is beyond the vocabulary of %lld", m->eot, (long long)m->vocab);
     return TN_OK;
 }
 
@@ -125,7 +130,8 @@ typedef struct state {
 static tn_status put_run(tn_preparing *w, state *st, const int32_t *ids, size_t n)
 {
     if (n == 0) return TN_OK;
-    if (!st->inside) st->split = st->part->fixed ? st->part->split : tn_splitter_document(&st->splitter, ids, n * sizeof *ids);
+    if (!st->inside)
+        st->split = st->part->fixed ? st->part->split : tn_splitter_document(&st->splitter, ids, n * sizeof *ids);
     TN_RETURN_IF(tn_sink_tokens(&w->sink, st->split, !st->inside, ids, n, text_bytes(w, ids, n)));
     st->inside = true;
     w->written += n;
@@ -138,8 +144,9 @@ static tn_status put_block(tn_preparing *w, state *st, const char *path, const i
     size_t from = 0;
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || ids[i] >= w->manifest.vocab)
-            return tn_error(TN_BAD_FILE, "%.640s: token %u is beyond the vocabulary of %lld; say which with vocab= or tokenizer=", path,
-                            (unsigned)ids[i], (long long)w->manifest.vocab);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: token %u is beyond the vocabulary of %lld; say which with vocab= or tokenizer=",
+                            path, (unsigned)ids[i], (long long)w->manifest.vocab);
         if (ids[i] != eot) continue;
         TN_RETURN_IF(put_run(w, st, ids + from, i - from));
         st->inside = false;

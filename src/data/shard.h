@@ -62,7 +62,8 @@ typedef struct tn_shard_writer tn_shard_writer;
 tn_status tn_shard_writer_open(const char *path, const tn_shard_info *info, tn_shard_writer **out);
 tn_status tn_shard_writer_document(tn_shard_writer *w, uint64_t text_bytes); /* more text of it: tn_shard_writer_text */
 void tn_shard_writer_text(tn_shard_writer *w, uint64_t text_bytes);
-tn_status tn_shard_writer_tokens(tn_shard_writer *w, const int32_t *ids, size_t n); /* TN_INTERNAL beyond the vocabulary */
+tn_status tn_shard_writer_tokens(tn_shard_writer *w, const int32_t *ids,
+                                 size_t n); /* TN_INTERNAL beyond the vocabulary */
 tn_status tn_shard_writer_sample(tn_shard_writer *w, const void *features, int32_t label);
 uint64_t tn_shard_writer_count(const tn_shard_writer *w, uint64_t *documents); /* tokens so far */
 /* Both free the writer; *info (may be NULL) is what was written. */

@@ -92,7 +92,8 @@ tn_status tn_shard_writer_tokens(tn_shard_writer *w, const int32_t *ids, size_t 
 {
     for (size_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint64_t)ids[i] >= w->info.vocab)
-            return tn_error(TN_INTERNAL, "token %d does not fit a vocabulary of %llu", ids[i], (unsigned long long)w->info.vocab);
+            return tn_error(TN_INTERNAL, "token %d does not fit a vocabulary of %llu", ids[i],
+                            (unsigned long long)w->info.vocab);
         const uint16_t narrow = (uint16_t)ids[i];
         if (BUFFER_BYTES - w->used < 4) TN_RETURN_IF(flush(w));
         if (w->item_bytes == 2) memcpy(w->buffer + w->used, &narrow, 2);
@@ -123,9 +124,18 @@ static tn_status write_header(tn_shard_writer *w, uint64_t table_at)
 {
     const tn_shard_info *i = &w->info;
     char hex[TN_HASH_BYTES];
-    tn_shard_header h = { .magic = TN_SHARD_MAGIC, .version = TN_SHARD_VERSION, .kind = i->kind, .item = i->item, .rank = (uint32_t)i->rank,
-                          .vocab = i->vocab, .classes = i->classes, .documents = i->documents, .tokens = i->tokens,
-                          .text_bytes = i->text_bytes, .items_at = TN_SHARD_HEADER_BYTES, .table_at = table_at,
+    tn_shard_header h = { .magic = TN_SHARD_MAGIC,
+                          .version = TN_SHARD_VERSION,
+                          .kind = i->kind,
+                          .item = i->item,
+                          .rank = (uint32_t)i->rank,
+                          .vocab = i->vocab,
+                          .classes = i->classes,
+                          .documents = i->documents,
+                          .tokens = i->tokens,
+                          .text_bytes = i->text_bytes,
+                          .items_at = TN_SHARD_HEADER_BYTES,
+                          .table_at = table_at,
                           .file_bytes = w->file.bytes };
     for (int k = 0; k < i->rank; k++) h.dims[k] = (uint64_t)i->dims[k];
     tn_shard_hash_bytes(i->hash, h.hash);
@@ -149,7 +159,8 @@ tn_status tn_shard_writer_finish(tn_shard_writer *w, tn_shard_info *info)
         TN_TRY(tn_grow(&w->table, &w->table_capacity, w->info.documents + 1, sizeof(uint64_t)));
         ((uint64_t *)w->table)[w->info.documents] = w->info.tokens;
     }
-    TN_TRY(put(w, w->table ? w->table : zeros, (w->info.documents + tokens) * (tokens ? sizeof(uint64_t) : sizeof(int32_t))));
+    TN_TRY(put(w, w->table ? w->table : zeros,
+               (w->info.documents + tokens) * (tokens ? sizeof(uint64_t) : sizeof(int32_t))));
     TN_TRY(flush(w));
     tn_hash_text(w->hash, w->info.hash);
     TN_TRY(write_header(w, table_at));

@@ -26,7 +26,8 @@ typedef struct tn_sink {
 
 /* A piece of a document: first begins one (with the eot token where there is one). Pieces of one document come in a row
  * within their split. */
-tn_status tn_sink_tokens(tn_sink *k, tn_data_split split, bool first, const int32_t *ids, size_t n, uint64_t text_bytes);
+tn_status tn_sink_tokens(tn_sink *k, tn_data_split split, bool first, const int32_t *ids, size_t n,
+                         uint64_t text_bytes);
 tn_status tn_sink_sample(tn_sink *k, tn_data_split split, const void *features, int32_t label);
 tn_status tn_sink_finish(tn_sink *k);
 void tn_sink_abort(tn_sink *k);

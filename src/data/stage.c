@@ -66,7 +66,9 @@ static tn_status check_existing(const char *path, bool (*ours)(const char *))
     if (!d) return tn_fs_error(TN_DISK, errno, "read", path);
     for (struct dirent *e; s == TN_OK && (e = readdir(d));) {
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || ours(e->d_name)) continue;
-        s = tn_error(TN_USAGE, "%.640s holds other files (%.64s), which would be lost: name a new folder with out=", path, e->d_name);
+        s = tn_error(TN_USAGE,
+                     "%.640s holds other files (%.64s), which would be lost: name a new folder with out=", path,
+                     e->d_name);
     }
     closedir(d);
     return s;
@@ -79,16 +81,16 @@ static tn_status make_temp(tn_stage *s)
     const char *name = parent_of(s->final_path, dir);
     struct stat a, b;
     for (int i = 0; i < 100; i++) {
-        const int n = snprintf(s->temp, sizeof s->temp, "%.*s.tmp-%s-%ld", (int)(name - s->final_path), s->final_path, name,
-                               (long)getpid() + 100000000L * i);
+        const int n = snprintf(s->temp, sizeof s->temp, "%.*s.tmp-%s-%ld", (int)(name - s->final_path), s->final_path,
+                               name, (long)getpid() + 100000000L * i);
         if (n < 0 || (size_t)n >= sizeof s->temp) return tn_fs_error(TN_DISK, ENAMETOOLONG, "write", s->final_path);
         if (mkdir(s->temp, 0777) != 0) {
             if (errno == EEXIST) continue;
             return tn_fs_error(TN_DISK, errno, "make directory", s->temp);
         }
         s->lock = open(s->temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (s->lock >= 0 && flock(s->lock, LOCK_EX | LOCK_NB) == 0 && fstat(s->lock, &a) == 0 && stat(s->temp, &b) == 0 &&
-            a.st_ino == b.st_ino)
+        if (s->lock >= 0 && flock(s->lock, LOCK_EX | LOCK_NB) == 0 && fstat(s->lock, &a) == 0 &&
+            stat(s->temp, &b) == 0 && a.st_ino == b.st_ino)
             return TN_OK;
         if (s->lock >= 0) close(s->lock);
         s->lock = -1;
@@ -119,7 +121,8 @@ tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_sta
     s->lock = -1;
     TN_RETURN_IF(full_path(path, s->final_path));
     const char *name = parent_of(s->final_path, dir);
-    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return tn_error(TN_USAGE, "out=%.640s names no folder", path);
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return tn_error(TN_USAGE, "out=%.640s names no folder", path);
     TN_RETURN_IF(check_existing(s->final_path, ours));
     TN_RETURN_IF(tn_dir_make(dir));
     remove_leftovers(s->final_path);

@@ -14,8 +14,8 @@ static tn_status fill(tn_array *a)
     void *p = a->raw;
     size_t got = 0;
     if (a->end - a->begin > TN_CSV_LINE_BYTES)
-        return tn_error(TN_BAD_FILE, "%.640s:%lld: the line is longer than %d bytes; is the file a table of numbers?", tn_stream_path(a->stream),
-                        (long long)a->row + 1, TN_CSV_LINE_BYTES);
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: the line is longer than %d bytes; is the file a table of numbers?",
+                        tn_stream_path(a->stream), (long long)a->row + 1, TN_CSV_LINE_BYTES);
     if (a->begin) memmove(a->raw, a->raw + a->begin, a->end - a->begin);
     a->end -= a->begin;
     a->begin = 0;
@@ -109,7 +109,8 @@ tn_status tn__csv_header(tn_array *a)
     if (!line) return tn_error(TN_BAD_FILE, "%.640s holds no rows; is it the right file?", tn_stream_path(a->stream));
     a->separator = memchr(line, ',', n) ? ',' : memchr(line, ';', n) ? ';' : memchr(line, '\t', n) ? '\t' : ',';
     const size_t fields = parse_line(a, line, n, NULL, &wrong);
-    if (fields > TN_ARRAY_SAMPLE_MAX) return tn_error(TN_BAD_FILE, "%.640s has %zu columns, too many", tn_stream_path(a->stream), fields);
+    if (fields > TN_ARRAY_SAMPLE_MAX)
+        return tn_error(TN_BAD_FILE, "%.640s has %zu columns, too many", tn_stream_path(a->stream), fields);
     if (!wrong) { /* not a heading: read it again */
         a->begin = 0;
         a->row = 0;
@@ -127,10 +128,10 @@ tn_status tn__csv_next(tn_array *a, double *row, bool *got)
     if (!line) return TN_OK;
     const size_t fields = parse_line(a, line, n, row, &wrong);
     if (wrong)
-        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is no number; correct it or remove the line", tn_stream_path(a->stream),
-                        (long long)a->row, wrong);
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is no number; correct it or remove the line",
+                        tn_stream_path(a->stream), (long long)a->row, wrong);
     if (fields != a->info.sample)
-        return tn_error(TN_BAD_FILE, "%.640s:%lld: %zu fields, the first line has %zu; correct it or remove the line", tn_stream_path(a->stream),
-                        (long long)a->row, fields, a->info.sample);
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: %zu fields, the first line has %zu; correct it or remove the line",
+                        tn_stream_path(a->stream), (long long)a->row, fields, a->info.sample);
     return TN_OK;
 }

@@ -13,8 +13,8 @@ tn_status tn__array_read_exact(tn_array *a, void *data, size_t bytes, const char
     size_t got;
     TN_RETURN_IF(tn_stream_read(a->stream, data, bytes, &got));
     if (got == bytes) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s ends inside %s, after %llu bytes; the file was cut short, get it again", tn_stream_path(a->stream),
-                    what, (unsigned long long)tn_stream_position(a->stream));
+    return tn_error(TN_BAD_FILE, "%.640s ends inside %s, after %llu bytes; the file was cut short, get it again",
+                    tn_stream_path(a->stream), what, (unsigned long long)tn_stream_position(a->stream));
 }
 
 tn_status tn__array_shape(tn_array *a, int rank, const uint64_t *dims)
@@ -22,15 +22,18 @@ tn_status tn__array_shape(tn_array *a, int rank, const uint64_t *dims)
     const char *path = tn_stream_path(a->stream);
     size_t n = 1;
     if (rank < 1 || rank > TN_ARRAY_RANK_MAX)
-        return tn_error(TN_BAD_FILE, "%.640s has %d dimensions; 1 to %d are read, the first counts samples", path, rank, TN_ARRAY_RANK_MAX);
+        return tn_error(TN_BAD_FILE, "%.640s has %d dimensions; 1 to %d are read, the first counts samples", path, rank,
+                        TN_ARRAY_RANK_MAX);
     for (int i = 1; i < rank; i++) {
         if (dims[i] == 0 || dims[i] > TN_ARRAY_SAMPLE_MAX || !tn_mul_ok(n, dims[i], &n) || n > TN_ARRAY_SAMPLE_MAX)
-            return tn_error(TN_BAD_FILE, "%.640s: samples of such a shape have no numbers, or more than %d; is the file damaged?", path,
-                            TN_ARRAY_SAMPLE_MAX);
+            return tn_error(TN_BAD_FILE,
+                            "%.640s: samples of such a shape have no numbers, or more than %d; is the file damaged?",
+                            path, TN_ARRAY_SAMPLE_MAX);
         a->info.dims[i - 1] = (int64_t)dims[i];
     }
     if (dims[0] > INT64_MAX / 8 / TN_ARRAY_SAMPLE_MAX)
-        return tn_error(TN_BAD_FILE, "%.640s promises %llu samples, which no disk holds; the file is damaged", path, (unsigned long long)dims[0]);
+        return tn_error(TN_BAD_FILE, "%.640s promises %llu samples, which no disk holds; the file is damaged", path,
+                        (unsigned long long)dims[0]);
     a->info.rank = rank - 1;
     a->info.sample = n;
     a->info.rows = (int64_t)dims[0];
@@ -44,14 +47,16 @@ static tn_status idx_header(tn_array *a)
     static const struct {
         unsigned char code;
         tn_number number;
-    } types[] = { { 8, TN_NUMBER_U8 }, { 9, TN_NUMBER_I8 }, { 11, TN_NUMBER_I16 }, { 12, TN_NUMBER_I32 }, { 13, TN_NUMBER_F32 }, { 14, TN_NUMBER_F64 } };
+    } types[] = { { 8, TN_NUMBER_U8 },   { 9, TN_NUMBER_I8 },   { 11, TN_NUMBER_I16 },
+                  { 12, TN_NUMBER_I32 }, { 13, TN_NUMBER_F32 }, { 14, TN_NUMBER_F64 } };
     unsigned char head[4], d[4];
     uint64_t dims[TN_ARRAY_RANK_MAX] = { 0 };
     size_t t = 0;
     TN_RETURN_IF(tn__array_read_exact(a, head, 4, "its header"));
     while (t < sizeof types / sizeof *types && types[t].code != head[2]) t++;
     if (head[0] || head[1] || t == sizeof types / sizeof *types)
-        return tn_error(TN_BAD_FILE, "%.640s is not an IDX file (it begins %02x %02x %02x %02x); say what it is with format=",
+        return tn_error(TN_BAD_FILE,
+                        "%.640s is not an IDX file (it begins %02x %02x %02x %02x); say what it is with format=",
                         tn_stream_path(a->stream), head[0], head[1], head[2], head[3]);
     for (int i = 0; i < head[3] && i < TN_ARRAY_RANK_MAX; i++) {
         TN_RETURN_IF(tn__array_read_exact(a, d, 4, "its header"));
@@ -129,8 +134,10 @@ tn_status tn_array_next(tn_array *a, double *row, bool *got)
     *got = a->row < a->info.rows;
     if (!*got) {
         TN_RETURN_IF(tn_stream_read(a->stream, &more, 1, &extra));
-        if (extra) return tn_error(TN_BAD_FILE, "%.640s goes on after the last of its %lld samples; its header is wrong, get it again",
-                                   tn_stream_path(a->stream), (long long)a->info.rows);
+        if (extra)
+            return tn_error(TN_BAD_FILE,
+                            "%.640s goes on after the last of its %lld samples; its header is wrong, get it again",
+                            tn_stream_path(a->stream), (long long)a->info.rows);
         return TN_OK;
     }
     TN_RETURN_IF(tn__array_read_exact(a, a->raw, a->info.sample * a->item_bytes, "its samples"));

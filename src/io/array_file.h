@@ -21,11 +21,11 @@ enum {
 typedef enum tn_array_format { TN_ARRAY_NPY = 0, TN_ARRAY_IDX = 1, TN_ARRAY_CSV = 2 } tn_array_format;
 
 typedef struct tn_array_info {
-    bool is_u8;     /* every number is 0..255 by type */
-    int rank;       /* of a row: 0 for a list of numbers */
+    bool is_u8; /* every number is 0..255 by type */
+    int rank;   /* of a row: 0 for a list of numbers */
     int64_t dims[TN_ARRAY_RANK_MAX];
-    size_t sample;  /* numbers in a row, 1 or more */
-    int64_t rows;   /* -1: known at the end only (.csv) */
+    size_t sample; /* numbers in a row, 1 or more */
+    int64_t rows;  /* -1: known at the end only (.csv) */
 } tn_array_info;
 
 typedef struct tn_array tn_array;

@@ -25,7 +25,8 @@ static int64_t read_rows(const char *path, tn_array_format f, double *values, si
 static void put_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes)
 {
     unsigned char file[512] = "\x93NUMPY\x01\x00";
-    const int n = snprintf((char *)file + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape);
+    const int n =
+        snprintf((char *)file + 10, 200, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape);
     file[8] = (unsigned char)n;
     memcpy(file + 10 + n, data, bytes);
     tn_put_file(path, file, 10 + (size_t)n + bytes);
@@ -88,9 +89,15 @@ static void csv_styles(void **state)
         size_t sample;
         double last;
     } cases[] = {
-        { "1,2\n3,4\n", 2, 2, 4 },          { "a,b\n3,4", 1, 2, 4 },       { "1;2\r\n3; 4 \r\n\r\n", 2, 2, 4 },
-        { "1\t-2.5e-3\n", 1, 2, -0.0025 },  { "\n\n 1 , +2.\n", 1, 2, 2 }, { "7\n8\n9", 3, 1, 9 },
-        { "0,1e-400\n", 1, 2, 0 },          { "0,.5E2\n", 1, 2, 50 },      { "1,0.30000000000000000000001\n", 1, 2, 0.3 },
+        { "1,2\n3,4\n", 2, 2, 4 },
+        { "a,b\n3,4", 1, 2, 4 },
+        { "1;2\r\n3; 4 \r\n\r\n", 2, 2, 4 },
+        { "1\t-2.5e-3\n", 1, 2, -0.0025 },
+        { "\n\n 1 , +2.\n", 1, 2, 2 },
+        { "7\n8\n9", 3, 1, 9 },
+        { "0,1e-400\n", 1, 2, 0 },
+        { "0,.5E2\n", 1, 2, 50 },
+        { "1,0.30000000000000000000001\n", 1, 2, 0.3 },
         { "x,12345678901234567890\n1,12345678901234567890\n", 1, 2, 12345678901234567890.0 },
     };
     tn_tempdir d;

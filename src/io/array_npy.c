@@ -33,8 +33,9 @@ static tn_status read_descr(tn_array *a, const char *p)
     static const struct {
         const char *name;
         tn_number number;
-    } types[] = { { "u1", TN_NUMBER_U8 },  { "b1", TN_NUMBER_U8 },  { "i1", TN_NUMBER_I8 },  { "u2", TN_NUMBER_U16 }, { "i2", TN_NUMBER_I16 }, { "u4", TN_NUMBER_U32 },
-                  { "i4", TN_NUMBER_I32 }, { "u8", TN_NUMBER_U64 }, { "i8", TN_NUMBER_I64 }, { "f4", TN_NUMBER_F32 }, { "f8", TN_NUMBER_F64 } };
+    } types[] = { { "u1", TN_NUMBER_U8 },  { "b1", TN_NUMBER_U8 },  { "i1", TN_NUMBER_I8 },  { "u2", TN_NUMBER_U16 },
+                  { "i2", TN_NUMBER_I16 }, { "u4", TN_NUMBER_U32 }, { "i4", TN_NUMBER_I32 }, { "u8", TN_NUMBER_U64 },
+                  { "i8", TN_NUMBER_I64 }, { "f4", TN_NUMBER_F32 }, { "f8", TN_NUMBER_F64 } };
     if (!p || p[0] != '\'' || !strchr("<>|", p[1]) || strlen(p) < 5 || p[4] != '\'')
         return bad_header(a, "its type is none of integers of 8 to 64 bits and floats of 32 and 64 bits");
     a->big_endian = p[1] == '>';
@@ -54,7 +55,8 @@ static tn_status read_shape(tn_array *a, const char *p)
     for (p++; *p && *p != ')'; p += strspn(p, ", ")) {
         char *end;
         const size_t digits = strspn(p, "0123456789");
-        if (digits == 0 || digits > 18 || rank == TN_ARRAY_RANK_MAX) return bad_header(a, "its shape is impossible or has more than 8 dimensions");
+        if (digits == 0 || digits > 18 || rank == TN_ARRAY_RANK_MAX)
+            return bad_header(a, "its shape is impossible or has more than 8 dimensions");
         dims[rank++] = strtoull(p, &end, 10);
         p = end;
     }
@@ -78,7 +80,8 @@ tn_status tn__npy_header(tn_array *a)
     if (strlen(text) != n) return bad_header(a, "its header is damaged");
     const char *order = value_of(text, "fortran_order");
     if (!order || strncmp(order, "False", 5) != 0)
-        return bad_header(a, "it is stored by columns (fortran_order), rows are needed; numpy.ascontiguousarray gives them");
+        return bad_header(
+            a, "it is stored by columns (fortran_order), rows are needed; numpy.ascontiguousarray gives them");
     TN_RETURN_IF(read_descr(a, value_of(text, "descr")));
     return read_shape(a, value_of(text, "shape"));
 }

@@ -7,8 +7,16 @@
 #include "io/stream.h"
 
 typedef enum tn_number {
-    TN_NUMBER_U8, TN_NUMBER_I8, TN_NUMBER_U16, TN_NUMBER_I16, TN_NUMBER_U32, TN_NUMBER_I32, TN_NUMBER_U64, TN_NUMBER_I64,
-    TN_NUMBER_F32, TN_NUMBER_F64
+    TN_NUMBER_U8,
+    TN_NUMBER_I8,
+    TN_NUMBER_U16,
+    TN_NUMBER_I16,
+    TN_NUMBER_U32,
+    TN_NUMBER_I32,
+    TN_NUMBER_U64,
+    TN_NUMBER_I64,
+    TN_NUMBER_F32,
+    TN_NUMBER_F64
 } tn_number;
 
 struct tn_array {
@@ -17,12 +25,12 @@ struct tn_array {
     tn_array_info info;
     tn_number number;
     bool big_endian;
-    int64_t row;         /* rows handed out */
+    int64_t row; /* rows handed out */
     size_t item_bytes;
-    unsigned char *raw;  /* a row as it lies in the file; for .csv the text in hand */
+    unsigned char *raw; /* a row as it lies in the file; for .csv the text in hand */
     size_t capacity, begin, end;
     bool file_end;
-    char separator;      /* of .csv */
+    char separator; /* of .csv */
 };
 
 /* Shape from `rank` dimensions of the file, the first of them rows; checks all sizes. */

@@ -21,9 +21,9 @@ typedef enum packing { PLAIN, GZIP, ZSTD } packing;
 struct tn_stream {
     int fd;
     packing packing;
-    bool file_end;   /* no more bytes in the file */
-    bool inside;     /* a gzip member or zstd frame has begun and not ended */
-    bool has_zlib;   /* z is to be ended */
+    bool file_end; /* no more bytes in the file */
+    bool inside;   /* a gzip member or zstd frame has begun and not ended */
+    bool has_zlib; /* z is to be ended */
     uint64_t read_bytes, position;
     size_t begin, end; /* of `in`: bytes not yet unpacked */
     z_stream z;
@@ -52,7 +52,8 @@ static tn_status start_unpacker(tn_stream *s)
     static const unsigned char zstd_magic[4] = { 0x28, 0xB5, 0x2F, 0xFD };
     if (s->end >= 2 && s->in[0] == 0x1F && s->in[1] == 0x8B) {
         s->packing = GZIP;
-        if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK) return tn_error(TN_MEMORY, "out of memory while opening %.640s", s->path);
+        if (inflateInit2(&s->z, 16 + MAX_WBITS) != Z_OK)
+            return tn_error(TN_MEMORY, "out of memory while opening %.640s", s->path);
         s->has_zlib = true;
     } else if (s->end >= 4 && memcmp(s->in, zstd_magic, 4) == 0) {
         s->packing = ZSTD;
@@ -147,13 +148,16 @@ static void skip_padding(tn_stream *s)
 static tn_status check_ratio(const tn_stream *s)
 {
     if (s->packing == PLAIN || s->position <= TN_STREAM_RATIO * s->read_bytes + TN_STREAM_SLACK_BYTES) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%.640s unpacks to more than %d times its size, as a file made to fill disks does; if you trust "
-                    "it, unpack it yourself and give the result", s->path, TN_STREAM_RATIO);
+    return tn_error(TN_BAD_FILE,
+                    "%.640s unpacks to more than %d times its size, as a file made to fill disks does; if you trust "
+                    "it, unpack it yourself and give the result",
+                    s->path, TN_STREAM_RATIO);
 }
 
 tn_status tn_stream_read(tn_stream *s, void *data, size_t bytes, size_t *got)
 {
-    static tn_status (*const steps[])(tn_stream *, unsigned char *, size_t, size_t *) = { plain_step, gzip_step, zstd_step };
+    static tn_status (*const steps[])(tn_stream *, unsigned char *, size_t, size_t *) = { plain_step, gzip_step,
+                                                                                          zstd_step };
     const size_t most = 1 << 30; /* zlib counts in 32 bits */
     size_t n = 0;
     while (n < bytes) {

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/text.h"
+#include "cli/data_view.h"
 
 #include <string.h>
 
@@ -55,6 +56,7 @@ void tn_verb_help(const tn_verb *v, FILE *f)
         fprintf(f, "\n%s: %s\n\n", v->name, v->summary);
         print_flags(v->flags, f);
         print_flags(tn_global_flags, f);
+        if (v->run == tn_cmd_data) tn_data_keys(f);
         return;
     }
     print_usage("VERB [--json] ...\nhelp VERB", f);

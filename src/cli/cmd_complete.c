@@ -2,6 +2,7 @@
  * flags, keys and their values always come from the tables of the command that is installed.
  * A candidate is a line: the whole word, and behind a tab what it means. Files are left to the shell. */
 #include "cli/cli.h"
+#include "data/prepare.h"
 #include "train/train_settings.h"
 
 #include <string.h>
@@ -122,7 +123,8 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     if (!strstr(v->usage, "key=value") || (n == 2 && *v->words)) return TN_OK;
     tn_settings *st = NULL;
     const tn_model *model;
-    TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
+    if (v->run == tn_cmd_data) TN_RETURN_IF(tn_prepare_settings(&st));
+    else TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     offer_settings(st, typed, c->out);
     tn_settings_free(st);
     return TN_OK;

@@ -1,0 +1,55 @@
+/* A data set to read: a prepared folder (mapped), or raw text as bytes (a plain .txt is mapped; other text files and folders
+ * are read into memory while they are small). Any number of threads may read one.
+ *
+ * A split is a row of documents, each a row of tokens; positions count the tokens of a split from 0 across its shards. What
+ * comes from files is checked before it is used: a damaged shard fails the call that meets the damage with TN_BAD_FILE. */
+#ifndef TN_DATA_DATASET_H
+#define TN_DATA_DATASET_H
+
+#include "data/manifest.h"
+#include "token/tokenizer.h"
+
+enum { TN_DATASET_RAW_BYTES = 512 << 20 }; /* of text held in memory; more has to be prepared */
+
+typedef struct tn_dataset tn_dataset;
+
+typedef struct tn_dataset_options { /* for raw text only; NULL or zeros: none held out, a file is a document */
+    double holdout_frac;            /* one document: its end is held out; several: whole documents (into "valid") */
+    const char *doc_sep, *text_key; /* see documents.h */
+    uint64_t seed;
+} tn_dataset_options;
+
+typedef struct tn_dataset_info {
+    tn_shard_kind kind;
+    bool is_raw;
+    int64_t vocab;
+    int32_t eot; /* every document begins with it and is followed by it; -1: none */
+    tn_item item;
+    int rank; /* arrays: shape of a sample, its size, number of classes */
+    int64_t dims[TN_SHARD_RANK_MAX], sample, classes;
+    char tokenizer[TN_PATH_BYTES]; /* for tn_tokenizer_open; "" where it is not known */
+} tn_dataset_info;
+
+typedef struct tn_dataset_counts {
+    uint64_t documents, tokens; /* arrays: samples, features */
+    uint64_t text_bytes;        /* of the original text, for bits per byte; 0: not known */
+} tn_dataset_counts;
+
+tn_status tn_dataset_open(const char *path, const tn_dataset_options *o, tn_dataset **out);
+void tn_dataset_close(tn_dataset *d); /* takes NULL */
+/* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels, and its tokenizer. */
+tn_status tn_dataset_verify(const tn_dataset *d);
+
+const tn_dataset_info *tn_dataset_about(const tn_dataset *d);
+tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split);
+/* Document i of the split: its first position and its number of tokens, 1 or more. */
+tn_status tn_dataset_document(const tn_dataset *d, tn_data_split split, uint64_t i, uint64_t *start, uint64_t *tokens);
+/* The document that holds a position. */
+tn_status tn_dataset_find(const tn_dataset *d, tn_data_split split, uint64_t position, uint64_t *document);
+/* ids (n) from a position on; they may cross documents and shards. */
+tn_status tn_dataset_read(const tn_dataset *d, tn_data_split split, uint64_t position, size_t n, int32_t *ids);
+/* Sample i of arrays: features (sample) times scale. */
+tn_status tn_dataset_sample(const tn_dataset *d, tn_data_split split, uint64_t i, float scale, float *features,
+                            int32_t *label);
+
+#endif

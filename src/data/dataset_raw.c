@@ -1,0 +1,123 @@
+/* Raw text as a data set of bytes, for a first run without `tenon data prepare`. A plain text file is mapped, its end held
+ * out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. */
+#include "data/dataset_parts.h"
+
+#include "data/documents.h"
+#include "data/sink.h"
+
+#include <string.h>
+
+static tn_status one_extent(tn_dataset *d, tn_data_split k, const void *items, uint64_t documents)
+{
+    tn_split_extents *p = &d->split[k];
+    const uint64_t tokens = d->starts[k][documents];
+    p->v = tn_alloc(sizeof *p->v);
+    if (!p->v) return TN_MEMORY;
+    p->v[0] = (tn_extent){
+        .items = items, .starts = d->starts[k], .tokens = tokens, .documents = documents, .path = d->path
+    };
+    p->n = documents ? 1 : 0;
+    p->counts = (tn_dataset_counts){ documents, tokens, tokens };
+    return TN_OK;
+}
+
+/* One document: [0, train) and the rest. */
+static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, double frac)
+{
+    const size_t held = (size_t)((double)bytes * frac), sizes[2] = { bytes - held, held };
+    for (int k = 0; k < 2; k++) {
+        d->starts[k] = tn_alloc(2 * sizeof(uint64_t));
+        if (!d->starts[k]) return TN_MEMORY;
+        d->starts[k][1] = sizes[k];
+        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text + (k ? sizes[0] : 0), sizes[k] ? 1 : 0));
+    }
+    return TN_OK;
+}
+
+typedef struct raw_split {
+    size_t n, capacity, documents, table_capacity;
+} raw_split;
+
+static tn_status append(tn_dataset *d, raw_split *r, tn_data_split k, const tn_piece *p)
+{
+    void *text = d->text[k], *starts = d->starts[k];
+    TN_RETURN_IF(tn_grow(&text, &r->capacity, r->n + p->bytes, 1));
+    d->text[k] = text;
+    TN_RETURN_IF(tn_grow(&starts, &r->table_capacity, r->documents + 2, sizeof(uint64_t)));
+    d->starts[k] = starts;
+    if (p->first) d->starts[k][r->documents++] = r->n;
+    memcpy(d->text[k] + r->n, p->text, p->bytes);
+    r->n += p->bytes;
+    d->starts[k][r->documents] = r->n;
+    return TN_OK;
+}
+
+static tn_status too_large(const tn_dataset *d)
+{
+    return tn_error(TN_USAGE,
+                    "%.640s holds more than %d MiB of text, too much to keep in memory as it is: run `tenon data "
+                    "prepare %.200s out=DIR` first",
+                    d->path, TN_DATASET_RAW_BYTES >> 20, d->path);
+}
+
+static tn_status read_documents(tn_dataset *d, const tn_inputs *in, const tn_dataset_options *o)
+{
+    tn_status s = TN_OK;
+    raw_split r[TN_SPLITS] = { { 0 } };
+    tn_documents *docs = NULL;
+    tn_piece p;
+    tn_data_split k = TN_TRAIN;
+    tn_splitter rule = { .seed = o->seed, .frac = { 0, o->holdout_frac, 0 } };
+    const tn_documents_options how = { .doc_sep = o->doc_sep, .text_key = o->text_key };
+    TN_TRY(tn_documents_open(in, &how, &docs));
+    for (;;) {
+        TN_TRY(tn_documents_next(docs, &p));
+        if (!p.text) break;
+        if (p.first) k = tn_splitter_document(&rule, p.text, p.bytes);
+        if (r[0].n + r[1].n + p.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
+        TN_TRY(append(d, &r[k], k, &p));
+    }
+    if (r[0].documents + r[1].documents == 1) { /* too few to hold one out: the end of it */
+        tn_free(d->starts[TN_TRAIN]);
+        d->starts[TN_TRAIN] = NULL;
+        s = split_tail(d, d->text[TN_TRAIN], r[TN_TRAIN].n, o->holdout_frac);
+        goto done;
+    }
+    for (int i = 0; i < 2; i++)
+        if (r[i].documents) TN_TRY(one_extent(d, (tn_data_split)i, d->text[i], r[i].documents));
+done:
+    tn_documents_close(docs);
+    return s;
+}
+
+static bool is_packed(const tn_map *m)
+{
+    return m->bytes >= 4 && (memcmp(m->data, "\x1F\x8B", 2) == 0 || memcmp(m->data, "\x28\xB5\x2F\xFD", 4) == 0);
+}
+
+tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
+{
+    tn_status s = TN_OK;
+    tn_inputs in = { 0 };
+    d->info = (tn_dataset_info){ .kind = TN_SHARD_TOKENS,
+                                 .is_raw = true,
+                                 .vocab = 256,
+                                 .eot = -1,
+                                 .item = TN_ITEM_U8,
+                                 .sample = 1,
+                                 .tokenizer = "bytes" };
+    TN_TRY(tn_inputs_add(&in, d->path, TN_FORMAT_AUTO));
+    for (size_t i = 0; i < in.n; i++)
+        if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)
+            TN_FAIL(TN_BAD_FILE, "%.640s is %s, which has to be prepared first: tenon data prepare %.200s out=DIR",
+                    in.v[i].path, tn_format_name(in.v[i].format), d->path);
+    const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
+                       (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
+    if (plain) TN_TRY(tn_file_map(in.v[0].path, &d->map));
+    if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o->holdout_frac));
+    else TN_TRY(read_documents(d, &in, o));
+    if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
+done:
+    tn_inputs_free(&in);
+    return s;
+}

@@ -1,0 +1,48 @@
+/* Which files a data set is made of: names and folders expanded into one sorted list, each with its size, time of change and
+ * format. Opens nothing but folders (and the first bytes of files whose name says nothing). */
+#ifndef TN_DATA_INPUTS_H
+#define TN_DATA_INPUTS_H
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+typedef enum tn_format {
+    TN_FORMAT_AUTO = 0,   /* by the name, .gz and .zst taken off */
+    TN_FORMAT_TEXT = 1,   /* .txt .text .md .raw, and files without a known name that hold no NUL */
+    TN_FORMAT_JSONL = 2,  /* .jsonl .ndjson: one object or string a line */
+    TN_FORMAT_JSON = 3,   /* .json: one list of strings or objects */
+    TN_FORMAT_TOKENS = 4, /* .bin: llm.c (1024-byte header) or nanoGPT (bare uint16) */
+    TN_FORMAT_NPY = 5,
+    TN_FORMAT_CSV = 6,
+    TN_FORMAT_IDX = 7,
+    TN_FORMATS = 8
+} tn_format;
+
+typedef enum tn_data_kind { TN_KIND_TEXT = 0, TN_KIND_TOKENS = 1, TN_KIND_ARRAYS = 2 } tn_data_kind;
+
+typedef struct tn_input {
+    const char *path;
+    tn_format format;
+    uint64_t bytes;
+    int64_t changed_ns;
+} tn_input;
+
+typedef struct tn_inputs {
+    tn_arena arena;
+    tn_input *v; /* (n) */
+    size_t n, capacity;
+    size_t skipped;       /* files in folders whose names say nothing we read */
+    uint64_t total_bytes; /* packed, as they lie on the disk */
+} tn_inputs;
+
+/* Adds a file, or all files below a folder whose names are known, sorted by path. Names that begin with a dot and links
+ * to folders are passed over, and so are prepared data sets. TN_BAD_FILE where there is nothing. */
+tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format);
+void tn_inputs_free(tn_inputs *in);
+
+tn_data_kind tn_format_kind(tn_format f);
+const char *tn_format_name(tn_format f);
+extern const char tn_format_choices[]; /* "auto|txt|jsonl|..." in the order of tn_format */
+tn_format tn_format_parse(const char *name);
+
+#endif

@@ -1,0 +1,22 @@
+/* A folder that appears under its name whole or not at all. Files are written into `.tmp-NAME-PID` beside it, and that folder
+ * takes the place of the old one in a single rename. A lock on the temporary says that its maker lives: those of dead
+ * processes are removed by the next one. */
+#ifndef TN_DATA_STAGE_H
+#define TN_DATA_STAGE_H
+
+#include "base/fs.h"
+
+typedef struct tn_stage {
+    char final_path[TN_PATH_BYTES], temp[TN_PATH_BYTES];
+    int lock; /* -1: closed */
+} tn_stage;
+
+/* `ours` says whether a name in the existing folder may be replaced; a folder that holds anything else is refused. */
+tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_stage *s);
+tn_status tn_stage_commit(tn_stage *s); /* closes it whatever happened */
+void tn_stage_abort(tn_stage *s);       /* removes the temporary; nothing to do after commit */
+
+/* Removes what dead processes left beside `path`; tn_stage_open does so too. */
+void tn_stage_clean(const char *path);
+
+#endif

@@ -1,0 +1,40 @@
+/* Arrays of numbers from files: NumPy's .npy, IDX (the format of MNIST) and .csv, packed or not, row by row.
+ *
+ * The first dimension counts rows; a row has `sample` numbers in the shape of the others. Rows come as doubles, which hold
+ * every type here exactly but the largest 64-bit integers. Headers are checked, and what they promise must be there: a
+ * file that is shorter or longer than it says is refused. Nothing is allocated but one row. */
+#ifndef TN_IO_ARRAY_FILE_H
+#define TN_IO_ARRAY_FILE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TN_ARRAY_RANK_MAX = 8,
+    TN_ARRAY_SAMPLE_MAX = 1 << 26, /* numbers in a row */
+    TN_CSV_LINE_BYTES = 16 << 20
+};
+
+typedef enum tn_array_format { TN_ARRAY_NPY = 0, TN_ARRAY_IDX = 1, TN_ARRAY_CSV = 2 } tn_array_format;
+
+typedef struct tn_array_info {
+    bool is_u8; /* every number is 0..255 by type */
+    int rank;   /* of a row: 0 for a list of numbers */
+    int64_t dims[TN_ARRAY_RANK_MAX];
+    size_t sample; /* numbers in a row, 1 or more */
+    int64_t rows;  /* -1: known at the end only (.csv) */
+} tn_array_info;
+
+typedef struct tn_array tn_array;
+
+tn_status tn_array_open(const char *path, tn_array_format format, tn_array **out);
+const tn_array_info *tn_array_about(const tn_array *a);
+/* The next row (sample); *got is false after the last. */
+tn_status tn_array_next(tn_array *a, double *row, bool *got);
+uint64_t tn_array_consumed(const tn_array *a); /* bytes of the file read, for progress */
+void tn_array_close(tn_array *a);              /* takes NULL */
+
+#endif

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
 import against  # noqa: E402
 import gpt_twin  # noqa: E402
+import ten_b_twin  # noqa: E402
 import ten_twin  # noqa: E402
 
 NETS = [
@@ -18,6 +19,8 @@ NETS = [
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "shape=llama dim=16 layers=2 heads=4 kv_heads=2 vocab=11"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=8 layers=2 heads=2 vocab=11 chunk=3"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 vocab=11 head_dim=5"),
+    (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_a dim=8 layers=2 k=3 vocab=11"),
+    (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_b dim=8 layers=2 k=6 heads=2 vocab=11"),
 ]
 results = []
 

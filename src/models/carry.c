@@ -7,16 +7,16 @@ void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
 {
     b->carry = true;
     b->capacity = capacity;
-    b->position = tn_input(g, "position", tn_shape(1), TN_I32);
-    b->keys = tn_input(g, "keys", tn_shape(1), TN_I32);
-    b->positions = tn_input(g, "positions", tn_shape(b->batch, b->length), TN_I32);
+    b->position = tn_input(g, "carry.position", tn_shape(1), TN_I32);
+    b->keys = tn_input(g, "carry.keys", tn_shape(1), TN_I32);
+    b->positions = tn_input(g, "carry.positions", tn_shape(b->batch, b->length), TN_I32);
 }
 
 /* An input that the model does not read is not part of its plan. */
 void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position)
 {
-    int32_t *first = tn_bound_data(bound, "position"), *keys = tn_bound_data(bound, "keys");
-    int32_t *each = tn_bound_data(bound, "positions"); /* (B,T) */
+    int32_t *first = tn_bound_data(bound, "carry.position"), *keys = tn_bound_data(bound, "carry.keys");
+    int32_t *each = tn_bound_data(bound, "carry.positions"); /* (B,T) */
     if (first) *first = (int32_t)position;
     if (keys) *keys = (int32_t)(position + b->length);
     for (int64_t i = 0; each && i < b->batch * b->length; i++) each[i] = (int32_t)(position + i % b->length);

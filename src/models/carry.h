@@ -14,7 +14,7 @@
 
 #include <tenon/model.h>
 
-/* Makes the inputs "position", "keys" and "positions" and marks the batch as carrying. */
+/* Makes the inputs "carry.position", "carry.keys" and "carry.positions" and marks the batch as carrying. */
 void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity);
 void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position);
 /* Forgets every carried state of the store. */

@@ -94,8 +94,8 @@ def check_training(net, tokens, labels, text):
         for n in p:
             m[n] = 0.9 * m[n] + 0.1 * scale * g[n]
             v[n] = 0.95 * v[n] + 0.05 * (scale * g[n]) ** 2
-            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega")) else 1.0)
-            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain"))
+            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega")) and "preset" not in s else 1.0)
+            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain", ".resonance"))
             update = m[n] / (1 - 0.9 ** t) / ((v[n] / (1 - 0.95 ** t)).sqrt() + 1e-8)
             p[n] = p[n] - lr * update - (0.0 if plain else lr * 0.3) * p[n]
             worst = max(worst, (net.params[n] - p[n]).abs().max().item())

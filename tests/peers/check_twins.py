@@ -21,6 +21,7 @@ NETS = [
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 vocab=11 head_dim=5"),
     (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_a dim=8 layers=2 k=3 vocab=11"),
     (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_b dim=8 layers=2 k=6 heads=2 vocab=11"),
+    (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
 ]
 results = []
 

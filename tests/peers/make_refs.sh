@@ -27,6 +27,7 @@ write() { # $1: model, $2: file, $3: settings of its own
 
 write gpt gpt2 "shape=gpt2 heads=$heads"
 write gpt llama "shape=llama heads=$heads kv_heads=$kv"
+write gpt qwen "heads=$heads kv_heads=$kv qkv_bias=true tied=false norm_eps=1e-5 rope_pairs=interleaved rope_base=500"
 write ten ten_do "pattern=DO heads=2"
 write ten ten_o "pattern=O heads=2 chunk=8"
 write ten_b ten_a "preset=ten_a k=8"

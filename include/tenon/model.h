@@ -33,6 +33,7 @@ typedef struct tn_batch {
     tn_ref position;  /* i32 (1): of the first token */
     tn_ref keys;      /* i32 (1): position + length */
     tn_ref positions; /* i32 (B,T): of each token */
+    tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
 } tn_batch;
 
 typedef struct tn_preset {

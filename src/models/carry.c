@@ -35,7 +35,12 @@ tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims 
     return b->carry ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
 }
 
-void tn_carry_keep(tn_graph *g, tn_ref state, tn_ref after)
+void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
 {
-    if (state.id) tn_assign(g, state, after);
+    if (!state.id) return;
+    if (b->commit.id) {
+        tn_dims each = { .rank = tn_ref_dims(g, state).rank, .dim = { b->batch, 1, 1, 1, 1, 1 } };
+        after = tn_add(g, state, tn_mul(g, tn_sub(g, after, state), tn_reshape(g, b->commit, each)));
+    }
+    tn_assign(g, state, after);
 }

@@ -21,8 +21,8 @@ void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position);
 void tn_carry_clear(tn_store *st);
 
 /* For models: the state under this name in the open scope, or none where the batch does not carry; and leaving `after`
- * behind in it (nothing where `state` is none). */
+ * behind in it (nothing where `state` is none), as far as b->commit says. */
 tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
-void tn_carry_keep(tn_graph *g, tn_ref state, tn_ref after);
+void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after);
 
 #endif

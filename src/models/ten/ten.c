@@ -48,7 +48,7 @@ static tn_ref norm(ten_net *n, tn_ref x, const char *name)
 }
 
 /* One layer on x (B,T,d). */
-static tn_ref block(ten_net *n, tn_ref x, const tn_batch *b, char kind)
+tn_ref ten_block(ten_net *n, tn_ref x, const tn_batch *b, char kind)
 {
     tn_graph *g = n->g;
     const float p = n->c->dropout;
@@ -60,46 +60,6 @@ static tn_ref block(ten_net *n, tn_ref x, const tn_batch *b, char kind)
     return tn_add(g, x, tn_dropout(g, feed_forward(n, norm(n, x, "norm2")), p));
 }
 
-/* --- scales (hten) ------------------------------------------------------------------------------------------------------- */
-
-/* A layer on averages of s tokens. An average is known when its last token is: token t reads the output of average
- * floor((t+1)/s) - 1, and zero before there is one. A sequence too short for one is filled up with zeros nobody reads. */
-static tn_ref at_scale(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64_t s)
-{
-    tn_graph *g = n->g;
-    const int64_t B = b->batch, T = b->length, m = T < s ? 1 : T / s, d = n->c->dim;
-    tn_batch coarse = *b;
-    coarse.length = m;
-    if (T < s) {
-        const tn_ref filled[] = { x, tn_fill(g, tn_shape(B, s - T, d), TN_F32, 0) };
-        x = tn_concat(g, filled, 2, 1);
-    }
-    const tn_ref whole = tn_reshape(g, tn_slice(g, x, 1, 0, m * s), tn_shape(B, m, s, d));
-    const tn_ref y = tn_linear(g, block(n, tn_mean(g, whole, 2), &coarse, kind),
-                               tn_param(g, "up", tn_shape(d, d), tn_normal(0.02f)));
-    const tn_ref known[] = { tn_fill(g, tn_shape(B, 1, d), TN_F32, 0), y };
-    const tn_ref apart = tn_reshape(g, tn_concat(g, known, 2, 1), tn_shape(B, m + 1, 1, d));
-    const tn_ref repeated = tn_add(g, tn_fill(g, tn_shape(B, m + 1, s, d), TN_F32, 0), apart);
-    return tn_slice(g, tn_reshape(g, repeated, tn_shape(B, (m + 1) * s, d)), 1, 1, T);
-}
-
-/* The mixture of a layer's scales, with weights softmax(mix). */
-static tn_ref scales(ten_net *n, tn_ref x, const tn_batch *b, char kind)
-{
-    tn_graph *g = n->g;
-    const int count = n->c->n_scales;
-    const tn_ref weight = tn_softmax(g, tn_param(g, "mix", tn_shape(count), tn_constant(1.f / (float)count)));
-    tn_ref sum = TN_NONE;
-    for (int i = 0; i < count; i++) {
-        const int64_t s = n->c->scale[i];
-        tn_region r = tn_region_begin(g, "scale%lld", (long long)s);
-        const tn_ref y = tn_mul(g, s == 1 ? block(n, x, b, kind) : at_scale(n, x, b, kind, s), tn_slice(g, weight, 0, i, 1));
-        sum = i ? tn_add(g, sum, y) : y;
-        tn_region_end(g, r);
-    }
-    return sum;
-}
-
 /* --- the network ------------------------------------------------------------------------------------------------------------- */
 
 static tn_status check_batch(const ten_config *c, const tn_batch *b)
@@ -109,8 +69,9 @@ static tn_status check_batch(const ten_config *c, const tn_batch *b)
         return tn_model_error("a sequence of %lld tokens is longer than the %lld positions of train.context", T, (long long)c->context);
     if (c->tbptt && b->length > c->tbptt && b->length % c->tbptt)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
-    if (c->n_scales && (b->carry || b->reset.id))
-        return tn_model_error("hten layers take whole sequences without document starts: use hten=off here");
+    if (c->n_scales && b->reset.id) return tn_model_error("hten layers know no document starts: use hten=off here");
+    if (c->n_scales && b->carry && (b->length != 1 || c->rotate || strchr(c->pattern, 'W')))
+        return tn_model_error("hten layers carry on token by token, and without W or rotate: use pieces of one token, or hten=off");
     return TN_OK;
 }
 
@@ -138,7 +99,7 @@ tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     for (int l = 0; l < c.layers; l++) {
         const char kind = c.pattern[(size_t)l % strlen(c.pattern)];
         tn_region r = tn_region_begin(g, "layer%d", l);
-        x = c.n_scales ? scales(&n, x, b, kind) : block(&n, x, b, kind);
+        x = c.n_scales ? ten_scales(&n, x, b, kind) : ten_block(&n, x, b, kind);
         tn_region_end(g, r);
     }
     const tn_ref extra = n.energy.id ? tn_scale(g, n.energy, c.energy / (float)n.spectra) : TN_NONE;

@@ -53,6 +53,9 @@ typedef struct ten_net {
 tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b);
 tn_ref ten_o_layer(ten_net *n, tn_ref u, const tn_batch *b);
 tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b);
+/* A whole layer on x (B,T,d); and one made of several at the scales of hten (ten_scales.c). */
+tn_ref ten_block(ten_net *n, tn_ref x, const tn_batch *b, char kind);
+tn_ref ten_scales(ten_net *n, tn_ref x, const tn_batch *b, char kind);
 /* Notes the energy of a layer's states c (B,T,2K). */
 void ten_note_energy(ten_net *n, tn_ref c);
 

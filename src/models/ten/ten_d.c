@@ -21,8 +21,8 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref c = tn_scan_gated(g, x, ri, tn_param(g, "nu", tn_shape(K), ten_init_nu(), .lr = n->c->spectrum_lr),
                                    tn_param(g, "omega", tn_shape(K), ten_init_omega(), .lr = n->c->spectrum_lr),
                                    .reset = b->reset, .state = state, .final = b->carry ? &after : NULL);
-    tn_carry_keep(g, tail, tail_after);
-    tn_carry_keep(g, state, after);
+    tn_carry_keep(g, b, tail, tail_after);
+    tn_carry_keep(g, b, state, after);
     ten_note_energy(n, c);
     const tn_ref y = tn_add(g, c, tn_mul(g, x, tn_param(g, "skip", tn_shape(2 * K), tn_ones)));
     return tn_linear(g, tn_mul_silu(g, y, tn_part(g, xz, 1, 2)),

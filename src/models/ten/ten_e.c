@@ -35,7 +35,7 @@ static tn_ref drive(ten_net *n, tn_ref u, const tn_batch *b, int64_t K)
         const tn_ref w = tn_param(g, "conv", tn_shape(c->conv, rows), tn_uniform(-0.5f, 0.5f), .no_decay = true);
         tn_ref after = TN_NONE;
         x = tn_conv_causal(g, x, w, .reset = b->reset, .state = tail, .final = b->carry ? &after : NULL);
-        tn_carry_keep(g, tail, after);
+        tn_carry_keep(g, b, tail, after);
     }
     if (!c->beta_complex) {
         const tn_ref parts[] = { x, tn_fill(g, tn_shape(b->batch, b->length, K), TN_F32, 0) };
@@ -125,7 +125,7 @@ static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b,
     const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = b->reset, .final = last)
                                  : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = b->reset,
                                            .final = last);
-    tn_carry_keep(g, state, after);
+    tn_carry_keep(g, b, state, after);
     const bool cut = n->c->tbptt && tn_graph_get_options(g)->training && b->length > n->c->tbptt;
     return cut ? cut_scan(n, x, s, c, b) : c;
 }

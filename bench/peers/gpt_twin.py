@@ -25,13 +25,16 @@ def rope(x, base, pairs="half"):
     return torch.stack(turned, -1).flatten(-2) if pairs == "interleaved" else torch.cat(turned, -1)
 
 
-def causal_attention(q, k, v):
-    """q (B,T,H,N), k, v (B,T,G,N) -> (B,T,H,N); query head h reads key and value head h / (H/G)."""
+def causal_attention(q, k, v, window=None):
+    """q (B,T,H,N), k, v (B,T,G,N) -> (B,T,H,N); query head h reads key and value head h / (H/G). With a window, keys
+    less than so many tokens back."""
     T, share = q.shape[1], q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(share, 2), v.repeat_interleave(share, 2)
     score = torch.einsum("bihn,bjhn->bhij", q, k) / math.sqrt(q.shape[-1])
-    future = torch.ones(T, T, dtype=torch.bool).triu(1)
-    return torch.einsum("bhij,bjhn->bihn", score.masked_fill(future, -math.inf).softmax(-1), v)
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    if window:
+        hidden = hidden | torch.ones(T, T, dtype=torch.bool).tril(-window)
+    return torch.einsum("bhij,bjhn->bihn", score.masked_fill(hidden, -math.inf).softmax(-1), v)
 
 
 class Gpt(against.Net):

@@ -195,6 +195,30 @@ static void documents_are_apart(void **state)
     close_stage(&s);
 }
 
+/* The same for attention, which reads the numbers of documents: rotary positions are relative, so places do not matter. */
+static void attention_stays_inside(void **state)
+{
+    static float both[B * S * V], alone[B * S * V];
+    stage s;
+    open_stage(&s, *state);
+    tn_graph *g = tn_world_graph(NULL);
+    piece all = { .batch = { .size = sizeof all.batch, .batch = B, .length = S, .logits = true } };
+    all.batch.tokens = tn_input(g, "tokens", tn_shape(B, S), TN_I32);
+    all.batch.document = tn_input(g, "document", tn_shape(B, S), TN_I32);
+    assert_ok(s.model->build(g, s.st, &all.batch));
+    all.bound = tn_world_add(&s.w, g, NULL);
+    const piece second = add_piece(&s, S - 9, false);
+    enlarge(s.w.store);
+    for (int i = 0; i < B * S; i++) ((int32_t *)tn_world_data(all.bound, "document"))[i] = i % S >= 9;
+    run(&s, &all, 0, 0, both);
+    run(&s, &second, 9, 0, alone);
+    for (int b = 0; b < B; b++) {
+        const int64_t at = (b * S + 9) * V;
+        assert_true(distance(both + at, alone + at, (S - 9) * V) < 1e-4);
+    }
+    close_stage(&s);
+}
+
 static void scales_go_token_by_token(void **state)
 {
     (void)state;
@@ -218,6 +242,8 @@ void tn_tests_carry(tn_test_list *l)
         tn_test_add(l, whole_equals_steps, p, "carry: prompt and steps equal the whole, %s", name);
         if (!p->single) tn_test_add(l, starts_afresh, p, "carry: a new sequence starts afresh, %s", name);
         const bool positions = strncmp(p->more[0], "preset", 6) == 0 || (p->more[3] && strcmp(p->more[3], "pos=sin") == 0);
+        const bool rotary = strcmp(p->more[0], "shape=llama") == 0 || strcmp(p->more[0], "pattern=W") == 0;
+        if (rotary) tn_test_add(l, attention_stays_inside, p, "carry: attention stays inside a document, %s", name);
         if (!p->attends && !positions) tn_test_add(l, documents_are_apart, p, "carry: documents are apart, %s", name);
     }
     tn_test_add(l, scales_go_token_by_token, NULL, "carry: scales go token by token");

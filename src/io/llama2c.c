@@ -34,12 +34,13 @@ static layout layout_of(const tn_llama2c *h)
     return o;
 }
 
-/* --- header --------------------------------------------------------------------------------------------------------------- */
+/* --- header ------------------------------------------------------------------------------------------------------- */
 
 static tn_status check_range(const char *path, const char *name, int64_t x, int64_t most)
 {
     if (x >= 1 && x <= most) return TN_OK;
-    return tn_error(TN_BAD_FILE, "%s: its header says %s is %lld, outside 1 to %lld: not a llama2.c checkpoint of the first format",
+    return tn_error(TN_BAD_FILE,
+                    "%s: its header says %s is %lld, outside 1 to %lld: not a llama2.c checkpoint of the first format",
                     path, name, (long long)x, (long long)most);
 }
 
@@ -53,11 +54,13 @@ static tn_status check_header(const char *path, const tn_llama2c *h, size_t byte
     TN_RETURN_IF(check_range(path, "the vocabulary", h->vocab, 10000000));
     TN_RETURN_IF(check_range(path, "the context", h->context, 1000000000));
     if (h->dim % h->heads || h->dim / h->heads % 2 || h->heads % h->kv_heads)
-        return tn_error(TN_BAD_FILE, "%s: %lld numbers cannot be %lld heads on %lld key heads: not a llama2.c checkpoint", path,
+        return tn_error(TN_BAD_FILE,
+                        "%s: %lld numbers cannot be %lld heads on %lld key heads: not a llama2.c checkpoint", path,
                         (long long)h->dim, (long long)h->heads, (long long)h->kv_heads);
     const int64_t want = HEADER + 4 * layout_of(h).end;
     if ((uint64_t)want != bytes)
-        return tn_error(TN_BAD_FILE, "%s is %zu bytes, its header promises %lld: it was cut short, or has another format", path,
+        return tn_error(TN_BAD_FILE,
+                        "%s is %zu bytes, its header promises %lld: it was cut short, or has another format", path,
                         bytes, (long long)want);
     return TN_OK;
 }
@@ -65,10 +68,17 @@ static tn_status check_header(const char *path, const tn_llama2c *h, size_t byte
 static tn_status read_header(const char *path, const tn_map *m, tn_llama2c *out)
 {
     int32_t x[7];
-    if (m->bytes < HEADER) return tn_error(TN_BAD_FILE, "%s is %zu bytes: too short for a llama2.c checkpoint", path, m->bytes);
+    if (m->bytes < HEADER)
+        return tn_error(TN_BAD_FILE, "%s is %zu bytes: too short for a llama2.c checkpoint", path, m->bytes);
     memcpy(x, m->data, sizeof x);
-    const tn_llama2c h = { .dim = x[0], .ffn = x[1], .layers = x[2], .heads = x[3], .kv_heads = x[4],
-                           .vocab = x[5] < 0 ? -(int64_t)x[5] : x[5], .context = x[6], .tied = x[5] > 0 };
+    const tn_llama2c h = { .dim = x[0],
+                           .ffn = x[1],
+                           .layers = x[2],
+                           .heads = x[3],
+                           .kv_heads = x[4],
+                           .vocab = x[5] < 0 ? -(int64_t)x[5] : x[5],
+                           .context = x[6],
+                           .tied = x[5] > 0 };
     TN_RETURN_IF(check_header(path, &h, m->bytes));
     *out = h;
     return TN_OK;
@@ -93,7 +103,7 @@ const char *tn_llama2c_settings(const tn_llama2c *h, char *buf, size_t bytes)
     return buf;
 }
 
-/* --- tensors --------------------------------------------------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
 
 /* One tensor of ours: pieces of the file one after another. */
 typedef struct piece {
@@ -123,7 +133,9 @@ static tn_status give_layer(const target *t, const tn_llama2c *h, const layout *
         piece from[MOST_PARTS];
     } rows[] = {
         { "norm1.w", tn_shape(d), { { o->norm1 + l * d, d } } },
-        { "attn.w_qkv", tn_shape(d + 2 * kv, d), { { o->q + l * dd, dd }, { o->k + l * kd, kd }, { o->v + l * kd, kd } } },
+        { "attn.w_qkv",
+          tn_shape(d + 2 * kv, d),
+          { { o->q + l * dd, dd }, { o->k + l * kd, kd }, { o->v + l * kd, kd } } },
         { "attn.w_out", tn_shape(d, d), { { o->out + l * dd, dd } } },
         { "norm2.w", tn_shape(d), { { o->norm2 + l * d, d } } },
         { "ffn.w1", tn_shape(2 * f, d), { { o->w1 + l * fd, fd }, { o->w3 + l * fd, fd } } },

@@ -16,7 +16,8 @@ enum { D = 4, F = 3, L = 2, H = 2, KV = 1, V = 5, CONTEXT = 6, KVD = KV * (D / H
 static size_t craft(unsigned char *p, bool head)
 {
     const int32_t header[7] = { D, F, L, H, KV, head ? -V : V, CONTEXT };
-    const int n = V * D + 2 * L * D + 2 * L * D * D + 2 * L * KVD * D + 3 * L * F * D + D + CONTEXT * (D / H) + (head ? V * D : 0);
+    const int n = V * D + 2 * L * D + 2 * L * D * D + 2 * L * KVD * D + 3 * L * F * D + D + CONTEXT * (D / H) +
+                  (head ? V * D : 0);
     memcpy(p, header, sizeof header);
     assert_true(n <= MOST);
     for (int i = 0; i < n; i++) {
@@ -47,12 +48,14 @@ static void every_number_in_its_place(void **state)
     assert_ok(tn_file_write_atomic(from, bytes, craft(bytes, true)));
     assert_ok(tn_llama2c_convert(from, to));
     assert_ok(tn_safetensors_open(to, &f));
-    assert_string_equal(tn_safetensors_meta(f, "settings"),
-                        "shape=llama dim=4 layers=2 heads=2 kv_heads=1 ffn=3 vocab=5 tied=false norm_eps=1e-5 rope_base=10000 "
-                        "rope_pairs=interleaved train.context=6");
+    assert_string_equal(
+        tn_safetensors_meta(f, "settings"),
+        "shape=llama dim=4 layers=2 heads=2 kv_heads=1 ffn=3 vocab=5 tied=false norm_eps=1e-5 rope_base=10000 "
+        "rope_pairs=interleaved train.context=6");
     assert_int_equal(tn_safetensors_count(f), 1 + 6 * L + 2);
     const int norm1 = V * D, q = norm1 + L * D, k = q + L * D * D, v = k + L * KVD * D, out = v + L * KVD * D;
-    const int norm2 = out + L * D * D, w1 = norm2 + L * D, w2 = w1 + L * F * D, w3 = w2 + L * F * D, norm_f = w3 + L * F * D;
+    const int norm2 = out + L * D * D, w1 = norm2 + L * D, w2 = w1 + L * F * D, w3 = w2 + L * F * D,
+              norm_f = w3 + L * F * D;
     assert_float_equal(numbers(f, "embed", tn_shape(V, D))[7], 7, 0);
     assert_float_equal(numbers(f, "layer1.norm1.w", tn_shape(D))[0], norm1 + D, 0);
     const float *qkv = numbers(f, "layer1.attn.w_qkv", tn_shape(D + 2 * KVD, D));
@@ -82,10 +85,10 @@ static void bad_files_are_refused(void **state)
 {
     (void)state;
     static const attack attacks[] = {
-        { 0, 0, "dim is 0" },          { 0, -4, "dim is -4" },          { 0, 1 << 30, "dim is 1073741824" },
-        { 0, 6, "cannot be" },         { 1, 4, "its header promises" }, { 2, 1 << 20, "layers is 1048576" },
-        { 3, 3, "cannot be" },         { 4, 3, "key heads is 3" },      { 5, 0, "vocabulary is 0" },
-        { 5, INT32_MIN, "vocabulary" }, { 6, -1, "context is -1" },     { 6, 7, "its header promises" },
+        { 0, 0, "dim is 0" },           { 0, -4, "dim is -4" },          { 0, 1 << 30, "dim is 1073741824" },
+        { 0, 6, "cannot be" },          { 1, 4, "its header promises" }, { 2, 1 << 20, "layers is 1048576" },
+        { 3, 3, "cannot be" },          { 4, 3, "key heads is 3" },      { 5, 0, "vocabulary is 0" },
+        { 5, INT32_MIN, "vocabulary" }, { 6, -1, "context is -1" },      { 6, 7, "its header promises" },
     };
     unsigned char bytes[4 * MOST];
     tn_tempdir dir;
@@ -106,7 +109,7 @@ static void bad_files_are_refused(void **state)
     rmdir(dir.path);
 }
 
-/* --- real networks -------------------------------------------------------------------------------------------------------- */
+/* --- real networks ------------------------------------------------------------------------------------------------ */
 
 enum { T = 32 };
 
@@ -117,13 +120,15 @@ typedef struct real {
 } real;
 
 static const real reals[] = {
-    { "models/stories260K/stories260K.bin", "llama_stories260k",
+    { "models/stories260K/stories260K.bin",
+      "llama_stories260k",
       { 1,   403, 407, 261, 378, 432, 383, 286, 261, 262, 285, 417, 277, 419, 262, 379, 416,
         422, 328, 269, 284, 303, 422, 376, 298, 315, 421, 395, 317, 426, 338, 401, 396 },
       1.141246166,
       { -1.01894719, -1.01897317, -1.01904601, -1.01867950 },
       { -8.71755173, -8.71759634, -8.71578817, -8.71591375 } },
-    { "models/babyllama105/model5000.bin", NULL,
+    { "models/babyllama105/model5000.bin",
+      NULL,
       { 1, 3, 34, 9, 22, 4, 3, 18, 20, 7, 9, 3, 9, 5, 6, 10, 14, 4, 3, 6, 8, 4, 3, 14, 10, 6, 6, 14, 4, 3, 21, 10, 13 },
       0.764795554,
       { -1.92093318, 1.48180053, -3.45487991, -5.65877838 },

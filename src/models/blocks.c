@@ -41,7 +41,7 @@ tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_st
                      .bias = tn_param(g, "b2", tn_shape(d), tn_zeros));
 }
 
-/* --- attention -------------------------------------------------------------------------------------------------------- */
+/* --- attention ---------------------------------------------------------------------------------------------------- */
 
 static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batch *b)
 {
@@ -63,18 +63,20 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
     const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, rows = (H + 2 * KV) * D;
     const int64_t B = b->batch, T = b->length;
     const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
-    const tn_ref qkv = tn_reshape(g, tn_linear(g, u, tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f)), .bias = bias),
-                                  tn_shape(B, T, H + 2 * KV, D));
+    const tn_ref qkv =
+        tn_reshape(g, tn_linear(g, u, tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f)), .bias = bias),
+                   tn_shape(B, T, H + 2 * KV, D));
     const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
     const tn_ref y = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = b->keys,
                                   .document = b->carry ? TN_NONE : b->document);
-    return tn_linear(g, tn_reshape(g, y, tn_shape(B, T, d)), tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
+    return tn_linear(g, tn_reshape(g, y, tn_shape(B, T, d)),
+                     tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
                      .bias = h->out_bias ? tn_param(g, "b_out", tn_shape(d), tn_zeros) : TN_NONE);
 }
 
-/* --- ends --------------------------------------------------------------------------------------------------------------- */
+/* --- ends --------------------------------------------------------------------------------------------------------- */
 
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
 {

@@ -241,7 +241,8 @@ void tn_tests_carry(tn_test_list *l)
         snprintf(name, sizeof name, "%s %s %s", p->model, p->more[0], p->more[1] ? p->more[1] : "");
         tn_test_add(l, whole_equals_steps, p, "carry: prompt and steps equal the whole, %s", name);
         if (!p->single) tn_test_add(l, starts_afresh, p, "carry: a new sequence starts afresh, %s", name);
-        const bool positions = strncmp(p->more[0], "preset", 6) == 0 || (p->more[3] && strcmp(p->more[3], "pos=sin") == 0);
+        const bool positions =
+            strncmp(p->more[0], "preset", 6) == 0 || (p->more[3] && strcmp(p->more[3], "pos=sin") == 0);
         const bool rotary = strcmp(p->more[0], "shape=llama") == 0 || strcmp(p->more[0], "pattern=W") == 0;
         if (rotary) tn_test_add(l, attention_stays_inside, p, "carry: attention stays inside a document, %s", name);
         if (!p->attends && !positions) tn_test_add(l, documents_are_apart, p, "carry: documents are apart, %s", name);

@@ -21,18 +21,21 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("heads", "4", TN_RANGE(1, 1024), "", "attention heads; dim is a multiple of it"),
     TN_SETTING_AUTO_INT("kv_heads", "auto", TN_RANGE(1, 1024), "", "key and value heads (auto: heads)"),
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 4 dim, or 8/3 dim for llama)"),
-    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without data)"),
+    TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
+                        "tokens of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_BOOL("tied", "true", "the head is the embedding (false: a matrix of its own)"),
     TN_SETTING_BOOL("qkv_bias", "false", "biases on queries, keys and values (llama; gpt2 always has them)"),
-    TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "", "added under the root of norms (0: 1e-6, or 1e-5 for gpt2)"),
+    TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "",
+                     "added under the root of norms (0: 1e-6, or 1e-5 for gpt2)"),
     TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "slowest rotation (llama)"),
-    TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved", "numbers that turn together: j and j+D/2, or 2j and 2j+1 (llama)"),
+    TN_SETTING_CHOICE("rope_pairs", "half", "half|interleaved",
+                      "numbers that turn together: j and j+D/2, or 2j and 2j+1 (llama)"),
     TN_SETTING_FLOAT("rope_stretch", "0", TN_RANGE_MIN(0), "", "divides slow rotations, as Llama 3 does (0: none)"),
     TN_SETTING_FLOAT("rope_stretch_context", "8192", TN_RANGE_MIN(1), "tokens", "context before the stretch"),
 };
 
 #define GPT2(d, l, h) "shape=gpt2", "dim=" #d, "layers=" #l, "heads=" #h, "vocab=50257", "train.context=1024"
-#define LLAMA(d, l, h, kv, f, v) \
+#define LLAMA(d, l, h, kv, f, v)                                                                                       \
     "shape=llama", "dim=" #d, "layers=" #l, "heads=" #h, "kv_heads=" #kv, "ffn=" #f, "vocab=" #v
 #define STORIES "norm_eps=1e-5", "rope_pairs=interleaved"
 #define LLAMA3 "norm_eps=1e-5", "rope_base=500000", "rope_stretch_context=8192"
@@ -59,19 +62,25 @@ static const tn_preset presets[] = {
     { "llama3_1_8b", "Llama 3.1 with 8.03 G parameters",
       VALUES(LLAMA(4096, 32, 32, 8, 14336, 128256), LLAMA3, "rope_stretch=8", "tied=false", "train.context=131072") },
     { "mistral_7b", "Mistral 7B v0.3 with 7.25 G parameters",
-      VALUES(LLAMA(4096, 32, 32, 8, 14336, 32768), "norm_eps=1e-5", "rope_base=1000000", "tied=false", "train.context=32768") },
+      VALUES(LLAMA(4096, 32, 32, 8, 14336, 32768), "norm_eps=1e-5", "rope_base=1000000", "tied=false",
+             "train.context=32768") },
     { "qwen2_5_0_5b", "Qwen 2.5 with 0.49 G parameters", VALUES(LLAMA(896, 24, 14, 2, 4864, 151936), QWEN) },
-    { "qwen2_5_7b", "Qwen 2.5 with 7.62 G parameters", VALUES(LLAMA(3584, 28, 28, 4, 18944, 152064), QWEN, "tied=false") },
+    { "qwen2_5_7b", "Qwen 2.5 with 7.62 G parameters",
+      VALUES(LLAMA(3584, 28, 28, 4, 18944, 152064), QWEN, "tied=false") },
 };
 
 static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_config *c)
 {
-    *c = (gpt_config){ .dim = tn_settings_int(st, "dim"), .layers = tn_settings_int(st, "layers"),
-                       .heads = tn_settings_int(st, "heads"), .kv_heads = tn_settings_int(st, "kv_heads"),
-                       .ffn = tn_settings_int(st, "ffn"), .vocab = tn_settings_int(st, "vocab"),
+    *c = (gpt_config){ .dim = tn_settings_int(st, "dim"),
+                       .layers = tn_settings_int(st, "layers"),
+                       .heads = tn_settings_int(st, "heads"),
+                       .kv_heads = tn_settings_int(st, "kv_heads"),
+                       .ffn = tn_settings_int(st, "ffn"),
+                       .vocab = tn_settings_int(st, "vocab"),
                        .context = tn_settings_int(st, "train.context"),
                        .llama = strcmp(tn_settings_text(st, "shape"), "llama") == 0,
-                       .qkv_bias = tn_settings_on(st, "qkv_bias"), .tied = tn_settings_on(st, "tied"),
+                       .qkv_bias = tn_settings_on(st, "qkv_bias"),
+                       .tied = tn_settings_on(st, "tied"),
                        .interleaved = strcmp(tn_settings_text(st, "rope_pairs"), "interleaved") == 0,
                        .rope_base = tn_settings_float(st, "rope_base"),
                        .rope_stretch = tn_settings_float(st, "rope_stretch"),
@@ -86,14 +95,16 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
         return tn_model_error("dim=%lld must be a multiple of heads=%lld%s", (long long)c->dim, (long long)c->heads,
                               c->llama ? ", and dim/heads even for rotary positions" : "");
     if (c->llama && c->dim / c->heads > 1024)
-        return tn_model_error("dim=%lld with heads=%lld makes heads of %lld, rotary positions take 1024: use more heads",
-                              (long long)c->dim, (long long)c->heads, (long long)(c->dim / c->heads));
+        return tn_model_error(
+            "dim=%lld with heads=%lld makes heads of %lld, rotary positions take 1024: use more heads",
+            (long long)c->dim, (long long)c->heads, (long long)(c->dim / c->heads));
     if (c->heads % c->kv_heads)
-        return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads, (long long)c->kv_heads);
+        return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads,
+                              (long long)c->kv_heads);
     if (!c->llama && c->kv_heads != c->heads) return tn_model_error("kv_heads is for shape=llama: leave it at auto");
     if (!c->llama && b->carry && b->capacity > c->context)
-        return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context", (long long)b->capacity,
-                              (long long)c->context);
+        return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context",
+                              (long long)b->capacity, (long long)c->context);
     if (b->length > c->context)
         return tn_model_error("a sequence of %lld tokens is longer than train.context=%lld", (long long)b->length,
                               (long long)c->context);
@@ -102,10 +113,16 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
 
 static tn_ref attention(tn_graph *g, const gpt_config *c, tn_ref u, const tn_batch *b)
 {
-    const tn_block_heads h = { .heads = c->heads, .kv_heads = c->kv_heads, .qkv_bias = c->qkv_bias || !c->llama,
-                               .out_bias = !c->llama, .rotary = c->llama, .interleaved = c->interleaved,
-                               .base = c->rope_base, .stretch = c->rope_stretch,
-                               .stretch_context = c->rope_stretch_context, .out_std = c->out_std };
+    const tn_block_heads h = { .heads = c->heads,
+                               .kv_heads = c->kv_heads,
+                               .qkv_bias = c->qkv_bias || !c->llama,
+                               .out_bias = !c->llama,
+                               .rotary = c->llama,
+                               .interleaved = c->interleaved,
+                               .base = c->rope_base,
+                               .stretch = c->rope_stretch,
+                               .stretch_context = c->rope_stretch_context,
+                               .out_std = c->out_std };
     tn_region r = tn_region_begin(g, "attn");
     const tn_ref y = tn_block_attention(g, u, &h, b);
     tn_region_end(g, r);
@@ -115,7 +132,8 @@ static tn_ref attention(tn_graph *g, const gpt_config *c, tn_ref u, const tn_bat
 static tn_ref feed_forward(tn_graph *g, const gpt_config *c, tn_ref u)
 {
     tn_region r = tn_region_begin(g, "ffn");
-    const tn_ref y = c->llama ? tn_block_swiglu(g, u, c->ffn, c->out_std) : tn_block_mlp(g, u, c->ffn, TN_ACT_GELU, c->out_std);
+    const tn_ref y =
+        c->llama ? tn_block_swiglu(g, u, c->ffn, c->out_std) : tn_block_mlp(g, u, c->ffn, TN_ACT_GELU, c->out_std);
     tn_region_end(g, r);
     return y;
 }

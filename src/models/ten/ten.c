@@ -15,8 +15,9 @@ void ten_note_energy(ten_net *n, tn_ref c)
 
 static tn_ref w_layer(ten_net *n, tn_ref u, const tn_batch *b)
 {
-    const tn_block_heads h = { .heads = n->c->heads, .kv_heads = n->c->heads, .window = n->c->window, .rotary = true,
-                               .out_std = n->c->out_std };
+    const tn_block_heads h = {
+        .heads = n->c->heads, .kv_heads = n->c->heads, .window = n->c->window, .rotary = true, .out_std = n->c->out_std
+    };
     return tn_block_attention(n->g, u, &h, b);
 }
 
@@ -60,18 +61,20 @@ tn_ref ten_block(ten_net *n, tn_ref x, const tn_batch *b, char kind)
     return tn_add(g, x, tn_dropout(g, feed_forward(n, norm(n, x, "norm2")), p));
 }
 
-/* --- the network ------------------------------------------------------------------------------------------------------------- */
+/* --- the network -------------------------------------------------------------------------------------------------- */
 
 static tn_status check_batch(const ten_config *c, const tn_batch *b)
 {
     const long long T = b->length;
     if (c->pos != TEN_POS_NONE && b->length > c->context)
-        return tn_model_error("a sequence of %lld tokens is longer than the %lld positions of train.context", T, (long long)c->context);
+        return tn_model_error("a sequence of %lld tokens is longer than the %lld positions of train.context", T,
+                              (long long)c->context);
     if (c->tbptt && b->length > c->tbptt && b->length % c->tbptt)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
     if (c->n_scales && b->reset.id) return tn_model_error("hten layers know no document starts: use hten=off here");
     if (c->n_scales && b->carry && (b->length != 1 || c->rotate || strchr(c->pattern, 'W')))
-        return tn_model_error("hten layers carry on token by token, and without W or rotate: use pieces of one token, or hten=off");
+        return tn_model_error(
+            "hten layers carry on token by token, and without W or rotate: use pieces of one token, or hten=off");
     return TN_OK;
 }
 
@@ -81,7 +84,8 @@ static tn_ref embed(ten_net *n, tn_ref table, const tn_batch *b)
     const ten_config *c = n->c;
     const tn_dims dims = tn_shape(c->context, c->dim);
     tn_ref x = tn_embed(g, b->tokens, table);
-    if (c->pos == TEN_POS_LEARNED) x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), b));
+    if (c->pos == TEN_POS_LEARNED)
+        x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), b));
     if (c->pos == TEN_POS_SIN)
         x = tn_add(g, x, tn_block_positions(g, tn_frozen(g, "position", dims, TN_F32, ten_init_sinusoids()), b));
     return tn_dropout(g, x, c->dropout);

@@ -65,14 +65,14 @@ tn_ref ten_resonance_param(ten_net *n);
 tn_ref ten_resonate(ten_net *n, tn_ref x, tn_ref resonance, bool fold);
 
 /* Initial values (ten_spectrum.c). */
-tn_init ten_init_nu(void);                         /* gated recurrence: a gate of 1 gives |lambda| in [0.9, 0.999] */
-tn_init ten_init_omega(void);                      /* half of the states turn slowly */
-tn_init ten_init_decay(void);                      /* O layer */
-tn_init ten_init_radius(const ten_config *c);      /* E layer: alpha or nu */
-tn_init ten_init_phase(const ten_config *c);       /* E layer: omega */
-tn_init ten_init_blocks(void);                     /* I + 0.01 N(0,1)/sqrt(k) */
+tn_init ten_init_nu(void);                    /* gated recurrence: a gate of 1 gives |lambda| in [0.9, 0.999] */
+tn_init ten_init_omega(void);                 /* half of the states turn slowly */
+tn_init ten_init_decay(void);                 /* O layer */
+tn_init ten_init_radius(const ten_config *c); /* E layer: alpha or nu */
+tn_init ten_init_phase(const ten_config *c);  /* E layer: omega */
+tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */
 tn_init ten_init_identity(void);
-tn_init ten_init_sinusoids(void);                  /* position table */
+tn_init ten_init_sinusoids(void); /* position table */
 void ten_instruments(const tn_settings *st, const tn_instruments *in);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct spectrum {
     tn_ref gates, nu;         /* select=rg: (B,T,2K) and (K) */
 } spectrum;
 
-/* --- input ----------------------------------------------------------------------------------------------------------------- */
+/* --- input -------------------------------------------------------------------------------------------------------- */
 
 /* States of the layer before, through a matrix that starts as the identity and a gate that starts nearly shut. */
 static tn_ref add_memory(ten_net *n, tn_ref x)
@@ -44,7 +44,7 @@ static tn_ref drive(ten_net *n, tn_ref u, const tn_batch *b, int64_t K)
     return c->xmem && n->memory.id ? add_memory(n, x) : x;
 }
 
-/* --- eigenvalues -------------------------------------------------------------------------------------------------------------- */
+/* --- eigenvalues -------------------------------------------------------------------------------------------------- */
 
 /* sqrt(1 - rho^2) e^g: rho near 1 would otherwise make states, and the sums behind them, large. */
 static tn_ref input_scale(ten_net *n, tn_ref log_rho, int64_t K)
@@ -61,9 +61,9 @@ static spectrum gated(ten_net *n, tn_ref u, int64_t K)
     const float lr = n->c->spectrum_lr;
     return (spectrum){ .omega = tn_param(g, "omega", tn_shape(K), ten_init_phase(n->c), .lr = lr),
                        .nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(), .lr = lr),
-                       .gates = tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, n->c->dim), tn_normal(0.02f)),
-                                          .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros),
-                                          .act = TN_ACT_SIGMOID) };
+                       .gates =
+                           tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, n->c->dim), tn_normal(0.02f)),
+                                     .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID) };
 }
 
 static spectrum eigenvalues(ten_net *n, tn_ref u, int64_t K)
@@ -85,13 +85,14 @@ static spectrum eigenvalues(ten_net *n, tn_ref u, int64_t K)
     return s;
 }
 
-/* --- recurrence --------------------------------------------------------------------------------------------------------------- */
+/* --- recurrence --------------------------------------------------------------------------------------------------- */
 
 /* Per-token tensors in pieces of C tokens: (B,T,...) -> (B T/C, C, ...). Others stay. */
 static tn_ref in_pieces(tn_graph *g, tn_ref x, int64_t B, int64_t T, int64_t C)
 {
     if (!x.id || tn_ref_dims(g, x).rank < 2) return x;
-    return tn_reshape(g, x, tn_ref_dims(g, x).rank == 2 ? tn_shape(B * T / C, C) : tn_shape(B * T / C, C, tn_ref_dim(g, x, 2)));
+    return tn_reshape(
+        g, x, tn_ref_dims(g, x).rank == 2 ? tn_shape(B * T / C, C) : tn_shape(B * T / C, C, tn_ref_dim(g, x, 2)));
 }
 
 /* The same states with gradients cut every C tokens: each piece starts from the state that the whole pass found there,
@@ -102,18 +103,14 @@ static tn_ref cut_scan(ten_net *n, tn_ref x, const spectrum *s, tn_ref c, const 
     const int64_t C = n->c->tbptt, B = b->batch, T = b->length, K2 = tn_ref_dim(g, x, -1), pieces = T / C;
     const tn_ref whole = tn_reshape(g, tn_stop_gradient(g, c), tn_shape(B, pieces, C, K2));
     const tn_ref ends = tn_slice(g, tn_slice(g, whole, 2, C - 1, 1), 1, 0, pieces - 1);
-    const tn_ref starts[] = { tn_fill(g, tn_shape(B, 1, K2), TN_F32, 0), tn_reshape(g, ends, tn_shape(B, pieces - 1, K2)) };
+    const tn_ref starts[] = { tn_fill(g, tn_shape(B, 1, K2), TN_F32, 0),
+                              tn_reshape(g, ends, tn_shape(B, pieces - 1, K2)) };
     const tn_ref state = tn_reshape(g, tn_concat(g, starts, 2, 1), tn_shape(B * pieces, K2));
     const tn_ref px = in_pieces(g, x, B, T, C), reset = in_pieces(g, b->reset, B, T, C);
-    tn_ref y;
-    if (s->gates.id) {
-        y = tn_scan_gated(g, px, in_pieces(g, s->gates, B, T, C), s->nu, s->omega, .state = state, .reset = reset);
-    } else {
-        const tn_ref rho = tn_ref_dims(g, s->rho).rank == 3 ? in_pieces(g, s->rho, B, T, C) : s->rho;
-        const tn_ref omega = tn_ref_dims(g, s->omega).rank == 3 ? in_pieces(g, s->omega, B, T, C) : s->omega;
-        const tn_ref gamma = s->gamma.id && tn_ref_dims(g, s->gamma).rank == 3 ? in_pieces(g, s->gamma, B, T, C) : s->gamma;
-        y = tn_scan(g, px, rho, omega, .gamma = gamma, .state = state, .reset = reset);
-    }
+    const tn_ref y = s->gates.id ? tn_scan_gated(g, px, in_pieces(g, s->gates, B, T, C), s->nu, s->omega,
+                                                 .state = state, .reset = reset)
+                                 : tn_scan(g, px, in_pieces(g, s->rho, B, T, C), in_pieces(g, s->omega, B, T, C),
+                                           .gamma = in_pieces(g, s->gamma, B, T, C), .state = state, .reset = reset);
     return tn_reshape(g, y, tn_shape(B, T, K2));
 }
 
@@ -122,15 +119,16 @@ static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b,
     tn_graph *g = n->g;
     const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, 2 * K));
     tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
-    const tn_ref c = s->gates.id ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = b->reset, .final = last)
-                                 : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = b->reset,
-                                           .final = last);
+    const tn_ref c =
+        s->gates.id
+            ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = b->reset, .final = last)
+            : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = b->reset, .final = last);
     tn_carry_keep(g, b, state, after);
     const bool cut = n->c->tbptt && tn_graph_get_options(g)->training && b->length > n->c->tbptt;
     return cut ? cut_scan(n, x, s, c, b) : c;
 }
 
-/* --- readout ----------------------------------------------------------------------------------------------------------------------- */
+/* --- readout ------------------------------------------------------------------------------------------------------ */
 
 /* y = g * w_out R s, or w_out (R s * silu(w_z u)); s (B,T,K) or (B,T,2K). */
 static tn_ref read_out(ten_net *n, tn_ref u, tn_ref s, tn_ref resonance, const tn_batch *b)
@@ -147,8 +145,9 @@ static tn_ref read_out(ten_net *n, tn_ref u, tn_ref s, tn_ref resonance, const t
     }
     const tn_ref h = tn_linear(g, s, ten_resonate(n, w, resonance, true));
     if (c->gate == TEN_GATE_NONE) return h;
-    return tn_mul_sigmoid(g, h, tn_linear(g, u, tn_param(g, "w_g", tn_shape(d, d), tn_normal(0.02f)),
-                                          .bias = tn_param(g, "b_g", tn_shape(d), tn_constant(-2))));
+    return tn_mul_sigmoid(g, h,
+                          tn_linear(g, u, tn_param(g, "w_g", tn_shape(d, d), tn_normal(0.02f)),
+                                    .bias = tn_param(g, "b_g", tn_shape(d), tn_constant(-2))));
 }
 
 tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)

@@ -29,7 +29,8 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
 {
     tn_graph *g = n->g;
     const int64_t B = b->batch, d = n->c->dim;
-    const tn_ref count = tn_carry_state(g, b, "count", tn_shape(B, 1)), sum = tn_carry_state(g, b, "sum", tn_shape(B, 1, d));
+    const tn_ref count = tn_carry_state(g, b, "count", tn_shape(B, 1)),
+                 sum = tn_carry_state(g, b, "sum", tn_shape(B, 1, d));
     const tn_ref held = tn_carry_state(g, b, "held", tn_shape(B, 1, d));
     const tn_ref counted = tn_affine(g, count, 1, 1), summed = tn_add(g, sum, x);
     const tn_ref full = tn_clamp_min(g, tn_affine(g, counted, 1, (float)(1 - s)), 0); /* 1 at the last token, else 0 */
@@ -60,7 +61,8 @@ tn_ref ten_scales(ten_net *n, tn_ref x, const tn_batch *b, char kind)
     for (int i = 0; i < count; i++) {
         const int64_t s = n->c->scale[i];
         tn_region r = tn_region_begin(g, "scale%lld", (long long)s);
-        const tn_ref y = tn_mul(g, s == 1 ? ten_block(n, x, b, kind) : coarse(n, x, b, kind, s), tn_slice(g, weight, 0, i, 1));
+        const tn_ref y =
+            tn_mul(g, s == 1 ? ten_block(n, x, b, kind) : coarse(n, x, b, kind, s), tn_slice(g, weight, 0, i, 1));
         sum = i ? tn_add(g, sum, y) : y;
         tn_region_end(g, r);
     }

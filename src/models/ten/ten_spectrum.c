@@ -134,7 +134,7 @@ tn_init ten_init_phase(const ten_config *c)
     return i;
 }
 
-/* --- instruments ----------------------------------------------------------------------------------------------------------- */
+/* --- instruments -------------------------------------------------------------------------------------------------- */
 
 /* log|lambda| of one state: of a gated recurrence at a gate of one half, else of the fixed eigenvalue. */
 static double log_modulus(const ten_config *c, char kind, double x)

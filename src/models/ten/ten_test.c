@@ -42,7 +42,9 @@ static tn_settings *settings_of(const char *const *more, int n_more, const tn_mo
 static tn_trainer *open_trainer(tn_settings *st, const tn_model *model, bool logits)
 {
     tn_trainer *t;
-    const tn_trainer_options o = { .model = model, .settings = st, .batch = B, .length = T, .logits = logits, .threads = 2 };
+    const tn_trainer_options o = {
+        .model = model, .settings = st, .batch = B, .length = T, .logits = logits, .threads = 2
+    };
     assert_ok(tn_trainer_new(&o, &t));
     uint32_t x = 7;
     for (int i = 0; i < B * T; i++) {
@@ -127,7 +129,7 @@ static void blocks_change_nothing(void **state)
     }
 }
 
-/* --- gradients cut on request ------------------------------------------------------------------------------------------------- */
+/* --- gradients cut on request ------------------------------------------------------------------------------------- */
 
 /* Norms of the gradient that reaches the positions of each third of the sequence when the last label alone counts. */
 static float cut_gradient(const char *tbptt, const char *select, double norm[3])
@@ -160,7 +162,7 @@ static void cut_where_asked(void **state)
     assert_true(fabs(cut[2] - exact[2]) < 1e-4 * exact[2]);
 }
 
-/* --- energy --------------------------------------------------------------------------------------------------------------------- */
+/* --- energy ------------------------------------------------------------------------------------------------------- */
 
 static float loss_with(const char *energy, float *xent)
 {
@@ -181,13 +183,14 @@ static void energy_adds_to_the_loss(void **state)
 {
     float plain, one, two;
     (void)state;
-    const float none = loss_with("energy=0", &plain), some = loss_with("energy=20", &one), twice = loss_with("energy=40", &two);
+    const float none = loss_with("energy=0", &plain), some = loss_with("energy=20", &one),
+                twice = loss_with("energy=40", &two);
     assert_true(none == plain && one == plain && two == plain);
     assert_true(some > none);
     assert_true(fabsf((twice - none) - 2 * (some - none)) < 1e-3f * (twice - none));
 }
 
-/* --- presets ---------------------------------------------------------------------------------------------------------------------- */
+/* --- presets ------------------------------------------------------------------------------------------------------ */
 
 typedef struct size_of {
     const char *preset;
@@ -197,12 +200,24 @@ typedef struct size_of {
 /* TEN-A: L [ |S| (n_c (2Kd + 2K + K^2) + 8d^2 + 9d) + (|S|-1) d^2 + |S| ] + Vd + Td + 2d, without scales the last two terms
  * of the bracket fall away; others as published. */
 static const size_of sizes[] = {
-    { "ten_a_nano", 34959872 },        { "ten_a_micro", 69620736 },         { "ten_a_small", 124156928 },
-    { "ten_a_small_32k", 156662784 },  { "ten_b", 40974592 },               { "ten_b_wide", 111833600 },
-    { "ten_b_small", 15433728 },       { "gpt2_124m", 124439808 },          { "gpt2_355m", 354823168 },
-    { "gpt2_774m", 774030080 },        { "gpt2_1558m", 1557611200 },        { "llama_stories260k", 260032 },
-    { "llama_stories15m", 15191712 },  { "llama_stories110m", 109529856 },  { "llama3_2_1b", 1235814400 },
-    { "llama3_1_8b", 8030261248 },     { "mistral_7b", 7248023552 },        { "qwen2_5_0_5b", 494032768 },
+    { "ten_a_nano", 34959872 },
+    { "ten_a_micro", 69620736 },
+    { "ten_a_small", 124156928 },
+    { "ten_a_small_32k", 156662784 },
+    { "ten_b", 40974592 },
+    { "ten_b_wide", 111833600 },
+    { "ten_b_small", 15433728 },
+    { "gpt2_124m", 124439808 },
+    { "gpt2_355m", 354823168 },
+    { "gpt2_774m", 774030080 },
+    { "gpt2_1558m", 1557611200 },
+    { "llama_stories260k", 260032 },
+    { "llama_stories15m", 15191712 },
+    { "llama_stories110m", 109529856 },
+    { "llama3_2_1b", 1235814400 },
+    { "llama3_1_8b", 8030261248 },
+    { "mistral_7b", 7248023552 },
+    { "qwen2_5_0_5b", 494032768 },
     { "qwen2_5_7b", 7615616512 },
 };
 
@@ -217,7 +232,8 @@ static int64_t parameters_of(const char *preset, int64_t length)
     b.tokens = tn_input(g, "tokens", tn_shape(1, length), TN_I32);
     assert_ok(model->build(g, st, &b));
     for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) n += tn_dims_count(g->tensor[i].dims);
+        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i)
+            n += tn_dims_count(g->tensor[i].dims);
     tn_graph_free(g);
     tn_settings_free(st);
     return n;
@@ -238,8 +254,10 @@ static void scaled_presets_have_theirs(void **state)
     static const struct {
         const char *preset;
         int64_t d, L, K, T, S;
-    } rows[] = { { "ten_a_large", 1536, 16, 192, 1024, 3 },      { "ten_a_xlarge", 2048, 20, 256, 2048, 4 },
-                 { "ten_a_medium_32k", 1280, 12, 160, 32768, 3 }, { "ten_a_large_32k", 1536, 16, 192, 32768, 4 } };
+    } rows[] = { { "ten_a_large", 1536, 16, 192, 1024, 3 },
+                 { "ten_a_xlarge", 2048, 20, 256, 2048, 4 },
+                 { "ten_a_medium_32k", 1280, 12, 160, 32768, 3 },
+                 { "ten_a_large_32k", 1536, 16, 192, 32768, 4 } };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t d = rows[i].d, K = rows[i].K, S = rows[i].S;
@@ -250,18 +268,23 @@ static void scaled_presets_have_theirs(void **state)
     }
 }
 
-/* --- errors ------------------------------------------------------------------------------------------------------------------------ */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 static void bad_settings(void **state)
 {
     static const struct {
         const char *more[3], *says;
     } rows[] = {
-        { { "pattern=DX" }, "pattern=DX: a word of D, O, E and W" }, { { "hten=1,2,1" }, "scale 1 stands there twice" },
-        { { "hten=2,x" }, "at most 8 scales" },                      { { "tbptt=8" }, "tbptt is for E layers only" },
-        { { "pattern=E", "tbptt=7" }, "must divide the 24 tokens" }, { { "rho=sigmoid", "rho_min=0.6", "rho_max=0.5" }, "must be below" },
-        { { "xmem=true", "hten=1,2" }, "do not go together" },       { { "resonance=blockdiag", "k=6" }, "that heads=4 divides" },
-        { { "pattern=W", "dim=26" }, "times an even number" },       { { "pos=learned", "train.context=8" }, "longer than the 8" },
+        { { "pattern=DX" }, "pattern=DX: a word of D, O, E and W" },
+        { { "hten=1,2,1" }, "scale 1 stands there twice" },
+        { { "hten=2,x" }, "at most 8 scales" },
+        { { "tbptt=8" }, "tbptt is for E layers only" },
+        { { "pattern=E", "tbptt=7" }, "must divide the 24 tokens" },
+        { { "rho=sigmoid", "rho_min=0.6", "rho_max=0.5" }, "must be below" },
+        { { "xmem=true", "hten=1,2" }, "do not go together" },
+        { { "resonance=blockdiag", "k=6" }, "that heads=4 divides" },
+        { { "pattern=W", "dim=26" }, "times an even number" },
+        { { "pos=learned", "train.context=8" }, "longer than the 8" },
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

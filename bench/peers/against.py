@@ -107,13 +107,13 @@ class Net:
             self.lr_factor[name] = lr
         return self.params[name]
 
-    def rmsnorm(self, x, name):
-        return rms(x) * self.param(f"{name}.w", (x.shape[-1],), ones)
+    def rmsnorm(self, x, name, eps=1e-6):
+        return rms(x, eps) * self.param(f"{name}.w", (x.shape[-1],), ones)
 
-    def layernorm(self, x, name):
+    def layernorm(self, x, name, eps=1e-5):
         w = self.param(f"{name}.w", (x.shape[-1],), ones)
         b = self.param(f"{name}.b", (x.shape[-1],), zeros)
-        return F.layer_norm(x, (x.shape[-1],), w, b, eps=1e-5)
+        return F.layer_norm(x, (x.shape[-1],), w, b, eps=eps)
 
     def swiglu(self, u, ffn, out_std):
         d = u.shape[-1]
@@ -132,8 +132,8 @@ class Net:
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-1), logits
 
 
-def rms(x):
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+def rms(x, eps=1e-6):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
 
 
 # --- reference -------------------------------------------------------------------------------------------------------

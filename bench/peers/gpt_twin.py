@@ -1,4 +1,4 @@
-"""The twin of src/models/gpt/gpt.c: the transformer in two shapes, gpt2 and llama. Pre-norm, tied head.
+"""The twin of src/models/gpt/gpt.c: the transformer in two shapes, gpt2 and llama (qwen with qkv_bias). Pre-norm.
 
 Run as a command it writes a reference file (see README.md). No dropout, no cache.
 Keep: names, shapes and formulas as in the C text; `auto` means what config_read there makes of it.
@@ -12,25 +12,29 @@ import against
 from against import normal, zeros
 
 DEFAULTS = {"shape": "llama", "dim": 256, "layers": 4, "heads": 4, "kv_heads": "auto", "ffn": "auto", "vocab": 256,
-            "rope_base": 10000.0}
+            "rope_base": 10000.0, "rope_pairs": "half", "qkv_bias": "false", "tied": "true", "norm_eps": 0.0}
 
 
-def rope(x, base):
-    """x (B,T,H,N): turns the pair (j, j + N/2) of token t by the angle t base^(-2j/N)."""
+def rope(x, base, pairs="half"):
+    """x (B,T,H,N): turns the pair (j, j + N/2), or (2j, 2j+1), of token t by the angle t base^(-2j/N)."""
     T, half = x.shape[1], x.shape[-1] // 2
     speed = base ** (-torch.arange(half, dtype=x.dtype) / half)
     angle = torch.arange(T, dtype=x.dtype)[:, None, None] * speed
-    a, b = x.chunk(2, -1)
-    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+    a, b = (x[..., 0::2], x[..., 1::2]) if pairs == "interleaved" else x.chunk(2, -1)
+    turned = a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
+    return torch.stack(turned, -1).flatten(-2) if pairs == "interleaved" else torch.cat(turned, -1)
 
 
-def causal_attention(q, k, v):
-    """q (B,T,H,N), k, v (B,T,G,N) -> (B,T,H,N); query head h reads key and value head h / (H/G)."""
+def causal_attention(q, k, v, window=None):
+    """q (B,T,H,N), k, v (B,T,G,N) -> (B,T,H,N); query head h reads key and value head h / (H/G). With a window, keys
+    less than so many tokens back."""
     T, share = q.shape[1], q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(share, 2), v.repeat_interleave(share, 2)
     score = torch.einsum("bihn,bjhn->bhij", q, k) / math.sqrt(q.shape[-1])
-    future = torch.ones(T, T, dtype=torch.bool).triu(1)
-    return torch.einsum("bhij,bjhn->bihn", score.masked_fill(future, -math.inf).softmax(-1), v)
+    hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
+    if window:
+        hidden = hidden | torch.ones(T, T, dtype=torch.bool).tril(-window)
+    return torch.einsum("bhij,bjhn->bihn", score.masked_fill(hidden, -math.inf).softmax(-1), v)
 
 
 class Gpt(against.Net):
@@ -55,17 +59,19 @@ class Gpt(against.Net):
         B, T, d = u.shape
         H, G, hd = self.heads, self.kv_heads, d // self.heads
         rows = (H + 2 * G) * hd
-        bias = None if self.llama else self.param("b_qkv", (rows,), zeros)
+        biased = not self.llama or self.settings["qkv_bias"] == "true"
+        bias = self.param("b_qkv", (rows,), zeros) if biased else None
         qkv = F.linear(u, self.param("w_qkv", (rows, d), normal(0.02)), bias).view(B, T, H + 2 * G, hd)
         q, k, v = qkv.split([H, G, G], 2)
         if self.llama:
-            q, k = rope(q, self.settings["rope_base"]), rope(k, self.settings["rope_base"])
+            q, k = (rope(x, self.settings["rope_base"], self.settings["rope_pairs"]) for x in (q, k))
         y = causal_attention(q, k, v).reshape(B, T, d)
         bias = None if self.llama else self.param("b_out", (d,), zeros)
         return F.linear(y, self.param("w_out", (d, d), normal(self.out_std)), bias)
 
     def norm(self, x, name):
-        return self.rmsnorm(x, name) if self.llama else self.layernorm(x, name)
+        eps = self.settings["norm_eps"]
+        return self.rmsnorm(x, name, eps or 1e-6) if self.llama else self.layernorm(x, name, eps or 1e-5)
 
     def forward(self, tokens):
         s, T = self.settings, tokens.shape[1]
@@ -84,7 +90,9 @@ class Gpt(against.Net):
                 u = self.norm(x, "norm2")
                 with self.scope("ffn"):
                     x = x + feed_forward(u, self.ffn, self.out_std)
-        return F.linear(self.norm(x, "norm_f"), table)
+        x = self.norm(x, "norm_f")
+        tied = s["tied"] == "true"
+        return F.linear(x, table if tied else self.param("head", (s["vocab"], self.dim), normal(0.02)))
 
 
 if __name__ == "__main__":

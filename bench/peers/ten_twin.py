@@ -1,7 +1,9 @@
-"""The twin of src/models/ten/ten.c: the Temporal Eigenstate Network, layers D (diagonal) and O (outer-product state).
+"""The twin of src/models/ten: the Temporal Eigenstate Network, layers D (gated diagonal), O (outer-product state), E
+(eigenstates, in their default form with some variations) and W (window attention).
 
-Run as a command it writes a reference file (see README.md). No dropout, no document resets, no carried state.
-Keep: names, shapes and formulas as in the C text; `auto` means what config_read there makes of it.
+Run as a command it writes a reference file (see README.md). No dropout, no document resets, no carried state; the historical
+networks are in ten_b_twin.py.
+Keep: names, shapes and formulas as in the C text; `auto` means what ten_config_read there makes of it.
 """
 import math
 
@@ -9,10 +11,11 @@ import torch
 import torch.nn.functional as F
 
 import against
+import gpt_twin
 from against import normal, ones, uniform, zeros
 
 DEFAULTS = {"pattern": "DO", "dim": 256, "layers": 4, "k": "auto", "heads": "auto", "head_dim": "auto", "ffn": "auto",
-            "chunk": 64, "vocab": 256}
+            "chunk": 64, "vocab": 256, "window": 256, "rotate": "false", "resonance": "none", "select": "none", "xmem": "false"}
 
 
 # --- initial values --------------------------------------------------------------------------------------------------
@@ -26,6 +29,23 @@ def init_omega(rng, shape):
     omega = uniform(0, math.pi)(rng, shape)
     omega[: shape[0] // 2] *= 0.1
     return omega
+
+
+def init_log(rng, shape):
+    """nu of rho = exp(-exp(nu)) for time constants log-uniform from 4 to 4096."""
+    return -uniform(math.log(4), math.log(4096))(rng, shape)
+
+
+def near_identity(rng, shape):
+    return torch.eye(shape[-1]) + 0.01 * torch.randn(shape, generator=rng) / math.sqrt(shape[-1])
+
+
+def identity(rng, shape):
+    return torch.eye(shape[0])
+
+
+def minus_three(rng, shape):
+    return torch.full(shape, -3.0)
 
 
 def init_decay(rng, shape):
@@ -96,8 +116,8 @@ class Ten(against.Net):
         self.head_dim = auto("head_dim", self.dim // self.heads)
         self.ffn = auto("ffn", (5 * self.dim // 2 + 7) // 8 * 8)
         self.out_std = 0.02 / math.sqrt(2 * s["layers"])
-        if not s["pattern"] or s["pattern"].strip("DO"):
-            raise ValueError(f"pattern={s['pattern']}: a word of D and O")
+        if not s["pattern"] or s["pattern"].strip("DOEW"):
+            raise ValueError(f"pattern={s['pattern']}: a word of D, O, E and W")
         if self.head_dim < 1:
             raise ValueError(f"heads={self.heads} is more than dim={self.dim}")
 
@@ -116,6 +136,8 @@ class Ten(against.Net):
         qkv, z = F.linear(u, self.param("w_in", (4 * H * N, d), normal(0.02))).split([3 * H * N, H * N], -1)
         qkv = F.silu(conv_causal(qkv, self.param("conv", (4, 3 * H * N), uniform(-0.5, 0.5), decay=False)))
         q, k, v = qkv.view(B, T, 3 * H, N).chunk(3, 2)
+        if self.settings["rotate"] == "true":
+            q, k = gpt_twin.rope(q, 10000.0), gpt_twin.rope(k, 10000.0)
         a, b = F.linear(u, self.param("w_ab", (2 * H, d), normal(0.02)),
                         self.param("b_ab", (2 * H,), init_decay)).chunk(2, -1)
         o = outer(q / math.sqrt(N), k, v * b.sigmoid()[..., None], -softplus(a), self.settings["chunk"])
@@ -123,12 +145,61 @@ class Ten(against.Net):
         n = against.rms(y) * self.param("gain", (H, N), ones, decay=False)
         return F.linear(n.reshape(B, T, H * N) * F.silu(z), self.param("w_out", (d, H * N), normal(self.out_std)))
 
+    def coupled(self, c, R):
+        """c (B,T,2K): real and imaginary parts of each head's states through the head's matrix."""
+        if R is None:
+            return c
+        B, T, K = *c.shape[:2], self.k
+        return torch.einsum("hij,btphj->btphi", R, c.reshape(B, T, 2, R.shape[0], -1)).reshape(B, T, 2 * K)
+
+    def recur_e(self, x, u):
+        """Eigenvalues by `select`, and the recurrence."""
+        K, d, select = self.k, self.dim, self.settings["select"]
+        omega = self.param("omega", (K,), init_omega, lr=0.3)
+        if select == "rg":
+            nu = self.param("nu", (K,), init_nu, lr=0.3)
+            ri = F.linear(u, self.param("w_ri", (2 * K, d), normal(0.02)), self.param("b_ri", (2 * K,), zeros)).sigmoid()
+            return scan_gated(x, ri, nu, omega)
+        nu = self.param("nu", (K,), init_log, lr=0.3)
+        if select == "bounded":
+            pq = F.linear(u, self.param("w_sel", (2 * K, d), zeros), self.param("b_sel", (2 * K,), zeros)).tanh()
+            nu, omega = nu + 0.1 * pq[..., :K], omega + 0.05 * pq[..., K:]
+        log_rho = -nu.exp()
+        gamma = torch.sqrt(-torch.expm1(2 * log_rho)) * self.param("log_gamma", (K,), zeros, lr=0.3).exp()
+        lam = torch.polar(log_rho.exp(), omega.expand_as(log_rho)).expand(*x.shape[:2], K)
+        c = scan(lam, gamma * torch.complex(*x.chunk(2, -1)))
+        return torch.cat([c.real, c.imag], -1)
+
+    def e_layer(self, u):
+        d, K, s = self.dim, self.k, self.settings
+        x = conv_causal(F.linear(u, self.param("w_in", (2 * K, d), normal(0.02))),
+                        self.param("conv", (4, 2 * K), uniform(-0.5, 0.5), decay=False))
+        if s["xmem"] == "true" and self.memory is not None:
+            m = F.linear(self.memory, self.param("w_mem", (2 * K, 2 * K), identity))
+            x = x + m * self.param("mu", (1,), minus_three).sigmoid()
+        c = self.recur_e(x, u)
+        size = K // self.heads
+        R = self.param("resonance", (self.heads, size, size), near_identity, decay=False) if s["resonance"] == "blockdiag" else None
+        self.memory = self.coupled(c, R)
+        y = self.coupled(c + x * self.param("skip", (2 * K,), ones), R)
+        z = F.linear(u, self.param("w_z", (2 * K, d), normal(0.02)))
+        return F.linear(y * F.silu(z), self.param("w_out", (d, 2 * K), normal(self.out_std)))
+
+    def w_layer(self, u):
+        B, T, d = u.shape
+        qkv = F.linear(u, self.param("w_qkv", (3 * d, d), normal(0.02))).view(B, T, 3 * self.heads, d // self.heads)
+        q, k, v = qkv.chunk(3, 2)
+        y = gpt_twin.causal_attention(gpt_twin.rope(q, 10000.0), gpt_twin.rope(k, 10000.0), v, self.settings["window"])
+        return F.linear(y.reshape(B, T, d), self.param("w_out", (d, d), normal(self.out_std)))
+
     def forward(self, tokens):
         s = self.settings
+        mixers = {"D": self.d_layer, "O": self.o_layer, "E": self.e_layer, "W": self.w_layer}
+        self.memory = None
         table = self.param("embed", (s["vocab"], self.dim), normal(0.02))
         x = F.embedding(tokens, table)
         for layer in range(s["layers"]):
-            mixer = self.d_layer if s["pattern"][layer % len(s["pattern"])] == "D" else self.o_layer
+            mixer = mixers[s["pattern"][layer % len(s["pattern"])]]
             with self.scope(f"layer{layer}"):
                 u = self.rmsnorm(x, "norm1")
                 with self.scope("mixer"):

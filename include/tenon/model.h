@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 1 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+enum { TENON_MODEL_ABI = 2 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
 
 /* What a task feeds into one step. Fields a task does not have are TN_NONE. */
 typedef struct tn_batch {
@@ -23,6 +23,17 @@ typedef struct tn_batch {
     tn_ref labels; /* i32 (B,T); -1 = not counted */
     tn_ref reset;  /* i32 (B,T): 1 where a document starts, or none */
     bool logits;   /* also put out "logits" (B,T,vocab): for sampling and comparisons; not in training */
+    tn_ref document; /* i32 (B,T): number of the document of each token, or none; attention stays inside one */
+
+    /* Carrying on: the layers start from what the last step left in the store (caches under their scopes) and leave
+     * theirs there, so that a prompt in pieces and then token by token gives what the whole sequence would. A mark in
+     * `reset` starts a document afresh; attention, whose past is a cache by position, starts afresh at position 0. */
+    bool carry;
+    int64_t capacity; /* tokens that attention can look back on */
+    tn_ref position;  /* i32 (1): of the first token */
+    tn_ref keys;      /* i32 (1): position + length */
+    tn_ref positions; /* i32 (B,T): of each token */
+    tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
 } tn_batch;
 
 typedef struct tn_preset {

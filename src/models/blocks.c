@@ -1,5 +1,7 @@
-/* Pieces that several models share. */
+/* Pieces that several models share. They name their parameters in the open scope and know no model. */
 #include "models/blocks.h"
+
+#include "models/carry.h"
 
 #include <stdio.h>
 
@@ -10,16 +12,16 @@ static tn_ref named(tn_graph *g, const char *name, const char *part, tn_dims dim
     return tn_param(g, full, dims, init);
 }
 
-tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name)
+tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name, float eps)
 {
-    return tn_rmsnorm(g, x, named(g, name, "w", tn_shape(tn_ref_dim(g, x, -1)), tn_ones));
+    return tn_rmsnorm(g, x, named(g, name, "w", tn_shape(tn_ref_dim(g, x, -1)), tn_ones), .eps = eps);
 }
 
-tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name)
+tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps)
 {
     const int64_t d = tn_ref_dim(g, x, -1);
     const tn_ref w = named(g, name, "w", tn_shape(d), tn_ones);
-    return tn_layernorm(g, x, w, named(g, name, "b", tn_shape(d), tn_zeros));
+    return tn_layernorm(g, x, w, named(g, name, "b", tn_shape(d), tn_zeros), .eps = eps);
 }
 
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
@@ -30,19 +32,65 @@ tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
     return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)));
 }
 
-tn_ref tn_block_gelu(tn_graph *g, tn_ref u, int64_t ffn, float out_std)
+tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std)
 {
     const int64_t d = tn_ref_dim(g, u, -1);
     const tn_ref h = tn_linear(g, u, tn_param(g, "w1", tn_shape(ffn, d), tn_normal(0.02f)),
-                               .bias = tn_param(g, "b1", tn_shape(ffn), tn_zeros), .act = TN_ACT_GELU);
+                               .bias = tn_param(g, "b1", tn_shape(ffn), tn_zeros), .act = act);
     return tn_linear(g, h, tn_param(g, "w2", tn_shape(d, ffn), tn_normal(out_std)),
                      .bias = tn_param(g, "b2", tn_shape(d), tn_zeros));
 }
 
-void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b)
+/* --- attention ---------------------------------------------------------------------------------------------------- */
+
+static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batch *b)
+{
+    if (!h->rotary) return x;
+    return tn_rope(g, x, .base = h->base, .interleaved = h->interleaved, .stretch = h->stretch,
+                   .stretch_context = h->stretch_context, .position = b->position);
+}
+
+/* x (B,T,KV,D) into its cache; returns all of it. Without a cache x is all there is. */
+static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *b)
+{
+    if (!b->carry) return x;
+    const tn_dims dims = tn_shape(b->batch, b->capacity, tn_ref_dim(g, x, 2), tn_ref_dim(g, x, 3));
+    return tn_cache_write(g, tn_carry_state(g, b, name, dims), x, b->position);
+}
+
+tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
+{
+    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, rows = (H + 2 * KV) * D;
+    const int64_t B = b->batch, T = b->length;
+    const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
+    const tn_ref qkv =
+        tn_reshape(g, tn_linear(g, u, tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f)), .bias = bias),
+                   tn_shape(B, T, H + 2 * KV, D));
+    const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
+    const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
+    const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
+    const tn_ref y = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = b->keys,
+                                  .document = b->carry ? TN_NONE : b->document);
+    return tn_linear(g, tn_reshape(g, y, tn_shape(B, T, d)),
+                     tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
+                     .bias = h->out_bias ? tn_param(g, "b_out", tn_shape(d), tn_zeros) : TN_NONE);
+}
+
+/* --- ends --------------------------------------------------------------------------------------------------------- */
+
+tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
+{
+    return b->carry ? tn_embed(g, b->positions, table) : tn_slice(g, table, 0, 0, b->length);
+}
+
+void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra)
 {
     tn_region r = tn_region_begin(g, "head");
     if (b->logits) tn_output(g, "logits", tn_linear(g, x, head));
-    if (b->labels.id) tn_output(g, "loss", tn_linear_xent(g, x, head, b->labels));
+    if (b->labels.id) {
+        const tn_ref xent = tn_linear_xent(g, x, head, b->labels);
+        if (extra.id) tn_output(g, "xent", xent);
+        tn_output(g, "loss", extra.id ? tn_add(g, xent, extra) : xent);
+    }
     tn_region_end(g, r);
 }

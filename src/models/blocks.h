@@ -1,18 +1,36 @@
-/* Pieces that several models share: normalisation with its parameters, feed-forward networks, the head. */
+/* Pieces that several models share: normalisation with its parameters, attention, feed-forward networks, the head. */
 #ifndef TN_MODELS_BLOCKS_H
 #define TN_MODELS_BLOCKS_H
 
 #include <tenon/model.h>
 
-tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name);   /* parameter NAME.w */
-tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name); /* parameters NAME.w, NAME.b */
+/* eps 0: the norm's own, 1e-6 (rms) and 1e-5 (layer). */
+tn_ref tn_block_rmsnorm(tn_graph *g, tn_ref x, const char *name, float eps);   /* parameter NAME.w */
+tn_ref tn_block_layernorm(tn_graph *g, tn_ref x, const char *name, float eps); /* parameters NAME.w, NAME.b */
 
 /* w2 (silu(a) * b), [a;b] = w1 u: parameters w1 (2f,d), w2 (d,f) in the open scope. out_std initialises w2. */
 tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std);
-/* w2 gelu(w1 u + b1) + b2. */
-tn_ref tn_block_gelu(tn_graph *g, tn_ref u, int64_t ffn, float out_std);
+/* w2 act(w1 u + b1) + b2. */
+tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std);
 
-/* Puts out "loss" (and "logits" where the batch asks) from the final activations and a head (vocab, d). */
-void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b);
+/* Causal attention in the open scope: w_qkv ((H+2KV) D, d), w_out (d, H D), and b_qkv, b_out where asked for. */
+typedef struct tn_block_heads {
+    int64_t heads, kv_heads; /* D = d / heads */
+    int64_t window;          /* tokens a token sees, itself among them; 0: all */
+    bool qkv_bias, out_bias;
+    bool rotary, interleaved;
+    double base, stretch, stretch_context; /* as in rope.h */
+    float out_std;
+} tn_block_heads;
+
+/* u (B,T,d) -> (B,T,d). A carrying batch keeps "keys" and "values" (B, capacity, KV, D). */
+tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b);
+
+/* Rows of a position table (context, d) for the batch: (T,d), or (B,T,d) where it carries. */
+tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b);
+
+/* Puts out "loss" (and "logits" where the batch asks) from the final activations and a head (vocab, d). `extra` (one
+ * number, or none) is added to the loss; the cross-entropy alone is then "xent". */
+void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra);
 
 #endif

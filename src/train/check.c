@@ -57,23 +57,26 @@ static double norm_of(const float *x, int64_t n)
 
 /* How far the slope along the gradient (which is its norm) is from what differences say, as a part of it. A step is a
  * part of the tensor's own size: curvature wants it small, the noise of f32 losses wants it large, so the best of a few
- * counts. *noise is the error that noise alone can make there; 1 and more: the gradient is too small to tell. */
+ * counts. *noise is the error that noise and curvature alone can make there (the latter from how far the slope moved when
+ * the step became a third); 1 and more: the gradient is too small to tell. */
 static tn_status slope_error(tn_trainer *t, const tn_entry *e, double loss, double *error, double *noise)
 {
     const int64_t n = tn_dims_count(e->dims);
     const double norm = norm_of(e->grad, n), size = fmax(norm_of(e->data, n), 0.02 * sqrt((double)n));
-    double best = HUGE_VAL;
+    double best = HUGE_VAL, wider = NAN;
     *error = *noise = HUGE_VAL;
     if (!isfinite(norm)) *noise = 0; /* as wrong as it gets */
     for (double part = 0.1; norm > 0 && isfinite(norm); part /= 3) {
         double got, h = part * size;
         if (h * norm > 0.05 * fmax(loss, 1)) continue;
         TN_RETURN_IF(slope(t, e, e->grad, norm, h, &got));
+        const double bend = isnan(wider) ? 0 : fabs(got - wider) / (8 * norm);
         const double off = fabs(got - norm) / norm, floor = 4e-6 * fmax(loss, 1) / (h * norm);
-        if (off + floor < best) {
-            best = off + floor;
+        wider = got;
+        if (off + floor + bend < best) {
+            best = off + floor + bend;
             *error = off;
-            *noise = floor;
+            *noise = floor + bend;
         }
         if (off < 2e-3 || floor > 0.05) break; /* good enough, or smaller steps would show noise alone */
     }

@@ -15,14 +15,17 @@ typedef struct pupil {
 static const pupil pupils[] = {
     { "ten", { "pattern=D", "plan.recompute=none" } },   { "ten", { "pattern=O", "plan.recompute=none" } },
     { "ten", { "pattern=DO", "plan.recompute=layer" } }, { "gpt", { "shape=gpt2", "plan.recompute=none" } },
-    { "gpt", { "shape=llama", "plan.recompute=layer" } },
+    { "gpt", { "shape=llama", "plan.recompute=layer" } },   { "ten", { "pattern=E", "plan.recompute=none" } },
+    { "ten", { "pattern=W", "window=8" } },                 { "ten", { "preset=ten_a", "n_cells=2" } },
+    { "ten", { "preset=ten_b", "plan.recompute=layer" } },  { "ten", { "pattern=E", "xmem=true" } },
+    { "gpt", { "qkv_bias=true", "tied=false" } },
 };
 
 static void learns_by_heart(void **state)
 {
     const pupil *p = *state;
     const char *const settings[] = { "dim=32", "layers=2", "heads=2", "vocab=16", "train.lr=5e-3", "train.warmup=0",
-                                     "train.schedule=constant", "train.decay=0", p->more[0], p->more[1] };
+                                     "train.schedule=constant", "train.decay=0", "train.dropout=0", p->more[0], p->more[1] };
     tn_settings *st;
     tn_trainer *t;
     tn_applied a;

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
 import against  # noqa: E402
 import gpt_twin  # noqa: E402
+import ten_b_twin  # noqa: E402
 import ten_twin  # noqa: E402
 
 NETS = [
@@ -18,6 +19,11 @@ NETS = [
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "shape=llama dim=16 layers=2 heads=4 kv_heads=2 vocab=11"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=8 layers=2 heads=2 vocab=11 chunk=3"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 vocab=11 head_dim=5"),
+    (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_a dim=8 layers=2 k=3 vocab=11"),
+    (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_b dim=8 layers=2 k=6 heads=2 vocab=11"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=EW dim=8 layers=2 k=4 heads=2 vocab=11 window=3 resonance=blockdiag"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=E dim=8 layers=2 k=4 heads=2 vocab=11 select=bounded xmem=true resonance=blockdiag"),
+    (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
 ]
 results = []
 
@@ -91,8 +97,8 @@ def check_training(net, tokens, labels, text):
         for n in p:
             m[n] = 0.9 * m[n] + 0.1 * scale * g[n]
             v[n] = 0.95 * v[n] + 0.05 * (scale * g[n]) ** 2
-            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega")) else 1.0)
-            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain"))
+            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega", ".log_gamma")) and "preset" not in s else 1.0)
+            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain", ".resonance"))
             update = m[n] / (1 - 0.9 ** t) / ((v[n] / (1 - 0.95 ** t)).sqrt() + 1e-8)
             p[n] = p[n] - lr * update - (0.0 if plain else lr * 0.3) * p[n]
             worst = max(worst, (net.params[n] - p[n]).abs().max().item())

@@ -27,5 +27,11 @@ write() { # $1: model, $2: file, $3: settings of its own
 
 write gpt gpt2 "shape=gpt2 heads=$heads"
 write gpt llama "shape=llama heads=$heads kv_heads=$kv"
+write gpt qwen "heads=$heads kv_heads=$kv qkv_bias=true tied=false norm_eps=1e-5 rope_pairs=interleaved rope_base=500"
 write ten ten_do "pattern=DO heads=2"
 write ten ten_o "pattern=O heads=2 chunk=8"
+write ten ten_ew "pattern=EW heads=2 k=8 window=5 resonance=blockdiag"
+write ten ten_e "pattern=E heads=2 k=8 select=bounded xmem=true resonance=blockdiag"
+write ten ten_rg "pattern=EO heads=2 k=8 select=rg rotate=true chunk=5"
+write ten_b ten_a "preset=ten_a k=8"
+write ten_b ten_b "preset=ten_b k=8 heads=2"

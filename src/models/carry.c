@@ -1,0 +1,46 @@
+/* Inputs and states of plans that carry on. States are caches: a store's checkpoint does not hold them. */
+#include "models/carry.h"
+
+#include <string.h>
+
+void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
+{
+    b->carry = true;
+    b->capacity = capacity;
+    b->position = tn_input(g, "carry.position", tn_shape(1), TN_I32);
+    b->keys = tn_input(g, "carry.keys", tn_shape(1), TN_I32);
+    b->positions = tn_input(g, "carry.positions", tn_shape(b->batch, b->length), TN_I32);
+}
+
+/* An input that the model does not read is not part of its plan. */
+void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position)
+{
+    int32_t *first = tn_bound_data(bound, "carry.position"), *keys = tn_bound_data(bound, "carry.keys");
+    int32_t *each = tn_bound_data(bound, "carry.positions"); /* (B,T) */
+    if (first) *first = (int32_t)position;
+    if (keys) *keys = (int32_t)(position + b->length);
+    for (int64_t i = 0; each && i < b->batch * b->length; i++) each[i] = (int32_t)(position + i % b->length);
+}
+
+void tn_carry_clear(tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++) {
+        const tn_entry *e = tn_store_at(st, i);
+        if (e->role == TN_ROLE_CACHE) memset(e->data, 0, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype));
+    }
+}
+
+tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
+{
+    return b->carry ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
+}
+
+void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
+{
+    if (!state.id) return;
+    if (b->commit.id) {
+        tn_dims each = { .rank = tn_ref_dims(g, state).rank, .dim = { b->batch, 1, 1, 1, 1, 1 } };
+        after = tn_add(g, state, tn_mul(g, tn_sub(g, after, state), tn_reshape(g, b->commit, each)));
+    }
+    tn_assign(g, state, after);
+}

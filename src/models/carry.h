@@ -1,0 +1,28 @@
+/* Decoding with carried state: what a plan that goes on where the last one ended needs besides tokens.
+ *
+ *     tn_batch b = { .size = sizeof b, .batch = B, .length = T, .logits = true };
+ *     b.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
+ *     tn_carry_inputs(g, &b, capacity);       then model->build(g, settings, &b), adopt, compile, bind
+ *     tn_carry_set(bound, &b, position);      before each run: where its first token stands
+ *
+ * A plan for the prompt (T tokens at once) and one for a single token share the store and hence the states; all have
+ * the same B and capacity. A new sequence starts at position 0 with tn_carry_clear, or with marks in b.reset. */
+#ifndef TN_MODELS_CARRY_H
+#define TN_MODELS_CARRY_H
+
+#include "plan/plan.h"
+
+#include <tenon/model.h>
+
+/* Makes the inputs "carry.position", "carry.keys" and "carry.positions" and marks the batch as carrying. */
+void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity);
+void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position);
+/* Forgets every carried state of the store. */
+void tn_carry_clear(tn_store *st);
+
+/* For models: the state under this name in the open scope, or none where the batch does not carry; and leaving `after`
+ * behind in it (nothing where `state` is none), as far as b->commit says. */
+tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
+void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after);
+
+#endif

@@ -1,0 +1,78 @@
+/* What the files of `ten` share: its configuration, the network under construction, the kinds of layers.
+ *
+ * A layer is a mixer and a feed-forward network in a frame (ten.c). Mixers: D (ten_d.c), O (ten_o.c), E (ten_e.c) and W
+ * (attention of models/blocks.h). Shapes: B sequences, T tokens, d = dim, K eigenstates of a layer over all its cells. */
+#ifndef TN_MODELS_TEN_TEN_H
+#define TN_MODELS_TEN_TEN_H
+
+#include "models/blocks.h"
+#include "models/carry.h"
+
+enum { TEN_SCALES = 8 };
+
+/* In the order of the choices in the settings. */
+typedef enum ten_resonance { TEN_RESONANCE_NONE, TEN_RESONANCE_DENSE, TEN_RESONANCE_BLOCKS } ten_resonance;
+typedef enum ten_gate { TEN_GATE_NONE, TEN_GATE_SIGMOID, TEN_GATE_SILU } ten_gate;
+typedef enum ten_select { TEN_SELECT_NONE, TEN_SELECT_BOUNDED, TEN_SELECT_RG } ten_select;
+typedef enum ten_act { TEN_ACT_SWIGLU, TEN_ACT_SILU, TEN_ACT_GELU } ten_act;
+typedef enum ten_pos { TEN_POS_NONE, TEN_POS_LEARNED, TEN_POS_SIN } ten_pos;
+typedef enum ten_start { TEN_START_LOG, TEN_START_RING, TEN_START_UNIFORM } ten_start;
+
+typedef struct ten_config {
+    const char *pattern; /* kinds, repeated over the layers */
+    int64_t dim, layers, k, heads, head_dim, ffn, vocab, chunk, window, context, conv, cells, tbptt;
+    bool post_norm, layer_norm, rotate;
+    ten_act act;
+    ten_pos pos;
+    int64_t scale[TEN_SCALES]; /* hten; n_scales 0: off */
+    int n_scales;
+    float dropout, out_std, energy, spectrum_lr;
+    /* the E layer */
+    bool beta_complex, readout_im, skip, xmem, expexp, gamma_norm;
+    ten_resonance resonance;
+    ten_gate gate;
+    ten_select select;
+    ten_start start;
+    float rho_min, rho_max, alpha_min, alpha_max, resonance_eps;
+} ten_config;
+
+tn_status ten_config_read(const tn_settings *st, ten_config *c);
+tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b);
+
+/* The network under construction, and what layers hand on besides their output. */
+typedef struct ten_net {
+    tn_graph *g;
+    const ten_config *c;
+    tn_ref energy; /* sum over the layers with a spectrum of mean |c|^2, or none */
+    int spectra;   /* how many they are */
+    tn_ref memory; /* states (B,T,2K) of the E layer before, or none */
+    tn_ref memory_resonance;
+} ten_net;
+
+/* Mixers: u (B,T,d) -> (B,T,d). */
+tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b);
+tn_ref ten_o_layer(ten_net *n, tn_ref u, const tn_batch *b);
+tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b);
+/* A whole layer on x (B,T,d); and one made of several at the scales of hten (ten_scales.c). */
+tn_ref ten_block(ten_net *n, tn_ref x, const tn_batch *b, char kind);
+tn_ref ten_scales(ten_net *n, tn_ref x, const tn_batch *b, char kind);
+/* Notes the energy of a layer's states c (B,T,2K). */
+void ten_note_energy(ten_net *n, tn_ref c);
+
+/* The coupling of eigenstates (ten_resonance.c): its parameter (groups, k, k), or none; and x (n, r K) times it. */
+tn_ref ten_resonance_param(ten_net *n);
+/* fold: rows of a matrix that will meet states, w -> w R. Else rows of states, c -> R c. */
+tn_ref ten_resonate(ten_net *n, tn_ref x, tn_ref resonance, bool fold);
+
+/* Initial values (ten_spectrum.c). */
+tn_init ten_init_nu(void);                    /* gated recurrence: a gate of 1 gives |lambda| in [0.9, 0.999] */
+tn_init ten_init_omega(void);                 /* half of the states turn slowly */
+tn_init ten_init_decay(void);                 /* O layer */
+tn_init ten_init_radius(const ten_config *c); /* E layer: alpha or nu */
+tn_init ten_init_phase(const ten_config *c);  /* E layer: omega */
+tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */
+tn_init ten_init_identity(void);
+tn_init ten_init_sinusoids(void); /* position table */
+void ten_instruments(const tn_settings *st, const tn_instruments *in);
+
+#endif

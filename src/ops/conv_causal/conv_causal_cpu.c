@@ -2,18 +2,16 @@
  * weights and a row of numbers each), multiplied and added along the channels. Which rows a token sees, and which
  * tokens see a row, is decided in one place each (see_past, seen_by); what is not seen is never read. Weight gradients
  * are f32 sums over a few tokens, then double sums per tile, then over tiles in order. */
-#include "ops/conv_causal/conv_causal_cpu.h"
-
+#include "backend/cpu/level.h"
 #include "ops/conv_causal/conv_causal.h"
-#include "ops/rows.h"
+#include "ops/conv_causal/conv_causal_cpu.h"
 
 #include <string.h>
 
 enum {
     MOST = TN_CONV_MAX_WIDTH,
     STRIP = 64,       /* channels whose sums stay in the L1 cache */
-    FEW_TOKENS = 16,  /* tokens summed in f32 */
-    SUM_TOKENS = 1024 /* tokens of a tile of weight gradients */
+    FEW_TOKENS = 16   /* tokens summed in f32 */
 };
 
 typedef struct conv {
@@ -148,7 +146,7 @@ static void set_up(const tn_call *c, conv *v)
     v->reset = c->in[TN_CONV_RESET].data;
 }
 
-tn_status tn_conv_causal_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_conv_causal_forward_cpu)
 {
     conv v;
     set_up(c, &v);
@@ -186,16 +184,6 @@ static void dstate_row(void *arg, int64_t b)
 
 /* --- gradients of w and bias -------------------------------------------------------------------------------------- */
 
-static int64_t sum_parts(int64_t T)
-{
-    return tn_tiles(T, SUM_TOKENS);
-}
-
-size_t tn_conv_causal_cpu_work(int64_t B, int64_t T, int64_t C, int64_t W)
-{
-    return sizeof(double) * (size_t)(B * sum_parts(T) * (W + 1) * C);
-}
-
 /* A few tokens, one strip of channels: f32 sums of dy times each tap, then of dy alone, added to the doubles. */
 static void sum_strip(const conv *v, const taps *p, const float *dy, int64_t n, int64_t c0, double *to)
 {
@@ -218,8 +206,8 @@ static void sum_strip(const conv *v, const taps *p, const float *dy, int64_t n, 
 static void sum_tile(void *arg, int64_t i)
 {
     const conv *v = arg;
-    const int64_t parts = sum_parts(v->T), b = i / parts, first = i % parts * SUM_TOKENS;
-    const int64_t last = first + SUM_TOKENS < v->T ? first + SUM_TOKENS : v->T;
+    const int64_t parts = tn_conv_sum_parts(v->T), b = i / parts, first = i % parts * TN_CONV_SUM_TOKENS;
+    const int64_t last = first + TN_CONV_SUM_TOKENS < v->T ? first + TN_CONV_SUM_TOKENS : v->T;
     double *to = v->sums + i * (v->W + 1) * v->C;
     taps p[FEW_TOKENS];
     memset(to, 0, sizeof(double) * (size_t)((v->W + 1) * v->C));
@@ -236,7 +224,7 @@ static void sum_tile(void *arg, int64_t i)
 /* Sums over tiles of the fields first..last-1 (W for bias), into d. */
 static void add_tiles(const conv *v, int64_t first, int64_t last, float *d, bool add)
 {
-    const int64_t tiles = v->dy ? v->B * sum_parts(v->T) : 0;
+    const int64_t tiles = v->dy ? v->B * tn_conv_sum_parts(v->T) : 0;
     for (int64_t k = first * v->C; k < last * v->C; k++) {
         double sum = 0;
         for (int64_t i = 0; i < tiles; i++) sum += v->sums[i * (v->W + 1) * v->C + k];
@@ -245,7 +233,7 @@ static void add_tiles(const conv *v, int64_t first, int64_t last, float *d, bool
     }
 }
 
-tn_status tn_conv_causal_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_conv_causal_backward_cpu)
 {
     conv v;
     set_up(c, &v);
@@ -262,7 +250,7 @@ tn_status tn_conv_causal_backward_cpu(const tn_call *c)
     v.sums = c->work;
     if (v.dx) tn_pool_run(c->pool, v.B * v.parts, dx_tile, &v);
     if (v.dstate) tn_pool_run(c->pool, v.B, dstate_row, &v);
-    if ((dw || dbias) && v.dy) tn_pool_run(c->pool, v.B * sum_parts(v.T), sum_tile, &v);
+    if ((dw || dbias) && v.dy) tn_pool_run(c->pool, v.B * tn_conv_sum_parts(v.T), sum_tile, &v);
     if (dw) add_tiles(&v, 0, v.W, dw, c->accumulate >> TN_CONV_W & 1);
     if (dbias) add_tiles(&v, v.W, v.W + 1, dbias, c->accumulate >> TN_CONV_BIAS & 1);
     return TN_OK;

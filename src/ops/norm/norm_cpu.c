@@ -2,13 +2,14 @@
  * over a tile's rows, then over tiles in double. Tiles depend on the shape alone. A row's numbers for the backward pass
  * are its scale and, for layernorm, its mean as m0 + m1: x - m0 is exact for numbers near the mean, so (x - m0) - m1
  * keeps digits that one float of a large mean would lose. */
+#include "backend/cpu/level.h"
 #include "ops/norm/norm_cpu.h"
 #include "ops/norm/norm.h"
 #include "ops/rows.h"
 
 #include <math.h>
 
-enum { LANES = 16, BLOCK = 512, PARTS = 128, COLUMNS = 64 }; /* PARTS: the most partial sums of weight gradients */
+enum { LANES = 16, BLOCK = 512, COLUMNS = 64 };
 
 #define INLINE static inline __attribute__((always_inline)) /* so that step 1 becomes a constant */
 
@@ -170,26 +171,12 @@ static void forward_tile(void *arg, int64_t tile)
     }
 }
 
-static int64_t rows_of(tn_dims d)
-{
-    int64_t n = 1;
-    for (int i = 0; i + 1 < d.rank; i++) n *= d.dim[i];
-    return n;
-}
-
-/* Rows per tile: cache-sized, but no more than PARTS tiles where weight gradients need a sum for each. */
-static int64_t tile_rows(int64_t rows, int64_t d, bool backward)
-{
-    const int64_t few = (rows + PARTS - 1) / PARTS, fit = tn_tile_rows(d);
-    return backward && few > fit ? few : fit;
-}
-
 static job job_of(const tn_call *c, const tn_arg *live, bool backward)
 {
     const tn_norm_attr *a = c->attr;
     const tn_dims dims = c->in[TN_NORM_X].dims;
-    job j = { .c = c, .kind = a->kind, .eps = a->eps, .rows = rows_of(dims), .d = dims.dim[dims.rank - 1] };
-    j.per_tile = tile_rows(j.rows, j.d, backward);
+    job j = { .c = c, .kind = a->kind, .eps = a->eps, .rows = tn_norm_rows(dims), .d = dims.dim[dims.rank - 1] };
+    j.per_tile = tn_norm_tile(j.rows, j.d, backward);
     if (dims.rank > 1) j.rows = tn_arg_rows(live);
     j.unit = true;
     for (int i = 0; i < c->n_in; i++) j.unit &= is_unit(&c->in[i]) && (!backward || is_unit(&c->din[i]));
@@ -197,7 +184,7 @@ static job job_of(const tn_call *c, const tn_arg *live, bool backward)
     return j;
 }
 
-tn_status tn_norm_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_norm_forward_cpu)
 {
     job j = job_of(c, &c->in[TN_NORM_X], false);
     if (j.rows && j.d) tn_pool_run(c->pool, tn_tiles(j.rows, j.per_tile), forward_tile, &j);
@@ -367,7 +354,7 @@ static void reduce_tile(void *arg, int64_t tile)
     }
 }
 
-tn_status tn_norm_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_norm_backward_cpu)
 {
     const tn_arg *dy = &c->dout[TN_NORM_Y];
     job j = job_of(c, dy->data || c->n_out == 2 ? dy : &c->dout[TN_NORM_SUM], true);
@@ -376,12 +363,4 @@ tn_status tn_norm_backward_cpu(const tn_call *c)
     if (j.rows) tn_pool_run(c->pool, tn_tiles(j.rows, j.per_tile), backward_tile, &j);
     if (c->din[TN_NORM_W].data || c->din[TN_NORM_B].data) tn_pool_run(c->pool, tn_tiles(j.d, COLUMNS), reduce_tile, &j);
     return TN_OK;
-}
-
-size_t tn_norm_work_cpu(const tn_sig *s, bool backward)
-{
-    const tn_dims dims = s->in[TN_NORM_X].dims;
-    const int64_t rows = rows_of(dims), d = dims.dim[dims.rank - 1];
-    if (!backward) return 0;
-    return (size_t)(tn_tiles(rows, tile_rows(rows, d, true)) * 2 * d) * sizeof(float);
 }

@@ -1,5 +1,6 @@
 /* softmax on the CPU: tiles of whole rows. Sums run in eight lanes of f32 over pieces of 512 and in double over the
  * pieces: a fixed order, and no error that grows with the row. y may be x, and dx may be dy. */
+#include "backend/cpu/level.h"
 #include "ops/elem.h"
 #include "ops/rows.h"
 #include "ops/softmax/softmax.h"
@@ -159,13 +160,13 @@ static tn_status run(const tn_call *c, job *j, const tn_arg *shape)
     return TN_OK;
 }
 
-tn_status tn_softmax_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_softmax_forward_cpu)
 {
     job j = { .x = &c->in[0], .mask = &c->in[1], .y = &c->out[0] };
     return run(c, &j, &c->in[0]);
 }
 
-tn_status tn_softmax_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_softmax_backward_cpu)
 {
     job j = { .y = &c->out[0], .dy = &c->dout[0], .dx = &c->din[0], .add = c->accumulate & 1 };
     return run(c, &j, &c->dout[0]);

@@ -1,0 +1,41 @@
+/* Vectors as wide as the instruction set that a file is compiled for, used sixteen floats at a time whatever that width
+ * is: sums run in sixteen lanes that are folded pairwise, so their order is the same everywhere. For kernels whose loops
+ * compilers do not turn into the code one means; most do not need it (vmath.h). */
+#ifndef TN_BACKEND_CPU_VEC_H
+#define TN_BACKEND_CPU_VEC_H
+
+#include "backend/cpu/vmath.h"
+
+enum { TN_LANES = 16 };
+
+#if defined(__AVX512F__)
+enum { TN_VEC = 16 };
+#elif defined(__AVX__)
+enum { TN_VEC = 8 };
+#else
+enum { TN_VEC = 4 };
+#endif
+enum { TN_VECS = TN_LANES / TN_VEC };
+
+typedef float tn_vec __attribute__((vector_size(TN_VEC * 4)));
+typedef float tn_vec_at __attribute__((vector_size(TN_VEC * 4), aligned(4), may_alias)); /* anywhere in memory */
+
+TN_INLINE tn_vec tn_vec_get(const float *p) { return *(const tn_vec_at *)p; }
+
+TN_INLINE void tn_vec_put(float *p, tn_vec v) { *(tn_vec_at *)p = v; }
+
+/* Sixteen lanes to one number: halves added to halves. */
+TN_INLINE float tn_lanes_fold(const tn_vec *v)
+{
+    float s[TN_VEC];
+    tn_vec t[TN_VECS];
+    memcpy(t, v, sizeof t);
+    if (TN_VECS >= 4) t[0] += t[TN_VECS / 2], t[TN_VECS / 4] += t[TN_VECS * 3 / 4];
+    if (TN_VECS >= 2) t[0] += t[TN_VECS / 2 - (TN_VECS >= 4)];
+    tn_vec_put(s, t[0]);
+    for (int l = 0; TN_VEC >= 16 && l < 8; l++) s[l] += s[l + 8 % TN_VEC];
+    for (int l = 0; TN_VEC >= 8 && l < 4; l++) s[l] += s[l + 4 % TN_VEC];
+    return (s[0] + s[2]) + (s[1] + s[3]);
+}
+
+#endif

@@ -24,18 +24,35 @@ TN_INLINE tn_vec tn_vec_get(const float *p) { return *(const tn_vec_at *)p; }
 
 TN_INLINE void tn_vec_put(float *p, tn_vec v) { *(tn_vec_at *)p = v; }
 
-/* Sixteen lanes to one number: halves added to halves. */
-TN_INLINE float tn_lanes_fold(const tn_vec *v)
+typedef int32_t tn_vec_mask __attribute__((vector_size(TN_VEC * 4))); /* what comparisons of vectors give */
+
+TN_INLINE tn_vec tn_vec_pick(tn_vec_mask first, tn_vec a, tn_vec b)
 {
-    float s[TN_VEC];
-    tn_vec t[TN_VECS];
-    memcpy(t, v, sizeof t);
-    if (TN_VECS >= 4) t[0] += t[TN_VECS / 2], t[TN_VECS / 4] += t[TN_VECS * 3 / 4];
-    if (TN_VECS >= 2) t[0] += t[TN_VECS / 2 - (TN_VECS >= 4)];
-    tn_vec_put(s, t[0]);
-    for (int l = 0; TN_VEC >= 16 && l < 8; l++) s[l] += s[l + 8 % TN_VEC];
-    for (int l = 0; TN_VEC >= 8 && l < 4; l++) s[l] += s[l + 4 % TN_VEC];
-    return (s[0] + s[2]) + (s[1] + s[3]);
+    return (tn_vec)(((tn_vec_mask)a & first) | ((tn_vec_mask)b & ~first));
 }
+
+TN_INLINE tn_vec tn_vec_max(tn_vec a, tn_vec b) { return tn_vec_pick(a > b, a, b); } /* b where a is NaN */
+
+/* Sixteen lanes to one number: halves joined to halves. */
+#define TN_LANES_JOIN(v, join_vectors, join_numbers)                                                                   \
+    float s[TN_VEC];                                                                                                   \
+    tn_vec t[TN_VECS];                                                                                                 \
+    memcpy(t, v, sizeof t);                                                                                            \
+    if (TN_VECS >= 4) {                                                                                                \
+        t[0] = join_vectors(t[0], t[TN_VECS / 2]);                                                                     \
+        t[TN_VECS / 4] = join_vectors(t[TN_VECS / 4], t[TN_VECS * 3 / 4]);                                             \
+    }                                                                                                                  \
+    if (TN_VECS >= 2) t[0] = join_vectors(t[0], t[TN_VECS / 2 - (TN_VECS >= 4)]);                                      \
+    tn_vec_put(s, t[0]);                                                                                               \
+    for (int l = 0; TN_VEC >= 16 && l < 8; l++) s[l] = join_numbers(s[l], s[l + 8 % TN_VEC]);                          \
+    for (int l = 0; TN_VEC >= 8 && l < 4; l++) s[l] = join_numbers(s[l], s[l + 4 % TN_VEC]);                           \
+    return join_numbers(join_numbers(s[0], s[2]), join_numbers(s[1], s[3]))
+
+#define TN_JOIN_SUM(a, b) ((a) + (b))
+#define TN_JOIN_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+TN_INLINE float tn_lanes_fold(const tn_vec *v) { TN_LANES_JOIN(v, TN_JOIN_SUM, TN_JOIN_SUM); }
+
+TN_INLINE float tn_lanes_max(const tn_vec *v) { TN_LANES_JOIN(v, tn_vec_max, TN_JOIN_MAX); } /* of lanes without NaN */
 
 #endif

@@ -6,6 +6,12 @@
 
 #include "backend/cpu/vmath.h"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#elif defined(__FMA__)
+#include <immintrin.h>
+#endif
+
 enum { TN_LANES = 16 };
 
 #if defined(__AVX512F__)
@@ -22,6 +28,8 @@ typedef float tn_vec_at __attribute__((vector_size(TN_VEC * 4), aligned(4), may_
 
 TN_INLINE tn_vec tn_vec_get(const float *p) { return *(const tn_vec_at *)p; }
 
+TN_INLINE tn_vec tn_vec_all(float x) { return x - (tn_vec){ 0 }; }
+
 TN_INLINE void tn_vec_put(float *p, tn_vec v) { *(tn_vec_at *)p = v; }
 
 typedef int32_t tn_vec_mask __attribute__((vector_size(TN_VEC * 4))); /* what comparisons of vectors give */
@@ -31,7 +39,27 @@ TN_INLINE tn_vec tn_vec_pick(tn_vec_mask first, tn_vec a, tn_vec b)
     return (tn_vec)(((tn_vec_mask)a & first) | ((tn_vec_mask)b & ~first));
 }
 
-TN_INLINE tn_vec tn_vec_max(tn_vec a, tn_vec b) { return tn_vec_pick(a > b, a, b); } /* b where a is NaN */
+/* a b + c where two products meet in a sum: compilers may fuse either with it, and choose anew in every loop. With one
+ * product there is no choice, and the plain expression is as good. */
+#if defined(__aarch64__)
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c)
+{
+    return (tn_vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+#elif defined(__AVX512F__)
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return (tn_vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+#elif defined(__FMA__)
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return (tn_vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+#else
+TN_INLINE tn_vec tn_vec_fma(tn_vec a, tn_vec b, tn_vec c) { return a * b + c; }
+#endif
+
+/* The larger; b where a is NaN. */
+#if defined(__aarch64__)
+TN_INLINE tn_vec tn_vec_max(tn_vec a, tn_vec b) { return (tn_vec)vmaxnmq_f32((float32x4_t)a, (float32x4_t)b); }
+#else
+TN_INLINE tn_vec tn_vec_max(tn_vec a, tn_vec b) { return tn_vec_pick(a > b, a, b); }
+#endif
 
 /* Sixteen lanes to one number: halves joined to halves. */
 #define TN_LANES_JOIN(v, join_vectors, join_numbers)                                                                   \

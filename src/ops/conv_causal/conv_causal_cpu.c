@@ -287,22 +287,30 @@ static void sum_strip(const conv *v, const taps *p, const float *dy, int64_t n, 
         for (int64_t c = 0; c < width; c++) to[j * v->C + c0 + c] += (double)acc[j][c];
 }
 
-/* The same for n <= FEW_TOKENS tokens that see WIDTH inputs each, one vector of channels: sums stay in registers. */
-TN_INLINE void sum_vec(const float *x, int64_t x_t, const float *dy, int64_t C, int64_t n, tn_vec *acc)
+/* The same for n <= FEW_TOKENS tokens that see WIDTH inputs each, PAIR vectors of channels: sums stay in registers, and
+ * are enough not to wait for one another. */
+enum { PAIR = 2, CHANNELS = PAIR * TN_VEC };
+
+TN_INLINE void sum_pair(const float *x, int64_t x_t, const float *dy, int64_t C, int64_t n, tn_vec acc[WIDTH + 1][PAIR])
 {
-    tn_vec past[WIDTH];
-    TN_UNROLL
-    for (int j = 0; j <= WIDTH; j++) acc[j] = (tn_vec){ 0 };
-    TN_UNROLL
-    for (int j = 0; j < WIDTH - 1; j++) past[j] = tn_vec_get(x + (j - WIDTH + 1) * x_t);
+    tn_vec past[WIDTH][PAIR];
+    for (int p = 0; p < PAIR; p++) {
+        TN_UNROLL
+        for (int j = 0; j <= WIDTH; j++) acc[j][p] = (tn_vec){ 0 };
+        TN_UNROLL
+        for (int j = 0; j < WIDTH - 1; j++) past[j][p] = tn_vec_get(x + (j - WIDTH + 1) * x_t + p * TN_VEC);
+    }
     for (int64_t t = 0; t < n; t++) {
-        const tn_vec d = tn_vec_get(dy + t * C);
-        past[WIDTH - 1] = tn_vec_get(x + t * x_t);
         TN_UNROLL
-        for (int j = 0; j < WIDTH; j++) acc[j] += d * past[j];
-        acc[WIDTH] += d;
-        TN_UNROLL
-        for (int j = 0; j < WIDTH - 1; j++) past[j] = past[j + 1];
+        for (int p = 0; p < PAIR; p++) {
+            const tn_vec d = tn_vec_get(dy + t * C + p * TN_VEC);
+            past[WIDTH - 1][p] = tn_vec_get(x + t * x_t + p * TN_VEC);
+            TN_UNROLL
+            for (int j = 0; j < WIDTH; j++) acc[j][p] += d * past[j][p];
+            acc[WIDTH][p] += d;
+            TN_UNROLL
+            for (int j = 0; j < WIDTH - 1; j++) past[j][p] = past[j + 1][p];
+        }
     }
 }
 
@@ -311,14 +319,15 @@ static int64_t sum_whole(const conv *v, int64_t b, int64_t t, int64_t n, double 
 {
     const float *x = v->x + b * v->x_b + t * v->x_t, *dy = v->dy + (b * v->T + t) * v->C;
     int64_t c = 0;
-    for (; c + TN_VEC <= v->C; c += TN_VEC) {
-        tn_vec acc[WIDTH + 1];
-        float sum[WIDTH + 1][TN_VEC];
-        if (n == FEW_TOKENS) sum_vec(x + c, v->x_t, dy + c, v->C, FEW_TOKENS, acc);
-        else sum_vec(x + c, v->x_t, dy + c, v->C, n, acc);
-        for (int j = 0; j <= WIDTH; j++) tn_vec_put(sum[j], acc[j]);
-        for (int j = 0; j <= WIDTH; j++)
-            for (int k = 0; k < TN_VEC; k++) to[j * v->C + c + k] += (double)sum[j][k];
+    for (; c + CHANNELS <= v->C; c += CHANNELS) {
+        tn_vec acc[WIDTH + 1][PAIR];
+        float sum[WIDTH + 1][CHANNELS];
+        sum_pair(x + c, v->x_t, dy + c, v->C, n, acc);
+        for (int j = 0; j <= WIDTH; j++) {
+            for (int p = 0; p < PAIR; p++) tn_vec_put(sum[j] + p * TN_VEC, acc[j][p]);
+            double *restrict field = to + j * v->C + c;
+            for (int k = 0; k < CHANNELS; k++) field[k] += (double)sum[j][k];
+        }
     }
     return c;
 }

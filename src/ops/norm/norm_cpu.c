@@ -273,6 +273,11 @@ typedef struct stretch {
     int64_t n;
 } stretch;
 
+/* What a row's sums become: ds = scale dn - c0 - c1 (s - mean) + dsum. */
+typedef struct slope {
+    float c0, c1;
+} slope;
+
 /* Sums of dn = dL/dn and of dn n, n the normalised s; dw and db get this row's part. */
 TN_INLINE void learn_16(sums *t, const row *k, const float *s, const float *w, const float *dy, float *dw, float *db, bool layer)
 {
@@ -313,38 +318,51 @@ TN_INLINE void learn_stretch(sums *t, const row *k, const stretch *e, bool layer
     *t = local;
 }
 
-/* ds = scale (dn - mean - n along), written scale dn - c0 - c1 ((s - m0) - m1). */
-TN_INLINE tn_vec turn_vec(const row *k, const float *s, const float *w, const float *dy, float c0, float c1, bool layer)
+/* ds = scale (dn - mean - n along), written scale dn - c0 - c1 ((s - m0) - m1). `weighted` is whether w is there: said
+ * with a constant, as compilers do not see that a pointer into an array cannot be NULL. */
+TN_INLINE void turn_16(float *ds, const row *k, const float *s, const float *w, const float *dy, slope c, bool weighted, bool layer)
 {
-    const tn_vec x = tn_vec_get(s), d = tn_vec_get(dy), dn = (w ? d * tn_vec_get(w) : d) * k->scale;
-    return layer ? (dn - c0) - ((x - k->m0) - k->m1) * c1 : dn - x * c1;
+    TN_UNROLL
+    for (int at = 0; at < TN_LANES; at += TN_VEC) {
+        const tn_vec x = tn_vec_get(s + at), d = tn_vec_get(dy + at);
+        const tn_vec dn = weighted ? d * tn_vec_get(w + at) : d, scale = tn_vec_all(k->scale), c1 = tn_vec_all(-c.c1);
+        const tn_vec moved = layer ? tn_vec_fma(dn, scale, tn_vec_all(-c.c0)) : dn * scale;
+        tn_vec_put(ds + at, tn_vec_fma(layer ? (x - k->m0) - k->m1 : x, c1, moved));
+    }
+}
+
+/* dx and dr of n <= TN_LANES numbers from ds. */
+TN_INLINE void finish(float *ds, const row *k, const stretch *e, int64_t i, int64_t n)
+{
+    for (int64_t l = 0; e->dsum && l < n; l++) ds[l] += e->dsum[i + l];
+    if (e->dx && k->add_x)
+        for (int64_t l = 0; l < n; l++) e->dx[i + l] += ds[l];
+    else if (e->dx) memcpy(e->dx + i, ds, sizeof *ds * (size_t)n);
+    if (e->dr && k->add_r)
+        for (int64_t l = 0; l < n; l++) e->dr[i + l] += ds[l];
+    else if (e->dr) memcpy(e->dr + i, ds, sizeof *ds * (size_t)n);
 }
 
 /* The common case first: one gradient, overwritten. */
-TN_INLINE void turn_stretch(const row *k, const stretch *e, float c0, float c1, bool layer)
+TN_INLINE void turn_stretch(const row *k, const stretch *e, slope c, bool layer)
 {
     float last[3][TN_LANES];
     int64_t i = 0;
     const bool simple = e->dy && e->w && e->dx && !e->dsum && !e->dr && !k->add_x;
-    for (; simple && i + TN_LANES <= e->n; i += TN_LANES) {
-        TN_UNROLL
-        for (int64_t at = i; at < i + TN_LANES; at += TN_VEC)
-            tn_vec_put(e->dx + at, turn_vec(k, e->s + at, e->w + at, e->dy + at, c0, c1, layer));
-    }
-    for (; i < e->n; i += TN_LANES) {
-        const int64_t left = e->n - i < TN_LANES ? e->n - i : TN_LANES;
+    for (; simple && i + TN_LANES <= e->n; i += TN_LANES) turn_16(e->dx + i, k, e->s + i, e->w + i, e->dy + i, c, true, layer);
+    for (; i + TN_LANES <= e->n; i += TN_LANES) {
         float ds[TN_LANES] = { 0 };
-        if (e->dy) {
-            const float *s = fill_up(e->s + i, left, 0, last[0]), *dy = fill_up(e->dy + i, left, 0, last[1]);
-            const float *w = e->w ? fill_up(e->w + i, left, 0, last[2]) : NULL;
-            TN_UNROLL
-            for (int at = 0; at < TN_LANES; at += TN_VEC)
-                tn_vec_put(ds + at, turn_vec(k, s + at, w ? w + at : NULL, dy + at, c0, c1, layer));
-        }
-        for (int64_t l = 0; e->dsum && l < left; l++) ds[l] += e->dsum[i + l];
-        for (int64_t l = 0; e->dx && l < left; l++) e->dx[i + l] = k->add_x ? e->dx[i + l] + ds[l] : ds[l];
-        for (int64_t l = 0; e->dr && l < left; l++) e->dr[i + l] = k->add_r ? e->dr[i + l] + ds[l] : ds[l];
+        if (e->dy && e->w) turn_16(ds, k, e->s + i, e->w + i, e->dy + i, c, true, layer);
+        else if (e->dy) turn_16(ds, k, e->s + i, NULL, e->dy + i, c, false, layer);
+        finish(ds, k, e, i, TN_LANES);
     }
+    if (i == e->n) return;
+    float ds[TN_LANES] = { 0 };
+    const int64_t left = e->n - i;
+    const float *s = e->dy ? fill_up(e->s + i, left, 0, last[0]) : NULL, *dy = e->dy ? fill_up(e->dy + i, left, 0, last[1]) : NULL;
+    if (dy && e->w) turn_16(ds, k, s, fill_up(e->w + i, left, 0, last[2]), dy, c, true, layer);
+    else if (dy) turn_16(ds, k, s, NULL, dy, c, false, layer);
+    finish(ds, k, e, i, left);
 }
 
 typedef struct buffers {
@@ -362,11 +380,6 @@ TN_INLINE stretch stretch_of(const job *j, const row *k, int64_t i, buffers *b, 
     e.dw = dw ? dw + i : NULL, e.db = db ? db + i : NULL;
     return e;
 }
-
-/* What a row's sums become: ds = scale dn - c0 - c1 (s - mean) + dsum. */
-typedef struct slope {
-    float c0, c1;
-} slope;
 
 TN_INLINE slope learn_row(const job *j, const row *k, buffers *b, float *dw, float *db, bool layer)
 {
@@ -386,7 +399,7 @@ TN_INLINE void turn_row(const job *j, const row *k, buffers *b, slope c, bool la
 {
     for (int64_t i = 0; i < j->d; i += j->stretch) {
         const stretch e = stretch_of(j, k, i, b, NULL, NULL);
-        turn_stretch(k, &e, c.c0, c.c1, layer);
+        turn_stretch(k, &e, c, layer);
         bring(k->dx, i, e.n, e.dx);
         bring(k->dr, i, e.n, e.dr);
     }

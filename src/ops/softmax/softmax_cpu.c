@@ -20,7 +20,7 @@ typedef struct job {
 } job;
 
 /* The largest of sign x over n numbers, NaN left out; -inf for none. */
-static float largest(const float *x, int64_t n, float sign)
+TN_INLINE float largest(const float *x, int64_t n, float sign)
 {
     tn_vec lane[TN_VECS];
     for (int k = 0; k < TN_VECS; k++) lane[k] = (tn_vec){ 0 } - INFINITY;
@@ -142,7 +142,7 @@ static void forward_row(const job *j, int64_t r)
         x = y, scale = 1;
     }
     shape f = { .sign = scale < 0 ? -1 : 1, .scale = fabsf(scale) };
-    f.m = largest(x, n, f.sign);
+    f.m = scale < 0 ? largest(x, n, -1) : largest(x, n, 1);
     if (f.m == -INFINITY) f.m = 0; /* nothing left: every weight is 0 */
     if (j->attr.log) {
         const double s = exp_row(NULL, x, n, f);
@@ -153,7 +153,12 @@ static void forward_row(const job *j, int64_t r)
     }
     const double s = exp_row(y, x, n, f);
     const float inverse = s == 0 ? 0.0f : (float)(1 / s);
-    for (int64_t i = 0; i < n; i++) y[i] *= inverse;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        TN_UNROLL
+        for (int k = 0; k < LANES; k += TN_VEC) tn_vec_put(y + i + k, tn_vec_get(y + i + k) * inverse);
+    }
+    for (; i < n; i++) y[i] *= inverse;
 }
 
 static void backward_row(const job *j, int64_t r)

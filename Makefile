@@ -4,7 +4,7 @@
 BUILD   ?= build
 CC      := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
 OPT     ?= -O3
-ARCH    := $(shell uname -m)
+TARGET  := $(shell $(CC) -dumpmachine)
 VERSION := $(shell cat VERSION 2>/dev/null || echo 0.0.0)
 
 # -fno-math-errno and -fno-trapping-math keep NaN semantics; flags that assume finite numbers are never used.
@@ -38,15 +38,20 @@ TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/fami
 LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+# x86-64 compiles the files that say TN_LEVELED two more times (backend/cpu/level.h); level.c asks for what is named here.
+LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
+LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma
+LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
+LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
 
 .PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
 
-$(BUILD)/libtenon.a: $(call obj,$(LIBSRC))
+$(BUILD)/libtenon.a: $(LIBOBJ)
 	@rm -f $@; ar rcs $@ $^
-$(BUILD)/libtenon.so: $(call obj,$(LIBSRC))
+$(BUILD)/libtenon.so: $(LIBOBJ)
 	$(CC) -shared -Wl,-soname,libtenon.so.0 -Wl,--version-script=scripts/exports.map $(SAN) -o $@ $^ $(LDLIBS)
 # The command exports the library's symbols, so that a user's model.so finds them in it.
 $(BUILD)/tenon: $(call obj,$(CLISRC)) $(BUILD)/libtenon.a
@@ -70,9 +75,17 @@ $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 	  sed 's/[\\"]/\\&/g; s/^/    "/; s/$$/\\n"/' $$f; echo ')'; done > $@.tmp && mv $@.tmp $@
 
 STRICT_DIRS := base io data token lab serve
-$(BUILD)/obj/%.o: %.c Makefile | $(GEN)
+define COMPILE
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/),$(dir $<)),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
+endef
+$(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
+$(BUILD)/obj/%.o: %.c Makefile | $(GEN)
+	$(COMPILE)
+$(BUILD)/obj/%.v3.o: %.c Makefile | $(GEN)
+	$(COMPILE) $(LEVEL3)
+$(BUILD)/obj/%.v4.o: %.c Makefile | $(GEN)
+	$(COMPILE) $(LEVEL4)
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 
 # Fresh machines: install first, then start make anew, so that it asks pkg-config again.

@@ -3,6 +3,7 @@
  * Results are grouped in units: a piece of the last axis when that is kept, one number when it is summed. Where units
  * are few, what each sums is split into segments whose partial sums are added in order. The split depends on sizes
  * alone, never on threads; all partial sums are double. */
+#include "backend/cpu/level.h"
 #include "backend/cpu/pool.h"
 #include "ops/elem.h"
 
@@ -112,7 +113,7 @@ static void join_tile(void *arg, int64_t unit)
     write_unit(m, acc, n, at);
 }
 
-void tn_elem_sum_run(const tn_elem *e, struct tn_pool *pool, const tn_elem_sum *s)
+TN_LEVELED(void, tn_elem_sum_run, (const tn_elem *e, struct tn_pool *pool, const tn_elem_sum *s), (e, pool, s))
 {
     sums m = { .e = e, .s = s, .length = e->dim[e->rank - 1], .units = 1, .items = 1 };
     m.columns = e->stride[s->target][e->rank - 1] != 0;

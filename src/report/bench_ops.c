@@ -1,7 +1,12 @@
-/* Ops, forward and backward, at the sizes of a small language model. The plan's own count of FLOPs, and the bytes of
- * every argument of every step, tell which ceiling bounds a row; `of_ceiling` is the time that bound allows over the
- * time taken. */
+/* Ops at the sizes of a small language model: forward and backward as one row, or as two ("NAME bwd") where memory or
+ * an elementary function bounds them. The plan's own count of FLOPs, the bytes of every argument of every step, and the
+ * instructions that an elementary function takes, tell which ceiling bounds a row; `of_ceiling` is the time that bound
+ * allows over the time taken. */
+#include "base/alloc.h"
 #include "base/rng.h"
+#include "backend/cpu/pool.h"
+#include "ops/adamw/adamw.h"
+#include "ops/segments.h"
 #include "plan/plan.h"
 #include "report/bench.h"
 #include "base/clock.h"
@@ -72,15 +77,32 @@ static tn_ref case_xent(tn_graph *g)
     return tn_linear_xent(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(V, D)), ids(g, "labels"));
 }
 
+/* What is timed. `slots`: instructions per element of the elementary functions, counted in the vector code of the inner
+ * loop on aarch64; one is as much work for the arithmetic units as a multiply-add, that is 2 FLOPs. */
+enum { WHOLE, FORWARD, BACKWARD };
 static const struct {
     const char *name;
     tn_ref (*build)(tn_graph *g);
+    const char *backward; /* NULL: one row for both */
+    double slots, slots_backward;
 } cases[] = {
-    { "linear+gelu", case_linear }, { "rmsnorm", case_rmsnorm },         { "layernorm", case_layernorm }, { "gelu", case_gelu },
-    { "silu", case_silu },          { "swiglu", case_swiglu },           { "add", case_add },             { "softmax", case_softmax },
-    { "scan", case_scan },          { "scan_gated", case_scan_gated },   { "outer", case_outer },         { "conv_causal", case_conv },
-    { "attention", case_attention }, { "embed", case_embed },            { "linear_xent", case_xent },
-    { "scan long", case_scan_long }, { "scan_gated long", case_gated_long },
+    { "linear+gelu", case_linear, NULL, 0, 0 },
+    { "rmsnorm", case_rmsnorm, "rmsnorm bwd", 0, 0 },
+    { "layernorm", case_layernorm, "layernorm bwd", 0, 0 },
+    { "gelu", case_gelu, "gelu bwd", 29, 36.5 },
+    { "silu", case_silu, "silu bwd", 26, 29.5 },
+    { "swiglu", case_swiglu, "swiglu bwd", 27, 34 },
+    { "add", case_add, NULL, 0, 0 },
+    { "softmax", case_softmax, "softmax bwd", 22, 0 },
+    { "scan", case_scan, NULL, 0, 0 },
+    { "scan_gated", case_scan_gated, NULL, 0, 0 },
+    { "outer", case_outer, NULL, 0, 0 },
+    { "conv_causal", case_conv, "conv_causal bwd", 0, 0 },
+    { "attention", case_attention, NULL, 0, 0 },
+    { "embed", case_embed, NULL, 0, 0 },
+    { "linear_xent", case_xent, NULL, 0, 0 },
+    { "scan long", case_scan_long, NULL, 0, 0 },
+    { "scan_gated long", case_gated_long, NULL, 0, 0 },
 };
 
 static double argument_bytes(const tn_graph *g, int32_t id)
@@ -88,13 +110,14 @@ static double argument_bytes(const tn_graph *g, int32_t id)
     return id ? (double)tn_gtensor_count(&g->tensor[id]) * (double)tn_dtype_bytes(g->tensor[id].dtype) : 0;
 }
 
-/* Bytes that the steps of a plan read and write, each argument once. */
-static double plan_bytes(const tn_plan *p)
+/* Bytes that the steps of a part of a plan read and write, each argument once. */
+static double plan_bytes(const tn_plan *p, int part)
 {
     const tn_graph *g = tn_plan_graph(p);
     double bytes = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tn_node *n = &g->node[i];
+        if (part == BACKWARD && !n->backward) continue;
         for (int k = 0; k < n->n_in; k++) {
             if (!n->backward || (n->reads_in >> k & 1)) bytes += argument_bytes(g, n->in[k]);
             if (n->backward) bytes += argument_bytes(g, n->din[k]);
@@ -124,50 +147,75 @@ static void fill_inputs(tn_bound *bound, const tn_plan *p)
     }
 }
 
-static tn_status measure(const tn_bench *b, const char *group, const char *name, tn_bound *bound, const tn_plan *p)
+/* Milliseconds of one run's part. The forward part is timed in a plan that has no other. */
+static tn_status run_part(tn_bound *bound, int part, double *ms)
 {
-    enum { MOST = 64 };
-    double times[MOST];
-    size_t runs = 0;
-    const double start = tn_clock_s();
-    fill_inputs(bound, p);
+    const double t = tn_clock_s();
     TN_RETURN_IF(tn_run(bound));
-    while (runs < MOST && (runs < 5 || tn_clock_s() - start < b->budget_s)) {
-        const double t = tn_clock_s();
-        TN_RETURN_IF(tn_run(bound));
-        times[runs++] = tn_clock_s() - t;
-    }
-    tn_bench_row r = { .group = group, .name = name };
-    const double s = tn_median(times, runs, &r.spread_ms), flops = tn_plan_flops(p), bytes = plan_bytes(p);
-    const double least = flops / b->ceilings.fma_gflops * 1e-9, moves = bytes / b->ceilings.copy_gbs * 1e-9;
-    r.ms = 1e3 * s;
-    r.spread_ms *= 1e3;
-    r.gflops = flops / s * 1e-9;
-    r.gbs = bytes / s * 1e-9;
-    r.of_ceiling = (least > moves ? least : moves) / s;
-    b->row(b->ctx, &r);
+    *ms = 1e3 * (tn_clock_s() - t);
+    if (part != BACKWARD) return TN_OK;
+    tn_region_time whole;
+    tn_bound_times(bound, &whole, 1);
+    *ms = whole.backward_ms;
+    tn_bound_timers(bound, true); /* from zero again */
     return TN_OK;
 }
 
-tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g))
+static void report(const tn_bench *b, const char *group, const char *name, double *times, size_t runs, double flops, double bytes,
+                   double steps)
+{
+    tn_bench_row r = { .group = group, .name = name };
+    r.ms = tn_median(times, runs, &r.spread_ms);
+    const double arithmetic = (flops > steps ? flops : steps) / b->ceilings.fma_gflops * 1e-6;
+    const double moves = bytes / b->ceilings.copy_gbs * 1e-6;
+    r.gflops = flops / r.ms * 1e-6;
+    r.gbs = bytes / r.ms * 1e-6;
+    r.of_ceiling = (arithmetic > moves ? arithmetic : moves) / r.ms;
+    b->row(b->ctx, &r);
+}
+
+enum { MOST_RUNS = 64 };
+
+static tn_status measure(const tn_bench *b, const char *group, const char *name, tn_bound *bound, const tn_plan *p, int part,
+                         double slots)
+{
+    double times[MOST_RUNS], elements = 0;
+    size_t runs = 0;
+    const double start = tn_clock_s();
+    fill_inputs(bound, p);
+    tn_bound_timers(bound, part == BACKWARD);
+    TN_RETURN_IF(run_part(bound, part, &times[0]));
+    while (runs < MOST_RUNS && (runs < 5 || tn_clock_s() - start < b->budget_s)) {
+        TN_RETURN_IF(run_part(bound, part, &times[runs]));
+        runs++;
+    }
+    if (tn_plan_externs(p)) elements = (double)tn_gtensor_count(tn_plan_extern(p, 0));
+    const double flops = part == BACKWARD ? 0 : tn_plan_flops(p); /* the plan counts no parts */
+    report(b, group, name, times, runs, flops, plan_bytes(p, part), 2 * slots * elements);
+    return TN_OK;
+}
+
+static tn_status graph_row(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g), int part,
+                           double slots)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     tn_plan *p = NULL;
     tn_context *c = NULL;
     tn_bound *bound = NULL;
-    const tn_graph_options go = { .training = true, .threads = b->ceilings.threads };
+    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads };
     TN_TRY(tn_graph_new(&go, &g));
     tn_ref y = build(g);
     tn_seed seed = { .y = y };
-    if (y.id) seed.dy = tn_input(g, "dy", tn_ref_dims(g, y), TN_F32);
-    const tn_compile_options co = { .seeds = &seed, .n_seeds = 1 };
+    if (y.id && part != FORWARD) seed.dy = tn_input(g, "dy", tn_ref_dims(g, y), TN_F32);
+    if (part == FORWARD) tn_output(g, "y", y);
+    const tn_compile_options co = { .seeds = &seed, .n_seeds = part != FORWARD };
     tn_graph *taken = g;
     g = NULL;
     TN_TRY(tn_graph_compile(taken, &co, &p));
     TN_TRY(tn_context_new(TN_CPU, b->ceilings.threads, &c));
     TN_TRY(tn_bind(p, c, NULL, &bound));
-    TN_TRY(measure(b, group, name, bound, p));
+    TN_TRY(measure(b, group, name, bound, p, part, slots));
 done:
     tn_graph_free(g);
     tn_bound_free(bound);
@@ -176,8 +224,52 @@ done:
     return s;
 }
 
+tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g))
+{
+    return graph_row(b, group, name, build, WHOLE, 0);
+}
+
+/* AdamW by its kernel, on arrays that no cache holds. Each of gradient, parameter and two moments is read and written:
+ * the gradient as zero. */
+static tn_status bench_adamw(const tn_bench *b)
+{
+    enum { N = 16 << 20, RUNS = 12 };
+    tn_status s = TN_OK;
+    tn_pool *pool = NULL;
+    double times[RUNS];
+    float scalar[] = { 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10, 1 };
+    int32_t ok = 1;
+    const tn_segment all = { .count = N, .lr = 1, .decay = true };
+    const tn_adamw_attr attr = { &all, 1 };
+    tn_arg in[TN_ADAMW_INPUTS] = { { 0 } };
+    float *flat = tn_alloc(sizeof *flat * TN_ADAMW_FLATS * N);
+    if (!flat) TN_TRY(TN_MEMORY);
+    for (int64_t i = 0; i < (int64_t)TN_ADAMW_FLATS * N; i++) flat[i] = 1e-3f;
+    for (int i = 0; i < TN_ADAMW_INPUTS - 1; i++)
+        in[i].data = i < TN_ADAMW_FLATS ? flat + (int64_t)i * N : scalar + i - TN_ADAMW_FLATS;
+    in[TN_ADAMW_INPUTS - 1].data = &ok;
+    TN_TRY(tn_pool_new(b->ceilings.threads, &pool));
+    const tn_call call = { .attr = &attr, .n_in = TN_ADAMW_INPUTS, .n_out = TN_ADAMW_FLATS, .in = in, .out = in, .pool = pool };
+    for (int i = 0; i < RUNS; i++) {
+        const double t = tn_clock_s();
+        TN_TRY(tn_op_adamw.kernel[TN_CPU].forward(&call));
+        times[i] = 1e3 * (tn_clock_s() - t);
+    }
+    report(b, "op", "adamw", times, RUNS, 16.0 * N, 32.0 * N, 0);
+done:
+    tn_pool_free(pool);
+    tn_free(flat);
+    return s;
+}
+
 tn_status tn_bench_ops(const tn_bench *b)
 {
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) TN_RETURN_IF(tn_bench_graph(b, "op", cases[i].name, cases[i].build));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int part = cases[i].backward ? FORWARD : WHOLE;
+        TN_RETURN_IF(graph_row(b, "op", cases[i].name, cases[i].build, part, cases[i].slots));
+        if (cases[i].backward)
+            TN_RETURN_IF(graph_row(b, "op", cases[i].backward, cases[i].build, BACKWARD, cases[i].slots_backward));
+    }
+    TN_RETURN_IF(bench_adamw(b));
     return tn_bench_xent(b);
 }

@@ -1,4 +1,4 @@
-/* Which micro-kernels this machine runs. The only place that asks the processor; it computes nothing. */
+/* Which micro-kernels this machine runs. Asks the processor (as level.c does for all other kernels); it computes nothing. */
 #include "backend/cpu/gemm_kernel.h"
 
 #include <stdatomic.h>

@@ -11,6 +11,7 @@
 #ifndef TN_BACKEND_CPU_VMATH_H
 #define TN_BACKEND_CPU_VMATH_H
 
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -70,29 +71,17 @@ TN_INLINE float tn_v_reduce(float x, uint32_t *n)
     return (x - k * 0.693359375f) - k * -2.12194440e-4f; /* ln 2 in two parts; the first has nine bits */
 }
 
-/* exp(r) - 1 for |r| <= 0.35, by its Taylor polynomial of degree 7 (the next term is below 6e-9). */
+/* e^r - 1 for |r| <= 0.35: interpolated at Chebyshev's points (within 1.1e-8), in pairs rather than as one chain, so
+ * that fewer steps wait for one another. */
 TN_INLINE float tn_v_expm1_small(float r)
 {
-    float p = 1.0f / 5040;
-    p = p * r + 1.0f / 720;
-    p = p * r + 1.0f / 120;
-    p = p * r + 1.0f / 24;
-    p = p * r + 1.0f / 6;
-    p = p * r + 0.5f;
-    return r + r * r * p;
+    const float w = r * r, high = 0.0416665524f + 0.00836324692f * r + 0.00139262679f * w;
+    return r + (0.5f + 0.166665763f * r + high * w) * w;
 }
 
 TN_INLINE float tn_v_power2(uint32_t n) { return tn_v_from_bits((n + 127u) << 23); } /* -126 <= n <= 127 */
 
 TN_INLINE uint32_t tn_v_half(uint32_t n) { return ((n + 256u) >> 1) - 128u; } /* n / 2 rounded down */
-
-/* e^x for |x| <= 87. */
-TN_INLINE float tn_v_exp_inner(float x)
-{
-    uint32_t n;
-    const float r = tn_v_reduce(x, &n);
-    return (1.0f + tn_v_expm1_small(r)) * tn_v_power2(n);
-}
 
 /* e^x for x <= 89; below -104 it rounds to 0. Powers of two in two steps reach subnormal results, and infinity. */
 TN_INLINE float tn_v_exp_below(float x)
@@ -104,17 +93,29 @@ TN_INLINE float tn_v_exp_below(float x)
 
 TN_INLINE float tn_v_exp(float x) { return tn_v_exp_below(tn_v_at_most(x, 89.0f)); }
 
-/* e^x for x <= 88, and 0 below -87: weights relative to a largest, at half the price of tn_v_exp. Adding 1.5 * 2^23 +
- * 127 leaves the exponent ready to be shifted; the polynomial interpolates e^r at Chebyshev's points (within 1.1e-8). */
-TN_INLINE float tn_v_exp_weight(float x)
+/* sign x = n ln 2 + sign r for a sign of 1 or -1 and |x| <= 87: returns r, *t = 1.5 * 2^23 + 127 + n, whose low bits are
+ * the exponent of 2^n, ready to be shifted. Vectors have a multiply-subtract but no free negation. */
+TN_INLINE float tn_v_split(float x, float sign, float *t)
 {
-    const uint32_t hidden = -(uint32_t)(x < -87.0f); /* whatever comes out there goes */
-    const float t = x * 1.44269504f + 12583039.0f, k = t - 12583039.0f;
-    const float r = (x - k * 0.693359375f) - k * -2.12194440e-4f, w = r * r;
-    const float high = 0.0416665524f + 0.00836324692f * r + 0.00139262679f * w;
-    const float e = 1.0f + r + (0.5f + 0.166665763f * r + high * w) * w;
-    return tn_v_from_bits(tn_v_bits(e * tn_v_from_bits(tn_v_bits(t) << 23)) & ~hidden);
+    *t = x * (sign * 1.44269504f) + 12583039.0f;
+    const float k = *t - 12583039.0f;
+    return (x - k * (sign * 0.693359375f)) - k * (sign * -2.12194440e-4f);
 }
+
+/* e^(sign x) for sign x <= 88, and 0 below -87.7: at half the price of tn_v_exp. What comes out beyond that is hidden,
+ * NaN is not. */
+TN_INLINE float tn_v_exp_signed(float x, float sign)
+{
+    float t;
+    const float r = tn_v_split(x, sign, &t), w = r * r, s = tn_v_from_bits(tn_v_bits(t) << 23);
+    const float high = 0.0416665524f + (sign * 0.00836324692f) * r + 0.00139262679f * w;
+    const float u = r + sign * (0.5f + (sign * 0.166665763f) * r + high * w) * w; /* e^(sign r) = 1 + sign u */
+    const uint32_t hidden = -(uint32_t)(t < 12582912.5f);
+    return tn_v_from_bits(tn_v_bits(s + sign * (s * u)) & ~hidden);
+}
+
+/* e^x for x <= 88: weights relative to a largest. */
+TN_INLINE float tn_v_exp_weight(float x) { return tn_v_exp_signed(x, 1.0f); }
 
 TN_INLINE float tn_v_expm1(float x)
 {
@@ -147,24 +148,35 @@ TN_INLINE float tn_v_inverse_sqrt(float x)
 
 TN_INLINE float tn_v_tanh(float x)
 {
-    uint32_t n;
-    const float r = tn_v_reduce(2.0f * tn_v_at_most(fabsf(x), 20.0f), &n), s = tn_v_power2(n);
+    float t;
+    const float r = tn_v_split(2.0f * tn_v_at_most(fabsf(x), 20.0f), 1.0f, &t), s = tn_v_from_bits(tn_v_bits(t) << 23);
     const float m = tn_v_expm1_small(r) * s + (s - 1.0f); /* e^2|x| - 1 */
     return copysignf(m / (m + 2.0f), x);
 }
 
-/* s = sigmoid(x) and t = 1 - s, both to full relative accuracy for |x| <= 87 and within 2e-38 beyond. */
-TN_INLINE float tn_v_sigmoid_pair(float x, float *t)
+/* sigmoid(|x|) = 1 / (1 + e) and its complement e / (1 + e), e = e^-|x|. Both keep full relative accuracy down to
+ * e^-87, then the complement is 0: a saturated gate passes exactly nothing, and no subnormal numbers on to products,
+ * where some processors take a hundred times longer over them. */
+TN_INLINE float tn_v_sigmoid_parts(float x, float *complement)
 {
-    const float e = tn_v_exp_inner(-tn_v_at_most(tn_v_at_least(x, -87.0f), 87.0f)), s = 1.0f / (1.0f + e);
-    *t = e * s;
+    const float e = tn_v_exp_signed(fabsf(x), -1.0f), s = 1.0f / (1.0f + e);
+    *complement = e * s;
     return s;
+}
+
+/* s = sigmoid(x); *slope = s (1 - s). */
+TN_INLINE float tn_v_sigmoid_slope(float x, float *slope)
+{
+    float t;
+    const float s = tn_v_sigmoid_parts(x, &t);
+    *slope = s * t;
+    return tn_v_pick(x < 0.0f, t, s);
 }
 
 TN_INLINE float tn_v_sigmoid(float x)
 {
-    float t;
-    return tn_v_sigmoid_pair(x, &t);
+    const float e = tn_v_exp_signed(fabsf(x), -1.0f);
+    return tn_v_pick(x < 0.0f, e, 1.0f) / (1.0f + e);
 }
 
 /* log(1 + e) for 0 <= e <= 1, as 2 atanh(z), z = e / (2 + e) <= 1/3: its series to z^15. */
@@ -195,13 +207,21 @@ TN_INLINE float tn_v_logcosh(float x)
     return tn_v_pick(a < 0.4f, p * w, a + (tn_v_log1p_unit(tn_v_exp_below(-2.0f * a)) - 0.693147181f));
 }
 
-TN_INLINE float tn_v_silu(float x) { return tn_v_at_least(x, -87.0f) * tn_v_sigmoid(x); } /* -infinity gives 0 */
+/* act(x) with *slope = act'(x): what a gate's backward pass needs of both. -infinity gives 0: FLT_MAX times 0. */
+TN_INLINE float tn_v_silu_slope(float x, float *slope)
+{
+    const float c = tn_v_at_most(tn_v_at_least(x, -FLT_MAX), FLT_MAX), s = tn_v_sigmoid_slope(c, slope);
+    *slope = s + c * *slope;
+    return c * s;
+}
+
+TN_INLINE float tn_v_silu(float x) { return tn_v_at_least(x, -FLT_MAX) * tn_v_sigmoid(x); }
 
 TN_INLINE float tn_v_silu_grad(float x)
 {
-    float t;
-    const float c = tn_v_at_most(tn_v_at_least(x, -87.0f), 87.0f), s = tn_v_sigmoid_pair(c, &t);
-    return s + s * t * c;
+    float slope;
+    (void)tn_v_silu_slope(x, &slope);
+    return slope;
 }
 
 /* x sigmoid(v), v = 2 sqrt(2/pi) (x + 0.044715 x^3): the tanh form of GELU without its cancellation in the left tail.
@@ -209,15 +229,22 @@ TN_INLINE float tn_v_silu_grad(float x)
 TN_INLINE float tn_v_gelu(float x)
 {
     const float c = tn_v_at_least(x, -12.0f);
-    return c * tn_v_sigmoid(1.5957691f * (c + 0.044715f * c * c * c));
+    return c * tn_v_sigmoid(c * (1.5957691f + 0.0713548163f * (c * c)));
+}
+
+TN_INLINE float tn_v_gelu_slope(float x, float *slope)
+{
+    const float c = tn_v_at_most(tn_v_at_least(x, -12.0f), 12.0f), w = c * c;
+    const float s = tn_v_sigmoid_slope(c * (1.5957691f + 0.0713548163f * w), slope);
+    *slope = s + c * *slope * (1.5957691f + 0.214064449f * w);
+    return tn_v_at_least(x, -12.0f) * s;
 }
 
 TN_INLINE float tn_v_gelu_grad(float x)
 {
-    float t;
-    const float c = tn_v_at_most(tn_v_at_least(x, -12.0f), 12.0f);
-    const float s = tn_v_sigmoid_pair(1.5957691f * (c + 0.044715f * c * c * c), &t);
-    return s + c * s * t * (1.5957691f * (1.0f + 0.134145f * c * c));
+    float slope;
+    (void)tn_v_gelu_slope(x, &slope);
+    return slope;
 }
 
 TN_INLINE float tn_v_relu(float x) { return tn_v_at_least(x, 0.0f); }
@@ -228,8 +255,7 @@ TN_INLINE float tn_v_relu_grad(float x) { return tn_v_pick(x > 0.0f, 1.0f, tn_v_
 TN_INLINE float tn_v_sigmoid_grad(float x)
 {
     float t;
-    const float s = tn_v_sigmoid_pair(x, &t);
-    return s * t;
+    return tn_v_sigmoid_parts(x, &t) * t;
 }
 
 TN_INLINE float tn_v_tanh_grad(float x) { return 4.0f * tn_v_sigmoid_grad(2.0f * x); } /* 1 - tanh^2, no cancellation */
@@ -320,33 +346,43 @@ TN_INLINE float tn_v_gelu_erf_grad(float x)
 
 /* y = f(x) and z = y f(x) over n elements, block by block; the last block is filled up with zeros, so that every element
  * goes through the same instructions wherever it lies. y may be x, and z may be y. */
+TN_INLINE void tn_v_block(float *y, const float *x, float (*f)(float))
+{
+    float out[TN_V_BLOCK];
+    TN_UNROLL
+    for (int k = 0; k < TN_V_BLOCK; k++) out[k] = f(x[k]);
+    memcpy(y, out, sizeof out);
+}
+
 TN_INLINE void tn_v_map(float *y, const float *x, int64_t n, float (*f)(float))
 {
-    float last[TN_V_BLOCK] = { 0 }, out[TN_V_BLOCK];
-    for (int64_t i = 0; i < n; i += TN_V_BLOCK) {
-        const int64_t left = n - i;
-        const float *from = x + i;
-        if (left < TN_V_BLOCK) from = memcpy(last, from, sizeof *x * (size_t)left);
-        TN_UNROLL
-        for (int k = 0; k < TN_V_BLOCK; k++) out[k] = f(from[k]);
-        memcpy(y + i, out, sizeof *y * (size_t)(left < TN_V_BLOCK ? left : TN_V_BLOCK));
-    }
+    int64_t i = 0;
+    for (; i + TN_V_BLOCK <= n; i += TN_V_BLOCK) tn_v_block(y + i, x + i, f);
+    if (i == n) return;
+    float last[TN_V_BLOCK] = { 0 };
+    memcpy(last, x + i, sizeof *x * (size_t)(n - i));
+    tn_v_block(last, last, f);
+    memcpy(y + i, last, sizeof *y * (size_t)(n - i));
+}
+
+TN_INLINE void tn_v_block_times(float *z, const float *y, const float *x, float (*f)(float))
+{
+    float out[TN_V_BLOCK];
+    TN_UNROLL
+    for (int k = 0; k < TN_V_BLOCK; k++) out[k] = y[k] * f(x[k]);
+    memcpy(z, out, sizeof out);
 }
 
 TN_INLINE void tn_v_map_times(float *z, const float *y, const float *x, int64_t n, float (*f)(float))
 {
-    float last[TN_V_BLOCK] = { 0 }, factor[TN_V_BLOCK] = { 0 }, out[TN_V_BLOCK];
-    for (int64_t i = 0; i < n; i += TN_V_BLOCK) {
-        const int64_t left = n - i;
-        const float *from = x + i, *by = y + i;
-        if (left < TN_V_BLOCK) {
-            from = memcpy(last, from, sizeof *x * (size_t)left);
-            by = memcpy(factor, by, sizeof *y * (size_t)left);
-        }
-        TN_UNROLL
-        for (int k = 0; k < TN_V_BLOCK; k++) out[k] = by[k] * f(from[k]);
-        memcpy(z + i, out, sizeof *z * (size_t)(left < TN_V_BLOCK ? left : TN_V_BLOCK));
-    }
+    int64_t i = 0;
+    for (; i + TN_V_BLOCK <= n; i += TN_V_BLOCK) tn_v_block_times(z + i, y + i, x + i, f);
+    if (i == n) return;
+    float last[TN_V_BLOCK] = { 0 }, factor[TN_V_BLOCK] = { 0 };
+    memcpy(last, x + i, sizeof *x * (size_t)(n - i));
+    memcpy(factor, y + i, sizeof *y * (size_t)(n - i));
+    tn_v_block_times(last, factor, last, f);
+    memcpy(z + i, last, sizeof *z * (size_t)(n - i));
 }
 
 #endif

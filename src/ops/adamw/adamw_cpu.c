@@ -1,5 +1,6 @@
 /* adamw on the CPU: one sweep over the four arrays. Bias corrections are folded into two factors computed in double;
  * the decay is subtracted as a product, because 1 - lr * decay would be rounded to the spacing of f32 near 1. */
+#include "backend/cpu/level.h"
 #include "base/status.h"
 #include "ops/adamw/adamw.h"
 #include "ops/segments.h"
@@ -44,7 +45,7 @@ static void update(const void *arg, const tn_segment *s, int64_t first, int64_t 
 
 static float scalar(const tn_call *c, int i) { return *(const float *)c->in[i].data; }
 
-tn_status tn_adamw_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_adamw_forward_cpu)
 {
     const tn_adamw_attr *a = c->attr;
     TN_RETURN_IF(tn_segments_in_place(c));

@@ -2,6 +2,7 @@
  * spread into a piece first). Gradients of repeated inputs go through tn_elem_sum_run.
  *
  * y may be a, and da may be dy: pointers are not restrict, TN_VECTOR says that iterations are independent. */
+#include "backend/cpu/level.h"
 #include "ops/binary/binary.h"
 #include "ops/elem.h"
 
@@ -90,7 +91,7 @@ static void forward_piece(const void *arg, const tn_elem *e, const int64_t *at, 
     tn_elem_store(e, FY, at, n, false, y);
 }
 
-tn_status tn_binary_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_binary_forward_cpu)
 {
     value_fn *const value = table[((const tn_binary_attr *)c->attr)->kind].value;
     tn_elem e;
@@ -127,7 +128,7 @@ static const float *sum_piece(const void *arg, const tn_elem *e, const int64_t *
     return buf;
 }
 
-tn_status tn_binary_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_binary_backward_cpu)
 {
     const tn_binary_kind kind = ((const tn_binary_attr *)c->attr)->kind;
     const tn_arg *dy = &c->dout[0];

@@ -47,8 +47,8 @@ static void conv_cost(const tn_sig *s, tn_cost *c)
 
 static size_t conv_work(const tn_sig *s, bool backward)
 {
-    const int64_t *x = s->in[TN_CONV_X].dims.dim;
-    return backward ? tn_conv_causal_cpu_work(x[0], x[1], x[2], s->in[TN_CONV_W].dims.dim[0]) : 0;
+    const int64_t *x = s->in[TN_CONV_X].dims.dim, W = s->in[TN_CONV_W].dims.dim[0];
+    return backward ? sizeof(double) * (size_t)(x[0] * tn_conv_sum_parts(x[1]) * (W + 1) * x[2]) : 0;
 }
 
 const tn_op tn_op_conv_causal = {

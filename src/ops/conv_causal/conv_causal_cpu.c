@@ -1,19 +1,20 @@
 /* conv_causal on the CPU. Forward and backward are the same thing: for one row of the result, a list of taps (a row of
  * weights and a row of numbers each), multiplied and added along the channels. Which rows a token sees, and which
- * tokens see a row, is decided in one place each (see_past, seen_by); what is not seen is never read. Weight gradients
- * are f32 sums over a few tokens, then double sums per tile, then over tiles in order. */
-#include "ops/conv_causal/conv_causal_cpu.h"
-
+ * tokens see a row, is decided in one place each (see_past, seen_by); what is not seen is never read. Away from the ends
+ * and from documents' starts all taps are there, and FOUR tokens are done at once: each row is loaded once for them.
+ * Weight gradients are f32 sums over a few tokens, made while those are in the nearest cache, then double sums per tile,
+ * then over tiles in order. Both ways add in the same order, so the bits are the same. */
+#include "backend/cpu/level.h"
+#include "backend/cpu/vec.h"
 #include "ops/conv_causal/conv_causal.h"
-#include "ops/rows.h"
-
-#include <string.h>
+#include "ops/conv_causal/conv_causal_cpu.h"
 
 enum {
     MOST = TN_CONV_MAX_WIDTH,
     STRIP = 64,       /* channels whose sums stay in the L1 cache */
     FEW_TOKENS = 16,  /* tokens summed in f32 */
-    SUM_TOKENS = 1024 /* tokens of a tile of weight gradients */
+    FOUR = 4,         /* tokens done at once */
+    WIDTH = 4         /* the usual number of taps, for which loops are unrolled */
 };
 
 typedef struct conv {
@@ -102,7 +103,71 @@ static void mix(float *to, const float *base, const taps *p, int64_t C, bool add
     }
 }
 
+/* Four results at once: to[t] = (add ? to[t] : 0) + base + sum over i < W of weight[i] row[t + i], each (C). */
+TN_INLINE void mix_four(float *const *to, const float *base, const float *const *weight, const float *const *row, int W,
+                        int64_t C, bool add)
+{
+    int64_t c = 0;
+    for (; c + TN_VEC <= C; c += TN_VEC) {
+        tn_vec acc[FOUR];
+        TN_UNROLL
+        for (int t = 0; t < FOUR; t++) acc[t] = base ? tn_vec_get(base + c) : (tn_vec){ 0 };
+        TN_UNROLL
+        for (int i = 0; i < W; i++) {
+            const tn_vec w = tn_vec_get(weight[i] + c);
+            TN_UNROLL
+            for (int t = 0; t < FOUR; t++) acc[t] += w * tn_vec_get(row[t + i] + c);
+        }
+        TN_UNROLL
+        for (int t = 0; t < FOUR; t++) tn_vec_put(to[t] + c, add ? tn_vec_get(to[t] + c) + acc[t] : acc[t]);
+    }
+    for (; c < C; c++)
+        for (int t = 0; t < FOUR; t++) {
+            float acc = base ? base[c] : 0;
+            for (int i = 0; i < W; i++) acc += weight[i][c] * row[t + i][c];
+            to[t][c] = add ? to[t][c] + acc : acc;
+        }
+}
+
+static void mix_rows(float *const *to, const float *base, const float *const *weight, const float *const *row, const conv *v,
+                     bool add)
+{
+    if (v->W == WIDTH && !add && !base) mix_four(to, NULL, weight, row, WIDTH, v->C, false);
+    else if (v->W == WIDTH) mix_four(to, base, weight, row, WIDTH, v->C, add);
+    else mix_four(to, base, weight, row, (int)v->W, v->C, add);
+}
+
+/* No document starts at tokens first .. last-1. */
+static bool unbroken(const conv *v, int64_t b, int64_t first, int64_t last)
+{
+    bool none = true;
+    for (int64_t t = first; v->reset && t < last; t++) none = none && !starts(v, b, t);
+    return none;
+}
+
+/* Tokens t .. t+n-1 see W inputs each, all of them in x. */
+static bool whole_past(const conv *v, int64_t b, int64_t t, int64_t n)
+{
+    return t >= v->W - 1 && t + n <= v->T && unbroken(v, b, t - v->W + 2, t + n);
+}
+
+/* The inputs at tokens s .. s+n-1 are seen by W tokens each. */
+static bool whole_future(const conv *v, int64_t b, int64_t s, int64_t n)
+{
+    return v->dy && s + n - 1 + v->W <= v->T - (v->dfinal ? v->W - 1 : 0) && unbroken(v, b, s + 1, s + n + v->W - 1);
+}
+
 /* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static void forward_four(const conv *v, int64_t b, int64_t t)
+{
+    const float *weight[MOST], *row[MOST + FOUR];
+    float *to[FOUR];
+    for (int i = 0; i < v->W; i++) weight[i] = v->w + i * v->C;
+    for (int i = 0; i < v->W + FOUR - 1; i++) row[i] = v->x + b * v->x_b + (t - v->W + 1 + i) * v->x_t;
+    for (int i = 0; i < FOUR; i++) to[i] = v->y + (b * v->T + t + i) * v->C;
+    mix_rows(to, v->bias, weight, row, v, false);
+}
 
 static void forward_tile(void *arg, int64_t i)
 {
@@ -111,6 +176,11 @@ static void forward_tile(void *arg, int64_t i)
     const int64_t last = first + v->span < v->T ? first + v->span : v->T;
     taps p;
     for (int64_t t = first; t < last; t++) {
+        if (t + FOUR <= last && whole_past(v, b, t, FOUR)) {
+            forward_four(v, b, t);
+            t += FOUR - 1;
+            continue;
+        }
         see_past(v, b, t, &p);
         mix(v->y + (b * v->T + t) * v->C, v->bias, &p, v->C, false);
     }
@@ -148,7 +218,7 @@ static void set_up(const tn_call *c, conv *v)
     v->reset = c->in[TN_CONV_RESET].data;
 }
 
-tn_status tn_conv_causal_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_conv_causal_forward_cpu)
 {
     conv v;
     set_up(c, &v);
@@ -162,13 +232,25 @@ tn_status tn_conv_causal_forward_cpu(const tn_call *c)
 
 /* --- gradients of x and of the state ------------------------------------------------------------------------------ */
 
-static void dx_tile(void *arg, int64_t i)
+static void dx_four(const conv *v, int64_t b, int64_t s)
 {
-    const conv *v = arg;
-    const int64_t b = i / v->parts, first = i % v->parts * v->span;
-    const int64_t last = first + v->span < v->T ? first + v->span : v->T;
+    const float *weight[MOST], *row[MOST + FOUR];
+    float *to[FOUR];
+    for (int i = 0; i < v->W; i++) weight[i] = v->w + (v->W - 1 - i) * v->C;
+    for (int i = 0; i < v->W + FOUR - 1; i++) row[i] = v->dy + (b * v->T + s + i) * v->C;
+    for (int i = 0; i < FOUR; i++) to[i] = v->dx + b * v->dx_b + (s + i) * v->dx_t;
+    mix_rows(to, NULL, weight, row, v, v->add_x);
+}
+
+static void dx_tokens(const conv *v, int64_t b, int64_t first, int64_t last)
+{
     taps p;
     for (int64_t s = first; s < last; s++) {
+        if (s + FOUR <= last && whole_future(v, b, s, FOUR)) {
+            dx_four(v, b, s);
+            s += FOUR - 1;
+            continue;
+        }
         const float *kept = seen_by(v, b, s, &p);
         mix(v->dx + b * v->dx_b + s * v->dx_t, kept, &p, v->C, v->add_x);
     }
@@ -185,16 +267,6 @@ static void dstate_row(void *arg, int64_t b)
 }
 
 /* --- gradients of w and bias -------------------------------------------------------------------------------------- */
-
-static int64_t sum_parts(int64_t T)
-{
-    return tn_tiles(T, SUM_TOKENS);
-}
-
-size_t tn_conv_causal_cpu_work(int64_t B, int64_t T, int64_t C, int64_t W)
-{
-    return sizeof(double) * (size_t)(B * sum_parts(T) * (W + 1) * C);
-}
 
 /* A few tokens, one strip of channels: f32 sums of dy times each tap, then of dy alone, added to the doubles. */
 static void sum_strip(const conv *v, const taps *p, const float *dy, int64_t n, int64_t c0, double *to)
@@ -215,37 +287,94 @@ static void sum_strip(const conv *v, const taps *p, const float *dy, int64_t n, 
         for (int64_t c = 0; c < width; c++) to[j * v->C + c0 + c] += (double)acc[j][c];
 }
 
-static void sum_tile(void *arg, int64_t i)
+/* The same for n <= FEW_TOKENS tokens that see WIDTH inputs each, PAIR vectors of channels: sums stay in registers, and
+ * are enough not to wait for one another. */
+enum { PAIR = 2, CHANNELS = PAIR * TN_VEC };
+
+TN_INLINE void sum_pair(const float *x, int64_t x_t, const float *dy, int64_t C, int64_t n, tn_vec acc[WIDTH + 1][PAIR])
+{
+    tn_vec past[WIDTH][PAIR];
+    for (int p = 0; p < PAIR; p++) {
+        TN_UNROLL
+        for (int j = 0; j <= WIDTH; j++) acc[j][p] = (tn_vec){ 0 };
+        TN_UNROLL
+        for (int j = 0; j < WIDTH - 1; j++) past[j][p] = tn_vec_get(x + (j - WIDTH + 1) * x_t + p * TN_VEC);
+    }
+    for (int64_t t = 0; t < n; t++) {
+        TN_UNROLL
+        for (int p = 0; p < PAIR; p++) {
+            const tn_vec d = tn_vec_get(dy + t * C + p * TN_VEC);
+            past[WIDTH - 1][p] = tn_vec_get(x + t * x_t + p * TN_VEC);
+            TN_UNROLL
+            for (int j = 0; j < WIDTH; j++) acc[j][p] += d * past[j][p];
+            acc[WIDTH][p] += d;
+            TN_UNROLL
+            for (int j = 0; j < WIDTH - 1; j++) past[j][p] = past[j + 1][p];
+        }
+    }
+}
+
+/* Channels [0, result) are done. */
+static int64_t sum_whole(const conv *v, int64_t b, int64_t t, int64_t n, double *to)
+{
+    const float *x = v->x + b * v->x_b + t * v->x_t, *dy = v->dy + (b * v->T + t) * v->C;
+    int64_t c = 0;
+    for (; c + CHANNELS <= v->C; c += CHANNELS) {
+        tn_vec acc[WIDTH + 1][PAIR];
+        float sum[WIDTH + 1][CHANNELS];
+        sum_pair(x + c, v->x_t, dy + c, v->C, n, acc);
+        for (int j = 0; j <= WIDTH; j++) {
+            for (int p = 0; p < PAIR; p++) tn_vec_put(sum[j] + p * TN_VEC, acc[j][p]);
+            double *restrict field = to + j * v->C + c;
+            for (int k = 0; k < CHANNELS; k++) field[k] += (double)sum[j][k];
+        }
+    }
+    return c;
+}
+
+static void sum_tokens(const conv *v, int64_t b, int64_t t, int64_t n, double *to)
+{
+    taps p[FEW_TOKENS];
+    int64_t done = 0;
+    if (v->x && v->W == WIDTH && whole_past(v, b, t, n)) done = sum_whole(v, b, t, n, to);
+    if (done == v->C) return;
+    for (int64_t k = 0; k < n; k++) {
+        p[k].n = 0; /* for bias alone there is no x */
+        if (v->x) see_past(v, b, t + k, &p[k]);
+    }
+    for (int64_t c0 = done; c0 < v->C; c0 += STRIP) sum_strip(v, p, v->dy + (b * v->T + t) * v->C, n, c0, to);
+}
+
+/* A few tokens at a time: dx, then the sums, which find dy in the nearest cache. */
+static void backward_tile(void *arg, int64_t i)
 {
     const conv *v = arg;
-    const int64_t parts = sum_parts(v->T), b = i / parts, first = i % parts * SUM_TOKENS;
-    const int64_t last = first + SUM_TOKENS < v->T ? first + SUM_TOKENS : v->T;
-    double *to = v->sums + i * (v->W + 1) * v->C;
-    taps p[FEW_TOKENS];
-    memset(to, 0, sizeof(double) * (size_t)((v->W + 1) * v->C));
+    const int64_t parts = tn_conv_sum_parts(v->T), b = i / parts, first = i % parts * TN_CONV_SUM_TOKENS;
+    const int64_t last = first + TN_CONV_SUM_TOKENS < v->T ? first + TN_CONV_SUM_TOKENS : v->T;
+    double *to = v->sums ? v->sums + i * (v->W + 1) * v->C : NULL;
+    if (to) memset(to, 0, sizeof(double) * (size_t)((v->W + 1) * v->C));
     for (int64_t t = first; t < last; t += FEW_TOKENS) {
         const int64_t n = last - t < FEW_TOKENS ? last - t : FEW_TOKENS;
-        for (int64_t k = 0; k < n; k++) {
-            p[k].n = 0; /* for bias alone there is no x */
-            if (v->x) see_past(v, b, t + k, &p[k]);
-        }
-        for (int64_t c0 = 0; c0 < v->C; c0 += STRIP) sum_strip(v, p, v->dy + (b * v->T + t) * v->C, n, c0, to);
+        if (v->dx) dx_tokens(v, b, t, t + n);
+        if (to) sum_tokens(v, b, t, n, to);
     }
 }
 
-/* Sums over tiles of the fields first..last-1 (W for bias), into d. */
+/* Sums over tiles of the fields first..last-1 (W for bias), into d; a strip at a time, tiles in order. */
 static void add_tiles(const conv *v, int64_t first, int64_t last, float *d, bool add)
 {
-    const int64_t tiles = v->dy ? v->B * sum_parts(v->T) : 0;
-    for (int64_t k = first * v->C; k < last * v->C; k++) {
-        double sum = 0;
-        for (int64_t i = 0; i < tiles; i++) sum += v->sums[i * (v->W + 1) * v->C + k];
-        float *to = &d[k - first * v->C];
-        *to = (float)sum + (add ? *to : 0.f);
+    const int64_t tiles = v->dy ? v->B * tn_conv_sum_parts(v->T) : 0, end = last * v->C;
+    for (int64_t k0 = first * v->C; k0 < end; k0 += STRIP) {
+        double sum[STRIP] = { 0 };
+        const int64_t n = end - k0 < STRIP ? end - k0 : STRIP;
+        for (int64_t i = 0; i < tiles; i++)
+            for (int64_t k = 0; k < n; k++) sum[k] += v->sums[i * (v->W + 1) * v->C + k0 + k];
+        float *to = d + k0 - first * v->C;
+        for (int64_t k = 0; k < n; k++) to[k] = (float)sum[k] + (add ? to[k] : 0.f);
     }
 }
 
-tn_status tn_conv_causal_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_conv_causal_backward_cpu)
 {
     conv v;
     set_up(c, &v);
@@ -259,10 +388,9 @@ tn_status tn_conv_causal_backward_cpu(const tn_call *c)
     v.dstate = c->din[TN_CONV_STATE].data;
     v.add_x = c->accumulate >> TN_CONV_X & 1;
     v.add_state = c->accumulate >> TN_CONV_STATE & 1;
-    v.sums = c->work;
-    if (v.dx) tn_pool_run(c->pool, v.B * v.parts, dx_tile, &v);
+    v.sums = (dw || dbias) && v.dy ? c->work : NULL;
+    if (v.dx || v.sums) tn_pool_run(c->pool, v.B * tn_conv_sum_parts(v.T), backward_tile, &v);
     if (v.dstate) tn_pool_run(c->pool, v.B, dstate_row, &v);
-    if ((dw || dbias) && v.dy) tn_pool_run(c->pool, v.B * sum_parts(v.T), sum_tile, &v);
     if (dw) add_tiles(&v, 0, v.W, dw, c->accumulate >> TN_CONV_W & 1);
     if (dbias) add_tiles(&v, v.W, v.W + 1, dbias, c->accumulate >> TN_CONV_BIAS & 1);
     return TN_OK;

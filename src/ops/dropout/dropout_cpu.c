@@ -1,4 +1,5 @@
 /* dropout on the CPU: forward and backward are the same walk, from x to y or from dy to dx (either pair may be one). */
+#include "backend/cpu/level.h"
 #include "base/rng.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elem.h"
@@ -42,6 +43,6 @@ static tn_status run(const tn_call *c, const tn_arg *from, const tn_arg *to, boo
     return TN_OK;
 }
 
-tn_status tn_dropout_forward_cpu(const tn_call *c) { return run(c, &c->in[0], &c->out[0], false); }
+TN_LEVELED_KERNEL(tn_dropout_forward_cpu) { return run(c, &c->in[0], &c->out[0], false); }
 
-tn_status tn_dropout_backward_cpu(const tn_call *c) { return run(c, &c->dout[0], &c->din[0], c->accumulate & 1); }
+TN_LEVELED_KERNEL(tn_dropout_backward_cpu) { return run(c, &c->dout[0], &c->din[0], c->accumulate & 1); }

@@ -1,4 +1,5 @@
 /* embed on the CPU: rows copied (and widened from halves), gradients added up by columns (see indexed.h). */
+#include "backend/cpu/level.h"
 #include "ops/indexed.h"
 
 tn_kernel tn_embed_forward_cpu, tn_embed_backward_cpu;
@@ -19,7 +20,7 @@ static void widen_tile(void *arg, int64_t tile)
         tn_convert(w->y + i * w->d, TN_F32, w->table + w->tokens[i] * w->d, w->dtype, w->d);
 }
 
-tn_status tn_embed_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_embed_forward_cpu)
 {
     const tn_arg *table = &c->in[1];
     const int64_t n = tn_arg_count(&c->in[0]), V = table->dims.dim[0], d = table->dims.dim[1];
@@ -36,7 +37,7 @@ tn_status tn_embed_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_embed_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_embed_backward_cpu)
 {
     const tn_arg *table = &c->din[1];
     if (!table->data) return TN_OK;

@@ -1,81 +1,68 @@
 /* gate on the CPU: pieces of contiguous numbers; both gradients of an element come from one evaluation of act and act'.
  * y may be x, and dx may be dy when dz is not wanted: pointers are not restrict. */
+#include "backend/cpu/level.h"
 #include "ops/elem.h"
 #include "ops/gate/gate.h"
 
 tn_kernel tn_gate_forward_cpu, tn_gate_backward_cpu;
 
+typedef float slope_fn(float v, float *slope);
 typedef void value_fn(float *y, const float *x, const float *z, int64_t n);
-typedef void single_fn(float *d, const float *dy, const float *x, const float *z, int64_t n);
-typedef void both_fn(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n);
+typedef void grads_fn(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n);
 
-/* act(v), and act'(v) with it. */
-TN_INLINE float silu_both(float v, float *slope)
+/* dx = dy act(z) unless dx is NULL, and dz = dy x act'(z), for one block. dx may be dy. */
+TN_INLINE void grads_block(float *dx, float *dz, const float *dy, const float *x, const float *z, slope_fn *f)
 {
-    float t;
-    const float low = tn_v_at_least(v, -87.0f), c = tn_v_at_most(low, 87.0f), s = tn_v_sigmoid_pair(c, &t);
-    *slope = s + s * t * c;
-    return low * s;
+    float value[TN_V_BLOCK], slope[TN_V_BLOCK];
+    TN_UNROLL
+    for (int k = 0; k < TN_V_BLOCK; k++) {
+        float s;
+        value[k] = dy[k] * f(z[k], &s);
+        slope[k] = dy[k] * x[k] * s;
+    }
+    if (dx) memcpy(dx, value, sizeof value);
+    memcpy(dz, slope, sizeof slope);
 }
 
-TN_INLINE float sigmoid_both(float v, float *slope)
+TN_INLINE void map_grads(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n, slope_fn *f)
 {
-    float t;
-    const float s = tn_v_sigmoid_pair(v, &t);
-    *slope = s * t;
-    return s;
+    int64_t i = 0;
+    for (; i + TN_V_BLOCK <= n; i += TN_V_BLOCK) grads_block(dx ? dx + i : NULL, dz + i, dy + i, x + i, z + i, f);
+    if (i == n) return;
+    const size_t bytes = sizeof(float) * (size_t)(n - i);
+    float last[3][TN_V_BLOCK] = { { 0 } };
+    memcpy(last[0], dy + i, bytes);
+    memcpy(last[1], x + i, bytes);
+    memcpy(last[2], z + i, bytes);
+    grads_block(dx ? last[0] : NULL, last[1], last[0], last[1], last[2], f);
+    if (dx) memcpy(dx + i, last[0], bytes);
+    memcpy(dz + i, last[1], bytes);
 }
 
-TN_INLINE float gelu_both(float v, float *slope)
-{
-    *slope = tn_v_gelu_grad(v);
-    return tn_v_gelu(v);
-}
-
-#define GATE(name, act)                                                                                                \
+#define GATE(name)                                                                                                     \
     static void name##_value(float *y, const float *x, const float *z, int64_t n)                                     \
     {                                                                                                                  \
-        TN_VECTOR                                                                                                      \
-        for (int64_t i = 0; i < n; i++) y[i] = x[i] * act(z[i]);                                                       \
-    }                                                                                                                  \
-    static void name##_dx(float *dx, const float *dy, const float *x, const float *z, int64_t n)                      \
-    {                                                                                                                  \
-        (void)x;                                                                                                       \
-        name##_value(dx, dy, z, n);                                                                                    \
-    }                                                                                                                  \
-    static void name##_dz(float *dz, const float *dy, const float *x, const float *z, int64_t n)                      \
-    {                                                                                                                  \
-        TN_VECTOR                                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            float slope;                                                                                               \
-            (void)name##_both(z[i], &slope);                                                                           \
-            dz[i] = dy[i] * x[i] * slope;                                                                              \
-        }                                                                                                              \
+        tn_v_map_times(y, x, z, n, tn_v_##name);                                                                       \
     }                                                                                                                  \
     static void name##_grads(float *dx, float *dz, const float *dy, const float *x, const float *z, int64_t n)        \
     {                                                                                                                  \
-        TN_VECTOR                                                                                                      \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
-            float slope;                                                                                               \
-            const float value = name##_both(z[i], &slope);                                                             \
-            dz[i] = dy[i] * x[i] * slope;                                                                              \
-            dx[i] = dy[i] * value;                                                                                     \
-        }                                                                                                              \
+        if (!dz) tn_v_map_times(dx, dy, z, n, tn_v_##name);                                                            \
+        else if (dx) map_grads(dx, dz, dy, x, z, n, tn_v_##name##_slope);                                              \
+        else map_grads(NULL, dz, dy, x, z, n, tn_v_##name##_slope);                                                    \
     }
 
-GATE(silu, tn_v_silu)
-GATE(sigmoid, tn_v_sigmoid)
-GATE(gelu, tn_v_gelu)
+GATE(silu)
+GATE(sigmoid)
+GATE(gelu)
 #undef GATE
 
 static const struct {
     value_fn *value;
-    single_fn *dx, *dz;
-    both_fn *grads;
+    grads_fn *grads; /* dx or dz may be NULL */
 } table[TN_GATE_KINDS] = {
-    [TN_GATE_SILU] = { silu_value, silu_dx, silu_dz, silu_grads },
-    [TN_GATE_SIGMOID] = { sigmoid_value, sigmoid_dx, sigmoid_dz, sigmoid_grads },
-    [TN_GATE_GELU] = { gelu_value, gelu_dx, gelu_dz, gelu_grads },
+    [TN_GATE_SILU] = { silu_value, silu_grads },
+    [TN_GATE_SIGMOID] = { sigmoid_value, sigmoid_grads },
+    [TN_GATE_GELU] = { gelu_value, gelu_grads },
 };
 
 enum { FX, FZ, FY };              /* arguments of the forward walk */
@@ -106,14 +93,12 @@ static void backward_piece(const void *arg, const tn_elem *e, const int64_t *at,
     const float *x = e->data[X] ? tn_elem_load(e, X, at, n, first) : NULL;
     float *dx = e->data[DX] ? tn_elem_target(e, DX, at, j->add_x, out[0]) : NULL;
     float *dz = e->data[DZ] ? tn_elem_target(e, DZ, at, j->add_z, out[1]) : NULL;
-    if (dx && dz) table[j->kind].grads(dx, dz, dy, x, z, n);
-    else if (dx) table[j->kind].dx(dx, dy, x, z, n);
-    else table[j->kind].dz(dz, dy, x, z, n);
+    table[j->kind].grads(dx, dz, dy, x, z, n);
     if (dx) tn_elem_store(e, DX, at, n, j->add_x, dx);
     if (dz) tn_elem_store(e, DZ, at, n, j->add_z, dz);
 }
 
-tn_status tn_gate_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_gate_forward_cpu)
 {
     const job j = { .kind = ((const tn_gate_attr *)c->attr)->kind };
     tn_elem e;
@@ -122,7 +107,7 @@ tn_status tn_gate_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_gate_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_gate_backward_cpu)
 {
     const tn_gate_kind kind = ((const tn_gate_attr *)c->attr)->kind;
     const job j = { .kind = kind, .add_x = c->accumulate & 1, .add_z = c->accumulate & 2 };

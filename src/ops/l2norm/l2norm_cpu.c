@@ -1,4 +1,5 @@
 /* l2norm on the CPU: tiles of whole rows; sums of products in eight double lanes. y may be x, and dx may be dy. */
+#include "backend/cpu/level.h"
 #include "backend/cpu/vmath.h"
 #include "ops/l2norm/l2norm.h"
 #include "ops/rows.h"
@@ -59,13 +60,13 @@ static tn_status run(const tn_call *c, job *j, const tn_arg *shape)
     return TN_OK;
 }
 
-tn_status tn_l2norm_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_l2norm_forward_cpu)
 {
     job j = { .x = c->in[0].data, .y = c->out[0].data };
     return run(c, &j, &c->in[0]);
 }
 
-tn_status tn_l2norm_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_l2norm_backward_cpu)
 {
     job j = { .x = c->in[0].data, .dy = c->dout[0].data, .y = c->din[0].data, .add = c->accumulate & 1 };
     return run(c, &j, &c->dout[0]);

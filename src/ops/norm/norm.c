@@ -53,6 +53,14 @@ static void norm_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = 10 * n;
 }
 
+/* Partial gradients of weight and bias, a pair for each tile of rows. */
+static size_t norm_work(const tn_sig *s, bool backward)
+{
+    const tn_dims dims = s->in[TN_NORM_X].dims;
+    const int64_t rows = tn_norm_rows(dims), d = dims.dim[dims.rank - 1];
+    return backward ? (size_t)(tn_tiles(rows, tn_norm_tile(rows, d, true)) * 2 * d) * sizeof(float) : 0;
+}
+
 /* The mean over the last axis, which stays as an axis of 1. */
 static tn_ref mean_kept(tn_graph *g, tn_ref x)
 {
@@ -84,7 +92,7 @@ const tn_op tn_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .cost = norm_cost,
-    .work = tn_norm_work_cpu,
+    .work = norm_work,
     .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu } },
     TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,

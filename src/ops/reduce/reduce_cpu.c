@@ -1,5 +1,6 @@
 /* reduce on the CPU. Sums are tn_elem_sum_run over a space in which the result is repeated along the axis; their
  * gradient is the same space the other way. Maxima walk the results and look along the axis for each. */
+#include "backend/cpu/level.h"
 #include "ops/elem.h"
 #include "ops/reduce/reduce.h"
 
@@ -139,7 +140,7 @@ static void max_walk(const tn_call *c, const tn_reduce_attr *a, const tn_arg *x,
     tn_elem_run(&e, c->pool, dx ? max_gradient_piece : max_piece, &j);
 }
 
-tn_status tn_reduce_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_reduce_forward_cpu)
 {
     const tn_reduce_attr *a = c->attr;
     if (a->kind == TN_REDUCE_MAX) max_walk(c, a, &c->in[0], &c->out[0], NULL);
@@ -147,7 +148,7 @@ tn_status tn_reduce_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_reduce_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_reduce_backward_cpu)
 {
     const tn_reduce_attr *a = c->attr;
     if (a->kind == TN_REDUCE_MAX) max_walk(c, a, &c->in[0], &c->dout[0], &c->din[0]);

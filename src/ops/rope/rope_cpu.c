@@ -1,5 +1,6 @@
 /* rope on the CPU: a tile is a few token positions. Sines and cosines are made once per position and used for all
  * heads, and for all sequences when they share positions. */
+#include "backend/cpu/level.h"
 #include "ops/rope/rope.h"
 #include "ops/rows.h"
 
@@ -86,12 +87,12 @@ static tn_status rotate(const tn_call *c, const tn_arg *x, const tn_arg *y, floa
     return TN_OK;
 }
 
-tn_status tn_rope_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_rope_forward_cpu)
 {
     return rotate(c, &c->in[0], &c->out[0], 1, false);
 }
 
-tn_status tn_rope_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_rope_backward_cpu)
 {
     return rotate(c, &c->dout[0], &c->din[0], -1, c->accumulate & 1);
 }

@@ -1,5 +1,6 @@
 /* sumsq on the CPU: one double per tile, each from sixteen running sums so that the loop vectorises; then the tiles
  * are added in their order. Which thread ran a tile leaves no trace in the bits. */
+#include "backend/cpu/level.h"
 #include "ops/rows.h"
 #include "ops/sumsq/sumsq.h"
 #include "ops/sumsq/sumsq_tile.h"
@@ -32,7 +33,7 @@ static void tile(void *arg, int64_t t)
     j->partial[t] = sum_tile(j->x + at, rest < TN_SUMSQ_TILE ? rest : TN_SUMSQ_TILE);
 }
 
-tn_status tn_sumsq_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_sumsq_forward_cpu)
 {
     double *partial = c->work, sum = 0;
     int64_t tiles = 0;

@@ -2,6 +2,7 @@
  *
  * Loops may run in place (y = x, or dx = dy), so pointers are not restrict; TN_VECTOR says that iterations are
  * independent. The slope loop's s is what unary.c says the backward pass reads: x, y or nothing (then NULL). */
+#include "backend/cpu/level.h"
 #include "ops/elem.h"
 #include "ops/unary/unary.h"
 
@@ -190,7 +191,7 @@ static void backward_piece(const void *arg, const tn_elem *e, const int64_t *at,
     tn_elem_store(e, DX, at, n, j->add, dx);
 }
 
-tn_status tn_unary_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_unary_forward_cpu)
 {
     const job j = { .attr = *(const tn_unary_attr *)c->attr };
     tn_elem e;
@@ -199,7 +200,7 @@ tn_status tn_unary_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_unary_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_unary_backward_cpu)
 {
     const job j = { .attr = *(const tn_unary_attr *)c->attr, .add = c->accumulate & 1 };
     const tn_arg *saved = c->in[0].data ? &c->in[0] : &c->out[0]; /* neither has data where nothing is read */

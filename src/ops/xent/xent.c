@@ -2,9 +2,9 @@
 #include "ops/xent/xent.h"
 
 #include "ops/logits.h"
+#include "ops/rows.h"
 
 tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu;
-size_t tn_xent_work_cpu(const tn_sig *s, bool backward);
 
 static tn_status xent_infer(tn_sig *s)
 {
@@ -31,6 +31,14 @@ static void xent_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = 3 * n;
 }
 
+/* One sum for each tile of rows. */
+static size_t xent_work(const tn_sig *s, bool backward)
+{
+    const tn_dims d = s->in[0].dims;
+    const int64_t tiles = tn_tiles(tn_dims_count(s->in[1].dims), tn_tile_rows(d.dim[d.rank - 1]));
+    return backward ? 0 : sizeof(double) * (size_t)(tiles + 1);
+}
+
 const tn_op tn_op_xent = {
     .name = "xent",
     .attr_bytes = sizeof(tn_xent_attr),
@@ -38,7 +46,7 @@ const tn_op tn_op_xent = {
     .infer = xent_infer,
     .grad = xent_grad,
     .cost = xent_cost,
-    .work = tn_xent_work_cpu,
+    .work = xent_work,
     .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu } },
 };
 

@@ -1,9 +1,9 @@
 /* xent on the CPU: rows in parallel, the loss added up from fixed tiles of rows. */
+#include "backend/cpu/level.h"
 #include "ops/logits.h"
 #include "ops/rows.h"
 #include "ops/xent/xent.h"
 
-size_t tn_xent_work_cpu(const tn_sig *s, bool backward);
 tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu;
 
 typedef struct job {
@@ -33,14 +33,6 @@ static job make_job(const tn_call *c)
                   .per_tile = tn_tile_rows(V) };
 }
 
-size_t tn_xent_work_cpu(const tn_sig *s, bool backward)
-{
-    const tn_dims d = s->in[0].dims;
-    return backward
-               ? 0
-               : sizeof(double) * (size_t)(tn_tiles(tn_dims_count(s->in[1].dims), tn_tile_rows(d.dim[d.rank - 1])) + 1);
-}
-
 static void forward_tile(void *arg, int64_t t)
 {
     const job *j = arg;
@@ -62,7 +54,7 @@ static void forward_tile(void *arg, int64_t t)
     j->partial[t] = sum;
 }
 
-tn_status tn_xent_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_xent_forward_cpu)
 {
     job j = make_job(c);
     j.nll = c->out[1].data;
@@ -104,7 +96,7 @@ static void backward_tile(void *arg, int64_t t)
     }
 }
 
-tn_status tn_xent_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_xent_backward_cpu)
 {
     const tn_xent_attr *a = c->attr;
     job j = make_job(c);

@@ -70,7 +70,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { .heldout = NAN };
     if (run->checkpoint[0]) {
-        TN_TRY(tn_run_resume(run, on->trainer, &on->source, on->batch, on->length, &state));
+        TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
         from = &state;
     }
     tn_session_describe(on, c->err);

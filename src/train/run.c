@@ -99,7 +99,7 @@ static tn_status remove_leftover(const char *dir, const char *name)
 
 /* --- starting over --------------------------------------------------------------------------------------------------- */
 
-tn_status tn_run_drop_old(const char *dir)
+static tn_status drop_old(const char *dir)
 {
     char old[TN_RUN_PATH];
     if (!exists(dir, "old")) return TN_OK;
@@ -127,7 +127,7 @@ static tn_status set_aside(const char *dir)
     char old[TN_RUN_PATH], name[TN_CKPT_NAME];
     TN_RETURN_IF(tn_ckpt_list_read(dir, &l));
     if (l.n == 0) goto done;
-    TN_TRY(tn_run_drop_old(dir));
+    TN_TRY(drop_old(dir));
     TN_TRY(tn_path_join(dir, "old", old, sizeof old));
     TN_TRY(tn_dir_make(old));
     for (size_t i = 0; i < l.n; i++) TN_TRY(move_to_old(dir, tn_ckpt_name(l.entry[i].step, name)));
@@ -269,6 +269,21 @@ void tn_run_close(tn_run_dir *r)
     r->lock = -1;
 }
 
+/* --- tidying --------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
+{
+    tn_ckpt_list l = { 0 };
+    tn_status s = tn_ckpt_list_read(dir, &l);
+    if (s == TN_BAD_FILE) s = TN_DISK; /* it is our own directory */
+    if (s == TN_OK) {
+        tn_ckpt_list_mark(&l, tn_settings_int(st, "ckpt.keep_latest"), tn_settings_int(st, "ckpt.keep_best"), step);
+        s = tn_ckpt_list_prune(dir, &l, step);
+        tn_ckpt_list_free(&l);
+    }
+    return s == TN_OK ? drop_old(dir) : s;
+}
+
 /* --- loading --------------------------------------------------------------------------------------------------------- */
 
 /* Whether the line is an object of a step up to `step`. */
@@ -303,7 +318,8 @@ tn_status tn_metrics_cut(const char *path, int64_t step)
     return TN_OK;
 }
 
-tn_status tn_run_resume(const tn_run_dir *r, tn_trainer *t, const tn_source *source, int64_t batch, int64_t length, tn_ckpt_state *out)
+tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
+                        int64_t length, tn_ckpt_state *out)
 {
     tn_status s = TN_OK;
     tn_ckpt_state st = { 0 };
@@ -320,6 +336,8 @@ tn_status tn_run_resume(const tn_run_dir *r, tn_trainer *t, const tn_source *sou
     }
     TN_TRY(tn_path_join(r->dir, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_metrics_cut(path, st.step));
+    TN_TRY(tn__ckpt_point(r->dir, "latest", st.step)); /* a killed process, or damage, may have left it elsewhere */
+    TN_TRY(tn_run_tidy(r->dir, settings, st.step));
     *out = st;
     st.cursor = NULL;
 done:

@@ -25,11 +25,12 @@ typedef struct tn_run_dir {
 tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
-/* Fills trainer and data from r->checkpoint, and cuts lines of later steps off metrics.jsonl. */
-tn_status tn_run_resume(const tn_run_dir *r, tn_trainer *t, const tn_source *source, int64_t batch, int64_t length, tn_ckpt_state *out);
+/* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */
+tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
+                        int64_t length, tn_ckpt_state *out);
+/* After a checkpoint of this step: removes those that ckpt.keep_* does not keep, and RUN/old; points RUN/best. */
+tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step);
 
-/* Removes RUN/old; fine where there is none. */
-tn_status tn_run_drop_old(const char *dir);
 /* Holds the directory for this process; close(2) gives it back. TN_USAGE: another process has it. Waits a little for it,
  * because one that was just killed may still be on its way out of the disk. */
 tn_status tn_run_lock(const char *dir, int wait_ms, int *fd);

@@ -72,7 +72,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     const tn_source source = tn_source_of_bytes(&bytes);
     TN_TRY(tn_run_open(st, "gpt", fresh, &r));
     if (r.checkpoint[0]) {
-        TN_TRY(tn_run_resume(&r, t, &source, 2, 8, &state));
+        TN_TRY(tn_run_resume(&r, st, t, &source, 2, 8, &state));
         *from = state.step;
     }
     TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"), *from >= 0, &metrics));

@@ -16,7 +16,6 @@ typedef struct loop {
     tn_progress_report r;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
-    bool old_is_there;    /* a run that was started over keeps the old one until it has a checkpoint */
 } loop;
 
 tn_status tn_training_evaluate(const tn_training *t, double *loss)
@@ -86,7 +85,6 @@ static tn_status write_checkpoint(loop *l)
 {
     const tn_training *t = l->t;
     const tn_settings *st = t->settings;
-    tn_ckpt_list list = { 0 };
     if (t->metrics) TN_RETURN_IF(tn_jsonl_sync(t->metrics)); /* the lines up to here, before they are counted on */
     json_decref(l->at.cursor);
     l->at.cursor = t->source->save(t->source->ctx);
@@ -98,13 +96,7 @@ static tn_status write_checkpoint(loop *l)
     TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
     l->saved = l->at.step;
     l->saved_s = tn_clock_s();
-    TN_RETURN_IF(tn_ckpt_list_read(t->dir, &list));
-    tn_ckpt_list_mark(&list, tn_settings_int(st, "ckpt.keep_latest"), tn_settings_int(st, "ckpt.keep_best"), l->at.step);
-    const tn_status s = tn_ckpt_list_prune(t->dir, &list, l->at.step);
-    tn_ckpt_list_free(&list);
-    if (s == TN_OK && l->old_is_there) TN_RETURN_IF(tn_run_drop_old(t->dir));
-    l->old_is_there = false;
-    return s;
+    return tn_run_tidy(t->dir, st, l->at.step);
 }
 
 /* Evaluates first where this step was not, so that the best checkpoints can be told from the others; not when somebody
@@ -200,7 +192,6 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.seed = tn_settings_int(st, "seed");
     l->steps = tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
-    l->old_is_there = l->t->dir != NULL;
     l->saved_s = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
     l->r = tn_training_report_at(st, &l->at);

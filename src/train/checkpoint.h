@@ -109,7 +109,7 @@ typedef struct tn_ckpt_file {
 } tn_ckpt_file;
 
 json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n);
-/* A directory without directories in it, and all its files. */
+/* A directory with its files, and directories of files in it. */
 tn_status tn__dir_remove(const char *path);
 tn_status tn__dir_sync(const char *path);
 /* RUN/link names step-N from now on. */

@@ -28,14 +28,27 @@ tn_status tn__dir_sync(const char *path)
     return err ? tn_fs_error(TN_DISK, err, "sync directory", path) : TN_OK;
 }
 
-/* 0, or the first errno. Says nothing, so that an error on the way out keeps its text. */
-static int remove_quietly(const char *path)
+static int remove_quietly(const char *path, int depth);
+
+static int remove_entry(const char *dir, int fd, const char *name, int depth)
+{
+    char path[TN_PATH_BYTES];
+    if (unlinkat(fd, name, 0) == 0 || errno == ENOENT) return 0;
+    if ((errno != EISDIR && errno != EPERM) || depth == 0) return errno;
+    return tn_path_join(dir, name, path, sizeof path) == TN_OK ? remove_quietly(path, depth - 1) : ENAMETOOLONG;
+}
+
+/* 0, or the first errno. */
+static int remove_quietly(const char *path, int depth)
 {
     int err = 0;
     DIR *d = opendir(path);
     if (!d) return errno == ENOENT ? 0 : errno;
-    for (struct dirent *e; (e = readdir(d));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlinkat(dirfd(d), e->d_name, 0) != 0 && !err) err = errno;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        const int bad = remove_entry(path, dirfd(d), e->d_name, depth);
+        if (!err) err = bad;
+    }
     closedir(d);
     if (!err && rmdir(path) != 0 && errno != ENOENT) err = errno;
     return err;
@@ -43,7 +56,7 @@ static int remove_quietly(const char *path)
 
 tn_status tn__dir_remove(const char *path)
 {
-    const int err = remove_quietly(path);
+    const int err = remove_quietly(path, 1);
     return err ? tn_fs_error(TN_DISK, err, "remove", path) : TN_OK;
 }
 
@@ -60,6 +73,7 @@ int64_t tn__ckpt_pointed(const char *run, const char *link)
     char path[TN_PATH_BYTES], text[64], again[TN_CKPT_NAME];
     if (tn_path_join(run, link, path, sizeof path) != TN_OK) return -1;
     ssize_t n = readlink(path, text, sizeof text - 1);
+    if (n < 0 && errno != EINVAL) return -1;
     if (n < 0) { /* a small file where the filesystem has no links */
         char *whole;
         if (tn_file_read_all(path, sizeof text - 1, &whole, NULL) != TN_OK) return -1;
@@ -250,7 +264,7 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
     TN_TRY(tn__ckpt_point(run, "latest", what->state->step));
 done:
     if (s == TN_OK) return s;
-    if (made) (void)remove_quietly(temp);
+    if (made) (void)remove_quietly(temp, 0); /* says nothing, so that the error keeps its text */
     tn_error_prefix("checkpoint %s", name);
     return s;
 }

@@ -3,6 +3,8 @@
 #include "train/checkpoint.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -123,12 +125,22 @@ static bool self_hash(const json_t *root, char hash[TN_HASH_BYTES])
     return true;
 }
 
+/* "2026-11-15T05:06:15Z". By hand, because gmtime reads files and the environment. Years begin in March here, so that the
+ * day that comes and goes is the last one; 1461 days are four years, 153 are five months of 31, 30, 31, 30, 31 days. */
+static void utc_text(time_t now, char text[32])
+{
+    const int64_t day = now / 86400 + 719468, era = day / 146097, of_era = day % 146097; /* since 0000-03-01; 400 years */
+    const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
+    const int64_t s = now % 86400;
+    snprintf(text, 32, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)(400 * era + year + (month >= 10)), (int)(month < 10 ? month + 3 : month - 9),
+             (int)(of_year - (153 * month + 2) / 5 + 1), (int)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+}
+
 json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n)
 {
-    char when[32] = "", hash[TN_HASH_BYTES];
-    struct tm utc;
-    const time_t now = time(NULL);
-    if (gmtime_r(&now, &utc)) strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    char when[32], hash[TN_HASH_BYTES];
+    utc_text(time(NULL), when);
     json_t *files = json_object();
     int bad = !files;
     for (size_t i = 0; i < n && !bad; i++)

@@ -69,43 +69,40 @@ tn_status tn_run_lock(const char *dir, int wait_ms, int *fd)
 
 /* --- what a killed process left -------------------------------------------------------------------------------------- */
 
-typedef tn_status on_entry(const char *dir, const char *name);
-
-static tn_status each_entry(const char *dir, on_entry *call)
+static tn_status remove_leftovers(const char *dir)
 {
     tn_status s = TN_OK;
+    char path[TN_RUN_PATH];
     DIR *d = opendir(dir);
     if (!d) return tn_fs_error(TN_DISK, errno, "read directory", dir);
-    for (struct dirent *e; s == TN_OK && (e = readdir(d));)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) s = call(dir, e->d_name);
+    for (struct dirent *e; s == TN_OK && (e = readdir(d));) {
+        if (strncmp(e->d_name, ".tmp-", 5) != 0) continue;
+        s = tn_path_join(dir, e->d_name, path, sizeof path);
+        if (s == TN_OK && unlink(path) != 0 && errno != ENOENT) s = tn__dir_remove(path); /* a directory: EISDIR or EPERM */
+    }
     closedir(d);
     return s;
 }
 
-/* A file, a link, or a directory of files. */
-static tn_status remove_entry(const char *dir, const char *name)
+/* The run's own directory was opened a moment ago: that it cannot be read is the disk's fault, not the file's. */
+static tn_status list_own(const char *dir, tn_ckpt_list *l)
 {
-    char path[TN_RUN_PATH];
-    struct stat st;
-    TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
-    if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) return tn__dir_remove(path);
-    return unlink(path) == 0 || errno == ENOENT ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", path);
-}
-
-static tn_status remove_leftover(const char *dir, const char *name)
-{
-    return strncmp(name, ".tmp-", 5) == 0 ? remove_entry(dir, name) : TN_OK;
+    const tn_status s = tn_ckpt_list_read(dir, l);
+    return s == TN_BAD_FILE ? TN_DISK : s;
 }
 
 /* --- starting over --------------------------------------------------------------------------------------------------- */
 
+/* Renamed first, so that a kill leaves all of it or a temporary. */
 static tn_status drop_old(const char *dir)
 {
-    char old[TN_RUN_PATH];
+    char old[TN_RUN_PATH], gone[TN_RUN_PATH], base[64];
     if (!exists(dir, "old")) return TN_OK;
+    snprintf(base, sizeof base, ".tmp-old-%ld", (long)getpid());
     TN_RETURN_IF(tn_path_join(dir, "old", old, sizeof old));
-    TN_RETURN_IF(each_entry(old, remove_entry));
-    return rmdir(old) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", old);
+    TN_RETURN_IF(tn_path_join(dir, base, gone, sizeof gone));
+    if (rename(old, gone) != 0) return tn_fs_error(TN_DISK, errno, "remove", old);
+    return tn__dir_remove(gone);
 }
 
 static tn_status move_to_old(const char *dir, const char *name)
@@ -125,7 +122,7 @@ static tn_status set_aside(const char *dir)
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
     char old[TN_RUN_PATH], name[TN_CKPT_NAME];
-    TN_RETURN_IF(tn_ckpt_list_read(dir, &l));
+    TN_RETURN_IF(list_own(dir, &l));
     if (l.n == 0) goto done;
     TN_TRY(drop_old(dir));
     TN_TRY(tn_path_join(dir, "old", old, sizeof old));
@@ -144,7 +141,7 @@ static tn_status find_checkpoint(tn_run_dir *r)
 {
     tn_ckpt_list l = { 0 };
     char why[1024];
-    TN_RETURN_IF(tn_ckpt_list_read(r->dir, &l));
+    TN_RETURN_IF(list_own(r->dir, &l));
     const size_t n = l.n;
     tn_ckpt_list_free(&l);
     if (n == 0) return TN_OK;
@@ -253,7 +250,7 @@ tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_r
     tn_run_dir r = { .lock = -1 };
     TN_TRY(take_dir(st, model, fresh, &r));
     if (!fresh) TN_TRY(go_on(st, &r));
-    TN_TRY(each_entry(r.dir, remove_leftover));
+    TN_TRY(remove_leftovers(r.dir));
     if (fresh) TN_TRY(set_aside(r.dir));
     TN_TRY(write_config(st, r.dir));
     *out = r;
@@ -274,8 +271,7 @@ void tn_run_close(tn_run_dir *r)
 tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
 {
     tn_ckpt_list l = { 0 };
-    tn_status s = tn_ckpt_list_read(dir, &l);
-    if (s == TN_BAD_FILE) s = TN_DISK; /* it is our own directory */
+    tn_status s = list_own(dir, &l);
     if (s == TN_OK) {
         tn_ckpt_list_mark(&l, tn_settings_int(st, "ckpt.keep_latest"), tn_settings_int(st, "ckpt.keep_best"), step);
         s = tn_ckpt_list_prune(dir, &l, step);

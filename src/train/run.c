@@ -42,7 +42,7 @@ static tn_status write_config(const tn_settings *st, const char *dir)
     return s;
 }
 
-enum { WAIT_MS = 3000 };
+enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */
 
 static bool lock_within(int fd, int wait_ms)
 {
@@ -205,7 +205,7 @@ static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r
         snprintf(config, sizeof config, "%s/config.yaml", dir);
         if (!exists(dir, "config.yaml") || !tn_settings_same_run(st, config) || !unfinished(st, dir)) continue;
         int fd;
-        if (tn_run_lock(dir, WAIT_MS, &fd) != TN_OK) continue;
+        if (tn_run_lock(dir, WAIT_FOUND_MS, &fd) != TN_OK) continue;
         if (r->lock >= 0) close(r->lock);
         r->lock = fd;
         best = number;

@@ -301,19 +301,14 @@ typedef struct walk {
     float *zero;     /* (P) */
 } walk;
 
+/* Of the largest product; the last chunk and those that documents cut may be shorter. */
 static size_t gemm_bytes(const shape *z)
 {
+    const int64_t side[4][2] = { { z->C, z->C }, { z->C, z->P }, { z->C, z->N }, { z->N, z->P } };
     size_t most = ALIGN;
-    /* A product's tile grows with the rows up to somewhere in 240..256, then never exceeds that. */
-    for (int64_t c = z->C < 240 ? z->C : 240; c <= (z->C < 256 ? z->C : 256); c++) {
-        const int64_t size[7][3] = { { c, c, z->N }, { c, c, z->P },    { c, z->P, c },   { c, z->P, z->N },
-                                     { c, z->N, c }, { c, z->N, z->P }, { z->N, z->P, c } };
-        for (int i = 0; i < 7; i++) {
-            const tn_gemm g = { .m = size[i][0], .n = size[i][1], .k = size[i][2], .batch = 1,
-                                .round_bf16 = z->round_bf16, .bf16x3 = z->bf16x3, .portable_only = z->portable };
-            const size_t bytes = tn_gemm_work_bytes(&g, 1);
-            if (bytes > most) most = bytes;
-        }
+    for (int i = 0; i < 4; i++) {
+        const size_t bytes = tn_gemm_work_most(side[i][0], side[i][1], 1);
+        if (bytes > most) most = bytes;
     }
     return most;
 }

@@ -6,6 +6,7 @@
  * Chunks also begin at resets, so that none lies inside one. The factors e^{A_i - A_j} are running products of
  * e^{alpha} in double: no overflow, no difference of sums, and row i knows nothing of tokens after i.
  * Invariant: row i of O is summed in an order that depends on i alone. */
+#include "backend/cpu/level.h"
 #include "ops/outer/outer_cpu.h"
 #include "backend/cpu/gemm.h"
 #include "ops/outer/outer.h"
@@ -367,7 +368,7 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
     return z;
 }
 
-size_t tn_outer_work_cpu(const tn_sig *s, bool backward)
+TN_LEVELED(size_t, tn_outer_work_cpu, (const tn_sig *s, bool backward), (s, backward))
 {
     const shape kind = { .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3, .portable = s->portable };
     const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, kind);
@@ -516,12 +517,12 @@ static tn_status run(const tn_call *c, bool backward)
     return TN_OK;
 }
 
-tn_status tn_outer_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_outer_forward_cpu)
 {
     return run(c, false);
 }
 
-tn_status tn_outer_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_outer_backward_cpu)
 {
     return run(c, true);
 }

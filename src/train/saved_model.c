@@ -189,6 +189,8 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
     tn_status s = TN_OK;
     tn_tensor_writer *w = NULL;
     char text[WORDS_BYTES];
+    if (!ends_with(path, ".safetensors") && !ends_with(path, ".safetensors.zst"))
+        TN_FAIL(TN_USAGE, "%.640s: a file of weights ends in .safetensors or .safetensors.zst", path);
     TN_TRY(list_settings(model, st, text, sizeof text));
     const tn_text_pair meta[] = { { "format", "tenon-model 1" },
                                   { "model", tn_settings_text(st, "model") },

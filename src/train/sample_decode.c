@@ -1,5 +1,5 @@
-/* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context;
- * the plan for one token runs again and again, so that its weights are packed once. */
+/* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context.
+ * Weights are not packed: one token uses each of them once. */
 #include "train/sample_decode.h"
 
 #include "models/carry.h"
@@ -25,7 +25,7 @@ struct tn_decoder {
     int longest;      /* the first length that may be used */
     int64_t position; /* tokens fed so far */
     int64_t vocab;
-    bool attends, fresh; /* fresh: another plan has run since the one for a single token */
+    bool attends;
 };
 
 static const tn_gtensor *find_output(const tn_graph *g, const char *name)
@@ -70,7 +70,7 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
-    s = tn_graph_compile(g, &(tn_compile_options){ .repeats = i == LAST ? 1000 : 1 }, &p.plan);
+    s = tn_graph_compile(g, &(tn_compile_options){ .repeats = 1 }, &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));
@@ -96,7 +96,6 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     const int64_t context = tn_settings_int(o->settings, "train.context");
     while (d->longest < LAST && (lengths[d->longest] > context || lengths[d->longest] * o->batch > MOST_AT_ONCE))
         d->longest++;
-    d->fresh = true;
     *out = d;
     d = NULL;
 done:
@@ -150,8 +149,7 @@ static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t 
     const int64_t T = lengths[i];
     for (int64_t b = 0; in && b < d->o.batch; b++) memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)T);
     tn_carry_set(p->bound, &p->batch, d->position);
-    TN_RETURN_IF(i == LAST && !d->fresh ? tn_run_again(p->bound) : tn_run(p->bound));
-    d->fresh = i != LAST;
+    TN_RETURN_IF(tn_run(p->bound));
     d->position += T;
     return TN_OK;
 }

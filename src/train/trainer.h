@@ -20,6 +20,7 @@ typedef struct tn_trainer_options {
     bool logits;       /* evaluation also puts out "logits" */
     bool forward_only; /* no gradients, no optimizer */
     int threads;       /* 0: as the settings say */
+    tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
 /* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has. */

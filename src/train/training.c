@@ -208,6 +208,7 @@ static tn_status interrupted(loop *l)
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
 {
     loop l = { .t = t };
+    tn_trainer_steady(t->trainer, true);
     tn_status s = begin(&l, from);
     tn_trainer_steady(t->trainer, true);
     while (s == TN_OK && l.at.step < l.steps && !l.r.stopped) {
@@ -217,6 +218,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     }
     tn_trainer_steady(t->trainer, false);
     if (s == TN_OK) s = save(&l, false);
+    tn_trainer_steady(t->trainer, false);
     *last = l.r;
     tn_ckpt_state_free(&l.at);
     return s;

@@ -20,8 +20,8 @@ static tn_status next_doc(void *user, const char **text, size_t *bytes)
 
 static const char *const some_text[] = {
     "the cat sat on the mat. the cats sat on the mats; a catch, a match, the thatch. It's the cat's mat, isn't it?\n",
-    "a recurrence keeps a state and a gate keeps the recurrence: states, gates, gated states.\n\n  123 1234 12 "
-    "caf\xc3\xa9 caf\xc3\xa9\n",
+    ("a recurrence keeps a state and a gate keeps the recurrence: states, gates, gated states.\n\n  123 1234 12 "
+     "caf\xc3\xa9 caf\xc3\xa9\n"),
     "abababab aaaa aaaaa aaaaaa abcabcabc bcbc abc bc ab \xff\xfe",
     "",
     "x",

@@ -1,7 +1,6 @@
 /* The blocked recurrence of scan_core.h: the cut, then edges, then forward and backward tiles around the inner loops of
  * scan_loops.h. A piece of tokens never crosses a reset, so the inner loops know nothing of documents: a reset zeroes
  * the state (or, backwards, the adjoint) between two pieces. */
-#include "backend/cpu/level.h"
 #include "ops/scan/scan_core.h"
 
 #include "ops/scan/scan_loops.h"
@@ -32,12 +31,12 @@ typedef tn_scan_planes planes;
 
 /* --- powers ------------------------------------------------------------------------------------------------------- */
 
-TN_LEVELED(size_t, tn_scan_powers_bytes, (int64_t padded_K), (padded_K))
+size_t tn_scan_powers_bytes(int64_t padded_K)
 {
     return (size_t)(2 * (N + 1) * padded_K) * (sizeof(double) + sizeof(float));
 }
 
-TN_LEVELED(tn_scan_powers, tn_scan_powers_in, (void *room, int64_t padded_K), (room, padded_K))
+tn_scan_powers tn_scan_powers_in(void *room, int64_t padded_K)
 {
     const int64_t rows = (N + 1) * padded_K;
     tn_scan_powers p = { .wide_re = room, .wide_im = (double *)room + rows };
@@ -46,7 +45,7 @@ TN_LEVELED(tn_scan_powers, tn_scan_powers_in, (void *room, int64_t padded_K), (r
     return p;
 }
 
-TN_LEVELED(void, tn_scan_powers_fill, (const tn_scan_powers *p, int64_t padded_K), (p, padded_K))
+void tn_scan_powers_fill(const tn_scan_powers *p, int64_t padded_K)
 {
     const double *re = p->wide_re + padded_K, *im = p->wide_im + padded_K; /* lambda */
     for (int64_t m = 0; m <= N; m++)
@@ -59,7 +58,7 @@ TN_LEVELED(void, tn_scan_powers_fill, (const tn_scan_powers *p, int64_t padded_K
         }
 }
 
-TN_LEVELED(void, tn_scan_powers_use, (const tn_scan_powers *p, int64_t padded_K, int64_t k, tn_scan_coef *q), (p, padded_K, k, q))
+void tn_scan_powers_use(const tn_scan_powers *p, int64_t padded_K, int64_t k, tn_scan_coef *q)
 {
     q->lr = q->li = NULL;
     q->power_re = p->re + k;
@@ -84,7 +83,7 @@ static int64_t chunks_of(int64_t T, int64_t span)
     return T > 0 ? (T + span - 1) / span : 1;
 }
 
-TN_LEVELED(size_t, tn_scan_core_work, (int64_t B, int64_t T, int64_t K, int64_t chunk), (B, T, K, chunk))
+size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
     const int64_t pieces = B * chunks_of(T, span_of(B, T, K, chunk));
     return (size_t)((pieces * EDGE_ROWS + TN_SCAN_SUMS) * tn_scan_padded(K)) * sizeof(double);
@@ -351,7 +350,7 @@ static void forward_apply(void *arg, int64_t i)
     if (t.last == j->T) leave(&t, j, &s, j->final, false);
 }
 
-TN_LEVELED(void, tn_scan_core_forward, (tn_pool *pool, tn_scan_job *j), (pool, j))
+void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j)
 {
     if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
@@ -521,7 +520,7 @@ static void add_sums(const tn_scan_job *j)
         }
 }
 
-TN_LEVELED(void, tn_scan_core_backward, (tn_pool *pool, tn_scan_job *j), (pool, j))
+void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
 {
     if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
@@ -531,7 +530,7 @@ TN_LEVELED(void, tn_scan_core_backward, (tn_pool *pool, tn_scan_job *j), (pool, 
     if (j->want_m || j->want_e) add_sums(j);
 }
 
-TN_LEVELED(int64_t, tn_scan_rows, (const tn_call *c), (c))
+int64_t tn_scan_rows(const tn_call *c)
 {
     int64_t n = c->in[0].dims.dim[0];
     const int32_t *live = c->in[0].live;

@@ -1,7 +1,6 @@
 /* scan_gated on the CPU: gates become lambda and gain piece by piece inside the recurrence of scan_core.h, forward and
  * again backward, so that neither rho nor gamma ever exists as a tensor. With u = expm1(l): rho = 1 + u and
  * 1 - rho^2 = -u (2 + u), accurate near rho = 1, from one exponential. */
-#include "backend/cpu/level.h"
 #include "ops/scan_gated/scan_gated_cpu.h"
 
 #include "backend/cpu/vmath.h"
@@ -173,7 +172,7 @@ static size_t table_bytes(int64_t padded_K) /* a multiple of 16: K is in units o
     return tn_scan_powers_bytes(padded_K) + (size_t)padded_K * sizeof(float);
 }
 
-TN_LEVELED(size_t, tn_scan_gated_cpu_work, (int64_t B, int64_t T, int64_t K, int64_t chunk), (B, T, K, chunk))
+size_t tn_scan_gated_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
 {
     return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
 }
@@ -197,7 +196,7 @@ static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
     j->work = (char *)c->work + table_bytes(padded_K);
 }
 
-TN_LEVELED_KERNEL(tn_scan_gated_forward_cpu)
+tn_status tn_scan_gated_forward_cpu(const tn_call *c)
 {
     gates s;
     tn_scan_job j;
@@ -207,7 +206,7 @@ TN_LEVELED_KERNEL(tn_scan_gated_forward_cpu)
     return TN_OK;
 }
 
-TN_LEVELED_KERNEL(tn_scan_gated_backward_cpu)
+tn_status tn_scan_gated_backward_cpu(const tn_call *c)
 {
     gates s;
     tn_scan_job j;

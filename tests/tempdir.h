@@ -17,13 +17,28 @@ typedef struct tn_tempdir {
     unsigned next;
 } tn_tempdir;
 
-static inline void tn_tempdir_make(tn_tempdir *d)
+static inline void tn_tempdir_make_in(tn_tempdir *d, const char *root)
 {
-    const char *root = getenv("TMPDIR");
     d->next = 0;
     snprintf(d->path, sizeof d->path, "%s/tenon-test-XXXXXX", root && *root && strlen(root) < 200 ? root : "/tmp");
     if (!mkdtemp(d->path)) fail_msg("cannot make %s", d->path);
     assert_int_equal(chmod(d->path, 0777), 0); /* for tests that run as another user */
+}
+
+static inline void tn_tempdir_make(tn_tempdir *d) { tn_tempdir_make_in(d, getenv("TMPDIR")); }
+
+/* In memory where the machine has such a place: for tests that sync often. */
+static inline void tn_tempdir_make_quick(tn_tempdir *d)
+{
+    tn_tempdir_make_in(d, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : getenv("TMPDIR"));
+}
+
+/* With all below it. */
+static inline void tn_tempdir_remove_all(tn_tempdir *d)
+{
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", d->path);
+    assert_int_equal(system(command), 0);
 }
 
 static inline const char *tn_tempdir_file(tn_tempdir *d, const char *name)

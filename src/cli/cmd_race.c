@@ -27,10 +27,10 @@ static tn_status run_one(tn_cli *c, racer *r)
     r->parameters = tn_trainer_parameters(s.trainer);
     r->bytes = tn_trainer_memory(s.trainer).total;
     tn_train_view_start(&r->view, c->err, r->name);
-    const tn_training t = { .trainer = s.trainer, .settings = s.settings, .data = s.data, .batch = s.batch,
+    const tn_training t = { .trainer = s.trainer, .settings = s.settings, .source = &s.source, .batch = s.batch,
                             .length = s.length, .ctx = &r->view, .report = tn_train_view_report,
                             .interrupted = tn_interrupted };
-    const tn_status st = tn_training_run(&t, &last);
+    const tn_status st = tn_training_run(&t, NULL, &last);
     tn_train_view_end(&r->view);
     r->heldout = last.heldout / log(2);
     r->tokens_per_s = last.tokens_per_s;

@@ -1,9 +1,10 @@
-/* tenon train: trains a model on text and leaves a run directory behind. */
+/* tenon train: trains a model on text in a run directory, or continues the run that is there. */
 #include "base/fs.h"
 #include "cli/train_view.h"
 #include "train/run.h"
 
 #include <math.h>
+#include <string.h>
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r)
 {
@@ -20,48 +21,77 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", r->tokens_per_s, "unit", "tokens/s"));
 }
 
-static tn_status train(tn_cli *c, tn_session *on, const char *dir, tn_train_view *view)
+/* "run ..." with what happens to it, and what the run has to say. */
+static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from)
+{
+    const long long steps = tn_settings_int(on->settings, "train.steps");
+    for (const char *p = run->note; *p;) {
+        const size_t n = strcspn(p, "\n");
+        fprintf(c->err, "note    %.*s\n", (int)n, p);
+        p += n + (p[n] == '\n');
+    }
+    fprintf(c->err, "run     %s", run->dir);
+    if (from && tn_training_finished(on->settings, from)) {
+        const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
+        fprintf(c->err, ", finished after %lld steps: %s--fresh starts over\n", (long long)from->step,
+                fixed ? "" : "a larger train.steps goes on, ");
+        return;
+    }
+    if (from) fprintf(c->err, ", continuing at step %lld of %lld", (long long)from->step, steps);
+    if (run->found) fprintf(c->err, "   (the same settings, not finished; --fresh begins another)\n");
+    else fprintf(c->err, "%s\n", from ? "" : "   (the same command continues it)");
+}
+
+static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
+{
+    tn_train_view view;
+    tn_jsonl *metrics = NULL;
+    char path[TN_RUN_PATH];
+    TN_RETURN_IF(tn_path_join(run->dir, "metrics.jsonl", path, sizeof path));
+    TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
+    const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
+                            .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &view,
+                            .report = tn_train_view_report, .interrupted = tn_interrupted };
+    tn_interrupt_watch();
+    tn_train_view_start(&view, c->err, "");
+    tn_status s = tn_training_run(&t, from, last);
+    tn_train_view_end(&view);
+    tn_train_view_free(&view);
+    const tn_status closed = tn_jsonl_close(metrics);
+    if (s == TN_OK && last->stopped)
+        fprintf(c->err, "stopped early: no better held-out loss in %s evaluations (train.stop_patience)\n",
+                tn_settings_text(on->settings, "train.stop_patience"));
+    return s == TN_OK ? closed : s;
+}
+
+static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run)
 {
     tn_status s = TN_OK;
-    char path[TN_RUN_PATH];
-    tn_jsonl *metrics = NULL;
+    tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { .heldout = NAN };
-    TN_TRY(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
-    TN_TRY(tn_jsonl_open(path, false, &metrics));
-    const tn_training t = { .trainer = on->trainer, .settings = on->settings, .data = on->data, .metrics = metrics,
-                            .batch = on->batch, .length = on->length, .ctx = view, .report = tn_train_view_report,
-                            .interrupted = tn_interrupted };
-    s = tn_training_run(&t, &last);
-    tn_train_view_end(view);
-    if (s == TN_OK || s == TN_INTERRUPTED) {
-        const tn_status saved = tn_run_save_weights(dir, tn_trainer_store(on->trainer));
-        if (saved != TN_OK) s = saved;
+    if (run->checkpoint[0]) {
+        TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
+        from = &state;
     }
-    if (s == TN_OK) TN_TRY(emit_result(c, dir, &last));
+    tn_session_describe(on, c->err);
+    describe_run(c, on, run, from);
+    if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
+    else TN_TRY(train(c, on, run, from, &last));
+    TN_TRY(emit_result(c, run->dir, &last));
 done:
-    if (metrics) {
-        const tn_status closed = tn_jsonl_close(metrics);
-        if (s == TN_OK) s = closed;
-    }
+    tn_ckpt_state_free(&state);
     return s;
 }
 
 tn_status tn_cmd_train(tn_cli *c)
 {
     tn_session s = { 0 };
-    char dir[TN_RUN_PATH];
-    tn_train_view view;
+    tn_run_dir run = { .lock = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
     TN_RETURN_IF(tn_session_open(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, true, &s));
-    tn_status st = tn_run_create(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), dir);
-    if (st == TN_OK) {
-        tn_session_describe(&s, c->err);
-        fprintf(c->err, "run     %s\n", dir);
-        tn_interrupt_watch();
-        tn_train_view_start(&view, c->err, "");
-        st = train(c, &s, dir, &view);
-        tn_train_view_free(&view);
-    }
+    tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
+    if (st == TN_OK) st = start_or_continue(c, &s, &run);
+    tn_run_close(&run);
     tn_session_close(&s);
     return st;
 }

@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include "backend/cpu/gemm.h"
+#include "base/alloc.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -41,6 +42,18 @@ static tn_status open_trainer(tn_session *s)
     }
 }
 
+/* On the heap, so that the session can be moved. */
+static tn_status open_source(tn_session *s)
+{
+    if (!s->data) return TN_OK;
+    s->bytes = tn_alloc(sizeof *s->bytes);
+    if (!s->bytes) return TN_MEMORY;
+    *s->bytes = (tn_bytes_source){ .data = s->data, .seed = (uint64_t)tn_settings_int(s->settings, "seed"), .batch = s->batch,
+                                   .length = s->length };
+    s->source = tn_source_of_bytes(s->bytes);
+    return TN_OK;
+}
+
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out)
 {
     tn_session s = { 0 };
@@ -48,6 +61,7 @@ tn_status tn_session_open(const char *target, const char *const *overrides, size
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, needs_data);
     if (st == TN_OK) st = open_trainer(&s);
+    if (st == TN_OK) st = open_source(&s);
     if (st != TN_OK) tn_session_close(&s);
     else *out = s;
     return st;
@@ -56,6 +70,7 @@ tn_status tn_session_open(const char *target, const char *const *overrides, size
 void tn_session_close(tn_session *s)
 {
     tn_trainer_free(s->trainer);
+    tn_free(s->bytes);
     tn_bytes_close(s->data);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };

@@ -3,13 +3,15 @@
 #define TN_CLI_SESSION_H
 
 #include "cli/cli.h"
-#include "data/bytes.h"
+#include "train/source.h"
 #include "train/trainer.h"
 
 typedef struct tn_session {
     tn_settings *settings;
     const tn_model *model;
     tn_bytes *data;
+    tn_bytes_source *bytes; /* what `source` works with */
+    tn_source source;       /* where `data` is open */
     tn_trainer *trainer;
     int64_t batch, length;
 } tn_session;

@@ -362,6 +362,7 @@ typedef struct slot {
 
 struct tn_safetensors_writer {
     tn_atomic_file file;
+    tn_sink into; /* where the bytes go: the file, or what the caller named */
     json_t *header;
     tn_arena arena;
     slot *slots; /* (count) in declared order */
@@ -399,13 +400,17 @@ static tn_status put_meta(tn_safetensors_writer *w, const tn_text_pair *meta, si
     return TN_OK;
 }
 
-tn_status tn_safetensors_writer_begin(const char *path, const tn_text_pair *meta, size_t meta_count,
-                                      tn_safetensors_writer **out)
+static tn_status write_file(void *file, const void *data, size_t bytes) { return tn_atomic_write(file, data, bytes); }
+
+static tn_status begin(const char *path, const tn_sink *into, const tn_text_pair *meta, size_t meta_count,
+                       tn_safetensors_writer **out)
 {
     tn_status s = TN_OK;
     tn_safetensors_writer *w = tn_alloc(sizeof *w);
     if (!w) return TN_MEMORY;
-    TN_TRY(tn_atomic_open(path, &w->file));
+    if (into) TN_TRY(tn_path_join("", path, w->file.path, sizeof w->file.path));
+    else TN_TRY(tn_atomic_open(path, &w->file));
+    w->into = into ? *into : (tn_sink){ write_file, &w->file };
     if (!(w->header = json_object())) TN_FAIL(TN_MEMORY, "out of memory for the header of %.300s", path);
     if (meta_count) TN_TRY(put_meta(w, meta, meta_count));
     *out = w;
@@ -413,6 +418,18 @@ tn_status tn_safetensors_writer_begin(const char *path, const tn_text_pair *meta
 done:
     tn_safetensors_writer_abort(w);
     return s;
+}
+
+tn_status tn_safetensors_writer_begin(const char *path, const tn_text_pair *meta, size_t meta_count,
+                                      tn_safetensors_writer **out)
+{
+    return begin(path, NULL, meta, meta_count, out);
+}
+
+tn_status tn_safetensors_writer_begin_into(tn_sink into, const char *name, const tn_text_pair *meta, size_t meta_count,
+                                           tn_safetensors_writer **out)
+{
+    return begin(name, &into, meta, meta_count, out);
 }
 
 static const char *type_name(tn_dtype t)
@@ -483,7 +500,7 @@ static tn_status write_header(tn_safetensors_writer *w)
     memset(p + 8, ' ', padded);
     if (text == 0 || json_dumpb(w->header, (char *)p + 8, text, flags) != text)
         TN_FAIL(TN_MEMORY, "out of memory for the header of %.300s", w->file.path);
-    TN_TRY(tn_atomic_write(&w->file, p, 8 + padded));
+    TN_TRY(w->into.write(w->into.ctx, p, 8 + padded));
     w->started = true;
 done:
     tn_free(p);
@@ -510,7 +527,7 @@ tn_status tn_safetensors_writer_put(tn_safetensors_writer *w, const char *name, 
     if (bytes > next->bytes - w->filled)
         return tn_error(TN_USAGE, "%.300s: tensor \"%s\" got more than its %zu bytes; check its shape", w->file.path,
                         show(name).text, next->bytes);
-    TN_RETURN_IF(tn_atomic_write(&w->file, data, bytes));
+    TN_RETURN_IF(w->into.write(w->into.ctx, data, bytes));
     w->filled += bytes;
     return TN_OK;
 }
@@ -523,7 +540,7 @@ tn_status tn_safetensors_writer_finish(tn_safetensors_writer *w)
     if (w->current < w->count)
         TN_FAIL(TN_USAGE, "%.300s: tensor \"%s\" has %zu of its %zu bytes; write all before finishing", w->file.path,
                 show(w->slots[w->current].name).text, w->filled, w->slots[w->current].bytes);
-    TN_TRY(tn_atomic_finish(&w->file));
+    if (w->into.ctx == &w->file) TN_TRY(tn_atomic_finish(&w->file));
 done:
     tn_safetensors_writer_abort(w); /* after a finish there is nothing left to remove */
     return s;

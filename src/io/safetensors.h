@@ -7,7 +7,7 @@
 #ifndef TN_IO_SAFETENSORS_H
 #define TN_IO_SAFETENSORS_H
 
-#include "base/status.h"
+#include "io/sink.h"
 
 #include <tenon/tensor.h>
 
@@ -58,6 +58,9 @@ typedef struct tn_safetensors_writer tn_safetensors_writer;
 
 tn_status tn_safetensors_writer_begin(const char *path, const tn_text_pair *meta, size_t meta_count,
                                       tn_safetensors_writer **out);
+/* The same, handing the file's bytes to a sink in their order; `name` stands for the path in messages. */
+tn_status tn_safetensors_writer_begin_into(tn_sink into, const char *name, const tn_text_pair *meta, size_t meta_count,
+                                           tn_safetensors_writer **out);
 tn_status tn_safetensors_writer_declare(tn_safetensors_writer *w, const char *name, tn_dtype dtype, tn_dims dims);
 tn_status tn_safetensors_writer_put(tn_safetensors_writer *w, const char *name, const void *data, size_t bytes);
 /* Both free the writer. Only a successful finish leaves anything on the disk. */

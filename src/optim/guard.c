@@ -143,3 +143,28 @@ int64_t tn_guard_snapshot_step(const tn_guard *g) { return g->snapshot_step; }
 float tn_guard_lr_factor(const tn_guard *g) { return g->lr_factor; }
 
 size_t tn_guard_bytes(const tn_guard *g) { return g->bytes; }
+
+tn_guard_state tn_guard_state_of(const tn_guard *g)
+{
+    return (tn_guard_state){ .applied = g->applied, .good = g->good, .bad = g->bad, .snapshot_applied = g->snapshot_applied,
+                             .snapshot_step = g->snapshot_step, .lr_factor = g->lr_factor };
+}
+
+size_t tn_guard_parts(const tn_guard *g) { return g->n_parts; }
+
+void *tn_guard_part(const tn_guard *g, size_t i, size_t *bytes)
+{
+    *bytes = g->part[i].bytes;
+    return g->memory + g->part[i].at;
+}
+
+tn_status tn_guard_resume(tn_guard *g, const tn_guard_state *from, bool has_snapshot, int64_t step)
+{
+    g->applied = from->applied;
+    g->good = from->good;
+    g->bad = (int)from->bad;
+    g->lr_factor = from->lr_factor;
+    g->snapshot_applied = from->snapshot_applied;
+    g->snapshot_step = from->snapshot_step;
+    return g->policy == TN_NONFINITE_ROLLBACK && !has_snapshot ? take(g, step) : TN_OK;
+}

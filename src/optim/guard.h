@@ -41,4 +41,17 @@ int64_t tn_guard_snapshot_step(const tn_guard *g); /* where a rollback leads */
 float tn_guard_lr_factor(const tn_guard *g);       /* to multiply the learning rate with: 1, then halved per rollback */
 size_t tn_guard_bytes(const tn_guard *g);          /* of the snapshot; 0 for the other policies */
 
+/* What a resumed run needs to go on alike: counters, and under rollback the snapshot, in parts. */
+typedef struct tn_guard_state {
+    int64_t applied, good, bad, snapshot_applied, snapshot_step;
+    float lr_factor;
+} tn_guard_state;
+
+tn_guard_state tn_guard_state_of(const tn_guard *g);
+size_t tn_guard_parts(const tn_guard *g); /* 0 for the other policies */
+void *tn_guard_part(const tn_guard *g, size_t i, size_t *bytes);
+/* After the store and, where the checkpoint had it, the snapshot's parts were filled. Without it (has_snapshot false: the
+ * run had another policy) what the store holds now becomes the snapshot. */
+tn_status tn_guard_resume(tn_guard *g, const tn_guard_state *from, bool has_snapshot, int64_t step);
+
 #endif

@@ -1,91 +1,342 @@
-/* Making a run's directory and its files. */
+/* Opening a run's directory: which one, whether it goes on, what it has to be cleaned of. */
 #include "train/run.h"
 
-#include "base/fs.h"
-#include "io/safetensors.h"
+#include "base/alloc.h"
 #include "io/yaml_settings.h"
+#include "train/same_settings.h"
+#include "train/training.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
+static bool exists(const char *dir, const char *name)
+{
+    char path[TN_RUN_PATH];
+    struct stat st;
+    return tn_path_join(dir, name, path, sizeof path) == TN_OK && lstat(path, &st) == 0;
+}
+
+/* The same file is not written again: a resume that changes nothing touches nothing. */
 static tn_status write_config(const tn_settings *st, const char *dir)
 {
     tn_status s = TN_OK;
-    char path[TN_RUN_PATH], *text = NULL;
-    size_t bytes = 0;
+    char path[TN_RUN_PATH], *text = NULL, *now = NULL;
+    size_t bytes = 0, there = 0;
     TN_RETURN_IF(tn_path_join(dir, "config.yaml", path, sizeof path));
     FILE *f = open_memstream(&text, &bytes);
     if (!f) return tn_error(TN_MEMORY, "out of memory while writing %s", path);
     s = tn_settings_write_yaml(st, f);
     if (fclose(f) != 0 && s == TN_OK) s = tn_error(TN_MEMORY, "out of memory while writing %s", path);
-    if (s == TN_OK) s = tn_file_write_atomic(path, text, bytes);
+    if (s == TN_OK && exists(dir, "config.yaml") && tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &there) != TN_OK) now = NULL;
+    if (s == TN_OK && !(now && there == bytes && memcmp(now, text, bytes) == 0)) s = tn_file_write_atomic(path, text, bytes);
+    tn_free(now);
     free(text);
     return s;
 }
 
-/* mkdir decides who gets a name, so that two runs started at once never share one. */
-static tn_status first_free(const char *model, char dir[TN_RUN_PATH])
+enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */
+
+static bool lock_within(int fd, int wait_ms)
 {
-    const char *base = strrchr(model, '/') ? strrchr(model, '/') + 1 : model;
-    const int length = (int)strcspn(base, ".");
-    TN_RETURN_IF(tn_dir_make("runs"));
-    for (int n = 1; n < 100000; n++) {
-        snprintf(dir, TN_RUN_PATH, "runs/%.*s-%d", length, base, n);
-        if (mkdir(dir, 0777) == 0) return TN_OK;
-        if (errno != EEXIST) return tn_error(TN_DISK, "cannot make %s: %s", dir, strerror(errno));
+    const struct timespec pause = { .tv_nsec = 20 * 1000 * 1000 };
+    for (;; wait_ms -= 20) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+        if (errno != EWOULDBLOCK && errno != EINTR) return true; /* a filesystem without locks has to do without */
+        if (wait_ms <= 0) return false;
+        nanosleep(&pause, NULL);
     }
-    return tn_error(TN_DISK, "runs/ is full of runs of %s: remove some, or name one with run=DIR", model);
 }
 
-/* Nothing that somebody trained is overwritten by accident. */
-static tn_status refuse_existing(const char *dir)
+tn_status tn_run_lock(const char *dir, int wait_ms, int *fd)
 {
-    char path[TN_RUN_PATH];
-    struct stat info;
-    TN_RETURN_IF(tn_path_join(dir, "metrics.jsonl", path, sizeof path));
-    if (stat(path, &info) != 0) return TN_OK;
-    return tn_error(TN_USAGE, "run: %s holds a run already: name another one, or start it over with --fresh", dir);
-}
-
-tn_status tn_run_create(const tn_settings *st, const char *model, bool fresh, char dir[TN_RUN_PATH])
-{
-    const char *named = tn_settings_text(st, "run");
-    if (!named[0]) {
-        TN_RETURN_IF(first_free(model, dir));
-    } else {
-        if (snprintf(dir, TN_RUN_PATH, "%s", named) >= TN_RUN_PATH) return tn_error(TN_USAGE, "run: the path is too long");
-        if (!fresh) TN_RETURN_IF(refuse_existing(dir));
-        const tn_status made = tn_dir_make(dir);
-        if (made != TN_OK) {
-            tn_error_prefix("run");
-            return made;
-        }
+    const int d = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d < 0) return tn_fs_error(TN_DISK, errno, "open", dir);
+    if (!lock_within(d, wait_ms)) {
+        close(d);
+        return tn_error(TN_USAGE, "%.640s is in use by another process: wait for it, or name another run with run=OTHER", dir);
     }
-    return write_config(st, dir);
+    *fd = d;
+    return TN_OK;
 }
 
-tn_status tn_run_save_weights(const char *dir, const tn_store *st)
+/* --- what a killed process left -------------------------------------------------------------------------------------- */
+
+static tn_status remove_leftovers(const char *dir)
 {
     tn_status s = TN_OK;
     char path[TN_RUN_PATH];
-    tn_safetensors_writer *w = NULL;
-    TN_TRY(tn_path_join(dir, "model.safetensors", path, sizeof path));
-    TN_TRY(tn_safetensors_writer_begin(path, NULL, 0, &w));
-    for (size_t i = 0; i < tn_store_count(st); i++) {
-        const tn_entry *e = tn_store_at(st, i);
-        if (e->role == TN_ROLE_PARAM) TN_TRY(tn_safetensors_writer_declare(w, e->name, e->dtype, e->dims));
+    DIR *d = opendir(dir);
+    if (!d) return tn_fs_error(TN_DISK, errno, "read directory", dir);
+    for (struct dirent *e; s == TN_OK && (e = readdir(d));) {
+        if (strncmp(e->d_name, ".tmp-", 5) != 0) continue;
+        s = tn_path_join(dir, e->d_name, path, sizeof path);
+        if (s == TN_OK && unlink(path) != 0 && errno != ENOENT) s = tn__dir_remove(path); /* a directory: EISDIR or EPERM */
     }
-    for (size_t i = 0; i < tn_store_count(st); i++) {
-        const tn_entry *e = tn_store_at(st, i);
-        const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
-        if (e->role == TN_ROLE_PARAM) TN_TRY(tn_safetensors_writer_put(w, e->name, e->data, bytes));
-    }
-    s = tn_safetensors_writer_finish(w);
-    w = NULL;
+    closedir(d);
+    return s;
+}
+
+/* The run's own directory was opened a moment ago: that it cannot be read is the disk's fault, not the file's. */
+static tn_status list_own(const char *dir, tn_ckpt_list *l)
+{
+    const tn_status s = tn_ckpt_list_read(dir, l);
+    return s == TN_BAD_FILE ? TN_DISK : s;
+}
+
+/* --- starting over --------------------------------------------------------------------------------------------------- */
+
+/* Renamed first, so that a kill leaves all of it or a temporary. */
+static tn_status drop_old(const char *dir)
+{
+    char old[TN_RUN_PATH], gone[TN_RUN_PATH], base[64];
+    if (!exists(dir, "old")) return TN_OK;
+    snprintf(base, sizeof base, ".tmp-old-%ld", (long)getpid());
+    TN_RETURN_IF(tn_path_join(dir, "old", old, sizeof old));
+    TN_RETURN_IF(tn_path_join(dir, base, gone, sizeof gone));
+    if (rename(old, gone) != 0) return tn_fs_error(TN_DISK, errno, "remove", old);
+    return tn__dir_remove(gone);
+}
+
+static tn_status move_to_old(const char *dir, const char *name)
+{
+    char from[TN_RUN_PATH], to[TN_RUN_PATH];
+    if (!exists(dir, name)) return TN_OK;
+    TN_RETURN_IF(tn_path_join(dir, name, from, sizeof from));
+    TN_RETURN_IF(tn_path_join(dir, "old", to, sizeof to));
+    TN_RETURN_IF(tn_path_join(to, name, to, sizeof to));
+    return rename(from, to) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "move", from);
+}
+
+/* A run without a checkpoint has nothing to lose: then old/, if it is there, still has the last one that had. Oldest
+ * first, so that a kill on the way leaves the newest where it was. */
+static tn_status set_aside(const char *dir)
+{
+    tn_status s = TN_OK;
+    tn_ckpt_list l = { 0 };
+    char old[TN_RUN_PATH], name[TN_CKPT_NAME];
+    TN_RETURN_IF(list_own(dir, &l));
+    if (l.n == 0) goto done;
+    TN_TRY(drop_old(dir));
+    TN_TRY(tn_path_join(dir, "old", old, sizeof old));
+    TN_TRY(tn_dir_make(old));
+    for (size_t i = 0; i < l.n; i++) TN_TRY(move_to_old(dir, tn_ckpt_name(l.entry[i].step, name)));
+    static const char *const rest[] = { "latest", "best", "metrics.jsonl", "config.yaml" };
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) TN_TRY(move_to_old(dir, rest[i]));
 done:
-    tn_safetensors_writer_abort(w);
+    tn_ckpt_list_free(&l);
+    return s;
+}
+
+/* --- going on -------------------------------------------------------------------------------------------------------- */
+
+static tn_status find_checkpoint(tn_run_dir *r)
+{
+    tn_ckpt_list l = { 0 };
+    char why[1024];
+    TN_RETURN_IF(list_own(r->dir, &l));
+    const size_t n = l.n;
+    tn_ckpt_list_free(&l);
+    if (n == 0) return TN_OK;
+    TN_RETURN_IF(tn_ckpt_find(r->dir, "latest", r->checkpoint, why, sizeof why));
+    if (why[0]) snprintf(r->note, sizeof r->note, "%s\nusing %.640s instead", why, r->checkpoint);
+    return TN_OK;
+}
+
+static tn_status go_on(const tn_settings *st, tn_run_dir *r)
+{
+    char config[TN_RUN_PATH], changed[1024];
+    TN_RETURN_IF(find_checkpoint(r));
+    if (!exists(r->dir, "config.yaml")) {
+        if (!r->checkpoint[0] && !exists(r->dir, "metrics.jsonl")) return TN_OK; /* an empty directory, or one with other things */
+        return tn_error(TN_USAGE, "run: %.640s holds a run but no config.yaml: put the file back, name another run, or start over "
+                                  "with --fresh", r->dir);
+    }
+    if (!r->checkpoint[0]) return TN_OK; /* nothing was trained that other settings could contradict */
+    TN_RETURN_IF(tn_path_join(r->dir, "config.yaml", config, sizeof config));
+    TN_RETURN_IF(tn_settings_may_continue(st, config, changed, sizeof changed));
+    const size_t n = strlen(r->note);
+    if (changed[0]) snprintf(r->note + n, sizeof r->note - n, "%schanged: %s", n ? "\n" : "", changed);
+    return TN_OK;
+}
+
+/* --- which directory ------------------------------------------------------------------------------------------------- */
+
+/* runs/NAME-N: the part before N, from a model's name or path. */
+static void name_of(const char *model, char base[128])
+{
+    const char *name = strrchr(model, '/') ? strrchr(model, '/') + 1 : model;
+    snprintf(base, 128, "%.*s-", (int)strcspn(name, "."), name);
+}
+
+static bool unfinished(const tn_settings *st, const char *dir)
+{
+    char name[TN_CKPT_NAME], path[TN_RUN_PATH];
+    tn_ckpt_state state;
+    const int64_t step = tn__ckpt_pointed(dir, "latest");
+    if (step < 0) return true;
+    if (tn_path_join(dir, tn_ckpt_name(step, name), path, sizeof path) != TN_OK || tn_ckpt_read_state(path, &state) != TN_OK)
+        return true; /* damaged: the resume will find another one, or say why not */
+    const bool finished = tn_training_finished(st, &state);
+    tn_ckpt_state_free(&state);
+    return !finished;
+}
+
+/* The newest that can be continued and that no process has; its lock is held then. */
+static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r)
+{
+    DIR *d = opendir("runs");
+    if (!d) return errno == ENOENT ? TN_OK : tn_fs_error(TN_DISK, errno, "read directory", "runs");
+    long best = 0;
+    for (struct dirent *e; (e = readdir(d));) {
+        char dir[300], config[320], *end;
+        const size_t n = strlen(base);
+        if (strncmp(e->d_name, base, n) != 0) continue;
+        const long number = strtol(e->d_name + n, &end, 10);
+        if (*end || number <= best) continue;
+        snprintf(dir, sizeof dir, "runs/%s", e->d_name);
+        snprintf(config, sizeof config, "%s/config.yaml", dir);
+        if (!exists(dir, "config.yaml") || !tn_settings_same_run(st, config) || !unfinished(st, dir)) continue;
+        int fd;
+        if (tn_run_lock(dir, WAIT_FOUND_MS, &fd) != TN_OK) continue;
+        if (r->lock >= 0) close(r->lock);
+        r->lock = fd;
+        best = number;
+        snprintf(r->dir, sizeof r->dir, "%s", dir);
+        r->found = true;
+    }
+    closedir(d);
+    return TN_OK;
+}
+
+/* mkdir decides who gets a name, so that two runs started at once never share one. */
+static tn_status first_free(const char *base, tn_run_dir *r)
+{
+    TN_RETURN_IF(tn_dir_make("runs"));
+    for (int n = 1; n < 100000; n++) {
+        snprintf(r->dir, sizeof r->dir, "runs/%s%d", base, n);
+        if (mkdir(r->dir, 0777) == 0) return tn_run_lock(r->dir, WAIT_MS, &r->lock);
+        if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "make directory", r->dir);
+    }
+    return tn_error(TN_DISK, "runs/ is full of runs named %s: remove some, or name one with run=DIR", base);
+}
+
+static tn_status take_dir(const tn_settings *st, const char *model, bool fresh, tn_run_dir *r)
+{
+    const char *named = tn_settings_text(st, "run");
+    char base[128];
+    if (named[0]) {
+        TN_RETURN_IF(tn_path_join("", named, r->dir, sizeof r->dir));
+        tn_status s = tn_dir_make(r->dir);
+        if (s == TN_OK) s = tn_run_lock(r->dir, WAIT_MS, &r->lock);
+        if (s != TN_OK) tn_error_prefix("run");
+        return s;
+    }
+    name_of(model, base);
+    if (!fresh) TN_RETURN_IF(find_run(st, base, r));
+    return r->found ? TN_OK : first_free(base, r);
+}
+
+tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out)
+{
+    tn_status s = TN_OK;
+    tn_run_dir r = { .lock = -1 };
+    TN_TRY(take_dir(st, model, fresh, &r));
+    if (!fresh) TN_TRY(go_on(st, &r));
+    TN_TRY(remove_leftovers(r.dir));
+    if (fresh) TN_TRY(set_aside(r.dir));
+    TN_TRY(write_config(st, r.dir));
+    *out = r;
+    r.lock = -1;
+done:
+    tn_run_close(&r);
+    return s;
+}
+
+void tn_run_close(tn_run_dir *r)
+{
+    if (r->lock >= 0) close(r->lock);
+    r->lock = -1;
+}
+
+/* --- tidying --------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
+{
+    tn_ckpt_list l = { 0 };
+    tn_status s = list_own(dir, &l);
+    if (s == TN_OK) {
+        tn_ckpt_list_mark(&l, tn_settings_int(st, "ckpt.keep_latest"), tn_settings_int(st, "ckpt.keep_best"), step);
+        s = tn_ckpt_list_prune(dir, &l, step);
+        tn_ckpt_list_free(&l);
+    }
+    return s == TN_OK ? drop_old(dir) : s;
+}
+
+/* --- loading --------------------------------------------------------------------------------------------------------- */
+
+/* Whether the line is an object of a step up to `step`. */
+static bool line_stays(const char *line, size_t bytes, int64_t step)
+{
+    json_t *v = json_loadb(line, bytes, 0, NULL);
+    const json_t *at = json_object_get(v, "step");
+    const bool stays = json_is_integer(at) && json_integer_value(at) <= step;
+    json_decref(v);
+    return stays;
+}
+
+/* Steps only grow, so it is enough to go back from the end. */
+tn_status tn_metrics_cut(const char *path, int64_t step)
+{
+    tn_map m;
+    struct stat st;
+    if (stat(path, &st) != 0 && errno == ENOENT) return TN_OK;
+    TN_RETURN_IF(tn_file_map(path, &m));
+    const char *text = (const char *)m.data;
+    size_t keep = m.bytes;
+    while (keep) {
+        const bool whole = text[keep - 1] == '\n';
+        size_t begin = keep - whole;
+        while (begin && text[begin - 1] != '\n') begin--;
+        if (whole && line_stays(text + begin, keep - 1 - begin, step)) break;
+        keep = begin;
+    }
+    const size_t bytes = m.bytes;
+    tn_file_unmap(&m);
+    if (keep != bytes && truncate(path, (off_t)keep) != 0) return tn_fs_error(TN_DISK, errno, "shorten", path);
+    return TN_OK;
+}
+
+tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
+                        int64_t length, tn_ckpt_state *out)
+{
+    tn_status s = TN_OK;
+    tn_ckpt_state st = { 0 };
+    char path[TN_RUN_PATH];
+    TN_TRY(tn_ckpt_load(r->checkpoint, tn_trainer_store(t), tn_trainer_guard(t), &st));
+    if (st.batch != batch || st.length != length) /* train.batch=auto found another one: the machine has other memory */
+        TN_FAIL(TN_USAGE, "train.batch: the run has batches of %lld x %lld tokens, this command makes them %lld x %lld: set "
+                          "train.batch=%lld, start over with --fresh, or name another run with run=OTHER", (long long)st.batch,
+                (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
+    s = source->load(source->ctx, st.cursor);
+    if (s != TN_OK) {
+        tn_error_prefix("data");
+        goto done;
+    }
+    TN_TRY(tn_path_join(r->dir, "metrics.jsonl", path, sizeof path));
+    TN_TRY(tn_metrics_cut(path, st.step));
+    TN_TRY(tn__ckpt_point(r->dir, "latest", st.step)); /* a killed process, or damage, may have left it elsewhere */
+    TN_TRY(tn_run_tidy(r->dir, settings, st.step));
+    *out = st;
+    st.cursor = NULL;
+done:
+    tn_ckpt_state_free(&st);
     return s;
 }

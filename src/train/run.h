@@ -1,17 +1,40 @@
-/* A run is a directory: config.yaml (resolved settings), metrics.jsonl, model.safetensors (the weights at its end). */
+/* A run is a directory: config.yaml (resolved settings), metrics.jsonl, checkpoints step-N/ with the links latest and best
+ * (checkpoint.h). Opening one decides whether it is new, goes on, or is started over; nothing somebody trained is removed
+ * unless they asked for it with --fresh, and then only once the new run has a checkpoint of its own (until then it is in
+ * RUN/old/). A run is used by one process at a time: a lock on its directory, gone with the process, sees to it. */
 #ifndef TN_TRAIN_RUN_H
 #define TN_TRAIN_RUN_H
 
-#include "plan/store.h"
+#include "train/checkpoint.h"
+#include "train/source.h"
+#include "train/trainer.h"
 
-#include <tenon/settings.h>
+enum { TN_RUN_PATH = TN_PATH_BYTES };
 
-enum { TN_RUN_PATH = 4096 };
+typedef struct tn_run_dir {
+    char dir[TN_RUN_PATH];
+    char checkpoint[TN_RUN_PATH]; /* to go on from; "" where there is none */
+    char note[2048];              /* what a person should know: settings that changed, a checkpoint that is damaged; or "" */
+    bool found;                   /* runs/NAME-N that was there and is continued because the settings are the same */
+    int lock;                     /* descriptor of the directory, or -1 */
+} tn_run_dir;
 
-/* Makes the directory: the setting `run`, or runs/MODEL-N with the first free N. Writes config.yaml. A directory that
- * holds a run already is refused unless `fresh`, which starts it over. */
-tn_status tn_run_create(const tn_settings *st, const char *model, bool fresh, char dir[TN_RUN_PATH]);
-/* The parameters as safetensors, whole or not at all. */
-tn_status tn_run_save_weights(const char *dir, const tn_store *st);
+/* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or
+ * else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
+ * search, and what a named run holds moves to RUN/old. */
+tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
+void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
+
+/* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */
+tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
+                        int64_t length, tn_ckpt_state *out);
+/* After a checkpoint of this step: removes those that ckpt.keep_* does not keep, and RUN/old; points RUN/best. */
+tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step);
+
+/* Holds the directory for this process; close(2) gives it back. TN_USAGE: another process has it. Waits a little for it,
+ * because one that was just killed may still be on its way out of the disk. */
+tn_status tn_run_lock(const char *dir, int wait_ms, int *fd);
+/* Keeps the lines up to `step`; what follows, also damage at the end, goes. Fine where there is no file. */
+tn_status tn_metrics_cut(const char *path, int64_t step);
 
 #endif

@@ -46,7 +46,15 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
                    "steps between evaluations (0: only at the end)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(1, 1e9), "batches", "held-out batches of one evaluation"),
+    TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
+                   "end the run after so many without a better held-out loss (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
+
+    TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
+    TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s", "seconds between checkpoints, beside ckpt.every (0: no limit)"),
+    TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
+    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the lowest held-out loss stay"),
+    TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer", "activations computed again to save memory"),
 };

@@ -325,6 +325,8 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
 
 tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
+tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
+
 tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->grad_bound : t->eval_bound; }
 
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->grad : t->eval; }

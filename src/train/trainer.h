@@ -49,6 +49,7 @@ typedef struct tn_applied {
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out);
 
 tn_store *tn_trainer_store(tn_trainer *t);
+tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
 tn_bound *tn_trainer_bound(tn_trainer *t, bool training); /* timers, outputs by name */
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);

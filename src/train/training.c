@@ -1,10 +1,22 @@
-/* The training run. A step touches no file; metrics are written between steps. */
+/* The training run. A step touches no file; metrics and checkpoints are written between steps. All that a later process
+ * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there. */
 #include "train/training.h"
 
 #include "base/clock.h"
+#include "train/run.h"
+#include "train/same_settings.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+typedef struct loop {
+    const tn_training *t;
+    tn_ckpt_state at;
+    tn_progress_report r;
+    int64_t steps, saved; /* how many, and at which the last checkpoint stands */
+    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
+} loop;
 
 tn_status tn_training_evaluate(const tn_training *t, double *loss)
 {
@@ -12,7 +24,7 @@ tn_status tn_training_evaluate(const tn_training *t, double *loss)
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
         float x;
-        tn_bytes_heldout(t->data, i, t->batch, t->length, tn_trainer_tokens(t->trainer), tn_trainer_labels(t->trainer));
+        TN_RETURN_IF(t->source->heldout(t->source->ctx, i, tn_trainer_tokens(t->trainer), tn_trainer_labels(t->trainer)));
         TN_RETURN_IF(tn_trainer_eval(t->trainer, &x));
         sum += (double)x;
     }
@@ -23,14 +35,12 @@ tn_status tn_training_evaluate(const tn_training *t, double *loss)
 /* One optimizer step: train.accumulate batches, then apply. */
 static tn_status one_step(const tn_training *t, int64_t step, tn_progress_report *r)
 {
-    const uint64_t seed = (uint64_t)tn_settings_int(t->settings, "seed");
     const int n = (int)tn_settings_int(t->settings, "train.accumulate");
     double loss = 0;
     tn_applied applied = { 0 };
     for (int i = 0; i < n; i++) {
         float x;
-        tn_bytes_batch(t->data, seed, step * n + i, t->batch, t->length, tn_trainer_tokens(t->trainer),
-                       tn_trainer_labels(t->trainer));
+        TN_RETURN_IF(t->source->next(t->source->ctx, tn_trainer_tokens(t->trainer), tn_trainer_labels(t->trainer)));
         TN_RETURN_IF(tn_trainer_grad(t->trainer, step * n + i, &x));
         loss += (double)x / n;
     }
@@ -41,6 +51,8 @@ static tn_status one_step(const tn_training *t, int64_t step, tn_progress_report
     r->action = applied.action;
     return s;
 }
+
+/* --- metrics --------------------------------------------------------------------------------------------------------- */
 
 static void write_instrument(void *ctx, const char *name, double value, const char *unit)
 {
@@ -65,44 +77,147 @@ static tn_status write_metrics(const tn_training *t, const tn_progress_report *r
     return tn_jsonl_end(t->metrics);
 }
 
+/* --- checkpoints ----------------------------------------------------------------------------------------------------- */
+
 static bool due(int64_t step, int64_t steps, int64_t every) { return step == steps || (every && step % every == 0); }
 
-static tn_status run_steps(const tn_training *t, tn_progress_report *last)
+static tn_status write_checkpoint(loop *l)
 {
+    const tn_training *t = l->t;
     const tn_settings *st = t->settings;
-    const int64_t steps = tn_settings_int(st, "train.steps"), every = tn_settings_int(st, "train.eval_every");
-    const double tokens = (double)(t->batch * t->length * tn_settings_int(st, "train.accumulate"));
-    const double start = tn_clock_s();
-    double working = 0; /* seconds inside steps */
-    tn_progress_report r = { .steps = steps, .heldout = NAN };
-    for (int64_t step = 0; step < steps; step++) {
-        if (t->interrupted && t->interrupted(t->ctx)) {
-            *last = r;
-            return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps", (long long)step, (long long)steps);
-        }
-        const double before = tn_clock_s();
-        tn_status s = one_step(t, step, &r);
-        working += tn_clock_s() - before;
-        r.step = step + 1;
-        r.tokens_per_s = tokens * (double)r.step / working;
-        r.evaluated = s == TN_OK && due(r.step, steps, every);
-        if (r.evaluated) s = tn_training_evaluate(t, &r.heldout);
-        r.seconds = tn_clock_s() - start;
-        if (r.evaluated || s != TN_OK || due(r.step, steps, 10) || r.action != TN_GUARD_CONTINUE) {
-            const tn_status w = write_metrics(t, &r);
-            if (s == TN_OK) s = w;
-        }
-        *last = r;
-        if (t->report) t->report(t->ctx, &r);
-        if (s != TN_OK) return s;
-    }
+    if (t->metrics) TN_RETURN_IF(tn_jsonl_sync(t->metrics)); /* the lines up to here, before they are counted on */
+    json_decref(l->at.cursor);
+    l->at.cursor = t->source->save(t->source->ctx);
+    if (!l->at.cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
+    l->at.seconds = tn_clock_s() - l->start;
+    const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
+                                .compress = strcmp(tn_settings_text(st, "ckpt.compress"), "zstd") == 0 };
+    TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
+    l->saved = l->at.step;
+    l->saved_s = tn_clock_s();
+    return tn_run_tidy(t->dir, st, l->at.step);
+}
+
+/* Evaluates first where this step was not, so that the best checkpoints can be told from the others; not when somebody
+ * waits for the end. That loss goes into the checkpoint only: metrics and train.stop_patience do not depend on ckpt.*. */
+static tn_status save(loop *l, bool hurry)
+{
+    char text[1024];
+    if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
+    l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
+    if (!l->r.evaluated && !hurry && tn_settings_int(l->t->settings, "ckpt.keep_best"))
+        TN_RETURN_IF(tn_training_evaluate(l->t, &l->at.heldout));
+    const tn_status s = write_checkpoint(l);
+    if (s != TN_DISK) return s;
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    if (l->saved <= 0) return s;
+    return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
+}
+
+static bool save_due(const loop *l)
+{
+    const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
+    const int64_t every = tn_settings_int(l->t->settings, "ckpt.every");
+    return (every && l->at.step % every == 0) || (every_s > 0 && tn_clock_s() - l->saved_s >= every_s);
+}
+
+/* --- the loop -------------------------------------------------------------------------------------------------------- */
+
+static bool out_of_patience(const tn_settings *st, const tn_ckpt_state *state)
+{
+    const int64_t patience = tn_settings_int(st, "train.stop_patience");
+    return patience > 0 && state->stale >= patience;
+}
+
+bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
+{
+    return state->step >= tn_settings_int(st, "train.steps") || out_of_patience(st, state);
+}
+
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_state *state)
+{
+    return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
+                                 .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
+                                 .stopped = out_of_patience(st, state), .seconds = state->seconds,
+                                 .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
+}
+
+static tn_status evaluate(loop *l)
+{
+    TN_RETURN_IF(tn_training_evaluate(l->t, &l->r.heldout));
+    l->at.last_heldout = l->r.heldout;
+    l->at.stale++;
+    if (isnan(l->r.heldout) || l->r.heldout >= l->at.best) return TN_OK; /* the first best is NaN, and nothing is >= NaN */
+    l->at.best = l->r.heldout;
+    l->at.best_step = l->at.step;
+    l->at.stale = 0;
     return TN_OK;
 }
 
-tn_status tn_training_run(const tn_training *t, tn_progress_report *last)
+/* A step with what follows it, up to the report. */
+static tn_status advance(loop *l)
 {
+    const tn_training *t = l->t;
+    tn_progress_report *r = &l->r;
+    const double before = tn_clock_s();
+    tn_status s = one_step(t, l->at.step, r);
+    l->at.working += tn_clock_s() - before;
+    r->step = ++l->at.step;
+    l->at.tokens += t->batch * t->length * tn_settings_int(t->settings, "train.accumulate");
+    r->tokens_per_s = (double)l->at.tokens / l->at.working;
+    l->at.loss = r->loss;
+    l->at.lr = r->lr;
+    l->at.grad_norm = r->grad_norm;
+    r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
+    if (r->evaluated) s = evaluate(l);
+    r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
+    r->seconds = tn_clock_s() - l->start;
+    if (r->evaluated || s != TN_OK || due(r->step, l->steps, 10) || r->action != TN_GUARD_CONTINUE) {
+        const tn_status w = write_metrics(t, r);
+        if (s == TN_OK) s = w;
+    }
+    if (t->report) t->report(t->ctx, r);
+    return s;
+}
+
+static tn_status begin(loop *l, const tn_ckpt_state *from)
+{
+    const tn_settings *st = l->t->settings;
+    if (from) l->at = *from;
+    else l->at = (tn_ckpt_state){ .best = NAN, .last_heldout = NAN, .heldout = NAN, .loss = NAN };
+    if (l->at.cursor) json_incref(l->at.cursor);
+    l->at.batch = l->t->batch;
+    l->at.length = l->t->length;
+    l->at.seed = tn_settings_int(st, "seed");
+    l->steps = tn_settings_int(st, "train.steps");
+    l->saved = from ? from->step : -1;
+    l->saved_s = tn_clock_s();
+    l->start = l->saved_s - l->at.seconds;
+    l->r = tn_training_report_at(st, &l->at);
+    return tn_settings_same_hash(st, l->at.settings);
+}
+
+static tn_status interrupted(loop *l)
+{
+    TN_RETURN_IF(save(l, true));
+    return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
+                    l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
+}
+
+tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
+{
+    loop l = { .t = t };
+    tn_status s = begin(&l, from);
     tn_trainer_steady(t->trainer, true);
-    const tn_status s = run_steps(t, last);
+    while (s == TN_OK && l.at.step < l.steps && !l.r.stopped) {
+        if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
+        else s = advance(&l);
+        if (s == TN_OK && save_due(&l)) s = save(&l, false);
+    }
+    if (s == TN_OK) s = save(&l, false);
     tn_trainer_steady(t->trainer, false);
+    *last = l.r;
+    tn_ckpt_state_free(&l.at);
     return s;
 }

@@ -49,7 +49,7 @@ same_twice() { # $1: preset
     lines=$(wc -l <"$work/$1-a.metrics")
     [ "$lines" -ge 4 ] && cmp "$work/$1-a.metrics" "$work/$1-b.metrics"
     result $? "$1: two runs with one seed (1 and 2 threads) differ, or wrote $lines lines of metrics"
-    cmp "$work/$1-a/model.safetensors" "$work/$1-b/model.safetensors"
+    cmp "$work/$1-a/latest/model.safetensors" "$work/$1-b/latest/model.safetensors"
     result $? "$1: two runs with one seed saved other weights"
     ! cmp -s "$work/$1-a.metrics" "$work/$1-c.metrics"
     result $? "$1: another seed gave the same metrics"

@@ -1,0 +1,257 @@
+/* tenon ckpt: looks into checkpoints, checks them, removes those that are not needed, converts weights. */
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/session.h"
+#include "train/checkpoint_convert.h"
+#include "train/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *size_text(double bytes, char buf[24])
+{
+    const char *unit = bytes >= 1e9 ? "GB" : bytes >= 1e6 ? "MB" : bytes >= 1e3 ? "kB" : "B";
+    const double x = bytes >= 1e9 ? bytes / 1e9 : bytes >= 1e6 ? bytes / 1e6 : bytes >= 1e3 ? bytes / 1e3 : bytes;
+    snprintf(buf, 24, "%.*f %s", bytes >= 1e3 ? 1 : 0, x, unit);
+    return buf;
+}
+
+static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+/* --- inspect --------------------------------------------------------------------------------------------------------- */
+
+static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
+{
+    char size[24], heldout[32];
+    if (!c->json) fprintf(c->out, "run         %s\n", run);
+    for (size_t i = 0; i < l->n; i++) {
+        const tn_ckpt_entry *e = &l->entry[i];
+        if (c->json) {
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step,
+                                                  "heldout", real(e->heldout), "unit", "nats/token", "bytes", (json_int_t)e->bytes,
+                                                  "whole", e->whole, "latest", e->latest, "best", e->best)));
+            continue;
+        }
+        if (isnan(e->heldout)) snprintf(heldout, sizeof heldout, "-");
+        else snprintf(heldout, sizeof heldout, "%.4f nats", e->heldout);
+        fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step, heldout,
+                size_text((double)e->bytes, size), e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
+    }
+    return TN_OK;
+}
+
+static tn_status show_state(tn_cli *c, const char *path)
+{
+    tn_ckpt_state st;
+    json_t *manifest;
+    char size[24];
+    const char *name;
+    json_t *v;
+    TN_RETURN_IF(tn_ckpt_read_manifest(path, &manifest));
+    tn_status s = tn_ckpt_read_state(path, &st);
+    if (s == TN_OK && c->json) {
+        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
+                                     "tokens", (json_int_t)st.tokens, "loss", real(st.loss), "heldout", real(st.heldout), "best",
+                                     real(st.best), "seed", (json_int_t)st.seed, "tenon",
+                                     json_string_value(json_object_get(manifest, "tenon")), "time",
+                                     json_string_value(json_object_get(manifest, "time")), "settings", st.settings));
+    } else if (s == TN_OK) {
+        fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
+        fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f nats at step %lld\n", st.loss, st.heldout, st.best,
+                (long long)st.best_step);
+        fprintf(c->out, "made        %s by tenon %s, settings %s\n", json_string_value(json_object_get(manifest, "time")),
+                json_string_value(json_object_get(manifest, "tenon")), st.settings);
+        json_object_foreach(json_object_get(manifest, "files"), name, v)
+            fprintf(c->out, "file        %-24s %10s\n", name, size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
+    }
+    if (s == TN_OK) tn_ckpt_state_free(&st);
+    json_decref(manifest);
+    return s;
+}
+
+static tn_status show_tensors(tn_cli *c, const char *path)
+{
+    tn_tensors t = { 0 };
+    char dims[128], size[24], name[200];
+    double count = 0, bytes = 0;
+    TN_RETURN_IF(tn_tensors_open(path, &t));
+    tn_status s = TN_OK;
+    for (size_t i = 0; i < t.n && s == TN_OK; i++) {
+        const tn_file_tensor *x = &t.tensor[i];
+        tn_text_quote(x->name, name, sizeof name);
+        tn_dims_text(x->dims, dims, sizeof dims);
+        count += (double)tn_dims_count(x->dims);
+        bytes += (double)x->bytes;
+        if (c->json)
+            s = tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I}", "name", "tensor", "tensor", name, "dtype", tn_dtype_name(x->dtype),
+                                         "shape", dims, "count", (json_int_t)tn_dims_count(x->dims), "bytes", (json_int_t)x->bytes));
+        else
+            fprintf(c->out, "tensor      %-32s %-5s %-16s %10s\n", name, tn_dtype_name(x->dtype), dims, size_text((double)x->bytes, size));
+    }
+    if (s == TN_OK && c->json)
+        s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:I}", "name", "parameters", "value", (json_int_t)count, "tensors", (json_int_t)t.n,
+                                     "bytes", (json_int_t)bytes));
+    else if (s == TN_OK)
+        fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, size_text(bytes, size));
+    tn_tensors_close(&t);
+    return s;
+}
+
+static tn_status inspect(tn_cli *c)
+{
+    const char *path = tn_args_positional(&c->args, 1);
+    char found[TN_PATH_BYTES];
+    bool is_file;
+    tn_ckpt_list l = { 0 };
+    TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
+    TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file));
+    if (is_file) return show_tensors(c, path);
+    if (strcmp(found, path) != 0) { /* a run: its list, then its newest */
+        TN_RETURN_IF(tn_ckpt_list_read(path, &l));
+        const tn_status s = show_list(c, path, &l);
+        tn_ckpt_list_free(&l);
+        TN_RETURN_IF(s);
+    }
+    TN_RETURN_IF(show_state(c, found));
+    return show_tensors(c, found);
+}
+
+/* --- verify ---------------------------------------------------------------------------------------------------------- */
+
+static tn_status say_verdict(tn_cli *c, const char *path, tn_status verdict)
+{
+    const char *text = verdict == TN_OK ? "" : tn_error_text();
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:b, s:s}", "name", "checkpoint", "path", path, "whole", verdict == TN_OK, "error", text));
+    fprintf(c->out, "%-8s %s%s%s\n", verdict == TN_OK ? "whole" : "damaged", path, *text ? ": " : "", text);
+    return TN_OK;
+}
+
+/* Every checkpoint of a run; the first damage is the command's error. */
+static tn_status verify_run(tn_cli *c, const char *run)
+{
+    tn_status s = TN_OK;
+    tn_ckpt_list l = { 0 };
+    char first[1024] = "", path[TN_PATH_BYTES], name[TN_CKPT_NAME];
+    TN_TRY(tn_ckpt_list_read(run, &l));
+    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+    for (size_t i = 0; i < l.n; i++) {
+        TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
+        const tn_status verdict = tn_ckpt_verify(path);
+        if (verdict != TN_OK && !first[0]) snprintf(first, sizeof first, "%s", tn_error_text());
+        TN_TRY(say_verdict(c, path, verdict));
+    }
+    if (first[0]) s = tn_error(TN_BAD_FILE, "%s", first);
+done:
+    tn_ckpt_list_free(&l);
+    return s;
+}
+
+static tn_status verify(tn_cli *c)
+{
+    const char *path = tn_args_positional(&c->args, 1);
+    char manifest[TN_PATH_BYTES];
+    tn_tensors t = { 0 };
+    TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
+    TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
+    const bool is_checkpoint = access(manifest, F_OK) == 0;
+    tn_ckpt_list l = { 0 };
+    if (!is_checkpoint && tn_ckpt_list_read(path, &l) == TN_OK && l.n > 0) {
+        tn_ckpt_list_free(&l);
+        return verify_run(c, path);
+    }
+    tn_status s = is_checkpoint ? tn_ckpt_verify(path) : tn_tensors_open(path, &t);
+    tn_tensors_close(&t);
+    if (s != TN_OK) return s;
+    return say_verdict(c, path, TN_OK);
+}
+
+/* --- prune and convert: small tables of their own for key=value ------------------------------------------------------ */
+
+static tn_status read_keys(tn_cli *c, const tn_setting *rows, size_t n, tn_settings **out)
+{
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    TN_TRY(tn_settings_new(&st));
+    TN_TRY(tn_settings_add(st, rows, n, "ckpt"));
+    for (size_t i = 0; i < c->args.overrides_n; i++) TN_TRY(tn_settings_override(st, c->args.overrides[i]));
+    *out = st;
+    st = NULL;
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, bool dry)
+{
+    char size[24];
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "kept", e->keep,
+                                        "whole", e->whole, "bytes", (json_int_t)e->bytes, "dry_run", dry));
+    fprintf(c->out, "%-13s %s/step-%lld  %s%s\n", e->keep ? "kept" : dry ? "would remove" : "removed", run, (long long)e->step,
+            size_text((double)e->bytes, size), e->whole ? "" : "  damaged: left alone");
+    return TN_OK;
+}
+
+/* Checksums too: a damaged checkpoint must not count as one that stays. */
+static tn_status prune(tn_cli *c)
+{
+    static const tn_setting rows[] = {
+        TN_SETTING_INT("keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the lowest held-out loss stay"),
+        TN_SETTING_INT("keep_latest", "2", TN_RANGE(0, 1e9), "checkpoints", "how many of the newest stay"),
+    };
+    tn_status s = TN_OK;
+    const char *run = tn_args_positional(&c->args, 1);
+    const bool dry = tn_args_flag(&c->args, "dry-run");
+    char path[TN_PATH_BYTES], name[TN_CKPT_NAME];
+    tn_settings *st = NULL;
+    tn_ckpt_list l = { 0 };
+    int lock = -1;
+    TN_TRY(tn_args_expect(&c->args, 2, 2));
+    TN_TRY(read_keys(c, rows, 2, &st));
+    TN_TRY(tn_ckpt_list_read(run, &l));
+    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint: name a run's directory", run);
+    if (!dry) TN_TRY(tn_run_lock(run, 0, &lock));
+    for (size_t i = 0; i < l.n; i++) {
+        TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
+        l.entry[i].whole = tn_ckpt_verify(path) == TN_OK;
+    }
+    tn_ckpt_list_mark(&l, tn_settings_int(st, "keep_latest"), tn_settings_int(st, "keep_best"), INT64_MAX);
+    if (!dry) TN_TRY(tn_ckpt_list_prune(run, &l, INT64_MAX));
+    for (size_t i = 0; i < l.n; i++) TN_TRY(say_pruned(c, run, &l.entry[i], dry));
+done:
+    if (lock >= 0) close(lock);
+    tn_ckpt_list_free(&l);
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status convert(tn_cli *c)
+{
+    static const tn_setting rows[] = { TN_SETTING_CHOICE("dtype", "same", "same|f32|bf16|f16", "type of floating tensors in OUT") };
+    tn_settings *st = NULL;
+    TN_RETURN_IF(tn_args_expect(&c->args, 3, 3));
+    TN_RETURN_IF(read_keys(c, rows, 1, &st));
+    const char *name = tn_settings_text(st, "dtype"), *in = tn_args_positional(&c->args, 1), *out = tn_args_positional(&c->args, 2);
+    const tn_dtype dtype = strcmp(name, "f32") == 0 ? TN_F32 : strcmp(name, "bf16") == 0 ? TN_BF16 : strcmp(name, "f16") == 0 ? TN_F16 : TN_DTYPES;
+    const tn_status s = tn_ckpt_convert(in, out, dtype);
+    tn_settings_free(st);
+    TN_RETURN_IF(s);
+    if (c->json) return tn_cli_emit(c, json_pack("{s:s, s:s, s:s}", "name", "converted", "from", in, "to", out));
+    fprintf(c->out, "wrote %s\n", out);
+    return TN_OK;
+}
+
+tn_status tn_cmd_ckpt(tn_cli *c)
+{
+    static const struct {
+        const char *word;
+        tn_status (*run)(tn_cli *c);
+    } words[] = { { "inspect", inspect }, { "verify", verify }, { "prune", prune }, { "convert", convert } };
+    const char *word = tn_args_positional(&c->args, 0);
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, word) == 0) return words[i].run(c);
+    return tn_error(TN_USAGE, "ckpt needs a word: tenon ckpt inspect, verify, prune or convert");
+}

@@ -1,0 +1,139 @@
+/* Converting weights. Numbers go through a small buffer, so that a file larger than memory can be converted. */
+#include "train/checkpoint_convert.h"
+
+#include "base/alloc.h"
+#include "base/fs.h"
+#include "train/checkpoint.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { CHUNK = 64 << 10 }; /* numbers */
+
+/* A packed file may become as large as the machine's memory, no more. */
+static uint64_t machine_bytes(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : (uint64_t)4 << 30;
+}
+
+/* --- formats --------------------------------------------------------------------------------------------------------- */
+
+static tn_status read_safetensors(const char *path, tn_tensors *out)
+{
+    TN_RETURN_IF(tn_tensor_file_open(path, machine_bytes(), &out->file));
+    const tn_safetensors *f = out->file.tensors;
+    out->n = tn_safetensors_count(f);
+    TN_RETURN_IF(tn_grow((void **)&out->tensor, &out->capacity, out->n + 1, sizeof *out->tensor));
+    for (size_t i = 0; i < out->n; i++) out->tensor[i] = *tn_safetensors_at(f, i);
+    out->n_meta = tn_safetensors_meta_count(f);
+    out->meta = out->n_meta ? tn_safetensors_meta_at(f, 0) : NULL;
+    return TN_OK;
+}
+
+static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
+{
+    return wanted != TN_DTYPES && tn_dtype_is_float(t->dtype) ? wanted : t->dtype;
+}
+
+/* The bytes of t as `to`, in pieces. `aligned` holds CHUNK numbers of the widest type: files promise no alignment. */
+static tn_status put_converted(tn_tensor_writer *w, const tn_file_tensor *t, tn_dtype to, unsigned char *aligned, unsigned char *made)
+{
+    const size_t from_bytes = tn_dtype_bytes(t->dtype), to_bytes = tn_dtype_bytes(to), count = t->bytes / from_bytes;
+    if (to == t->dtype) return tn_tensor_writer_put(w, t->name, t->data, t->bytes);
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const size_t n = count - at < CHUNK ? count - at : CHUNK;
+        memcpy(aligned, (const unsigned char *)t->data + at * from_bytes, n * from_bytes);
+        tn_convert(made, to, aligned, t->dtype, (int64_t)n);
+        TN_RETURN_IF(tn_tensor_writer_put(w, t->name, made, n * to_bytes));
+    }
+    return TN_OK;
+}
+
+static tn_status write_safetensors(const char *path, const tn_tensors *in, tn_dtype dtype)
+{
+    tn_status s = TN_OK;
+    tn_tensor_writer *w = NULL;
+    unsigned char *aligned = tn_alloc(CHUNK * 8), *made = tn_alloc(CHUNK * 8);
+    if (!aligned || !made) TN_TRY(TN_MEMORY);
+    TN_TRY(tn_tensor_writer_begin(path, in->meta, in->n_meta, &w));
+    for (size_t i = 0; i < in->n; i++)
+        TN_TRY(tn_tensor_writer_declare(w, in->tensor[i].name, type_of(&in->tensor[i], dtype), in->tensor[i].dims));
+    for (size_t i = 0; i < in->n; i++) TN_TRY(put_converted(w, &in->tensor[i], type_of(&in->tensor[i], dtype), aligned, made));
+    s = tn_tensor_writer_finish(w, NULL, NULL);
+    w = NULL;
+done:
+    tn_tensor_writer_abort(w);
+    tn_free(aligned);
+    tn_free(made);
+    return s;
+}
+
+/* The first row whose ending fits. */
+static const struct format {
+    const char *ending, *what;
+    tn_status (*read)(const char *path, tn_tensors *out);
+    tn_status (*write)(const char *path, const tn_tensors *in, tn_dtype dtype);
+} formats[] = {
+    { ".safetensors", "safetensors", read_safetensors, write_safetensors },
+    { ".safetensors.zst", "packed safetensors", read_safetensors, write_safetensors },
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static tn_status format_of(const char *path, bool writing, const struct format **out)
+{
+    const size_t n = strlen(path);
+    for (size_t i = 0; i < FORMATS; i++) {
+        const size_t m = strlen(formats[i].ending);
+        if (n < m || strcmp(path + n - m, formats[i].ending) != 0 || !(writing ? (void *)formats[i].write : (void *)formats[i].read)) continue;
+        *out = &formats[i];
+        return TN_OK;
+    }
+    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors or .safetensors.zst", path,
+                    writing ? "written" : "read");
+}
+
+/* --- the whole of it ------------------------------------------------------------------------------------------------- */
+
+tn_status tn_tensors_open(const char *path, tn_tensors *out)
+{
+    tn_status s = TN_OK;
+    tn_tensors t = { 0 };
+    char found[TN_PATH_BYTES], file[TN_PATH_BYTES];
+    bool is_file;
+    const struct format *f = NULL;
+    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file));
+    if (is_file) TN_TRY(tn_path_join("", found, file, sizeof file));
+    else {
+        TN_TRY(tn_ckpt_verify(found));
+        TN_TRY(tn_ckpt_tensors_path(found, "model", file));
+    }
+    TN_TRY(format_of(file, false, &f));
+    TN_TRY(f->read(file, &t));
+    *out = t;
+    t = (tn_tensors){ 0 };
+done:
+    tn_tensors_close(&t);
+    return s;
+}
+
+void tn_tensors_close(tn_tensors *t)
+{
+    tn_tensor_file_close(&t->file);
+    tn_free(t->tensor);
+    tn_free(t->memory);
+    *t = (tn_tensors){ 0 };
+}
+
+tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype)
+{
+    tn_status s = TN_OK;
+    tn_tensors t = { 0 };
+    const struct format *f = NULL;
+    TN_TRY(format_of(out, true, &f));
+    TN_TRY(tn_tensors_open(in, &t));
+    TN_TRY(f->write(out, &t, dtype));
+done:
+    tn_tensors_close(&t);
+    return s;
+}

@@ -1,0 +1,25 @@
+/* Weights from one file format to another. A format is one row of a table in checkpoint_convert.c: its file names' ending,
+ * how it is read and how it is written (either may be missing). */
+#ifndef TN_TRAIN_CHECKPOINT_CONVERT_H
+#define TN_TRAIN_CHECKPOINT_CONVERT_H
+
+#include "io/tensor_file.h"
+
+/* Tensors that are open, whatever they came from. */
+typedef struct tn_tensors {
+    tn_file_tensor *tensor; /* (n) */
+    size_t n, capacity;
+    const tn_text_pair *meta; /* (n_meta) */
+    size_t n_meta;
+    tn_tensor_file file; /* what they lie in, */
+    void *memory;        /* or this; freed with tn_free */
+} tn_tensors;
+
+/* A run (its best), a checkpoint, or a file that some row reads. */
+tn_status tn_tensors_open(const char *path, tn_tensors *out);
+void tn_tensors_close(tn_tensors *t); /* takes a zeroed one */
+
+/* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. The file appears whole. */
+tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype);
+
+#endif

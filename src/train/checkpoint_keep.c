@@ -1,0 +1,233 @@
+/* Which checkpoints a run has, which of them stay, and which one is meant. A checkpoint that goes is renamed before it is
+ * emptied, so that a kill never leaves half of one under its name; one that is not whole is never counted and never
+ * removed here. */
+#include "train/checkpoint.h"
+
+#include "base/alloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- the list -------------------------------------------------------------------------------------------------------- */
+
+/* -1 where the name is not exactly step-N. */
+static int64_t step_of(const char *name)
+{
+    char again[TN_CKPT_NAME];
+    if (strncmp(name, "step-", 5) != 0) return -1;
+    const int64_t step = strtoll(name + 5, NULL, 10);
+    return step >= 0 && strcmp(tn_ckpt_name(step, again), name) == 0 ? step : -1;
+}
+
+static tn_status step_path(const char *run, int64_t step, char path[TN_PATH_BYTES])
+{
+    char name[TN_CKPT_NAME];
+    return tn_path_join(run, tn_ckpt_name(step, name), path, TN_PATH_BYTES);
+}
+
+/* Sizes only: checksums are tn_ckpt_verify's. */
+static bool files_there(const char *path, const json_t *manifest, uint64_t *bytes)
+{
+    const char *name;
+    json_t *v;
+    char file[TN_PATH_BYTES];
+    struct stat st;
+    *bytes = 0;
+    json_object_foreach(json_object_get(manifest, "files"), name, v)
+    {
+        if (tn_path_join(path, name, file, sizeof file) != TN_OK || stat(file, &st) != 0) return false;
+        if (st.st_size != json_integer_value(json_object_get(v, "bytes"))) return false;
+        *bytes += (uint64_t)st.st_size;
+    }
+    return true;
+}
+
+static tn_status look_at(const char *run, tn_ckpt_entry *e)
+{
+    char path[TN_PATH_BYTES];
+    json_t *manifest;
+    e->heldout = NAN;
+    TN_RETURN_IF(step_path(run, e->step, path));
+    if (tn_ckpt_read_manifest(path, &manifest) != TN_OK) return TN_OK; /* not whole, which is an answer */
+    const json_t *heldout = json_object_get(json_object_get(manifest, "metrics"), "heldout");
+    if (json_is_number(heldout)) e->heldout = json_number_value(heldout);
+    e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
+    json_decref(manifest);
+    return TN_OK;
+}
+
+static int by_step(const void *a, const void *b)
+{
+    const int64_t x = ((const tn_ckpt_entry *)a)->step, y = ((const tn_ckpt_entry *)b)->step;
+    return (x > y) - (x < y);
+}
+
+tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
+{
+    tn_status s = TN_OK;
+    tn_ckpt_list l = { 0 };
+    const int64_t latest = tn__ckpt_pointed(run, "latest"), best = tn__ckpt_pointed(run, "best");
+    DIR *d = opendir(run);
+    if (!d && errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "read directory", run);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        const int64_t step = step_of(e->d_name);
+        if (step < 0) continue;
+        TN_TRY(tn_grow((void **)&l.entry, &l.capacity, l.n + 1, sizeof *l.entry));
+        l.entry[l.n++] = (tn_ckpt_entry){ .step = step, .latest = step == latest, .best = step == best };
+    }
+    if (l.n) qsort(l.entry, l.n, sizeof *l.entry, by_step);
+    for (size_t i = 0; i < l.n; i++) TN_TRY(look_at(run, &l.entry[i]));
+    *out = l;
+    l.entry = NULL;
+done:
+    tn_free(l.entry);
+    if (d) closedir(d);
+    return s;
+}
+
+void tn_ckpt_list_free(tn_ckpt_list *l)
+{
+    tn_free(l->entry);
+    *l = (tn_ckpt_list){ 0 };
+}
+
+/* --- what stays ------------------------------------------------------------------------------------------------------ */
+
+static bool counts(const tn_ckpt_entry *e, int64_t upto) { return e->whole && e->step <= upto; }
+
+/* The lowest held-out loss among those that count, but not `tried` (may be NULL); the earlier of equals. NULL: none was
+ * evaluated. */
+static const tn_ckpt_entry *lowest(const tn_ckpt_list *l, int64_t upto, const bool *tried, bool kept_only)
+{
+    const tn_ckpt_entry *found = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        const tn_ckpt_entry *e = &l->entry[i];
+        if (!counts(e, upto) || isnan(e->heldout) || (tried && tried[i]) || (kept_only && !e->keep)) continue;
+        if (!found || e->heldout < found->heldout) found = e;
+    }
+    return found;
+}
+
+static tn_ckpt_entry *newest(const tn_ckpt_list *l, int64_t upto, bool kept_only)
+{
+    for (size_t i = l->n; i > 0; i--)
+        if (counts(&l->entry[i - 1], upto) && (!kept_only || l->entry[i - 1].keep)) return &l->entry[i - 1];
+    return NULL;
+}
+
+/* How many of those that count are better: a checkpoint stays when they are fewer than `best`. */
+static int64_t rank_of(const tn_ckpt_list *l, const tn_ckpt_entry *e, int64_t upto)
+{
+    int64_t better = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const tn_ckpt_entry *o = &l->entry[i];
+        if (!counts(o, upto) || isnan(o->heldout)) continue;
+        better += o->heldout < e->heldout || (o->heldout == e->heldout && o->step < e->step);
+    }
+    return better;
+}
+
+void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t upto)
+{
+    int64_t seen = 0;
+    for (size_t i = l->n; i > 0; i--) {
+        tn_ckpt_entry *e = &l->entry[i - 1];
+        e->keep = true;
+        if (!counts(e, upto)) continue;
+        e->keep = seen++ < latest || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
+    }
+    if (!newest(l, upto, true) && newest(l, upto, false)) newest(l, upto, false)->keep = true;
+}
+
+static tn_status remove_one(const char *run, int64_t step)
+{
+    char name[TN_CKPT_NAME], base[80], path[TN_PATH_BYTES], aside[TN_PATH_BYTES];
+    TN_RETURN_IF(step_path(run, step, path));
+    snprintf(base, sizeof base, ".tmp-old-%s-%ld", tn_ckpt_name(step, name), (long)getpid());
+    TN_RETURN_IF(tn_path_join(run, base, aside, sizeof aside));
+    if (rename(path, aside) != 0) return tn_fs_error(TN_DISK, errno, "remove", path);
+    return tn__dir_remove(aside);
+}
+
+tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto)
+{
+    const int64_t latest = tn__ckpt_pointed(run, "latest"), was_best = tn__ckpt_pointed(run, "best");
+    const tn_ckpt_entry *last = newest(l, upto, true), *best = lowest(l, upto, NULL, true);
+    char path[TN_PATH_BYTES];
+    if (!last) return TN_OK;
+    if (best) TN_RETURN_IF(tn__ckpt_point(run, "best", best->step));
+    for (size_t i = 0; i < l->n; i++) {
+        const tn_ckpt_entry *e = &l->entry[i];
+        if (e->keep) continue;
+        if (e->step == latest) TN_RETURN_IF(tn__ckpt_point(run, "latest", last->step));
+        if (e->step != was_best || best) continue;
+        TN_RETURN_IF(tn_path_join(run, "best", path, sizeof path));
+        if (unlink(path) != 0) return tn_fs_error(TN_DISK, errno, "remove", path);
+    }
+    for (size_t i = 0; i < l->n; i++)
+        if (!l->entry[i].keep) TN_RETURN_IF(remove_one(run, l->entry[i].step));
+    return TN_OK;
+}
+
+/* --- which one is meant ---------------------------------------------------------------------------------------------- */
+
+/* The order in which checkpoints are tried: the one the link names, then by loss or by age. */
+static int64_t next_choice(const tn_ckpt_list *l, const char *link, const bool *tried)
+{
+    if (strcmp(link, "best") == 0) {
+        for (size_t i = 0; i < l->n; i++)
+            if (l->entry[i].best && !tried[i]) return (int64_t)i;
+        const tn_ckpt_entry *e = lowest(l, INT64_MAX, tried, false);
+        if (e) return e - l->entry;
+    } else {
+        for (size_t i = 0; i < l->n; i++)
+            if (l->entry[i].latest && !tried[i]) return (int64_t)i;
+    }
+    for (size_t i = l->n; i > 0; i--)
+        if (!tried[i - 1]) return (int64_t)i - 1;
+    return -1;
+}
+
+tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
+{
+    tn_status s = TN_OK;
+    tn_ckpt_list l = { 0 };
+    bool *tried = NULL;
+    size_t failed = 0;
+    if (why) why[0] = 0;
+    TN_TRY(tn_ckpt_list_read(run, &l));
+    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+    tried = tn_alloc(l.n);
+    if (!tried) TN_TRY(TN_MEMORY);
+    for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
+        tried[i] = true;
+        TN_TRY(step_path(run, l.entry[i].step, path));
+        s = tn_ckpt_verify(path);
+        if (s != TN_BAD_FILE) goto done;
+        if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
+    }
+    TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each", run, run);
+done:
+    tn_free(tried);
+    tn_ckpt_list_free(&l);
+    return s;
+}
+
+tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file)
+{
+    struct stat st;
+    char manifest[TN_PATH_BYTES];
+    if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
+    *is_file = S_ISREG(st.st_mode);
+    if (!*is_file) {
+        TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
+        if (stat(manifest, &st) != 0) return tn_ckpt_find(path, link, found, NULL, 0);
+    }
+    return tn_path_join("", path, found, TN_PATH_BYTES);
+}

@@ -1,0 +1,270 @@
+/* Writing a checkpoint. The order is what keeps the promise: files (each synced), their directory synced, rename, the
+ * run's directory synced, then the link. A failure on the way removes what was begun. */
+#include "train/checkpoint.h"
+
+#include "base/alloc.h"
+#include "io/tensor_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME = TN_SAFETENSORS_NAME_MAX + 16, FILES = 3 };
+
+/* --- directories ----------------------------------------------------------------------------------------------------- */
+
+tn_status tn__dir_sync(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", path);
+    /* EINVAL: a filesystem that cannot sync directories; there is nothing better to do there. */
+    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+    close(fd);
+    return err ? tn_fs_error(TN_DISK, err, "sync directory", path) : TN_OK;
+}
+
+static int remove_quietly(const char *path, int depth);
+
+static int remove_entry(const char *dir, int fd, const char *name, int depth)
+{
+    char path[TN_PATH_BYTES];
+    if (unlinkat(fd, name, 0) == 0 || errno == ENOENT) return 0;
+    if ((errno != EISDIR && errno != EPERM) || depth == 0) return errno;
+    return tn_path_join(dir, name, path, sizeof path) == TN_OK ? remove_quietly(path, depth - 1) : ENAMETOOLONG;
+}
+
+/* 0, or the first errno. */
+static int remove_quietly(const char *path, int depth)
+{
+    int err = 0;
+    DIR *d = opendir(path);
+    if (!d) return errno == ENOENT ? 0 : errno;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+        const int bad = remove_entry(path, dirfd(d), e->d_name, depth);
+        if (!err) err = bad;
+    }
+    closedir(d);
+    if (!err && rmdir(path) != 0 && errno != ENOENT) err = errno;
+    return err;
+}
+
+tn_status tn__dir_remove(const char *path)
+{
+    const int err = remove_quietly(path, 1);
+    return err ? tn_fs_error(TN_DISK, err, "remove", path) : TN_OK;
+}
+
+/* --- links ----------------------------------------------------------------------------------------------------------- */
+
+const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME])
+{
+    snprintf(name, TN_CKPT_NAME, "step-%lld", (long long)step);
+    return name;
+}
+
+int64_t tn__ckpt_pointed(const char *run, const char *link)
+{
+    char path[TN_PATH_BYTES], text[64], again[TN_CKPT_NAME];
+    if (tn_path_join(run, link, path, sizeof path) != TN_OK) return -1;
+    ssize_t n = readlink(path, text, sizeof text - 1);
+    if (n < 0 && errno != EINVAL) return -1;
+    if (n < 0) { /* a small file where the filesystem has no links */
+        char *whole;
+        if (tn_file_read_all(path, sizeof text - 1, &whole, NULL) != TN_OK) return -1;
+        n = (ssize_t)strcspn(whole, "\n");
+        memcpy(text, whole, (size_t)n);
+        tn_free(whole);
+    }
+    text[n] = 0;
+    if (strncmp(text, "step-", 5) != 0) return -1;
+    const int64_t step = strtoll(text + 5, NULL, 10);
+    return strcmp(tn_ckpt_name(step, again), text) == 0 ? step : -1;
+}
+
+tn_status tn__ckpt_point(const char *run, const char *link, int64_t step)
+{
+    char name[TN_CKPT_NAME], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], base[64];
+    tn_ckpt_name(step, name);
+    if (tn__ckpt_pointed(run, link) == step) return TN_OK;
+    snprintf(base, sizeof base, ".tmp-%s-%ld", link, (long)getpid());
+    TN_RETURN_IF(tn_path_join(run, link, path, sizeof path));
+    TN_RETURN_IF(tn_path_join(run, base, temp, sizeof temp));
+    (void)unlink(temp);
+    if (symlink(name, temp) != 0) {
+        if (errno == EPERM || errno == ENOSYS || errno == ENOTSUP) return tn_file_write_atomic(path, name, strlen(name));
+        return tn_fs_error(TN_DISK, errno, "write", path);
+    }
+    if (rename(temp, path) != 0) {
+        const int err = errno;
+        (void)unlink(temp);
+        return tn_fs_error(TN_DISK, err, "replace", path);
+    }
+    return tn__dir_sync(run);
+}
+
+/* --- tensors --------------------------------------------------------------------------------------------------------- */
+
+/* A tensor of the file: its name there and where its bytes are. */
+typedef struct item {
+    char name[NAME];
+    tn_dtype dtype;
+    tn_dims dims;
+    const void *data; /* (dims) */
+} item;
+
+typedef struct item_list {
+    item *item;
+    size_t n, capacity;
+} item_list;
+
+static tn_status add(item_list *l, const char *lead, const char *name, tn_dtype dtype, tn_dims dims, const void *data)
+{
+    TN_RETURN_IF(tn_grow((void **)&l->item, &l->capacity, l->n + 1, sizeof *l->item));
+    item *it = &l->item[l->n++];
+    if (snprintf(it->name, sizeof it->name, "%s%s", lead, name) >= (int)sizeof it->name)
+        return tn_error(TN_USAGE, "the tensor %.100s... has too long a name to be saved", name);
+    it->dtype = dtype;
+    it->dims = dims;
+    it->data = data;
+    return TN_OK;
+}
+
+static tn_status list_model(const tn_ckpt_what *w, item_list *l)
+{
+    for (size_t i = 0; i < tn_store_count(w->store); i++) {
+        const tn_entry *e = tn_store_at(w->store, i);
+        if (e->role == TN_ROLE_PARAM) TN_RETURN_IF(add(l, "", e->name, e->dtype, e->dims, e->data));
+    }
+    return TN_OK;
+}
+
+/* Wide types first, so that every tensor is aligned: moments are f32, states may be anything, the snapshot is bytes. */
+static tn_status list_state(const tn_ckpt_what *w, item_list *l)
+{
+    for (size_t i = 0; i < tn_store_count(w->store); i++) {
+        const tn_entry *e = tn_store_at(w->store, i);
+        if (e->role != TN_ROLE_PARAM) continue;
+        const tn_bucket *b = tn_store_bucket(w->store, e->bucket);
+        if (b->m) TN_RETURN_IF(add(l, "moment1.", e->name, TN_F32, e->dims, b->m + e->offset));
+        if (b->v) TN_RETURN_IF(add(l, "moment2.", e->name, TN_F32, e->dims, b->v + e->offset));
+    }
+    for (size_t i = 0; i < tn_store_count(w->store); i++) {
+        const tn_entry *e = tn_store_at(w->store, i);
+        if (e->role == TN_ROLE_STATE) TN_RETURN_IF(add(l, "state.", e->name, e->dtype, e->dims, e->data));
+    }
+    for (size_t i = 0; w->guard && i < tn_guard_parts(w->guard); i++) {
+        char number[24];
+        size_t bytes;
+        const void *data = tn_guard_part(w->guard, i, &bytes);
+        snprintf(number, sizeof number, "%zu", i);
+        TN_RETURN_IF(add(l, "rollback.", number, TN_U8, tn_shape((int64_t)bytes), data));
+    }
+    return TN_OK;
+}
+
+static tn_status write_tensors(const char *dir, const item_list *l, tn_ckpt_file *f)
+{
+    tn_status s = TN_OK;
+    char path[TN_PATH_BYTES];
+    tn_tensor_writer *w = NULL;
+    TN_TRY(tn_path_join(dir, f->name, path, sizeof path));
+    TN_TRY(tn_tensor_writer_begin(path, NULL, 0, &w));
+    for (size_t i = 0; i < l->n; i++) TN_TRY(tn_tensor_writer_declare(w, l->item[i].name, l->item[i].dtype, l->item[i].dims));
+    for (size_t i = 0; i < l->n; i++) {
+        const item *it = &l->item[i];
+        const size_t bytes = (size_t)tn_dims_count(it->dims) * tn_dtype_bytes(it->dtype);
+        TN_TRY(tn_tensor_writer_put(w, it->name, it->data, bytes));
+    }
+    s = tn_tensor_writer_finish(w, f->hash, &f->bytes);
+    w = NULL;
+done:
+    tn_tensor_writer_abort(w);
+    return s;
+}
+
+/* --- the rest -------------------------------------------------------------------------------------------------------- */
+
+/* Takes the JSON; f (may be NULL) gets size and checksum. */
+static tn_status write_json(const char *dir, const char *name, json_t *root, tn_ckpt_file *f)
+{
+    tn_status s = TN_OK;
+    char path[TN_PATH_BYTES], *text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (!text) TN_FAIL(TN_MEMORY, "out of memory for %s of a checkpoint", name);
+    TN_TRY(tn_path_join(dir, name, path, sizeof path));
+    TN_TRY(tn_file_write_atomic(path, text, strlen(text)));
+    if (f) {
+        f->bytes = strlen(text);
+        tn_hash_memory(text, strlen(text), f->hash);
+    }
+done:
+    free(text);
+    return s;
+}
+
+static tn_status write_all(const char *dir, const tn_ckpt_what *w)
+{
+    tn_status s = TN_OK;
+    item_list model = { 0 }, state = { 0 };
+    const char *end = w->compress ? ".safetensors.zst" : ".safetensors";
+    tn_ckpt_file file[FILES] = { 0 };
+    snprintf(file[0].name, sizeof file[0].name, "model%s", end);
+    snprintf(file[1].name, sizeof file[1].name, "state%s", end);
+    snprintf(file[2].name, sizeof file[2].name, "state.json");
+    TN_TRY(list_model(w, &model));
+    TN_TRY(list_state(w, &state));
+    TN_TRY(write_tensors(dir, &model, &file[0]));
+    TN_TRY(write_tensors(dir, &state, &file[1]));
+    TN_TRY(write_json(dir, file[2].name, tn__ckpt_state_json(w->state), &file[2]));
+    TN_TRY(write_json(dir, "manifest.json", tn__ckpt_manifest_json(w->state, file, FILES), NULL));
+    TN_TRY(tn__dir_sync(dir));
+done:
+    tn_free(model.item);
+    tn_free(state.item);
+    return s;
+}
+
+/* The new one takes its name. One of that name (damaged, or of a run that was put back) steps aside first. */
+static tn_status take_name(const char *run, const char *temp, const char *path, const char *aside)
+{
+    struct stat st;
+    const bool moved = lstat(path, &st) == 0;
+    if (moved && rename(path, aside) != 0) return tn_fs_error(TN_DISK, errno, "replace", path);
+    if (rename(temp, path) != 0) {
+        const int err = errno;
+        if (moved) (void)rename(aside, path);
+        return tn_fs_error(TN_DISK, err, "name", path);
+    }
+    TN_RETURN_IF(tn__dir_sync(run));
+    return moved ? tn__dir_remove(aside) : TN_OK;
+}
+
+tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
+{
+    tn_status s = TN_OK;
+    bool made = false;
+    char name[TN_CKPT_NAME], base[80], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES];
+    tn_ckpt_name(what->state->step, name);
+    TN_TRY(tn_path_join(run, name, path, sizeof path));
+    snprintf(base, sizeof base, ".tmp-%s-%ld", name, (long)getpid());
+    TN_TRY(tn_path_join(run, base, temp, sizeof temp));
+    snprintf(base, sizeof base, ".tmp-old-%s-%ld", name, (long)getpid());
+    TN_TRY(tn_path_join(run, base, aside, sizeof aside));
+    if (mkdir(temp, 0777) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "make directory", temp));
+    made = true;
+    TN_TRY(write_all(temp, what));
+    TN_TRY(take_name(run, temp, path, aside));
+    made = false;
+    TN_TRY(tn__ckpt_point(run, "latest", what->state->step));
+done:
+    if (s == TN_OK) return s;
+    if (made) (void)remove_quietly(temp, 0); /* says nothing, so that the error keeps its text */
+    tn_error_prefix("checkpoint %s", name);
+    return s;
+}

@@ -1,0 +1,222 @@
+/* state.json and manifest.json of a checkpoint: to JSON and back. One table lists the plain numbers of the state, so that
+ * writer and reader cannot drift apart. JSON has no NaN: it is null here. */
+#include "train/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef enum kind { INTEGER, REAL } kind;
+
+/* A "group.key" of one level, or a key at the root. */
+static const struct row {
+    const char *group, *key;
+    kind kind;
+    size_t at;
+} rows[] = {
+#define ROW(group, key, kind, field) { group, key, kind, offsetof(tn_ckpt_state, field) }
+    ROW(NULL, "step", INTEGER, step),
+    ROW(NULL, "tokens", INTEGER, tokens),
+    ROW(NULL, "batch", INTEGER, batch),
+    ROW(NULL, "length", INTEGER, length),
+    ROW(NULL, "seed", INTEGER, seed),
+    ROW("metrics", "loss", REAL, loss),
+    ROW("metrics", "heldout", REAL, heldout),
+    ROW("metrics", "last_heldout", REAL, last_heldout),
+    ROW("metrics", "lr", REAL, lr),
+    ROW("metrics", "grad_norm", REAL, grad_norm),
+    ROW("best", "heldout", REAL, best),
+    ROW("best", "step", INTEGER, best_step),
+    ROW("best", "stale", INTEGER, stale),
+    ROW("time", "seconds", REAL, seconds),
+    ROW("time", "working", REAL, working),
+    ROW("guard", "applied", INTEGER, guard.applied),
+    ROW("guard", "good", INTEGER, guard.good),
+    ROW("guard", "bad", INTEGER, guard.bad),
+    ROW("guard", "snapshot_applied", INTEGER, guard.snapshot_applied),
+    ROW("guard", "snapshot_step", INTEGER, guard.snapshot_step),
+#undef ROW
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+void tn_ckpt_state_free(tn_ckpt_state *st)
+{
+    json_decref(st->cursor);
+    st->cursor = NULL;
+}
+
+static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static int set_row(json_t *root, const struct row *r, const tn_ckpt_state *st)
+{
+    const void *p = (const char *)st + r->at;
+    json_t *to = root;
+    if (r->group) {
+        to = json_object_get(root, r->group);
+        if (!to) {
+            if (json_object_set_new(root, r->group, json_object()) != 0) return -1;
+            to = json_object_get(root, r->group);
+        }
+    }
+    return json_object_set_new(to, r->key, r->kind == INTEGER ? json_integer(*(const int64_t *)p) : real(*(const double *)p));
+}
+
+json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
+{
+    json_t *root = json_object();
+    int bad = !root;
+    for (size_t i = 0; i < ROWS && !bad; i++) bad = set_row(root, &rows[i], st);
+    if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
+    /* No plan scales its loss so far; a reader that does will find the scale it has to begin with. */
+    if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(1));
+    if (!bad) bad = json_object_set_new(root, "settings", json_string(st->settings));
+    if (!bad) bad = st->cursor ? json_object_set(root, "data", st->cursor) : json_object_set_new(root, "data", json_null());
+    if (!bad) return root;
+    json_decref(root);
+    return NULL;
+}
+
+static tn_status get_row(const json_t *root, const struct row *r, const char *name, tn_ckpt_state *out)
+{
+    const json_t *from = r->group ? json_object_get(root, r->group) : root, *v = json_object_get(from, r->key);
+    void *p = (char *)out + r->at;
+    const bool ok = r->kind == INTEGER ? json_is_integer(v) && json_integer_value(v) >= 0 : json_is_number(v) || json_is_null(v);
+    if (!ok)
+        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name, r->group ? r->group : "",
+                        r->group ? "." : "", r->key);
+    if (r->kind == INTEGER) *(int64_t *)p = json_integer_value(v);
+    else *(double *)p = json_is_null(v) ? NAN : json_number_value(v);
+    return TN_OK;
+}
+
+tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_state *out)
+{
+    tn_ckpt_state st = { 0 };
+    for (size_t i = 0; i < ROWS; i++) TN_RETURN_IF(get_row(root, &rows[i], name, &st));
+    const json_t *factor = json_object_get(json_object_get(root, "guard"), "lr_factor");
+    const char *settings = json_string_value(json_object_get(root, "settings"));
+    if (!json_is_number(factor) || !(json_number_value(factor) > 0) || st.guard.bad > INT32_MAX)
+        return tn_error(TN_BAD_FILE, "%.640s: the guard's numbers are impossible; use another checkpoint", name);
+    if (!settings || strlen(settings) >= sizeof st.settings)
+        return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
+    st.guard.lr_factor = (float)json_number_value(factor);
+    memcpy(st.settings, settings, strlen(settings) + 1);
+    json_t *cursor = json_object_get(root, "data");
+    if (json_is_object(cursor)) st.cursor = json_incref(cursor);
+    *out = st;
+    return TN_OK;
+}
+
+/* --- the manifest ---------------------------------------------------------------------------------------------------- */
+
+/* Checksum of the manifest without its own "self". */
+static bool self_hash(const json_t *root, char hash[TN_HASH_BYTES])
+{
+    json_t *copy = json_copy((json_t *)(uintptr_t)root);
+    if (!copy) return false;
+    json_object_del(copy, "self");
+    char *text = json_dumps(copy, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(copy);
+    if (!text) return false;
+    tn_hash_memory(text, strlen(text), hash);
+    free(text);
+    return true;
+}
+
+/* "2026-11-15T05:06:15Z". By hand, because gmtime reads files and the environment. Years begin in March here, so that the
+ * day that comes and goes is the last one; 1461 days are four years, 153 are five months of 31, 30, 31, 30, 31 days. */
+static void utc_text(time_t now, char text[32])
+{
+    const int64_t day = now / 86400 + 719468, era = day / 146097, of_era = day % 146097; /* since 0000-03-01; 400 years */
+    const int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    const int64_t of_year = of_era - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
+    const int64_t s = now % 86400;
+    snprintf(text, 32, "%04d-%02d-%02dT%02d:%02d:%02dZ", (int)(400 * era + year + (month >= 10)), (int)(month < 10 ? month + 3 : month - 9),
+             (int)(of_year - (153 * month + 2) / 5 + 1), (int)(s / 3600), (int)(s / 60 % 60), (int)(s % 60));
+}
+
+json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n)
+{
+    char when[32], hash[TN_HASH_BYTES];
+    utc_text(time(NULL), when);
+    json_t *files = json_object();
+    int bad = !files;
+    for (size_t i = 0; i < n && !bad; i++)
+        bad = json_object_set_new(files, file[i].name, json_pack("{s:I, s:s}", "bytes", (json_int_t)file[i].bytes, "xxh3", file[i].hash));
+    json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when, "step",
+                             (json_int_t)st->step, "settings", st->settings, "metrics",
+                             json_pack("{s:o, s:o}", "loss", real(st->loss), "heldout", real(st->heldout)), "files", files);
+    if (root && !bad && self_hash(root, hash) && json_object_set_new(root, "self", json_string(hash)) == 0) return root;
+    json_decref(root);
+    return NULL;
+}
+
+static tn_status check_files(const json_t *root, const char *path)
+{
+    const char *name;
+    json_t *v, *files = json_object_get(root, "files");
+    json_object_foreach(files, name, v)
+    {
+        const json_int_t bytes = json_integer_value(json_object_get(v, "bytes"));
+        if (strchr(name, '/') || name[0] == '.' || strlen(name) > 100 || bytes < 0 || !json_string_value(json_object_get(v, "xxh3")))
+            return tn_error(TN_BAD_FILE, "%.640s: its list of files is damaged; use another checkpoint", path);
+    }
+    if (json_object_size(files) == 0) return tn_error(TN_BAD_FILE, "%.640s lists no files; use another checkpoint", path);
+    return TN_OK;
+}
+
+static tn_status check_manifest(const json_t *root, const char *path)
+{
+    char hash[TN_HASH_BYTES];
+    const json_t *format = json_object_get(root, "format");
+    const char *self = json_string_value(json_object_get(root, "self"));
+    if (!json_is_integer(format)) return tn_error(TN_BAD_FILE, "%.640s is no manifest of a checkpoint", path);
+    if (json_integer_value(format) > TN_CKPT_FORMAT)
+        return tn_error(TN_BAD_FILE, "%.640s has format %lld and this tenon reads up to %d: use a newer tenon", path,
+                        (long long)json_integer_value(format), TN_CKPT_FORMAT);
+    if (!self_hash(root, hash)) return tn_error(TN_MEMORY, "out of memory while reading %.640s", path);
+    if (!self || strcmp(self, hash) != 0)
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: it does not have its own checksum; use another checkpoint", path);
+    if (!json_is_integer(json_object_get(root, "step"))) return tn_error(TN_BAD_FILE, "%.640s names no step", path);
+    return check_files(root, path);
+}
+
+static tn_status read_json(const char *dir, const char *name, char path[TN_PATH_BYTES], json_t **out)
+{
+    char *text;
+    size_t bytes;
+    json_error_t err;
+    TN_RETURN_IF(tn_path_join(dir, name, path, TN_PATH_BYTES));
+    TN_RETURN_IF(tn_file_read_all(path, 16 << 20, &text, &bytes));
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
+    tn_free(text);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return tn_error(TN_BAD_FILE, "%.640s:%d is not JSON: the file is damaged; use another checkpoint", path, err.line);
+    }
+    *out = root;
+    return TN_OK;
+}
+
+tn_status tn_ckpt_read_manifest(const char *path, json_t **out)
+{
+    char file[TN_PATH_BYTES];
+    json_t *root;
+    TN_RETURN_IF(read_json(path, "manifest.json", file, &root));
+    const tn_status s = check_manifest(root, file);
+    if (s == TN_OK) *out = root;
+    else json_decref(root);
+    return s;
+}
+
+tn_status tn_ckpt_read_state(const char *path, tn_ckpt_state *out)
+{
+    char file[TN_PATH_BYTES];
+    json_t *root;
+    TN_RETURN_IF(read_json(path, "state.json", file, &root));
+    const tn_status s = tn__ckpt_state_parse(root, file, out);
+    json_decref(root);
+    return s;
+}

@@ -1,0 +1,302 @@
+/* Runs: a run that was stopped anywhere ends with the bits of one that was not; what a command may change; starting over;
+ * lines of metrics that have to go. */
+#include "train/run.h"
+
+#include "base/alloc.h"
+#include "io/yaml_settings.h"
+#include "tempdir.h"
+#include "train/same_settings.h"
+#include "train/train_settings.h"
+#include "train/training.h"
+
+#include <math.h>
+
+static const char *file_text(tn_tempdir *d, const char *name)
+{
+    char *text;
+    assert_ok(tn_file_read_all(tn_tempdir_file(d, name), 1 << 22, &text, NULL));
+    return text;
+}
+
+/* --- a whole training, in sessions ----------------------------------------------------------------------------------- */
+
+typedef struct place {
+    tn_tempdir d;
+    char data[TN_PATH_BYTES];
+} place;
+
+static void open_place(place *p)
+{
+    char text[3000];
+    tn_tempdir_make_quick(&p->d);
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
+    snprintf(p->data, sizeof p->data, "data=%s", tn_tempdir_file(&p->d, "text"));
+    assert_ok(tn_file_write_atomic(tn_tempdir_file(&p->d, "text"), text, sizeof text));
+}
+
+typedef struct stopper {
+    int64_t after, seen; /* steps of this session */
+} stopper;
+
+static bool stop_now(void *ctx)
+{
+    stopper *s = ctx;
+    return s->after >= 0 && s->seen++ >= s->after;
+}
+
+/* One session of the command: as tenon train does it. Returns the status; *last and *from say what happened. */
+static tn_status session(place *p, const char *run, const char *const *more, size_t n, bool fresh, int64_t stop_after,
+                         tn_progress_report *last, int64_t *from)
+{
+    const char *set[24] = { "dim=16", "layers=1", "heads=2", "train.context=8", "train.batch=2", "threads=1", "train.dropout=0.1",
+                            "train.accumulate=2", "train.eval_batches=1", "vocab=256", p->data };
+    char dir[TN_PATH_BYTES];
+    size_t count = 11;
+    tn_status s = TN_OK;
+    tn_settings *st = NULL;
+    tn_trainer *t = NULL;
+    tn_bytes *data = NULL;
+    tn_jsonl *metrics = NULL;
+    const tn_model *model;
+    tn_run_dir r = { .lock = -1 };
+    tn_ckpt_state state = { 0 };
+    stopper stop = { .after = stop_after };
+    snprintf(dir, sizeof dir, "run=%s", tn_tempdir_file(&p->d, run));
+    set[count++] = dir;
+    for (size_t i = 0; i < n; i++) set[count++] = more[i];
+    *from = -1;
+    TN_TRY(tn_settings_resolve("gpt", set, count, &st, &model));
+    TN_TRY(tn_bytes_open(p->data + 5, 0.1, 8, &data));
+    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8 }, &t));
+    tn_bytes_source bytes = { .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .batch = 2, .length = 8 };
+    const tn_source source = tn_source_of_bytes(&bytes);
+    TN_TRY(tn_run_open(st, "gpt", fresh, &r));
+    if (r.checkpoint[0]) {
+        TN_TRY(tn_run_resume(&r, st, t, &source, 2, 8, &state));
+        *from = state.step;
+    }
+    TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"), *from >= 0, &metrics));
+    const tn_training job = { .trainer = t, .settings = st, .source = &source, .metrics = metrics, .dir = r.dir, .batch = 2,
+                              .length = 8, .ctx = &stop, .interrupted = stop_now };
+    s = tn_training_run(&job, *from >= 0 ? &state : NULL, last);
+done:
+    (void)tn_jsonl_close(metrics);
+    tn_ckpt_state_free(&state);
+    tn_run_close(&r);
+    tn_trainer_free(t);
+    tn_bytes_close(data);
+    tn_settings_free(st);
+    return s;
+}
+
+/* Metrics without what a clock says. */
+static void same_metrics(place *p)
+{
+    char command[900];
+    snprintf(command, sizeof command,
+             "cd '%s' && for r in a b; do sed 's/,\"tokens_per_s\":[^,}]*//; s/,\"seconds\":[^,}]*//' $r/metrics.jsonl >$r.txt; done; "
+             "cmp a.txt b.txt && cmp a/latest/model.safetensors b/latest/model.safetensors && "
+             "cmp a/latest/state.safetensors b/latest/state.safetensors", p->d.path);
+    assert_int_equal(system(command), 0);
+}
+
+static void sessions(void **state)
+{
+    const char *policy = *state;
+    const char *const set[] = { "train.steps=23", "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy };
+    place p;
+    tn_progress_report last, whole;
+    int64_t from, done = 0;
+    open_place(&p);
+    assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
+    assert_true(from == -1 && whole.step == 23);
+    for (int i = 0; done < 23 && i < 30; i++) { /* 0, 1, 2, ... steps at a time */
+        const tn_status s = session(&p, "b", set, 5, false, i, &last, &from);
+        assert_true(from == (done ? done : -1));
+        done = last.step;
+        if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
+        if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: the same command continues"));
+    }
+    assert_true(last.step == 23 && last.heldout == whole.heldout && last.loss == whole.loss);
+    same_metrics(&p);
+    assert_ok(session(&p, "b", set, 5, false, -1, &last, &from)); /* finished: nothing changes */
+    assert_true(from == 23 && last.step == 23);
+    same_metrics(&p);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* Prolonged, with other unimportant settings, as if it had been that long from the beginning. */
+static void prolonged(void **state)
+{
+    (void)state;
+    const char *const first[] = { "train.steps=10", "ckpt.every=4", "train.schedule=constant", "train.eval_every=5" };
+    const char *const longer[] = { "train.steps=20", "ckpt.every=3", "train.schedule=constant", "train.eval_every=5" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    open_place(&p);
+    assert_ok(session(&p, "a", longer, 4, false, -1, &last, &from));
+    assert_ok(session(&p, "b", first, 4, false, -1, &last, &from));
+    assert_ok(session(&p, "b", longer, 4, false, -1, &last, &from));
+    assert_true(from == 10 && last.step == 20);
+    same_metrics(&p);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* A learning rate that ruins everything: the run ends early, stays ended, and goes on with more patience. */
+static void patience(void **state)
+{
+    (void)state;
+    const char *set[] = { "train.steps=40", "train.lr=1", "train.warmup=0", "train.eval_every=2", "train.stop_patience=2",
+                          "train.schedule=constant" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    open_place(&p);
+    assert_ok(session(&p, "a", set, 6, false, -1, &last, &from));
+    assert_true(last.stopped && last.step < 40);
+    const int64_t ended = last.step;
+    assert_ok(session(&p, "a", set, 6, false, -1, &last, &from));
+    assert_true(from == ended && last.step == ended && last.stopped);
+    set[4] = "train.stop_patience=0";
+    assert_ok(session(&p, "a", set, 6, false, -1, &last, &from));
+    assert_true(from == ended && last.step == 40 && !last.stopped);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* --- starting over --------------------------------------------------------------------------------------------------- */
+
+static void fresh(void **state)
+{
+    (void)state;
+    const char *set[] = { "train.steps=6", "ckpt.every=4", "seed=1" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    open_place(&p);
+    assert_ok(session(&p, "a", set, 3, false, -1, &last, &from));
+    set[2] = "seed=2";
+    assert_fails(session(&p, "a", set, 3, false, -1, &last, &from), TN_USAGE, "seed=1, the command says 2");
+    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from), TN_INTERRUPTED); /* without a checkpoint of its own */
+    assert_true(from == -1);
+    assert_ok(tn_ckpt_verify(tn_tempdir_file(&p.d, "a/old/latest")));
+    assert_int_equal(session(&p, "a", set, 3, true, 0, &last, &from), TN_INTERRUPTED); /* again: what was trained stays */
+    assert_ok(tn_ckpt_verify(tn_tempdir_file(&p.d, "a/old/latest")));
+    assert_ok(session(&p, "a", set, 3, false, -1, &last, &from)); /* the same command without --fresh goes on with the new one */
+    assert_true(from == -1 && last.step == 6);
+    assert_int_equal(access(tn_tempdir_file(&p.d, "a/old"), F_OK), -1);
+    assert_ok(session(&p, "b", set, 3, false, -1, &last, &from));
+    same_metrics(&p);
+    tn_tempdir_remove_all(&p.d);
+}
+
+static void one_process(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    int a, b;
+    tn_tempdir_make_quick(&d);
+    assert_ok(tn_run_lock(d.path, 0, &a));
+    assert_fails(tn_run_lock(d.path, 0, &b), TN_USAGE, "in use by another process");
+    close(a);
+    assert_ok(tn_run_lock(d.path, 0, &b));
+    close(b);
+    tn_tempdir_remove(&d);
+}
+
+/* --- metrics --------------------------------------------------------------------------------------------------------- */
+
+static const struct cut_row {
+    const char *what, *before, *after;
+} cut_rows[] = {
+    { "nothing to do", "{\"step\":1}\n{\"step\":5}\n", "{\"step\":1}\n{\"step\":5}\n" },
+    { "later steps", "{\"step\":1}\n{\"step\":5}\n{\"step\":6}\n{\"step\":7}\n", "{\"step\":1}\n{\"step\":5}\n" },
+    { "a cut line", "{\"step\":5}\n{\"step\":", "{\"step\":5}\n" },
+    { "a whole line without its end", "{\"step\":4}\n{\"step\":5}", "{\"step\":4}\n" },
+    { "rubbish at the end", "{\"step\":5}\nxyz\n\n", "{\"step\":5}\n" },
+    { "all of it", "{\"step\":6}\n", "" },
+    { "an empty file", "", "" },
+};
+
+static void cut(void **state)
+{
+    const struct cut_row *r = *state;
+    tn_tempdir d;
+    tn_tempdir_make_quick(&d);
+    assert_ok(tn_metrics_cut(tn_tempdir_file(&d, "none"), 5));
+    assert_ok(tn_file_write_atomic(tn_tempdir_file(&d, "m"), r->before, strlen(r->before)));
+    assert_ok(tn_metrics_cut(tn_tempdir_file(&d, "m"), 5));
+    const char *text = file_text(&d, "m");
+    assert_string_equal(text, r->after);
+    tn_free((void *)(uintptr_t)text);
+    tn_tempdir_remove(&d);
+}
+
+/* --- settings -------------------------------------------------------------------------------------------------------- */
+
+static const struct change_row {
+    const char *was, *is;
+    const char *says; /* part of the refusal; or "" */
+} change_rows[] = {
+    { "dim=32", "dim=64", "dim: the run has dim=32, the command says 64" },
+    { "train.lr=1e-3", "train.lr=2e-3", "train.lr=0.001, the command says 0.002" },
+    { "data=a.txt", "data=b.txt", "data: the run has data=a.txt, the command says b.txt: start over with --fresh" },
+    { "seed=1", "seed=2", "run=OTHER" },
+    { "train.batch=4", "train.batch=8", "train.batch" },
+    { "compute=f32", "compute=bf16", "compute" },
+    { "train.eval_batches=2", "train.eval_batches=3", "train.eval_batches" },
+    { "threads=1", "threads=2", "" },
+    { "ckpt.every=5", "ckpt.every=50", "" },
+    { "ckpt.compress=off", "ckpt.compress=zstd", "" },
+    { "train.eval_every=5", "train.eval_every=50", "" },
+    { "train.nonfinite=stop", "train.nonfinite=skip", "" },
+    { "plan.recompute=none", "plan.recompute=layer", "" },
+    { "train.steps=10", "train.steps=20", "train.schedule=cosine has come down" },
+};
+
+static void change(void **state)
+{
+    const struct change_row *r = *state;
+    tn_tempdir d;
+    tn_settings *was, *is;
+    const tn_model *m;
+    char changed[256], a[TN_HASH_BYTES], b[TN_HASH_BYTES], *text = NULL;
+    size_t bytes;
+    tn_tempdir_make_quick(&d);
+    assert_ok(tn_settings_resolve("gpt_tiny", &r->was, 1, &was, &m));
+    assert_ok(tn_settings_resolve("gpt_tiny", &r->is, 1, &is, &m));
+    FILE *f = open_memstream(&text, &bytes);
+    assert_ok(tn_settings_write_yaml(was, f));
+    fclose(f);
+    const char *config = tn_tempdir_file(&d, "config.yaml");
+    assert_ok(tn_file_write_atomic(config, text, bytes));
+    free(text);
+    assert_true(tn_settings_same_run(was, config));
+    const tn_status s = tn_settings_may_continue(is, config, changed, sizeof changed);
+    assert_int_equal(s, r->says[0] ? TN_USAGE : TN_OK);
+    if (s == TN_OK) assert_non_null(strstr(changed, "->"));
+    else assert_non_null(strstr(tn_error_text(), r->says));
+    assert_ok(tn_settings_same_hash(was, a));
+    assert_ok(tn_settings_same_hash(is, b));
+    assert_true((strcmp(a, b) == 0) == (s == TN_OK || strstr(r->is, "steps")));
+    assert_true(tn_settings_same_run(is, config) == (s == TN_OK));
+    tn_settings_free(is);
+    assert_ok(tn_settings_resolve("ten_tiny", NULL, 0, &is, &m));
+    assert_fails(tn_settings_may_continue(is, config, changed, sizeof changed), TN_USAGE, "model: the run has model=gpt");
+    tn_settings_free(is);
+    tn_settings_free(was);
+    tn_tempdir_remove(&d);
+}
+
+void tn_tests_run(tn_test_list *l)
+{
+    tn_test_add(l, sessions, "train.nonfinite=stop", "run: in sessions of 0, 1, 2, ... steps");
+    tn_test_add(l, sessions, "train.nonfinite=rollback", "run: in sessions, with snapshots");
+    tn_test_add(l, prolonged, NULL, "run: prolonged");
+    tn_test_add(l, patience, NULL, "run: patience");
+    tn_test_add(l, fresh, NULL, "run: started over");
+    tn_test_add(l, one_process, NULL, "run: one process at a time");
+    for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++) tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);
+    for (size_t i = 0; i < sizeof change_rows / sizeof *change_rows; i++)
+        tn_test_add(l, change, &change_rows[i], "run: %s in place of %s", change_rows[i].is, change_rows[i].was);
+}

@@ -1,0 +1,21 @@
+/* Which settings of a run may change between two of its sessions. Those that shape its numbers may not: dim, train.lr,
+ * data, seed, ...; those that do not (where it runs, what it logs, when it saves and evaluates) are taken from the new
+ * command. opt.*, plan.* and device count among the latter: they compute the same function, though perhaps with other
+ * last digits. A longer train.steps is allowed where it leaves the past learning rates as they were. */
+#ifndef TN_TRAIN_SAME_SETTINGS_H
+#define TN_TRAIN_SAME_SETTINGS_H
+
+#include "base/hash.h"
+
+#include <tenon/settings.h>
+
+/* Checksum of the settings that may not change, train.steps aside. */
+tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES]);
+
+/* Whether a run with this config.yaml can go on with the settings `now`. TN_USAGE names the key, both values and the
+ * remedy. What changes nevertheless is listed in `changed` (bytes long): "threads 2 -> 4, ...". */
+tn_status tn_settings_may_continue(const tn_settings *now, const char *config, char *changed, size_t bytes);
+/* All that may not change is equal, and train.steps too. A file that cannot be read is not. */
+bool tn_settings_same_run(const tn_settings *now, const char *config);
+
+#endif

@@ -28,7 +28,7 @@ trainings=(
     'gpt train.steps=1200 ckpt.every=4 train.eval_every=50 train.nonfinite=rollback train.dropout=0.2 ckpt.keep_latest=1'
 )
 
-without_times() { sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//' "$1"; }
+without_times() { sed -E 's/,"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
 
 say_failed() { # $1: what was done, $2: what is wrong
     failed=$((failed + 1))

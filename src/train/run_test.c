@@ -117,15 +117,18 @@ static void same_metrics(place *p)
 static void sessions(void **state)
 {
     const char *policy = *state;
-    const char *const set[] = { "train.steps=23", "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy };
+    const char *const set[] = { "train.steps=23", "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy,
+                                "train.stop_patience=4" }; /* of five evaluations: a run that gets better is not stopped */
     place p;
     tn_progress_report last, whole;
     int64_t from, done = 0;
     open_place(&p, strncmp(policy, "loader.", 7) == 0);
-    assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
+    assert_ok(session(&p, "a", set, 6, false, -1, &whole, &from));
     assert_true(from == -1 && whole.step == 23);
     for (int i = 0; done < 23 && i < 30; i++) { /* 0, 1, 2, ... steps at a time */
-        const tn_status s = session(&p, "b", set, 5, false, i, &last, &from);
+        FILE *f = done ? fopen(tn_tempdir_file(&p.d, "b/metrics.jsonl"), "a") : NULL; /* what a killed session had got to */
+        if (f) assert_true(fputs("{\"step\":22,\"loss\":1}\n{\"step\":", f) >= 0 && fclose(f) == 0);
+        const tn_status s = session(&p, "b", set, 6, false, i, &last, &from);
         assert_true(from == (done ? done : -1));
         done = last.step;
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
@@ -133,7 +136,7 @@ static void sessions(void **state)
     }
     assert_true(last.step == 23 && last.heldout == whole.heldout && last.loss == whole.loss);
     same_metrics(&p);
-    assert_ok(session(&p, "b", set, 5, false, -1, &last, &from)); /* finished: nothing changes */
+    assert_ok(session(&p, "b", set, 6, false, -1, &last, &from)); /* finished: nothing changes */
     assert_true(from == 23 && last.step == 23);
     same_metrics(&p);
     tn_tempdir_remove_all(&p.d);

@@ -91,11 +91,11 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, (double)r->step, r->heldout * bits);
     if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
     else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
-    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s%s  eta %s",
+    clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
+    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
-                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 20, drawn, sizeof drawn), r->loss, held,
-                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), details(r, more, sizeof more),
-                     clock_text(r->seconds / done - r->seconds, eta));
+                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, r->loss, held,
+                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), details(r, more, sizeof more));
 }
 
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }

@@ -45,7 +45,7 @@ CASES = {
     "gru": {
         "peer": ["step_gru.py"],
         "peer_options": [[("--cell", "hand"), ("--cell", "plain"), ("--cell", "library")], COMPILE, DTYPE],
-        "ours": ["gru"], "our_options": [],
+        "ours": ["gru"], "our_options": [[(), ("compute=bf16",)]],
         "what": "GRU cell, 2 layers, 784 flows of 256, forward and backward",
     },
 }
@@ -57,10 +57,17 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def run_lines(command, limit):
+def environment(threads):
+    """A BLAS beside torch has threads of its own, which torch.set_num_threads does not reach."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS")
+    return dict(os.environ, **{name: str(threads) for name in names}) if threads else None
+
+
+def run_lines(command, limit, threads=None):
     """The JSON lines a command printed; None when it fails, which for a peer means a setting it cannot do."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=limit)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=limit,
+                              env=environment(threads))
     except subprocess.TimeoutExpired:
         say(f"    stopped after {limit:.0f} s: {' '.join(command[1:])}")
         return None
@@ -73,7 +80,7 @@ def run_lines(command, limit):
 def run_peer(case, threads, options, limit=7200.0, steps=20, more=()):
     command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--threads", str(threads), "--seconds", str(SECONDS),
                "--steps", str(steps), *options, *more]
-    return run_lines(command, limit)
+    return run_lines(command, limit, threads)
 
 
 def run_ours(tenon, case, threads, options, limit=7200.0):

@@ -125,7 +125,8 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
         r.spread_ms *= 1e3;
         r.gflops = tn_plan_flops(tn_trainer_plan(s.trainer, true)) / r.ms * 1e-6;
-        r.of_ceiling = r.gflops / b->ceilings.fma_gflops;
+        const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
+        r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
         if (tn_args_flag(&c->args, "regions")) st = print_regions(c, &s);
     }
@@ -144,7 +145,8 @@ tn_status tn_cmd_bench(tn_cli *c)
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
     const bool gru = !what || strcmp(what, "gru") == 0;
     if (!gemm && !ops && !gru) return bench_model(c, what, &b, threads ? (int)n : 0);
-    if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
+    if (gru && what && c->args.overrides_n == 1 && strcmp(c->args.overrides[0], "compute=bf16") == 0) b.bf16 = true;
+    else if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
     if (ops) TN_RETURN_IF(tn_bench_ops(&b));

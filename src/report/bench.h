@@ -16,6 +16,7 @@ typedef struct tn_bench_row {
 typedef struct tn_bench {
     tn_ceilings ceilings;
     double budget_s; /* for one row */
+    bool bf16;       /* operands of matrix products are rounded to it (graphs) */
     void *ctx;
     void (*row)(void *ctx, const tn_bench_row *r);
 } tn_bench;

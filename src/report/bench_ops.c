@@ -166,7 +166,8 @@ static void report(const tn_bench *b, const char *group, const char *name, doubl
 {
     tn_bench_row r = { .group = group, .name = name };
     r.ms = tn_median(times, runs, &r.spread_ms);
-    const double arithmetic = (flops > steps ? flops : steps) / b->ceilings.fma_gflops * 1e-6;
+    const double peak = b->bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops;
+    const double arithmetic = (flops > steps ? flops : steps) / peak * 1e-6;
     const double moves = bytes / b->ceilings.copy_gbs * 1e-6;
     r.gflops = flops / r.ms * 1e-6;
     r.gbs = bytes / r.ms * 1e-6;
@@ -203,7 +204,7 @@ static tn_status graph_row(const tn_bench *b, const char *group, const char *nam
     tn_plan *p = NULL;
     tn_context *c = NULL;
     tn_bound *bound = NULL;
-    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads };
+    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads, .round_bf16 = b->bf16 };
     TN_TRY(tn_graph_new(&go, &g));
     tn_ref y = build(g);
     tn_seed seed = { .y = y };

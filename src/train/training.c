@@ -256,9 +256,9 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
         if (s == TN_OK && save_due(&l)) s = save(&l, false);
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
+    tn_trainer_steady(t->trainer, false);
     if (s == TN_OK) s = save(&l, false);
     tn_metrics_close(&l.m);
-    tn_trainer_steady(t->trainer, false);
     *last = l.r;
     tn_ckpt_state_free(&l.at);
     return s;

@@ -2,6 +2,7 @@
  * which is in the nearest cache: separate loops leave the compiler no multiply-add to fuse across steps, and tn_v_map
  * treats all elements alike, so the bits do not depend on where a stretch begins or ends. */
 #include "backend/cpu/gemm_kernel.h"
+#include "backend/cpu/level.h"
 #include "backend/cpu/vmath.h"
 
 #define ACT_ROW(name, f)                                                                                               \
@@ -36,7 +37,8 @@ static void add(float *restrict x, const float *restrict y, int64_t n)
     for (int64_t j = 0; j < n; j++) x[j] += y[j];
 }
 
-void tn__gemm_store_row(const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc)
+TN_LEVELED(void, tn__gemm_store_row, (const tn_gemm *g, int64_t batch, int64_t i, int64_t j, int64_t count, float *restrict acc),
+           (g, batch, i, j, count, acc))
 {
     float *c = g->c + batch * g->c_batch + i * g->c_row + j;
     if (g->alpha != 1.0f) scale(acc, g->alpha, count);

@@ -1,6 +1,7 @@
 /* attention on the CPU, backward: one tile of work per (sequence, key head), because all its blocks add to the same dk
  * and dv, in order. A block meets a tile of keys twice: strip by strip for the scores' gradients and dq, then key panel
  * by key panel, over all rows of the block, for dv and dk. */
+#include "backend/cpu/level.h"
 #include "base/status.h"
 #include "ops/attention/attention_cpu.h"
 #include "ops/slots.h"
@@ -214,7 +215,7 @@ static void backward_tile(void *arg, void *scratch, int64_t i)
     }
 }
 
-tn_status tn_attention_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_attention_backward_cpu)
 {
     job w;
     TN_RETURN_IF(tn_attention_job_make(c, &c->dout[0], true, &w));

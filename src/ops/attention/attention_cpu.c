@@ -1,6 +1,7 @@
 /* attention on the CPU, forward, in tiles (Dao et al. 2022, section 3.1, with our own order of loops): one tile of work
  * per (sequence, key head, block of rows). The strips of attention_cpu.h, and for the few rows of decoding the same
  * sums with single rows, where a strip would be mostly padding. */
+#include "backend/cpu/level.h"
 #include "ops/attention/attention_cpu.h"
 #include "base/status.h"
 #include "ops/slots.h"
@@ -267,7 +268,7 @@ static void forward_tile(void *arg, void *scratch, int64_t i)
     finish(&k, few);
 }
 
-tn_status tn_attention_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_attention_forward_cpu)
 {
     job w;
     TN_RETURN_IF(tn_attention_job_make(c, &c->in[TN_ATT_Q], false, &w));

@@ -6,6 +6,7 @@
  * Chunks also begin at resets, so that none lies inside one. The factors e^{A_i - A_j} are running products of
  * e^{alpha} in double: no overflow, no difference of sums, and row i knows nothing of tokens after i.
  * Invariant: row i of O is summed in an order that depends on i alone. */
+#include "backend/cpu/level.h"
 #include "ops/outer/outer_cpu.h"
 #include "backend/cpu/gemm.h"
 #include "ops/outer/outer.h"
@@ -301,19 +302,14 @@ typedef struct walk {
     float *zero;     /* (P) */
 } walk;
 
+/* Of the largest product; the last chunk and those that documents cut may be shorter. */
 static size_t gemm_bytes(const shape *z)
 {
+    const int64_t side[4][2] = { { z->C, z->C }, { z->C, z->P }, { z->C, z->N }, { z->N, z->P } };
     size_t most = ALIGN;
-    /* A product's tile grows with the rows up to somewhere in 240..256, then never exceeds that. */
-    for (int64_t c = z->C < 240 ? z->C : 240; c <= (z->C < 256 ? z->C : 256); c++) {
-        const int64_t size[7][3] = { { c, c, z->N }, { c, c, z->P },    { c, z->P, c },   { c, z->P, z->N },
-                                     { c, z->N, c }, { c, z->N, z->P }, { z->N, z->P, c } };
-        for (int i = 0; i < 7; i++) {
-            const tn_gemm g = { .m = size[i][0], .n = size[i][1], .k = size[i][2], .batch = 1,
-                                .round_bf16 = z->round_bf16, .bf16x3 = z->bf16x3, .portable_only = z->portable };
-            const size_t bytes = tn_gemm_work_bytes(&g, 1);
-            if (bytes > most) most = bytes;
-        }
+    for (int i = 0; i < 4; i++) {
+        const size_t bytes = tn_gemm_work_most(side[i][0], side[i][1], 1);
+        if (bytes > most) most = bytes;
     }
     return most;
 }
@@ -372,7 +368,7 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
     return z;
 }
 
-size_t tn_outer_work_cpu(const tn_sig *s, bool backward)
+TN_LEVELED(size_t, tn_outer_work_cpu, (const tn_sig *s, bool backward), (s, backward))
 {
     const shape kind = { .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3, .portable = s->portable };
     const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, kind);
@@ -521,12 +517,12 @@ static tn_status run(const tn_call *c, bool backward)
     return TN_OK;
 }
 
-tn_status tn_outer_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_outer_forward_cpu)
 {
     return run(c, false);
 }
 
-tn_status tn_outer_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_outer_backward_cpu)
 {
     return run(c, true);
 }

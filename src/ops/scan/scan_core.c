@@ -1,6 +1,7 @@
 /* The blocked recurrence of scan_core.h: the cut, then edges, then forward and backward tiles around the inner loops of
  * scan_loops.h. A piece of tokens never crosses a reset, so the inner loops know nothing of documents: a reset zeroes
  * the state (or, backwards, the adjoint) between two pieces. */
+#include "backend/cpu/level.h"
 #include "ops/scan/scan_core.h"
 
 #include "ops/scan/scan_loops.h"
@@ -31,12 +32,12 @@ typedef tn_scan_planes planes;
 
 /* --- powers ------------------------------------------------------------------------------------------------------- */
 
-size_t tn_scan_powers_bytes(int64_t padded_K)
+TN_LEVELED(size_t, tn_scan_powers_bytes, (int64_t padded_K), (padded_K))
 {
     return (size_t)(2 * (N + 1) * padded_K) * (sizeof(double) + sizeof(float));
 }
 
-tn_scan_powers tn_scan_powers_in(void *room, int64_t padded_K)
+TN_LEVELED(tn_scan_powers, tn_scan_powers_in, (void *room, int64_t padded_K), (room, padded_K))
 {
     const int64_t rows = (N + 1) * padded_K;
     tn_scan_powers p = { .wide_re = room, .wide_im = (double *)room + rows };
@@ -45,7 +46,7 @@ tn_scan_powers tn_scan_powers_in(void *room, int64_t padded_K)
     return p;
 }
 
-void tn_scan_powers_fill(const tn_scan_powers *p, int64_t padded_K)
+TN_LEVELED(void, tn_scan_powers_fill, (const tn_scan_powers *p, int64_t padded_K), (p, padded_K))
 {
     const double *re = p->wide_re + padded_K, *im = p->wide_im + padded_K; /* lambda */
     for (int64_t m = 0; m <= N; m++)
@@ -58,7 +59,7 @@ void tn_scan_powers_fill(const tn_scan_powers *p, int64_t padded_K)
         }
 }
 
-void tn_scan_powers_use(const tn_scan_powers *p, int64_t padded_K, int64_t k, tn_scan_coef *q)
+TN_LEVELED(void, tn_scan_powers_use, (const tn_scan_powers *p, int64_t padded_K, int64_t k, tn_scan_coef *q), (p, padded_K, k, q))
 {
     q->lr = q->li = NULL;
     q->power_re = p->re + k;
@@ -83,7 +84,7 @@ static int64_t chunks_of(int64_t T, int64_t span)
     return T > 0 ? (T + span - 1) / span : 1;
 }
 
-size_t tn_scan_core_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
+TN_LEVELED(size_t, tn_scan_core_work, (int64_t B, int64_t T, int64_t K, int64_t chunk), (B, T, K, chunk))
 {
     const int64_t pieces = B * chunks_of(T, span_of(B, T, K, chunk));
     return (size_t)((pieces * EDGE_ROWS + TN_SCAN_SUMS) * tn_scan_padded(K)) * sizeof(double);
@@ -350,7 +351,7 @@ static void forward_apply(void *arg, int64_t i)
     if (t.last == j->T) leave(&t, j, &s, j->final, false);
 }
 
-void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j)
+TN_LEVELED(void, tn_scan_core_forward, (tn_pool *pool, tn_scan_job *j), (pool, j))
 {
     if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
@@ -520,7 +521,7 @@ static void add_sums(const tn_scan_job *j)
         }
 }
 
-void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
+TN_LEVELED(void, tn_scan_core_backward, (tn_pool *pool, tn_scan_job *j), (pool, j))
 {
     if (!j->K) return;
     cut_job(j, tn_pool_threads(pool));
@@ -530,7 +531,7 @@ void tn_scan_core_backward(tn_pool *pool, tn_scan_job *j)
     if (j->want_m || j->want_e) add_sums(j);
 }
 
-int64_t tn_scan_rows(const tn_call *c)
+TN_LEVELED(int64_t, tn_scan_rows, (const tn_call *c), (c))
 {
     int64_t n = c->in[0].dims.dim[0];
     const int32_t *live = c->in[0].live;

@@ -1,5 +1,6 @@
 /* scan on the CPU: lambda and gain for the blocked recurrence of scan_core.h, and where its gradients go. Coefficients
  * per channel come from a table made once per call; coefficients per token are made piece by piece. */
+#include "backend/cpu/level.h"
 #include "ops/scan/scan_cpu.h"
 
 #include "ops/scan/scan.h"
@@ -173,7 +174,7 @@ static size_t table_bytes(int64_t padded_K)
     return (size_t)(TABLE_ROWS * padded_K) * sizeof(double) + tn_scan_powers_bytes(padded_K);
 }
 
-size_t tn_scan_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk, bool backward)
+TN_LEVELED(size_t, tn_scan_cpu_work, (int64_t B, int64_t T, int64_t K, int64_t chunk, bool backward), (B, T, K, chunk, backward))
 {
     (void)backward;
     return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
@@ -206,7 +207,7 @@ static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
     j->work = (char *)c->work + table_bytes(padded_K);
 }
 
-tn_status tn_scan_blocked_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_scan_blocked_forward_cpu)
 {
     coefficients s;
     tn_scan_job j;
@@ -216,7 +217,7 @@ tn_status tn_scan_blocked_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_scan_blocked_backward_cpu)
 {
     coefficients s;
     tn_scan_job j;

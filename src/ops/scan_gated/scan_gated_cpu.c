@@ -1,6 +1,7 @@
 /* scan_gated on the CPU: gates become lambda and gain piece by piece inside the recurrence of scan_core.h, forward and
  * again backward, so that neither rho nor gamma ever exists as a tensor. With u = expm1(l): rho = 1 + u and
  * 1 - rho^2 = -u (2 + u), accurate near rho = 1, from one exponential. */
+#include "backend/cpu/level.h"
 #include "ops/scan_gated/scan_gated_cpu.h"
 
 #include "backend/cpu/vmath.h"
@@ -172,7 +173,7 @@ static size_t table_bytes(int64_t padded_K) /* a multiple of 16: K is in units o
     return tn_scan_powers_bytes(padded_K) + (size_t)padded_K * sizeof(float);
 }
 
-size_t tn_scan_gated_cpu_work(int64_t B, int64_t T, int64_t K, int64_t chunk)
+TN_LEVELED(size_t, tn_scan_gated_cpu_work, (int64_t B, int64_t T, int64_t K, int64_t chunk), (B, T, K, chunk))
 {
     return table_bytes(tn_scan_padded(K)) + tn_scan_core_work(B, T, K, chunk);
 }
@@ -196,7 +197,7 @@ static void set_up(const tn_call *c, gates *s, tn_scan_job *j)
     j->work = (char *)c->work + table_bytes(padded_K);
 }
 
-tn_status tn_scan_gated_forward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_scan_gated_forward_cpu)
 {
     gates s;
     tn_scan_job j;
@@ -206,7 +207,7 @@ tn_status tn_scan_gated_forward_cpu(const tn_call *c)
     return TN_OK;
 }
 
-tn_status tn_scan_gated_backward_cpu(const tn_call *c)
+TN_LEVELED_KERNEL(tn_scan_gated_backward_cpu)
 {
     gates s;
     tn_scan_job j;

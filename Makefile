@@ -106,7 +106,7 @@ $(BUILD)/demo/text.txt:
 unit: $(BUILD)/unit
 	$(BUILD)/unit
 test:
-	@scripts/install-deps build test
+	@scripts/install-deps build test python
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests
 test-long:
 	@scripts/install-deps build test

@@ -1,6 +1,7 @@
 """A llama2.c checkpoint in PyTorch, read and computed without Tenon: logits and the mean loss on given tokens.
 
     python llama_twin.py CHECKPOINT.bin --out ref.safetensors [--tokens 1,403,407,...] [--length 64]
+    python llama_twin.py CHECKPOINT.bin --greedy 200      the likeliest tokens after the start, one number a line
 
 The file it writes is one that `tenon check gpt --against FILE` reads (docs/against.md): weights under our names, logits,
 loss and gradients. It is written from the format and the network's mathematics: rotations as products of complex numbers,
@@ -90,6 +91,14 @@ def draw_text(w, h, batch, length):
     return text
 
 
+def greedy(w, h, count):
+    text = torch.tensor([[START]])
+    with torch.no_grad():
+        while text.shape[1] <= count:
+            text = torch.cat([text, forward(text, w, h)[:, -1:].argmax(-1)], 1)
+    return text[0, 1:].tolist()
+
+
 def ours(w, h, tied):
     """The same numbers under the names and shapes of src/models/gpt."""
     out = {"embed": w["embed"], "norm_f.w": w["rms_final"]}
@@ -104,12 +113,18 @@ def ours(w, h, tied):
 def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("checkpoint")
-    a.add_argument("--out", required=True)
+    a.add_argument("--out")
+    a.add_argument("--greedy", type=int, help="print so many tokens and do no more")
     a.add_argument("--tokens", help="numbers with commas: one sequence")
     a.add_argument("--batch", type=int, default=2)
     a.add_argument("--length", type=int, default=48)
     args = a.parse_args()
     h, w, tied = read_checkpoint(args.checkpoint)
+    if args.greedy:
+        print(*greedy(w, h, args.greedy), sep="\n")
+        return
+    if not args.out:
+        a.error("--out or --greedy is needed")
     text = torch.tensor([[int(x) for x in args.tokens.split(",")]]) if args.tokens else draw_text(w, h, args.batch, args.length)
     tokens, labels = text[:, :-1], text[:, 1:]
     for name in w:

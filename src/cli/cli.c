@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 #include "cli/data_view.h"
+#include "cli/sample_keys.h"
 
 #include <string.h>
 
@@ -57,6 +58,7 @@ void tn_verb_help(const tn_verb *v, FILE *f)
         print_flags(v->flags, f);
         print_flags(tn_global_flags, f);
         if (v->run == tn_cmd_data) tn_data_keys(f);
+        if (v->run == tn_cmd_sample) tn_sample_keys(f);
         return;
     }
     print_usage("VERB [--json] ...\nhelp VERB", f);

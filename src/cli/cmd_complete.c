@@ -3,6 +3,7 @@
  * A candidate is a line: the whole word, and behind a tab what it means. Files are left to the shell. */
 #include "cli/cli.h"
 #include "data/prepare.h"
+#include "train/sample.h"
 #include "train/train_settings.h"
 
 #include <string.h>
@@ -124,6 +125,7 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     tn_settings *st = NULL;
     const tn_model *model;
     if (v->run == tn_cmd_data) TN_RETURN_IF(tn_prepare_settings(&st));
+    else if (v->run == tn_cmd_sample) TN_RETURN_IF(tn_sample_settings(&st));
     else TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
     offer_settings(st, typed, c->out);
     tn_settings_free(st);

@@ -1,5 +1,6 @@
 /* tenon train: trains a model on text in a run directory, or continues the run that is there. */
 #include "base/fs.h"
+#include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
 #include "train/run.h"
@@ -98,6 +99,13 @@ static double measure_peak(void *ctx)
     return 1e9 * (strcmp(tn_settings_text(on->settings, "compute"), "f32") == 0 ? c.fma_gflops : c.bf16_gflops);
 }
 
+static tn_status show_sample(void *ctx, int64_t step)
+{
+    watcher *w = ctx;
+    tn_progress_end(&w->view.progress);
+    return tn_train_sample(w->on, step, w->view.progress.term.f);
+}
+
 static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
 {
     watcher w = { .on = on };
@@ -107,7 +115,8 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
     const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
                             .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &w,
-                            .report = tn_train_view_report, .interrupted = tn_interrupted, .peak = measure_peak };
+                            .report = tn_train_view_report, .interrupted = tn_interrupted, .peak = measure_peak,
+                            .sample = show_sample };
     tn_interrupt_watch();
     tn_train_view_start(&w.view, c->err, "");
     tn_status s = tn_training_run(&t, from, last);
@@ -130,6 +139,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
         TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
         from = &state;
     }
+    TN_TRY(tn_train_sample_check(on));
     tn_session_describe(on, c->err);
     describe_run(c, on, run, from);
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);

@@ -160,7 +160,8 @@ static tn_status give_all(const target *t, const tn_llama2c *h)
     return give(t, "head", tn_shape(h->vocab, d), (const piece[MOST_PARTS]){ { o.head, table } });
 }
 
-tn_status tn_llama2c_convert(const char *from, const char *to)
+/* Into a file, or where `to` is NULL into a sink. */
+static tn_status convert(const char *from, const char *to, tn_sink into)
 {
     tn_status s = TN_OK;
     tn_map m = { 0 };
@@ -172,7 +173,8 @@ tn_status tn_llama2c_convert(const char *from, const char *to)
     const tn_text_pair meta[] = { { "format", "tenon-model 1" },
                                   { "model", "gpt" },
                                   { "settings", tn_llama2c_settings(&h, settings, sizeof settings) } };
-    TN_TRY(tn_safetensors_writer_begin(to, meta, sizeof meta / sizeof *meta, &t.w));
+    const size_t n = sizeof meta / sizeof *meta;
+    TN_TRY(to ? tn_safetensors_writer_begin(to, meta, n, &t.w) : tn_safetensors_writer_begin_into(into, from, meta, n, &t.w));
     t.data = m.data + HEADER;
     TN_TRY(give_all(&t, &h));
     t.put = true;
@@ -184,3 +186,7 @@ done:
     tn_file_unmap(&m);
     return s;
 }
+
+tn_status tn_llama2c_convert(const char *from, const char *to) { return convert(from, to, (tn_sink){ 0 }); }
+
+tn_status tn_llama2c_convert_into(const char *from, tn_sink into) { return convert(from, NULL, into); }

@@ -9,7 +9,7 @@
 #ifndef TN_IO_LLAMA2C_H
 #define TN_IO_LLAMA2C_H
 
-#include "base/status.h"
+#include "io/sink.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,5 +26,7 @@ tn_status tn_llama2c_read(const char *path, tn_llama2c *out);
 const char *tn_llama2c_settings(const tn_llama2c *h, char *buf, size_t bytes);
 /* Writes `to` from `from`; nothing appears under `to` on failure. */
 tn_status tn_llama2c_convert(const char *from, const char *to);
+/* The same bytes into a sink. */
+tn_status tn_llama2c_convert_into(const char *from, tn_sink into);
 
 #endif

@@ -209,6 +209,21 @@ tn_status tn_store_adopt(tn_store *s, const tn_graph *g)
     return st;
 }
 
+void tn_store_drop_caches(tn_store *s)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        entry *e = s->entry[i];
+        if (e->e.role != TN_ROLE_CACHE) {
+            s->entry[kept++] = e;
+            continue;
+        }
+        s->backend->free(e->owned);
+        tn_free(e);
+    }
+    s->n = kept;
+}
+
 /* --- looking -------------------------------------------------------------------------------------------------------------- */
 
 size_t tn_store_count(const tn_store *s) { return s->n; }

@@ -16,6 +16,9 @@ void tn_store_free(tn_store *s);
  * the rest. Nothing is added on failure. Call before the graph is compiled. */
 tn_status tn_store_adopt(tn_store *s, const tn_graph *g);
 
+/* Frees all caches, so that graphs with caches of other shapes can be adopted. No bound plan may still refer to one. */
+void tn_store_drop_caches(tn_store *s);
+
 typedef struct tn_entry {
     const char *name;
     tn_role role;

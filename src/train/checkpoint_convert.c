@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "io/llama2c.h"
 #include "train/checkpoint.h"
 
 #include <string.h>
@@ -19,9 +20,9 @@ static uint64_t machine_bytes(void)
 
 /* --- formats --------------------------------------------------------------------------------------------------------- */
 
-static tn_status read_safetensors(const char *path, tn_tensors *out)
+/* What out->file holds as a list. */
+static tn_status list_file(tn_tensors *out)
 {
-    TN_RETURN_IF(tn_tensor_file_open(path, machine_bytes(), &out->file));
     const tn_safetensors *f = out->file.tensors;
     out->n = tn_safetensors_count(f);
     TN_RETURN_IF(tn_grow((void **)&out->tensor, &out->capacity, out->n + 1, sizeof *out->tensor));
@@ -29,6 +30,37 @@ static tn_status read_safetensors(const char *path, tn_tensors *out)
     out->n_meta = tn_safetensors_meta_count(f);
     out->meta = out->n_meta ? tn_safetensors_meta_at(f, 0) : NULL;
     return TN_OK;
+}
+
+static tn_status read_safetensors(const char *path, tn_tensors *out)
+{
+    TN_RETURN_IF(tn_tensor_file_open(path, machine_bytes(), &out->file));
+    return list_file(out);
+}
+
+typedef struct memory {
+    unsigned char *data;
+    size_t n, capacity;
+} memory;
+
+static tn_status append(void *ctx, const void *data, size_t bytes)
+{
+    memory *m = ctx;
+    if (m->n + bytes > m->capacity)
+        TN_RETURN_IF(tn_grow((void **)&m->data, &m->capacity, m->n + bytes + m->n / 2, 1));
+    memcpy(m->data + m->n, data, bytes);
+    m->n += bytes;
+    return TN_OK;
+}
+
+/* Its tensors lie in other pieces than ours: they are put together in memory, as the file that convert would write. */
+static tn_status read_llama2c(const char *path, tn_tensors *out)
+{
+    memory m = { 0 };
+    tn_status s = tn_llama2c_convert_into(path, (tn_sink){ .write = append, .ctx = &m });
+    out->memory = m.data;
+    if (s == TN_OK) s = tn_safetensors_open_memory(m.data, m.n, path, &out->file.tensors);
+    return s == TN_OK ? list_file(out) : s;
 }
 
 static tn_dtype type_of(const tn_file_tensor *t, tn_dtype wanted)
@@ -77,6 +109,7 @@ static const struct format {
 } formats[] = {
     { ".safetensors", "safetensors", read_safetensors, write_safetensors },
     { ".safetensors.zst", "packed safetensors", read_safetensors, write_safetensors },
+    { ".bin", "llama2.c", read_llama2c, NULL },
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -89,8 +122,8 @@ static tn_status format_of(const char *path, bool writing, const struct format *
         *out = &formats[i];
         return TN_OK;
     }
-    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors or .safetensors.zst", path,
-                    writing ? "written" : "read");
+    return tn_error(TN_USAGE, "%.640s: a file of weights that can be %s ends in .safetensors%s .safetensors.zst%s", path,
+                    writing ? "written" : "read", writing ? " or" : ",", writing ? "" : " or .bin (llama2.c)");
 }
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */

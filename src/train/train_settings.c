@@ -68,6 +68,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
+    TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of such a sample"),
+    TN_SETTING_TEXT("sample.prompt", "", "what such a sample begins with"),
 
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer", "activations computed again to save memory"),
 };

@@ -7,13 +7,13 @@
 #include "optim/schedule.h"
 #include "backend/backend.h"
 #include "plan/cache.h"
+#include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SWITCHES = 64 };
 static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
 
 struct tn_trainer {
@@ -22,8 +22,9 @@ struct tn_trainer {
     int64_t batch, length;
     bool logits, forward_only, documents;
     int threads;
-    const char *off[MAX_SWITCHES]; /* switches that are off, NULL-terminated */
+    tn_graph_setup setup; /* plans point into it */
     tn_store *store;
+    bool borrowed; /* the store */
     tn_context *context;
     tn_plan_cache *plans;
     const tn_plan *grad, *eval, *apply;
@@ -34,25 +35,6 @@ struct tn_trainer {
 };
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
-
-static int wanted_threads(const tn_settings *st)
-{
-    if (!tn_settings_is_auto(st, "threads")) return (int)tn_settings_int(st, "threads");
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
-}
-
-static tn_status list_off(tn_trainer *t)
-{
-    int n = 0;
-    for (size_t i = 0; i < tn_settings_count(t->settings); i++) {
-        const tn_setting *row = tn_settings_row_at(t->settings, i);
-        if (row->type != TN_TYPE_SWITCH || tn_settings_on(t->settings, row->key)) continue;
-        if (n == MAX_SWITCHES - 1) return tn_error(TN_USAGE, "more than %d switches are off", MAX_SWITCHES - 1);
-        t->off[n++] = row->key;
-    }
-    return TN_OK;
-}
 
 static tn_ref find_output(const tn_graph *g, const char *name)
 {
@@ -110,9 +92,8 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
-    const char *compute = tn_settings_text(t->settings, "compute");
-    const tn_graph_options o = { .training = training, .threads = t->threads, .off = t->off,
-                                 .round_bf16 = strcmp(compute, "bf16") == 0, .bf16x3 = strcmp(compute, "bf16x3") == 0 };
+    tn_graph_options o = t->setup.options;
+    o.training = training;
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
     b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);
@@ -212,9 +193,11 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
                        .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents };
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
-    t->threads = o->threads > 0 ? o->threads : wanted_threads(o->settings);
-    TN_TRY(list_off(t));
-    TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
+    t->threads = t->setup.options.threads;
+    t->store = o->store;
+    t->borrowed = o->store != NULL;
+    if (!t->store) TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
     TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
     TN_TRY(tn_plan_cache_new(&t->plans));
     TN_TRY(bind_all(t));
@@ -237,7 +220,7 @@ void tn_trainer_free(tn_trainer *t)
     tn_bound_free(t->apply_bound);
     tn_plan_cache_free(t->plans);
     tn_context_free(t->context);
-    tn_store_free(t->store);
+    if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
 

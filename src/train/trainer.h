@@ -21,6 +21,7 @@ typedef struct tn_trainer_options {
     bool forward_only; /* no gradients, no optimizer */
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     int threads;       /* 0: as the settings say */
+    tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
 /* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has. */

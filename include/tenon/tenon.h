@@ -1,0 +1,184 @@
+/* Tenon's stable C interface: open a model, look at its tensors, compute, train, sample.
+ *
+ *     tenon_net *net;
+ *     if (tenon_open("runs/ten-1", NULL, 0, &net) != TENON_OK) { fprintf(stderr, "%s\n", tenon_error()); ... }
+ *     tenon_shape(net, 4, 128);                                  4 sequences of 128 tokens
+ *     tenon_gradients(net, tokens, labels, &loss);               forward and backward
+ *     tenon_step(net, NULL);                                     clip, optimizer, gradients back to zero
+ *     tenon_close(net);
+ *
+ * Every call that can fail returns a tenon_status; outputs are then untouched and tenon_error() says what went wrong, where,
+ * and what to do. Nothing here prints, exits or reads the environment.
+ *
+ * Threads: a handle is used by one thread at a time; different handles may be used at once. The error text belongs to the
+ * calling thread. A model computes on threads of its own (the setting `threads`); results do not depend on how many.
+ *
+ * Compatibility: within one TENON_API_VERSION functions and fields are only added. A struct that begins with `size` is set
+ * to sizeof by the caller (its init function does it), so that it may grow at its end. Authors of models include
+ * <tenon/model.h> instead; that interface is versioned apart. */
+#ifndef TENON_TENON_H
+#define TENON_TENON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TENON_API_VERSION 1
+
+typedef enum tenon_status {
+    TENON_OK = 0,
+    TENON_INTERNAL = 1,     /* a fault of the library */
+    TENON_USAGE = 2,        /* a wrong key, value, shape or argument */
+    TENON_BAD_FILE = 3,     /* a file that is missing, cut short or malformed */
+    TENON_DIVERGED = 4,     /* a number that is not finite */
+    TENON_MEMORY = 5,       /* out of memory, or a plan that does not fit */
+    TENON_DISK = 6,         /* a write that failed */
+    TENON_INTERRUPTED = 130 /* a callback asked for the end */
+} tenon_status;
+
+typedef struct tenon_net tenon_net;             /* a model with its settings, tensors and plans */
+typedef struct tenon_tokenizer tenon_tokenizer; /* text to token ids and back */
+
+const char *tenon_version(void); /* "0.1.0" */
+int tenon_api_version(void);     /* TENON_API_VERSION of the library that runs */
+const char *tenon_error(void);   /* of this thread's last failure; never NULL */
+
+/* --- opening ---------------------------------------------------------------------------------------------------------- */
+
+/* target: a run's directory (its best checkpoint), a checkpoint's directory, a .safetensors file that tenon_save wrote, a
+ * .bin of llama2.c; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
+ * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0). */
+tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out);
+void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends here */
+
+/* Settings, as text: "256", "true", "llama". NULL: there is no such key. Valid until the next tenon_set. */
+const char *tenon_setting(const tenon_net *net, const char *key);
+size_t tenon_settings(const tenon_net *net);                   /* how many keys */
+const char *tenon_setting_key(const tenon_net *net, size_t i); /* NULL beyond the last */
+/* Keys that a step reads anew: train.lr, .schedule, .warmup, .steps, .lr_min_frac, .cooldown_frac, .beta1, .beta2, .eps,
+ * .momentum, .decay, .clip, and seed. Others shape the plans: TENON_USAGE. */
+tenon_status tenon_set(tenon_net *net, const char *key, const char *value);
+
+/* Parameters from a run, a checkpoint or a file of weights; all or none. Pointers to tensors stay valid. */
+tenon_status tenon_load(tenon_net *net, const char *path);
+/* Parameters and the model's settings as a file that tenon_open takes; it ends in .safetensors or .safetensors.zst and
+ * appears whole or not at all. */
+tenon_status tenon_save(tenon_net *net, const char *path);
+
+/* --- tensors ---------------------------------------------------------------------------------------------------------- */
+
+typedef enum tenon_dtype {
+    TENON_F32 = 0,
+    TENON_BF16 = 1,
+    TENON_F16 = 2,
+    TENON_F64 = 3,
+    TENON_I32 = 4,
+    TENON_I64 = 5,
+    TENON_U8 = 6
+} tenon_dtype;
+
+typedef struct tenon_tensor {
+    size_t size;      /* sizeof(tenon_tensor) */
+    const char *name; /* "layer0.mixer.w_in" */
+    tenon_dtype dtype;
+    int trainable; /* 1: a parameter; 0: frozen, or a state */
+    int rank;
+    int64_t shape[6]; /* outermost first */
+    void *data;       /* row-major, contiguous; may be written between calls */
+    float *gradient;  /* the same shape, or NULL where it is not trainable */
+} tenon_tensor;
+
+/* Addresses stay the same until tenon_close, whatever shapes are set and files loaded. */
+size_t tenon_tensors(const tenon_net *net);
+tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out);
+tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out);
+int64_t tenon_parameters(const tenon_net *net); /* trainable numbers in all */
+
+/* --- computing -------------------------------------------------------------------------------------------------------- */
+
+/* Sequences and tokens of every call below, until the next tenon_shape. At first 1 and train.context. Plans for it are made
+ * when a call first needs them; an optimizer's memory and counts stay. */
+tenon_status tenon_shape(tenon_net *net, int64_t batch, int64_t length);
+int64_t tenon_batch(const tenon_net *net);
+int64_t tenon_length(const tenon_net *net);
+int64_t tenon_vocab(const tenon_net *net); /* last axis of the logits; 0: the model puts out none */
+
+/* tokens (B,T), each in [0, vocab); labels (B,T), -1 = not counted. logits (B,T,vocab) is filled. */
+tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits);
+/* Mean loss in nats over the labels that count; no gradients, no dropout. */
+tenon_status tenon_loss(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss);
+/* The same with gradients, which are added to what tensors' `gradient` holds. loss may be NULL. */
+tenon_status tenon_gradients(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss);
+void tenon_zero_gradients(tenon_net *net);
+
+typedef struct tenon_step_report {
+    size_t size;      /* sizeof(tenon_step_report) */
+    int64_t step;     /* steps done, this one among them */
+    double lr;        /* by train.lr and train.schedule */
+    double grad_norm; /* before clipping */
+    int applied;      /* 0: a number was not finite and nothing changed (train.nonfinite=skip) */
+} tenon_step_report;
+
+/* The optimizer's step with the mean of the gradients added up since the last one, which then are zero. The settings
+ * train.* decide: optimizer, learning rate, clipping, what a NaN leads to. report may be NULL.
+ * TENON_DIVERGED: train.nonfinite=stop, and a number was not finite. */
+tenon_status tenon_step(tenon_net *net, tenon_step_report *report);
+
+/* Mean nats per token of a row of n tokens: each but the first is predicted from those before it in its window of
+ * `length` tokens (windows follow each other and share one token). counted may be NULL. */
+tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted);
+
+/* --- tokenizers ------------------------------------------------------------------------------------------------------- */
+
+/* spec: "bytes", or a file or folder: tokenizer.json, *.tiktoken, tokenizer.bin (llama2.c), vocab.bpe with encoder.json. */
+tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out);
+/* That of a model: of the data it was trained on, or bytes. TENON_USAGE: it is not known. */
+tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out);
+void tenon_tokenizer_close(tenon_tokenizer *t); /* takes NULL */
+
+int64_t tenon_tokenizer_vocab(const tenon_tokenizer *t);
+int32_t tenon_tokenizer_start(const tenon_tokenizer *t); /* what a text begins with; -1: nothing */
+int32_t tenon_tokenizer_end(const tenon_tokenizer *t);   /* what ends a document; -1: nothing */
+
+/* special: texts such as "<|endoftext|>" become their token. With ids = NULL only *n is set: how many there are. */
+tenon_status tenon_encode(tenon_tokenizer *t, const char *text, size_t bytes, int special, int32_t *ids,
+                          size_t capacity, size_t *n);
+/* The bytes of n ids; they end inside a character where the ids do. With text = NULL only *bytes is set. */
+tenon_status tenon_decode(tenon_tokenizer *t, const int32_t *ids, size_t n, char *text, size_t capacity, size_t *bytes);
+
+/* --- sampling --------------------------------------------------------------------------------------------------------- */
+
+typedef struct tenon_sample_options {
+    size_t size;        /* set by tenon_sample_init, as are the rest */
+    const char *prompt; /* text, */
+    size_t prompt_bytes;
+    const int32_t *tokens; /* or, where this is not NULL, tokens as they are: no start token is put before them */
+    size_t n_tokens;
+    double temperature;      /* 0.8; 0: the likeliest token */
+    int64_t top_k;           /* 0: no limit */
+    double top_p;            /* 0.95; 1: no limit */
+    uint64_t seed;           /* 0 */
+    int64_t max_tokens;      /* 256 */
+    int64_t samples;         /* 1: texts drawn side by side */
+    const char *const *stop; /* texts that end a sample */
+    size_t n_stop;
+    int64_t context; /* what attention can look back on; 0: prompt and max_tokens, train.context at most */
+    /* More text of a sample, in whole UTF-8 characters, as it is drawn; or NULL. Not 0: end with TENON_INTERRUPTED. */
+    int (*text)(void *user, int64_t sample, const char *text, size_t bytes);
+    /* A sample has ended: all its n tokens, and why: "length", "end", "stop" or "context"; or NULL. */
+    int (*done)(void *user, int64_t sample, const int32_t *ids, size_t n, const char *why);
+    void *user;
+} tenon_sample_options;
+
+void tenon_sample_init(tenon_sample_options *o);
+/* Draws with the parameters as they are. The same seed gives the same text whatever the number of threads.
+ * TENON_DIVERGED: a logit is NaN. */
+tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_options *o);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

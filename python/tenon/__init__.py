@@ -1,0 +1,254 @@
+"""Tenon from Python: models, tensors without copies, training steps, sampling. A thin layer over <tenon/tenon.h>.
+
+    import tenon
+    net = tenon.open("runs/ten-1")                  # or a preset: tenon.open("gpt_tiny", vocab=256)
+    net.parameters["embed"][:] *= 0.5               # numpy views of the model's own memory
+    loss = net.gradients(tokens, labels)            # (B,T) arrays of token ids; label -1 is not counted
+    net.grads["embed"]                              # views, too
+    net.step()
+    print(net.sample("Once upon a time", max_tokens=50, seed=1))
+"""
+import ctypes as C
+
+import numpy as np
+
+from ._library import TenonError, call, lib
+
+__version__ = lib.tenon_version().decode()
+__all__ = ["open", "Model", "Tokenizer", "Sample", "Step", "TenonError", "__version__"]
+
+_TYPES = {0: np.float32, 1: np.uint16, 2: np.float16, 3: np.float64, 4: np.int32, 5: np.int64, 6: np.uint8}  # bf16: its bits
+
+
+class _Tensor(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("name", C.c_char_p), ("dtype", C.c_int), ("trainable", C.c_int), ("rank", C.c_int),
+                ("shape", C.c_int64 * 6), ("data", C.c_void_p), ("gradient", C.c_void_p)]
+
+
+class _StepReport(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("step", C.c_int64), ("lr", C.c_double), ("grad_norm", C.c_double), ("applied", C.c_int)]
+
+
+_TEXT = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_int64, C.POINTER(C.c_char), C.c_size_t)
+_DONE = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_int64, C.POINTER(C.c_int32), C.c_size_t, C.c_char_p)
+
+
+class _SampleOptions(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("prompt", C.c_char_p), ("prompt_bytes", C.c_size_t), ("tokens", C.POINTER(C.c_int32)),
+                ("n_tokens", C.c_size_t), ("temperature", C.c_double), ("top_k", C.c_int64), ("top_p", C.c_double),
+                ("seed", C.c_uint64), ("max_tokens", C.c_int64), ("samples", C.c_int64), ("stop", C.POINTER(C.c_char_p)),
+                ("n_stop", C.c_size_t), ("context", C.c_int64), ("text", _TEXT), ("done", _DONE), ("user", C.c_void_p)]
+
+
+class _Handle:
+    """A pointer of the library with its end: closed when nothing refers to it any more, views of its tensors among that."""
+
+    def __init__(self, pointer, close):
+        self.pointer, self._close = pointer, close
+
+    def __del__(self):
+        self._close(self.pointer)
+
+
+def _view(handle, address, shape, dtype):
+    memory = (C.c_char * (int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)).from_address(address)
+    memory.owner = handle  # the array holds `memory`, and so the model lives as long as the array
+    return np.frombuffer(memory, dtype=dtype).reshape(shape)
+
+
+def _ids(x):
+    """Token ids as a contiguous array of int32."""
+    a = np.ascontiguousarray(x, dtype=np.int32)
+    if not np.array_equal(a, np.asarray(x)):
+        raise TenonError(2, "token ids must be integers that fit 32 bits")
+    return a, a.ctypes.data_as(C.POINTER(C.c_int32))
+
+
+class Step:
+    """What a step did: step, lr, grad_norm, applied."""
+
+    def __init__(self, r):
+        self.step, self.lr, self.grad_norm, self.applied = r.step, r.lr, r.grad_norm, bool(r.applied)
+
+
+class Sample(str):
+    """A text with the tokens it was decoded from (`tokens`) and why it ended (`end`)."""
+
+
+class Tokenizer:
+    """Text to token ids and back: a file, a folder, or "bytes"."""
+
+    def __init__(self, spec="bytes", _pointer=None):
+        if _pointer is None:
+            _pointer = C.c_void_p()
+            call("tenon_tokenizer_open", str(spec).encode(), C.byref(_pointer))
+        self._handle = _Handle(_pointer, lib.tenon_tokenizer_close)
+        self.vocab = lib.tenon_tokenizer_vocab(_pointer)
+        self.start, self.end = lib.tenon_tokenizer_start(_pointer), lib.tenon_tokenizer_end(_pointer)
+
+    def encode(self, text, special=False):
+        raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+        n = C.c_size_t()
+        call("tenon_encode", self._handle.pointer, raw, len(raw), special, None, 0, C.byref(n))
+        ids = np.empty(n.value, np.int32)
+        if n.value:
+            call("tenon_encode", self._handle.pointer, raw, len(raw), special, _ids(ids)[1], n.value, C.byref(n))
+        return ids
+
+    def decode(self, ids):
+        a, p = _ids(ids)
+        n = C.c_size_t()
+        call("tenon_decode", self._handle.pointer, p, a.size, None, 0, C.byref(n))
+        text = C.create_string_buffer(n.value + 1)
+        call("tenon_decode", self._handle.pointer, p, a.size, text, n.value, C.byref(n))
+        return text.raw[:n.value].decode("utf-8", "replace")
+
+
+class Model:
+    """A model that is open. `parameters` and `grads` are dicts of numpy views by name; `settings` a dict of texts."""
+
+    def __init__(self, pointer):
+        self._handle, self._tokenizer = _Handle(pointer, lib.tenon_close), None
+        self.parameters, self.grads, self.frozen = {}, {}, {}
+        for i in range(lib.tenon_tensors(pointer)):
+            t = _Tensor(size=C.sizeof(_Tensor))
+            call("tenon_tensor_at", pointer, i, C.byref(t))
+            name, shape = t.name.decode(), tuple(t.shape[:t.rank])
+            (self.parameters if t.trainable else self.frozen)[name] = _view(self._handle, t.data, shape, _TYPES[t.dtype])
+            if t.gradient:
+                self.grads[name] = _view(self._handle, t.gradient, shape, np.float32)
+
+    @property
+    def settings(self):
+        p = self._handle.pointer
+        keys = [lib.tenon_setting_key(p, i) for i in range(lib.tenon_settings(p))]
+        return {k.decode(): lib.tenon_setting(p, k).decode() for k in keys}
+
+    @property
+    def vocab(self):
+        return lib.tenon_vocab(self._handle.pointer)
+
+    @property
+    def tokenizer(self):
+        if self._tokenizer is None:
+            p = C.c_void_p()
+            call("tenon_tokenizer_of", self._handle.pointer, C.byref(p))
+            self._tokenizer = Tokenizer(_pointer=p)
+        return self._tokenizer
+
+    @tokenizer.setter
+    def tokenizer(self, t):
+        self._tokenizer = t if isinstance(t, Tokenizer) else Tokenizer(t)
+
+    def set(self, key, value):
+        """A setting that steps read anew: train.lr, train.clip, ..."""
+        call("tenon_set", self._handle.pointer, key.encode(), str(value).encode())
+
+    def load(self, path):
+        call("tenon_load", self._handle.pointer, str(path).encode())
+
+    def save(self, path):
+        call("tenon_save", self._handle.pointer, str(path).encode())
+
+    def _batch(self, tokens, labels=None):
+        """(B,T) arrays, or one row of tokens; plans are made for their shape."""
+        a, _ = _ids(np.atleast_2d(tokens))
+        b = None if labels is None else _ids(np.atleast_2d(labels))[0]
+        if a.ndim != 2 or (b is not None and b.shape != a.shape):
+            raise TenonError(2, f"tokens have the shape {a.shape}, labels {None if b is None else b.shape}: both must be (B,T)")
+        call("tenon_shape", self._handle.pointer, *a.shape)
+        return a, b
+
+    def forward(self, tokens):
+        """Logits (B,T,vocab)."""
+        a, _ = self._batch(tokens)
+        out = np.empty((*a.shape, self.vocab), np.float32)
+        call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
+        return out
+
+    def _loss(self, name, tokens, labels):
+        a, b = self._batch(tokens, labels)
+        loss = C.c_double()
+        call(name, self._handle.pointer, _ids(a)[1], _ids(b)[1], C.byref(loss))
+        return loss.value
+
+    def loss(self, tokens, labels):
+        """Mean loss in nats, without gradients."""
+        return self._loss("tenon_loss", tokens, labels)
+
+    def gradients(self, tokens, labels):
+        """The same; adds to `grads`."""
+        return self._loss("tenon_gradients", tokens, labels)
+
+    def zero_gradients(self):
+        lib.tenon_zero_gradients(self._handle.pointer)
+
+    def step(self):
+        """The optimizer's step (train.* settings) with the mean of the gradients since the last; they then are zero."""
+        r = _StepReport(size=C.sizeof(_StepReport))
+        call("tenon_step", self._handle.pointer, C.byref(r))
+        return Step(r)
+
+    def evaluate(self, tokens, length=None):
+        """Mean nats per token of a row of tokens, in windows of `length` (train.context)."""
+        a, p = _ids(np.ravel(tokens))
+        call("tenon_shape", self._handle.pointer, 1, length or int(self.settings["train.context"]))
+        nats = C.c_double()
+        call("tenon_evaluate", self._handle.pointer, p, a.size, C.byref(nats), None)
+        return nats.value
+
+    def sample(self, prompt="", n=None, stop=(), stream=None, **options):
+        """Text after a prompt (or after token ids, given as an array), n texts as a list. options: temperature, top_k,
+        top_p, seed, max_tokens, context. stream(text) is called with each piece as it is drawn; True ends it."""
+        o, pieces, ends, raised = _SampleOptions(), {}, {}, []
+        lib.tenon_sample_init(C.byref(o))
+        known = {"temperature", "top_k", "top_p", "seed", "max_tokens", "context"}
+        for key, value in options.items():
+            if key not in known:
+                raise TypeError(f"sample() has no option {key}: it takes {', '.join(sorted(known))}")
+            setattr(o, key, value)
+        if isinstance(prompt, (str, bytes)):
+            raw = prompt.encode() if isinstance(prompt, str) else prompt
+            o.prompt, o.prompt_bytes = raw, len(raw)
+        else:
+            ids, o.tokens = _ids(np.ravel(prompt))
+            o.n_tokens = ids.size
+        stops = [stop] if isinstance(stop, str) else list(stop)
+        o.stop, o.n_stop = (C.c_char_p * max(len(stops), 1))(*[s.encode() for s in stops]), len(stops)
+        o.samples = 1 if n is None else n
+
+        def text(_, sample, data, size):
+            try:
+                piece = data[:size].decode()
+                pieces[sample] = pieces.get(sample, "") + piece
+                return bool(stream and stream(piece))
+            except BaseException as error:  # must not cross C: it is raised again below
+                raised.append(error)
+                return 1
+
+        def done(_, sample, ids, count, why):
+            ends[sample] = (np.array(ids[:count], np.int32), why.decode())
+            return 0
+
+        o.text, o.done = _TEXT(text), _DONE(done)
+        try:
+            call("tenon_sample", self._handle.pointer, self.tokenizer._handle.pointer, C.byref(o))
+        except TenonError as error:
+            if raised:
+                raise raised[0]
+            if error.code != 130:
+                raise
+        out = []
+        for i in range(o.samples):
+            s = Sample(pieces.get(i, ""))
+            s.tokens, s.end = ends.get(i, (np.empty(0, np.int32), "stream"))
+            out.append(s)
+        return out[0] if n is None else out
+
+
+def open(target, *overrides, **settings):
+    """A run, a checkpoint, a file of weights, a preset or a model. Settings as "key=value" or, without dots, as keywords."""
+    words = [*overrides, *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items())]
+    p = C.c_void_p()
+    call("tenon_open", str(target).encode(), (C.c_char_p * max(len(words), 1))(*[w.encode() for w in words]), len(words), C.byref(p))
+    return Model(p)

@@ -1,0 +1,77 @@
+"""Finds and loads libtenon.so, and calls it with errors as exceptions.
+
+Looked at in this order: the file $TENON_LIBRARY names; the build folder of the checkout this package lies in or was
+installed from; the system's libraries (`make install`)."""
+import ctypes as C
+import ctypes.util
+import os
+import pathlib
+
+API_VERSION = 1
+
+
+class TenonError(Exception):
+    """What went wrong, where, and what to do. `code` is the status of the library (2 usage, 3 bad file, 4 diverged, ...)."""
+
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+def _places():
+    if os.environ.get("TENON_LIBRARY"):
+        return [os.environ["TENON_LIBRARY"]]
+    folders = [pathlib.Path(__file__).resolve().parents[2] / "build"]
+    try:
+        from ._place import BUILD
+        folders.append(pathlib.Path(BUILD))
+    except ImportError:
+        pass
+    found = [str(f / "libtenon.so") for f in folders if (f / "libtenon.so").exists()]
+    installed = ctypes.util.find_library("tenon")
+    return found + ([installed] if installed else []) + ["/usr/local/lib/libtenon.so.0"]
+
+
+def _load():
+    tried = []
+    for place in _places():
+        try:
+            return C.CDLL(place)
+        except OSError as error:
+            tried.append(f"  {error}")
+    raise ImportError("libtenon.so is not there: run `make` in Tenon's checkout (then its build folder is found), `make install`, "
+                      "or set TENON_LIBRARY to the file. Tried:\n" + "\n".join(tried))
+
+
+lib = _load()
+P, I64, SIZE, TEXT = C.c_void_p, C.c_int64, C.c_size_t, C.c_char_p
+IDS = C.POINTER(C.c_int32)
+# name: (result, arguments); a result None is a status, "void" nothing.
+_FUNCTIONS = {
+    "tenon_version": (TEXT,), "tenon_api_version": (C.c_int,), "tenon_error": (TEXT,),
+    "tenon_open": (None, TEXT, C.POINTER(TEXT), SIZE, P), "tenon_close": ("void", P),
+    "tenon_setting": (TEXT, P, TEXT), "tenon_settings": (SIZE, P), "tenon_setting_key": (TEXT, P, SIZE),
+    "tenon_set": (None, P, TEXT, TEXT), "tenon_load": (None, P, TEXT), "tenon_save": (None, P, TEXT),
+    "tenon_tensors": (SIZE, P), "tenon_tensor_at": (None, P, SIZE, P), "tenon_vocab": (I64, P),
+    "tenon_shape": (None, P, I64, I64), "tenon_forward": (None, P, IDS, C.POINTER(C.c_float)),
+    "tenon_loss": (None, P, IDS, IDS, P), "tenon_gradients": (None, P, IDS, IDS, P), "tenon_zero_gradients": ("void", P),
+    "tenon_step": (None, P, P), "tenon_evaluate": (None, P, IDS, SIZE, P, P),
+    "tenon_tokenizer_open": (None, TEXT, P), "tenon_tokenizer_of": (None, P, P), "tenon_tokenizer_close": ("void", P),
+    "tenon_tokenizer_vocab": (I64, P), "tenon_tokenizer_start": (C.c_int32, P), "tenon_tokenizer_end": (C.c_int32, P),
+    "tenon_encode": (None, P, TEXT, SIZE, C.c_int, IDS, SIZE, P), "tenon_decode": (None, P, IDS, SIZE, P, SIZE, P),
+    "tenon_sample_init": ("void", P), "tenon_sample": (None, P, P, P),
+}
+for _name, (_result, *_arguments) in _FUNCTIONS.items():
+    _f = getattr(lib, _name, None)
+    if _f is None:
+        raise ImportError(f"{lib._name} has no {_name}: it is another version of Tenon than this package; build and install both anew")
+    _f.restype = None if _result == "void" else C.c_int if _result is None else _result
+    _f.argtypes = _arguments
+if lib.tenon_api_version() != API_VERSION:
+    raise ImportError(f"{lib._name} has interface {lib.tenon_api_version()}, this package needs {API_VERSION}: install both from one version")
+
+
+def call(name, *arguments):
+    code = getattr(lib, name)(*arguments)
+    if code:
+        raise TenonError(code, lib.tenon_error().decode("utf-8", "replace"))

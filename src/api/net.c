@@ -1,0 +1,165 @@
+/* Handles: opening and closing, settings, weights, tensors. */
+#include "api/net.h"
+
+#include "base/alloc.h"
+#include "base/status.h"
+
+#include <string.h>
+
+_Static_assert((int)TENON_INTERRUPTED == (int)TN_INTERRUPTED && (int)TENON_DISK == (int)TN_DISK &&
+                   (int)TENON_U8 == (int)TN_U8,
+               "the public numbers are the inner ones");
+
+const char *tenon_version(void) { return TN_VERSION; }
+
+int tenon_api_version(void) { return TENON_API_VERSION; }
+
+const char *tenon_error(void) { return tn_error_text(); }
+
+tn_status tn__api_need(const void *p, const char *what) { return p ? TN_OK : tn_error(TN_USAGE, "%s is NULL", what); }
+
+/* --- opening ---------------------------------------------------------------------------------------------------------- */
+
+static int64_t vocab_of(const tn_trainer *t)
+{
+    const tn_graph *g = tn_plan_graph(tn_trainer_plan(t, false));
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const tn_gtensor *x = &g->tensor[g->output[i].id];
+        if (strcmp(g->output[i].name, "logits") == 0) return x->dims.dim[x->dims.rank - 1];
+    }
+    return 0;
+}
+
+/* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. */
+static tn_status adopt(tenon_net *n)
+{
+    tn_trainer *t;
+    const int64_t context = tn_settings_int(n->saved.settings, "train.context");
+    TN_RETURN_IF(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
+    const tn_trainer_options o = { .model = n->saved.model,
+                                   .settings = n->saved.settings,
+                                   .batch = 1,
+                                   .length = context < 8 ? context : 8,
+                                   .logits = true,
+                                   .forward_only = true,
+                                   .threads = 1,
+                                   .store = n->store };
+    TN_RETURN_IF(tn_trainer_new(&o, &t));
+    n->vocab = vocab_of(t);
+    n->batch = 1;
+    n->length = context;
+    tn_trainer_free(t);
+    return TN_OK;
+}
+
+tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out)
+{
+    tn_status s = TN_OK;
+    tenon_net *net = tn_alloc(sizeof *net);
+    if (!net) TN_TRY(TN_MEMORY);
+    TN_TRY(tn__api_need(target, "target"));
+    TN_TRY(tn__api_need(out, "out"));
+    TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
+    TN_TRY(adopt(net));
+    if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store));
+    *out = net;
+    net = NULL;
+done:
+    tenon_close(net);
+    return (tenon_status)s;
+}
+
+void tenon_close(tenon_net *net)
+{
+    if (!net) return;
+    for (int i = 0; i < TN_NET_PARTS; i++) tn_trainer_free(net->part[i]);
+    tn_store_free(net->store);
+    tn_saved_model_free(&net->saved);
+    tn_free(net);
+}
+
+/* --- settings --------------------------------------------------------------------------------------------------------- */
+
+const char *tenon_setting(const tenon_net *net, const char *key)
+{
+    const tn_settings *st = net->saved.settings;
+    const size_t i = tn_settings_find(st, key);
+    return i < tn_settings_count(st) ? tn_settings_text_at(st, i) : NULL;
+}
+
+size_t tenon_settings(const tenon_net *net) { return tn_settings_count(net->saved.settings); }
+
+const char *tenon_setting_key(const tenon_net *net, size_t i)
+{
+    return i < tenon_settings(net) ? tn_settings_row_at(net->saved.settings, i)->key : NULL;
+}
+
+tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
+{
+    static const char *const live[] = {
+        "train.lr",    "train.schedule", "train.warmup", "train.steps",    "train.lr_min_frac", "train.cooldown_frac",
+        "train.beta1", "train.beta2",    "train.eps",    "train.momentum", "train.decay",       "train.clip",
+        "seed"
+    };
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++)
+        if (strcmp(live[i], key) == 0)
+            return (tenon_status)tn_settings_set(net->saved.settings, key, value, "tenon_set");
+    return (tenon_status)tn_error(TN_USAGE, "%.100s cannot be changed in a model that is open: give it to tenon_open",
+                                  key);
+}
+
+/* --- weights and tensors ---------------------------------------------------------------------------------------------- */
+
+tenon_status tenon_load(tenon_net *net, const char *path)
+{
+    const tn_status s = tn__api_need(path, "path");
+    return (tenon_status)(s == TN_OK ? tn_weights_load(path, net->store) : s);
+}
+
+tenon_status tenon_save(tenon_net *net, const char *path)
+{
+    const tn_status s = tn__api_need(path, "path");
+    return (tenon_status)(s == TN_OK ? tn_weights_save(path, net->saved.model, net->saved.settings, net->store) : s);
+}
+
+size_t tenon_tensors(const tenon_net *net) { return tn_store_count(net->store); }
+
+/* Only what the caller's struct has room for is written. */
+static tn_status give_tensor(const tn_entry *e, tenon_tensor *out)
+{
+    tenon_tensor t = { .size = out->size,
+                       .name = e->name,
+                       .dtype = (tenon_dtype)e->dtype,
+                       .trainable = e->role == TN_ROLE_PARAM,
+                       .rank = e->dims.rank,
+                       .data = e->data,
+                       .gradient = e->grad };
+    if (out->size < sizeof out->size || out->size > 1024)
+        return tn_error(TN_USAGE, "tenon_tensor.size is %zu: set it to sizeof(tenon_tensor)", out->size);
+    for (int i = 0; i < e->dims.rank; i++) t.shape[i] = e->dims.dim[i];
+    memcpy(out, &t, out->size < sizeof t ? out->size : sizeof t);
+    return TN_OK;
+}
+
+tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
+{
+    if (i >= tn_store_count(net->store))
+        return (tenon_status)tn_error(TN_USAGE, "there are %zu tensors, none of number %zu", tn_store_count(net->store),
+                                      i);
+    return (tenon_status)give_tensor(tn_store_at(net->store, i), out);
+}
+
+tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
+{
+    const tn_entry *e = tn_store_find(net->store, name);
+    if (!e) return (tenon_status)tn_error(TN_USAGE, "the model has no tensor %.200s", name);
+    return (tenon_status)give_tensor(e, out);
+}
+
+int64_t tenon_parameters(const tenon_net *net)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < tn_store_count(net->store); i++)
+        if (tn_store_at(net->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(net->store, i)->dims);
+    return n;
+}

@@ -1,0 +1,240 @@
+/* tenon sample: text from a trained model. The text goes to standard output as it is drawn, times to standard error. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/sample_keys.h"
+#include "cli/session.h"
+#include "cli/train_view.h"
+#include "train/sample.h"
+#include "train/saved_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_STOPS = 64, MOST_OVERRIDES = 256, LINE_BYTES = 1 << 20 };
+
+typedef struct session {
+    tn_cli *c;
+    tn_settings *keys; /* of tn_sample_settings */
+    tn_saved_model model;
+    tn_store *store;
+    tn_tokenizer *tokenizer;
+    int32_t start;
+    tn_sampler *sampler;
+    const char *stop[MOST_STOPS];
+    size_t n_stop;
+    tn_text *text; /* (n): gathered where it cannot be streamed, or NULL */
+    int64_t n;
+    double prefill_s;
+    int64_t prompt_tokens;
+} session;
+
+/* --- settings --------------------------------------------------------------------------------------------------------- */
+
+/* A key of sampling goes to sampling (seed and tokenizer too), every other one to the model's settings. */
+static tn_status sort_overrides(session *s, const char **rest, size_t *n)
+{
+    const tn_args *a = &s->c->args;
+    for (size_t i = 0; i < a->overrides_n; i++) {
+        char key[64];
+        const char *word = a->overrides[i], *eq = strchr(word, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
+        if (tn_settings_find(s->keys, key) == tn_settings_count(s->keys)) {
+            if (*n == MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
+            rest[(*n)++] = word;
+            continue;
+        }
+        TN_RETURN_IF(tn_settings_override(s->keys, word));
+        if (strcmp(key, "stop") != 0 || !eq[1]) continue;
+        if (s->n_stop == MOST_STOPS) return tn_error(TN_USAGE, "more than %d stop strings", MOST_STOPS);
+        s->stop[s->n_stop++] = eq + 1;
+    }
+    return TN_OK;
+}
+
+static tn_status find_model(session *s)
+{
+    const char *rest[MOST_OVERRIDES], *target = tn_args_positional(&s->c->args, 0);
+    size_t n = 0;
+    TN_RETURN_IF(tn_sample_settings(&s->keys));
+    TN_RETURN_IF(sort_overrides(s, rest, &n));
+    TN_RETURN_IF(
+        tn_saved_model_find(target, rest, n, tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    if (!s->model.weights[0])
+        return tn_error(
+            TN_USAGE, "%s has no weights: name a run's directory, a checkpoint, a .safetensors or a llama2.c .bin file",
+            target);
+    return tn_saved_model_tokenizer(&s->model, tn_settings_text(s->keys, "tokenizer"), &s->tokenizer, &s->start);
+}
+
+/* --- opening ---------------------------------------------------------------------------------------------------------- */
+
+/* Attention's memory: what the prompt and the text need. A prompt has no more tokens than bytes, and one to begin with. */
+static int64_t capacity(const session *s, size_t prompt_bytes, bool chat)
+{
+    const int64_t context = tn_settings_int(s->model.settings, "train.context");
+    if (!tn_settings_is_auto(s->keys, "context")) return tn_settings_int(s->keys, "context");
+    const int64_t need = (int64_t)prompt_bytes + 2 + tn_settings_int(s->keys, "max_tokens");
+    return chat || need > context ? context : need;
+}
+
+static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
+{
+    s->n = tn_settings_int(s->keys, "n");
+    TN_RETURN_IF(tn_store_new(TN_CPU, 0, &s->store));
+    const tn_sampler_options o = { .decoder = { .model = s->model.model,
+                                                .settings = s->model.settings,
+                                                .store = s->store,
+                                                .batch = s->n,
+                                                .capacity = capacity(s, prompt_bytes, chat) },
+                                   .tokenizer = s->tokenizer,
+                                   .start = s->start };
+    TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));
+    TN_RETURN_IF(tn_weights_load(s->model.weights, s->store));
+    if (s->n == 1 && !s->c->json) return TN_OK;
+    s->text = tn_alloc(sizeof *s->text * (size_t)s->n);
+    return s->text ? TN_OK : TN_MEMORY;
+}
+
+static void close_session(session *s)
+{
+    for (int64_t i = 0; s->text && i < s->n; i++) tn_text_free(&s->text[i]);
+    tn_free(s->text);
+    tn_sampler_free(s->sampler);
+    tn_store_free(s->store);
+    tn_tokenizer_free(s->tokenizer);
+    tn_saved_model_free(&s->model);
+    tn_settings_free(s->keys);
+}
+
+/* --- text ------------------------------------------------------------------------------------------------------------- */
+
+static tn_status write_out(tn_cli *c, const char *text, size_t bytes)
+{
+    if (fwrite(text, 1, bytes, c->out) == bytes && fflush(c->out) == 0) return TN_OK;
+    return tn_error(TN_DISK, "cannot write to standard output");
+}
+
+static tn_status take_text(void *ctx, int64_t sample, const char *text, size_t bytes)
+{
+    session *s = ctx;
+    if (tn_interrupted(NULL)) return tn_error(TN_INTERRUPTED, "interrupted");
+    if (!s->text) return write_out(s->c, text, bytes);
+    tn_text *t = &s->text[sample];
+    if (t->n + bytes > t->capacity) TN_RETURN_IF(tn_grow((void **)&t->data, &t->capacity, 2 * (t->n + bytes), 1));
+    memcpy(t->data + t->n, text, bytes);
+    t->n += bytes;
+    return TN_OK;
+}
+
+static tn_status show_results(session *s, const char *prompt, size_t prompt_bytes)
+{
+    for (int64_t i = 0; s->text && i < s->n; i++) {
+        tn_text *t = &s->text[i];
+        const tn_sampled r = tn_sampler_result(s->sampler, i);
+        if (s->c->json)
+            TN_RETURN_IF(tn_cli_emit(s->c, json_pack("{s:s, s:I, s:s%, s:s%, s:I, s:s}", "name", "sample", "sample",
+                                                     (json_int_t)i, "prompt", prompt, prompt_bytes, "text",
+                                                     t->data ? t->data : "", t->n, "tokens", (json_int_t)r.n, "end",
+                                                     tn_sample_end_name(r.end))));
+        else {
+            fprintf(s->c->out, "--- sample %lld of %lld\n%.*s", (long long)i + 1, (long long)s->n, (int)prompt_bytes,
+                    prompt);
+            TN_RETURN_IF(write_out(s->c, t->data ? t->data : "", t->n));
+            TN_RETURN_IF(write_out(s->c, "\n", 1));
+        }
+        t->n = 0;
+    }
+    return s->text ? TN_OK : write_out(s->c, "\n", 1);
+}
+
+static tn_status show_times(const session *s, const tn_sample_report *r)
+{
+    const double first = s->prefill_s + r->first_s, rest = r->seconds - r->first_s;
+    const double rate =
+        r->tokens > s->n && rest > 0 ? (double)(r->tokens - s->n) / rest : 0; /* without the prompt's share */
+    if (!s->c->json) {
+        fprintf(s->c->err,
+                "prompt %lld tokens in %.1f ms, first token after %.1f ms, then %.0f tokens/s (%lld in all)\n",
+                (long long)s->prompt_tokens, 1e3 * s->prefill_s, 1e3 * first, rate, (long long)r->tokens);
+        return TN_OK;
+    }
+    TN_RETURN_IF(tn_cli_emit(s->c, json_pack("{s:s, s:I, s:s}", "name", "prompt_tokens", "value",
+                                             (json_int_t)s->prompt_tokens, "unit", "tokens")));
+    TN_RETURN_IF(
+        tn_cli_emit(s->c, json_pack("{s:s, s:f, s:s}", "name", "first_token", "value", 1e3 * first, "unit", "ms")));
+    return tn_cli_emit(s->c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", rate, "unit", "tokens/s"));
+}
+
+/* One prompt and what follows it. */
+static tn_status answer(session *s, const char *prompt, size_t bytes)
+{
+    tn_sample_report r;
+    tn_sample_options o = tn_sample_options_read(s->keys);
+    o.stop = s->stop;
+    o.n_stop = s->n_stop;
+    o.ctx = s;
+    o.text = take_text;
+    const double before = tn_clock_s();
+    TN_RETURN_IF(tn_sampler_prompt(s->sampler, prompt, bytes, &s->prompt_tokens));
+    s->prefill_s = tn_clock_s() - before;
+    TN_RETURN_IF(tn_sampler_run(s->sampler, &o, &r));
+    TN_RETURN_IF(show_results(s, prompt, bytes));
+    return show_times(s, &r);
+}
+
+/* --- the two ways ----------------------------------------------------------------------------------------------------- */
+
+/* The prompt of each turn is a line with its end. When attention's context is full, the talk starts over. */
+static tn_status chat(session *s)
+{
+    tn_status st = TN_OK;
+    char *line = tn_alloc(LINE_BYTES);
+    if (!line) return TN_MEMORY;
+    while (st == TN_OK && !tn_interrupted(NULL) && fgets(line, LINE_BYTES, stdin)) {
+        const size_t bytes = strlen(line);
+        if (tn_sampler_room(s->sampler) != INT64_MAX && tn_sampler_room(s->sampler) < (int64_t)bytes + 2) {
+            fprintf(s->c->err, "note: the context is full, the model forgets what was said\n");
+            tn_sampler_clear(s->sampler);
+        }
+        st = answer(s, line, bytes);
+    }
+    tn_free(line);
+    return st == TN_OK && ferror(stdin) ? tn_error(TN_BAD_FILE, "cannot read standard input") : st;
+}
+
+static tn_status run(session *s)
+{
+    const bool talks = tn_args_flag(&s->c->args, "chat");
+    const char *given = tn_args_value(&s->c->args, "prompt"), *prompt = given ? given : "";
+    if (talks && given) return tn_error(TN_USAGE, "--chat reads its prompts from standard input: leave out --prompt");
+    TN_RETURN_IF(find_model(s));
+    if (talks && tn_settings_int(s->keys, "n") > 1)
+        return tn_error(TN_USAGE, "--chat gives one answer to a prompt: leave out n=");
+    TN_RETURN_IF(open_sampler(s, strlen(prompt), talks));
+    tn_interrupt_watch();
+    if (talks) return chat(s);
+    if (!s->text) TN_RETURN_IF(write_out(s->c, prompt, strlen(prompt)));
+    return answer(s, prompt, strlen(prompt));
+}
+
+tn_status tn_cmd_sample(tn_cli *c)
+{
+    session s = { .c = c, .start = -1 };
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    const tn_status st = run(&s);
+    close_session(&s);
+    return st;
+}
+
+void tn_sample_keys(FILE *f)
+{
+    tn_settings *st = NULL;
+    if (tn_sample_settings(&st) != TN_OK) return; /* help without them is better than none */
+    fputs("\nkeys of sampling (others are the model's and the run's: threads=1, compute=bf16):\n", f);
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        char key[64];
+        snprintf(key, sizeof key, "%s=%s", tn_settings_row_at(st, i)->key, tn_settings_written_at(st, i));
+        fprintf(f, "  %-18s  %s\n", key, tn_settings_row_at(st, i)->help);
+    }
+    tn_settings_free(st);
+}

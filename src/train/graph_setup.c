@@ -1,0 +1,38 @@
+/* Reading what a graph needs from the settings. */
+#include "train/graph_setup.h"
+
+#include "base/status.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static int wanted_threads(const tn_settings *st)
+{
+    if (!tn_settings_is_auto(st, "threads")) return (int)tn_settings_int(st, "threads");
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > 256 ? 256 : (int)n;
+}
+
+static tn_status list_off(const tn_settings *st, const char **off)
+{
+    int n = 0;
+    for (size_t i = 0; i < tn_settings_count(st); i++) {
+        const tn_setting *row = tn_settings_row_at(st, i);
+        if (row->type != TN_TYPE_SWITCH || tn_settings_on(st, row->key)) continue;
+        if (n == TN_SWITCHES_MAX - 1) return tn_error(TN_USAGE, "more than %d switches are off", TN_SWITCHES_MAX - 1);
+        off[n++] = row->key;
+    }
+    off[n] = NULL;
+    return TN_OK;
+}
+
+tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup *out)
+{
+    const char *compute = tn_settings_text(st, "compute");
+    TN_RETURN_IF(list_off(st, out->off));
+    out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
+                                       .off = out->off,
+                                       .round_bf16 = strcmp(compute, "bf16") == 0,
+                                       .bf16x3 = strcmp(compute, "bf16x3") == 0 };
+    return TN_OK;
+}

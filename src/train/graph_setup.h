@@ -1,0 +1,21 @@
+/* How the settings of a run shape a graph: its number format, the switches that are off, its threads. One place, so that
+ * training, evaluation and sampling build a model the same way. */
+#ifndef TN_TRAIN_GRAPH_SETUP_H
+#define TN_TRAIN_GRAPH_SETUP_H
+
+#include "plan/graph.h"
+
+#include <tenon/settings.h>
+
+enum { TN_SWITCHES_MAX = 64 };
+
+/* Stays where it is while graphs and plans made with it live: their options point into `off`. */
+typedef struct tn_graph_setup {
+    tn_graph_options options;
+    const char *off[TN_SWITCHES_MAX]; /* switches that are off, NULL-terminated */
+} tn_graph_setup;
+
+/* threads: 0 = as the settings say, or one per core where that is auto. The settings outlive the setup. */
+tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup *out);
+
+#endif

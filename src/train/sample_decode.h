@@ -1,0 +1,38 @@
+/* Decoding: tokens in, logits of the next one out, with the state carried from call to call (models/carry.h). A prompt goes
+ * through in pieces of many tokens whose logits nobody needs; its last token, and every one after it, goes alone.
+ * Recurrent layers cost the same at every position; attention looks back on a cache of `capacity` tokens.
+ *
+ * The decoder puts its caches into the store and takes them out again: one decoder at a time on a store. */
+#ifndef TN_TRAIN_SAMPLE_DECODE_H
+#define TN_TRAIN_SAMPLE_DECODE_H
+
+#include "plan/store.h"
+
+#include <tenon/model.h>
+
+typedef struct tn_decoder tn_decoder;
+
+typedef struct tn_decoder_options {
+    const tn_model *model;
+    const tn_settings *settings; /* borrowed */
+    tn_store *store;             /* borrowed; it has the parameters, or they are initialised */
+    int64_t batch;               /* sequences side by side */
+    int64_t capacity;            /* tokens that attention can look back on */
+    int threads;                 /* 0: as the settings say */
+} tn_decoder_options;
+
+/* TN_USAGE: the model keeps no state between calls, or puts out no logits. */
+tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out);
+void tn_decoder_free(tn_decoder *d); /* takes NULL */
+
+int64_t tn_decoder_vocab(const tn_decoder *d);
+int64_t tn_decoder_batch(const tn_decoder *d);
+/* Tokens that still fit; INT64_MAX for a model without attention. */
+int64_t tn_decoder_room(const tn_decoder *d);
+
+/* Forgets all that was fed. */
+void tn_decoder_clear(tn_decoder *d);
+/* Takes n >= 1 more tokens (B,n), row stride n; *logits (B,vocab) are those after the last, until the next call. */
+tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits);
+
+#endif

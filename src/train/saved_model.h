@@ -1,0 +1,39 @@
+/* A model as somebody left it on the disk: its settings, weights and tokenizer, found from one word. Opens nothing of
+ * the run for writing, and trains nothing.
+ *
+ *   runs/ten-1             a run: config.yaml, its best checkpoint (or its latest), the tokenizer of its data
+ *   runs/ten-1/step-500    one checkpoint of it
+ *   model.safetensors      a file of ours (metadata format "tenon-model 1"), packed or not
+ *   stories15M.bin         a checkpoint of llama2.c
+ *   gpt_tiny, x.yaml, .so  a preset, model or file of settings: no weights; parameters have their first values */
+#ifndef TN_TRAIN_SAVED_MODEL_H
+#define TN_TRAIN_SAVED_MODEL_H
+
+#include "base/fs.h"
+#include "plan/store.h"
+#include "token/tokenizer.h"
+
+#include <tenon/model.h>
+
+typedef struct tn_saved_model {
+    tn_settings *settings; /* owned; vocab is never auto */
+    const tn_model *model;
+    char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
+    char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
+} tn_saved_model;
+
+/* link: "best" or "latest", for a run. overrides ("key=value") come last. */
+tn_status tn_saved_model_find(const char *target, const char *const *overrides, size_t n, const char *link,
+                              tn_saved_model *out);
+void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
+
+/* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. */
+tn_status tn_weights_load(const char *path, tn_store *store);
+/* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
+tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
+
+/* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else that of the
+ * data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */
+tn_status tn_saved_model_tokenizer(const tn_saved_model *m, const char *spec, tn_tokenizer **out, int32_t *start);
+
+#endif

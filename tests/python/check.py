@@ -1,0 +1,194 @@
+"""What the Python binding promises; ends with "N passed, N failed". Needs the installed package, numpy, and in $TENON the
+command."""
+import gc
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
+
+import numpy as np
+
+import tenon
+
+TINY = ("dim=16", "layers=2", "heads=2", "vocab=256", "train.context=32", "train.lr=1e-2", "train.warmup=0",
+        "train.schedule=constant", "threads=1")
+TEXT = b"the quick brown fox jumps over the lazy dog. " * 3
+ROW = np.frombuffer(TEXT, np.uint8).astype(np.int32)
+TOKENS, LABELS = ROW[:64].reshape(2, 32), ROW[1:65].reshape(2, 32)
+
+
+def raises(code, part, f, *a, **k):
+    try:
+        f(*a, **k)
+    except tenon.TenonError as error:
+        assert error.code == code and part in str(error), f"{error.code}: {error}"
+        return
+    raise AssertionError(f"nothing was raised that says {part}")
+
+
+def views_share_memory():
+    net = tenon.open("ten", *TINY)
+    w = net.parameters["embed"]
+    assert w.shape == (256, 16) and w.dtype == np.float32 and not w.flags.owndata and w.flags.writeable
+    before = net.loss(TOKENS, LABELS)
+    kept = w.copy()
+    w *= 3
+    assert net.loss(TOKENS, LABELS) != before
+    w[:] = kept
+    assert net.loss(TOKENS, LABELS) == before
+    address = w.ctypes.data
+    net.loss(TOKENS[:1, :7], LABELS[:1, :7])
+    assert tenon.open("ten", *TINY).parameters["embed"].ctypes.data != address == net.parameters["embed"].ctypes.data
+    total = sum(p.size for p in net.parameters.values())
+    ended = []
+    weakref.finalize(net._handle, ended.append, True)
+    del net
+    gc.collect()
+    assert np.array_equal(w, kept) and total > 0 and not ended  # a view keeps the model alive, the last one ends it
+    del w
+    gc.collect()
+    assert ended
+
+
+def loss_is_that_of_the_logits():
+    net = tenon.open("gpt", *TINY)
+    logits = net.forward(TOKENS).astype(np.float64)
+    assert logits.shape == (2, 32, 256)
+    p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    want = -np.take_along_axis(p, LABELS[..., None].astype(np.int64), -1).mean()
+    assert abs(net.loss(TOKENS, LABELS) - want) < 1e-5 and abs(want - math.log(256)) < 0.5
+    some = LABELS.copy()
+    some[:, 5:] = -1
+    want = -np.take_along_axis(p, LABELS[..., None].astype(np.int64), -1)[:, :5].mean()
+    assert abs(net.loss(TOKENS, some) - want) < 1e-5
+    assert abs(net.evaluate(ROW[:33]) - net.loss(ROW[:32], ROW[1:33])) < 1e-5
+
+
+def command_says_the_same():
+    """A run of the command: its best checkpoint, opened here, has the held-out loss the command reported."""
+    command = os.environ["TENON"]
+    with tempfile.TemporaryDirectory() as folder:
+        text = os.path.join(folder, "t.txt")
+        with open(text, "wb") as f:
+            f.write(b"".join(b"%d\n" % i for i in range(4000)))
+        words = ["gpt_tiny", f"data={text}", f"run={folder}/run", "dim=16", "layers=1", "heads=2", "train.context=16", "train.batch=1",
+                 "train.steps=3", "train.eval_batches=1", "threads=1"]
+        out = subprocess.run([command, "train", *words, "--json"], check=True, capture_output=True, text=True).stdout
+        heldout = float(next(l for l in out.splitlines() if "heldout_loss" in l).split('"value":')[1].split(",")[0])
+        net = tenon.open(f"{folder}/run")
+        assert net.settings["dim"] == "16" and net.vocab == 256
+        raw = np.frombuffer(open(text, "rb").read(), np.uint8).astype(np.int32)
+        losses = [net.loss(raw[i:i + 16], raw[i + 1:i + 17]) for i in range(len(raw) - len(raw) // 50 - 20, len(raw) - 17)]
+        assert min(abs(x - heldout) for x in losses) < 1e-5, heldout  # one of the windows at the end is the one held out
+        assert net.sample("12", max_tokens=5, seed=1) == subprocess.run(
+            [command, "sample", f"{folder}/run", "--prompt=12", "max_tokens=5", "seed=1"], check=True,
+            capture_output=True).stdout.decode()[2:-1]
+
+
+def gradient_steps_lower_the_loss():
+    net = tenon.open("ten", *TINY)
+    first = net.loss(TOKENS, LABELS)
+    for _ in range(10):
+        net.gradients(TOKENS, LABELS)
+        done = net.step()
+    assert done.applied and done.step == 10 and done.grad_norm > 0 and abs(done.lr - 1e-2) < 1e-7
+    assert net.loss(TOKENS, LABELS) < first - 1
+    net.gradients(TOKENS, LABELS)
+    g = net.grads["embed"].copy()
+    assert np.abs(g).max() > 0
+    i = np.unravel_index(np.abs(g).argmax(), g.shape)
+    w, h = net.parameters["embed"], 1e-3
+    at = float(w[i])
+    w[i] = at + h
+    up = net.loss(TOKENS, LABELS)
+    w[i] = at - h
+    assert abs((up - net.loss(TOKENS, LABELS)) / (2 * h) - g[i]) < 0.05 * abs(g[i]) + 1e-3
+    net.zero_gradients()
+    assert not net.grads["embed"].any()
+    for p, grad in ((net.parameters[k], net.grads[k]) for k in net.parameters):  # an optimizer of one's own
+        assert p.shape == grad.shape
+    net.set("train.lr", 1e-3)
+    net.gradients(TOKENS, LABELS)
+    assert abs(net.step().lr - 1e-3) < 1e-9
+
+
+def files_keep_it():
+    net = tenon.open("gpt", *TINY)
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/x.safetensors"
+        net.save(path)
+        again = tenon.open(path)
+        assert again.loss(TOKENS, LABELS) == net.loss(TOKENS, LABELS)
+        net.parameters["embed"][:] = 0
+        net.load(path)
+        assert again.loss(TOKENS, LABELS) == net.loss(TOKENS, LABELS)
+
+
+def sampling_repeats():
+    net = tenon.open("ten", *TINY)
+    a, b = (net.sample("the", max_tokens=20, seed=7, temperature=1.0, top_p=1.0) for _ in range(2))
+    assert a == b and a.end == "length" and np.array_equal(a.tokens, b.tokens) and len(a.tokens) == 20
+    assert net.sample("the", max_tokens=20, seed=8, temperature=1.0, top_p=1.0) != a
+    two = net.sample("the", n=2, max_tokens=5)
+    assert len(two) == 2 and two[0] != two[1]
+    heard = []
+    net.sample(net.tokenizer.encode("the"), max_tokens=20, seed=7, temperature=1.0, top_p=1.0, stream=heard.append)
+    assert "".join(heard) == a
+    assert net.sample("the", max_tokens=50, stream=lambda t: True).end == "stream"
+    for _ in range(60):
+        net.gradients(TOKENS, LABELS)
+        net.step()
+    assert net.sample("the quick ", temperature=0, max_tokens=40, stop="jumps") == "brown fox "
+    try:
+        net.sample("the", stream=lambda t: 1 // 0)
+    except ZeroDivisionError:
+        return
+    raise AssertionError("an error in stream() was lost")
+
+
+def tokenizers_turn_around():
+    t = tenon.Tokenizer("bytes")
+    assert t.vocab == 256 and t.start == -1
+    assert t.decode(t.encode("h\u00e9llo")) == "h\u00e9llo" and t.encode("").size == 0 and t.decode([]) == ""
+    raises(2, "300", t.decode, [300])
+    raises(3, "nowhere", tenon.Tokenizer, "nowhere.json")
+
+
+def mistakes_raise():
+    raises(2, "nonsense", tenon.open, "nonsense")
+    raises(2, "did you mean dim", tenon.open, "gpt", dimm=3)
+    raises(3, "nothing.safetensors", tenon.open, "nothing.safetensors")
+    net = tenon.open("gpt", *TINY)
+    raises(2, "tokens[0] is 256", net.loss, [[256]], [[0]])
+    raises(2, "(B,T)", net.loss, TOKENS, LABELS[:, :3])
+    raises(2, "integers", net.loss, [[0.5]], [[0]])
+    raises(2, "train.context", net.loss, np.zeros((1, 33)), np.zeros((1, 33)))
+    raises(2, "cannot be changed", net.set, "dim", 3)
+    raises(2, "temperature", net.sample, "x", temperature=-1)
+    net.parameters["embed"][:] = np.nan
+    raises(4, "NaN", net.sample, "x")
+    net.gradients(TOKENS, LABELS)
+    raises(4, "", net.step)
+    code = "import os; os.environ['TENON_LIBRARY'] = '/nowhere.so'; import tenon"
+    r = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert r.returncode == 1 and "run `make` in Tenon's checkout" in r.stderr, r.stderr
+
+
+def main():
+    passed = failed = 0
+    for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
+                 sampling_repeats, tokenizers_turn_around, mistakes_raise):
+        try:
+            test()
+            passed += 1
+        except Exception as error:
+            failed += 1
+            print(f"FAILED {test.__name__}: {type(error).__name__}: {error} (line {error.__traceback__.tb_next.tb_lineno})")
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The Python package as a user gets it: a fresh venv, `pip install` of the checkout, then check.py against build/.
+# The venv sees the system's numpy, setuptools and wheel (scripts/install-deps python), so that nothing is downloaded;
+# where the interpreter has no numpy, pip fetches it. PYTHON names another interpreter.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+build=$(realpath "$root/${BUILD:-build}")
+python=${PYTHON:-/usr/bin/python3}
+[ -x "$python" ] || python=python3
+work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+cp -r "$root/python" "$work/src" # pip builds beside the sources
+mkdir "$work/build"
+"$python" -m venv --system-site-packages "$work/venv"
+isolation=--no-build-isolation
+"$work/venv/bin/python" -c 'import numpy, setuptools, wheel' 2>/dev/null || isolation=
+"$work/venv/bin/pip" -q --disable-pip-version-check install $isolation "$work/src"
+export TENON=$build/tenon
+ln -s "$build/libtenon.so" "$work/build/libtenon.so" # where the installed package was told to look
+cd "$work" # not the checkout, whose folder python/ must not be what is imported
+"$work/venv/bin/python" - "$root/VERSION" <<'END'
+import importlib.metadata, sys, tenon
+assert "venv" in tenon.__file__, tenon.__file__
+assert tenon.__version__ == importlib.metadata.version("tenon") == open(sys.argv[1]).read().strip()
+END
+"$work/venv/bin/python" "$root/tests/python/check.py"

@@ -32,7 +32,7 @@ typedef struct tn_batch {
     int64_t capacity; /* tokens that attention can look back on */
     tn_ref position;  /* i32 (1): of the first token */
     tn_ref keys;      /* i32 (1): position + length */
-    tn_ref positions; /* i32 (B,T): of each token */
+    tn_ref positions; /* i32 (B,T): of each token; also without carry, counted from the start of its document, or none */
     tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
 } tn_batch;
 

@@ -32,7 +32,7 @@ static tn_status run_one(tn_cli *c, racer *r)
                             .interrupted = tn_interrupted };
     const tn_status st = tn_training_run(&t, NULL, &last);
     tn_train_view_end(&r->view);
-    r->heldout = last.heldout / log(2);
+    r->heldout = last.heldout * tn_bits_of(&last);
     r->tokens_per_s = last.tokens_per_s;
     tn_session_close(&s);
     return st == TN_OK ? r->view.status : st;

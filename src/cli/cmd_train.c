@@ -1,24 +1,67 @@
 /* tenon train: trains a model on text in a run directory, or continues the run that is there. */
 #include "base/fs.h"
+#include "cli/train_sample.h"
 #include "cli/train_view.h"
+#include "report/ceilings.h"
 #include "train/run.h"
 
 #include <math.h>
 #include <string.h>
 
-static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r)
+typedef struct result {
+    double loss, bits; /* nats per token; bits per byte of one */
+} result;
+
+/* "held out 1.2345 nats (1.781 bits per byte), " with the name of the split */
+static void print_loss(tn_cli *c, const char *what, double loss, double bits)
 {
-    const double bits = 1 / log(2);
+    if (isnan(loss)) return;
+    fprintf(c->out, ", %s %.4f nats", what, loss);
+    if (!isnan(bits)) fprintf(c->out, " (%.3f bits per byte)", loss * bits);
+}
+
+static tn_status emit_loss(tn_cli *c, const char *name, double loss)
+{
+    if (isnan(loss)) return TN_OK;
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", loss, "unit", "nats/token"));
+}
+
+static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
+{
     if (!c->json) {
-        fprintf(c->out, "run %s: %lld steps, held out %.4f nats (%.3f bits per byte), %.0f tokens/s\n", dir, (long long)r->step,
-                r->heldout, r->heldout * bits, r->tokens_per_s);
+        fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
+        print_loss(c, "held out", r->heldout, r->bits);
+        print_loss(c, "test", test->loss, test->bits);
+        fprintf(c->out, ", %.0f tokens/s\n", r->tokens_per_s);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
-    if (!isnan(r->heldout))
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "heldout_loss", "value", r->heldout, "unit", "nats/token")));
+    TN_RETURN_IF(emit_loss(c, "heldout_loss", r->heldout));
+    if (!isnan(r->heldout * r->bits))
+        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "heldout_bits_per_byte", "value", r->heldout * r->bits,
+                                              "unit", "bits/byte")));
+    TN_RETURN_IF(emit_loss(c, "test_loss", test->loss));
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", r->tokens_per_s, "unit", "tokens/s"));
+}
+
+/* The best checkpoint on the test split: at the end, once, and only if asked for. */
+static tn_status run_test(tn_session *on, const tn_run_dir *run, result *out)
+{
+    tn_status s = TN_OK;
+    tn_source source = { 0 };
+    tn_evaluation e;
+    if (!tn_settings_on(on->settings, "train.test")) return TN_OK;
+    if (tn_dataset_count(on->data, TN_TEST).tokens == 0)
+        TN_FAIL(TN_USAGE, "train.test=on, but the data have no test split: prepare them with test_frac= or test=FILE");
+    TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer)));
+    TN_TRY(tn_source_open(&(tn_source_options){ .data = on->data, .batch = on->batch, .length = on->length, .mode = on->mode,
+                                                .heldout = TN_TEST, .heldout_only = true }, &source));
+    TN_TRY(tn_evaluate(on->trainer, &source, 0, &e));
+    *out = (result){ e.loss, source.bits };
+done:
+    tn_source_close(&source);
+    return s;
 }
 
 /* "run ..." with what happens to it, and what the run has to say. */
@@ -42,21 +85,43 @@ static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run,
     else fprintf(c->err, "%s\n", from ? "" : "   (the same command continues it)");
 }
 
+typedef struct watcher {
+    tn_train_view view; /* first: its functions are given the watcher */
+    const tn_session *on;
+} watcher;
+
+/* The ceiling that the run's matrix products are measured by. */
+static double measure_peak(void *ctx)
+{
+    const tn_session *on = ((const watcher *)ctx)->on;
+    tn_ceilings c;
+    if (tn_ceilings_arithmetic(tn_trainer_threads(on->trainer), &c) != TN_OK) return 0;
+    return 1e9 * (strcmp(tn_settings_text(on->settings, "compute"), "f32") == 0 ? c.fma_gflops : c.bf16_gflops);
+}
+
+static tn_status show_sample(void *ctx, int64_t step)
+{
+    watcher *w = ctx;
+    tn_progress_end(&w->view.progress);
+    return tn_train_sample(w->on, step, w->view.progress.term.f);
+}
+
 static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
 {
-    tn_train_view view;
+    watcher w = { .on = on };
     tn_jsonl *metrics = NULL;
     char path[TN_RUN_PATH];
     TN_RETURN_IF(tn_path_join(run->dir, "metrics.jsonl", path, sizeof path));
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
     const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
-                            .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &view,
-                            .report = tn_train_view_report, .interrupted = tn_interrupted };
+                            .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &w,
+                            .report = tn_train_view_report, .interrupted = tn_interrupted, .peak = measure_peak,
+                            .sample = show_sample };
     tn_interrupt_watch();
-    tn_train_view_start(&view, c->err, "");
+    tn_train_view_start(&w.view, c->err, "");
     tn_status s = tn_training_run(&t, from, last);
-    tn_train_view_end(&view);
-    tn_train_view_free(&view);
+    tn_train_view_end(&w.view);
+    tn_train_view_free(&w.view);
     const tn_status closed = tn_jsonl_close(metrics);
     if (s == TN_OK && last->stopped)
         fprintf(c->err, "stopped early: no better held-out loss in %s evaluations (train.stop_patience)\n",
@@ -69,15 +134,19 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_status s = TN_OK;
     tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { .heldout = NAN };
+    result test = { NAN, NAN };
     if (run->checkpoint[0]) {
         TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
         from = &state;
     }
+    TN_TRY(tn_train_sample_check(on));
     tn_session_describe(on, c->err);
     describe_run(c, on, run, from);
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
     else TN_TRY(train(c, on, run, from, &last));
-    TN_TRY(emit_result(c, run->dir, &last));
+    last.bits = on->source.bits;
+    TN_TRY(run_test(on, run, &test));
+    TN_TRY(emit_result(c, run->dir, &last, &test));
 done:
     tn_ckpt_state_free(&state);
     return s;

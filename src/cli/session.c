@@ -2,11 +2,47 @@
 #include "cli/session.h"
 
 #include "backend/cpu/gemm.h"
-#include "base/alloc.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
 #include <string.h>
+
+static tn_status open_dataset(tn_session *s, const char *path)
+{
+    const char *tokenizer = tn_settings_text(s->settings, "tokenizer");
+    const bool bytes = !tokenizer[0] || strcmp(tokenizer, "bytes") == 0;
+    const tn_dataset_options o = { .holdout_frac = tn_settings_float(s->settings, "train.holdout_frac"),
+                                   .window = bytes ? (uint64_t)s->length + 1 : 0, .tokenizer = tokenizer,
+                                   .seed = (uint64_t)tn_settings_int(s->settings, "seed") };
+    TN_RETURN_IF(tn_dataset_open(path, &o, &s->data));
+    const tn_dataset_info *info = tn_dataset_about(s->data);
+    if (info->kind != TN_SHARD_TOKENS)
+        return tn_error(TN_USAGE, "%.640s holds arrays, and %s learns from tokens: prepare text instead", path, s->model->name);
+    if (!info->is_raw && tokenizer[0])
+        return tn_error(TN_USAGE, "%.640s is prepared and has its own tokenizer: leave tokenizer= out", path);
+    return TN_OK;
+}
+
+static tn_loader_mode mode_of(const tn_session *s)
+{
+    const char *mode = tn_settings_text(s->settings, "loader.mode");
+    const bool one = tn_dataset_about(s->data)->is_raw && tn_dataset_count(s->data, TN_TRAIN).documents == 1;
+    if (strcmp(mode, "auto") == 0) return one ? TN_LOADER_WINDOW : TN_LOADER_PACK;
+    return strcmp(mode, "window") == 0 ? TN_LOADER_WINDOW : strcmp(mode, "bucket") == 0 ? TN_LOADER_BUCKET : TN_LOADER_PACK;
+}
+
+static tn_status take_vocab(tn_session *s, const char *path)
+{
+    char text[32];
+    const long long needs = (long long)tn_dataset_about(s->data)->vocab;
+    snprintf(text, sizeof text, "%lld", needs);
+    if (tn_settings_find(s->settings, "vocab") == tn_settings_count(s->settings)) return TN_OK;
+    if (tn_settings_is_auto(s->settings, "vocab")) return tn_settings_set(s->settings, "vocab", text, "data %s", path);
+    const long long vocab = (long long)tn_settings_int(s->settings, "vocab");
+    if (vocab >= needs) return TN_OK;
+    return tn_error(TN_USAGE, "vocab=%lld is too small for %.640s, which has %lld different tokens: leave vocab at auto, or %lld "
+                              "and more", vocab, path, needs, needs);
+}
 
 static tn_status open_data(tn_session *s, bool needs_data)
 {
@@ -15,63 +51,86 @@ static tn_status open_data(tn_session *s, bool needs_data)
         if (!needs_data) return TN_OK;
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     }
-    const tn_status st = tn_bytes_open(path, tn_settings_float(s->settings, "train.holdout_frac"), s->length, &s->data);
+    const tn_status st = open_dataset(s, path);
     if (st != TN_OK) {
         tn_error_prefix("data");
         return st;
     }
-    const size_t at = tn_settings_find(s->settings, "vocab");
-    if (at == tn_settings_count(s->settings)) return TN_OK;
-    if (tn_settings_is_auto(s->settings, "vocab")) return tn_settings_set(s->settings, "vocab", "256", "data %s", path);
-    const long long vocab = (long long)tn_settings_int(s->settings, "vocab");
-    if (vocab < 256) return tn_error(TN_USAGE, "vocab=%lld is too small for %s, whose tokens are bytes: leave vocab at auto, or 256 and more",
-                                     vocab, path);
-    return TN_OK;
+    s->mode = mode_of(s);
+    return take_vocab(s, path);
 }
 
-/* The trainer refuses a plan that does not fit before any of its memory is touched. */
-static tn_status open_trainer(tn_session *s)
+static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
 {
-    const bool automatic = tn_settings_is_auto(s->settings, "train.batch");
-    const int64_t most = 4096 / s->length > 0 ? 4096 / s->length : 1;
-    s->batch = automatic ? most : tn_settings_int(s->settings, "train.batch");
-    for (;; s->batch /= 2) {
-        const tn_trainer_options o = { .model = s->model, .settings = s->settings, .batch = s->batch, .length = s->length };
-        const tn_status st = tn_trainer_new(&o, &s->trainer);
-        if (st != TN_MEMORY || !automatic || s->batch == 1) return st;
-    }
+    const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
+                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode) };
+    return tn_trainer_new(&t, out);
 }
 
-/* On the heap, so that the session can be moved. */
-static tn_status open_source(tn_session *s)
+/* The largest batch that fits, to an eighth. The trainer refuses a plan that does not fit before any of its memory is
+ * touched, so that trying costs time alone, and only where memory is short; one is alive at a time. */
+static tn_status find_batch(tn_session *s, const tn_session_options *o)
+{
+    int64_t fits = 0, fails = 0;
+    s->batch = TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
+    do {
+        const tn_status st = make_trainer(s, o, s->batch, &s->trainer);
+        if (st != TN_OK && (st != TN_MEMORY || s->batch == 1)) return st;
+        if (st != TN_OK) fails = s->batch;
+        else if (!fails || fails - s->batch <= 1 + s->batch / 8) return TN_OK;
+        else fits = s->batch;
+        tn_trainer_free(s->trainer);
+        s->trainer = NULL;
+        s->batch = fits ? (fits + fails) / 2 : fails / 2;
+    } while (fails - fits > 1 + fits / 8);
+    s->batch = fits;
+    return make_trainer(s, o, fits, &s->trainer);
+}
+
+static tn_status open_trainer(tn_session *s, const tn_session_options *o)
+{
+    if (tn_settings_is_auto(s->settings, "train.batch")) return find_batch(s, o);
+    s->batch = tn_settings_int(s->settings, "train.batch");
+    return make_trainer(s, o, s->batch, &s->trainer);
+}
+
+static tn_status open_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->data) return TN_OK;
-    s->bytes = tn_alloc(sizeof *s->bytes);
-    if (!s->bytes) return TN_MEMORY;
-    *s->bytes = (tn_bytes_source){ .data = s->data, .seed = (uint64_t)tn_settings_int(s->settings, "seed"), .batch = s->batch,
-                                   .length = s->length };
-    s->source = tn_source_of_bytes(s->bytes);
-    return TN_OK;
+    const tn_source_options how = { .data = s->data, .batch = s->batch, .length = s->length, .mode = s->mode,
+                                    .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
+                                    .workers = (int)tn_settings_int(s->settings, "loader.workers"),
+                                    .prefetch = (int)tn_settings_int(s->settings, "loader.prefetch"),
+                                    .heldout = o->split ? o->split : TN_VALID, .heldout_only = o->evaluates };
+    const tn_status st = tn_source_open(&how, &s->source);
+    if (st != TN_OK) tn_error_prefix("data");
+    return st;
 }
 
-tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out)
+tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
     tn_session s = { 0 };
-    tn_status st = tn_settings_resolve(target, overrides, n, &s.settings, &s.model);
+    tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, needs_data);
-    if (st == TN_OK) st = open_trainer(&s);
-    if (st == TN_OK) st = open_source(&s);
+    if (st == TN_OK) st = open_data(&s, o->needs_data);
+    if (st == TN_OK) st = open_trainer(&s, o);
+    if (st == TN_OK) st = open_source(&s, o);
     if (st != TN_OK) tn_session_close(&s);
     else *out = s;
     return st;
 }
 
+tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out)
+{
+    return tn_session_open_with(&(tn_session_options){ .target = target, .overrides = overrides, .n = n, .needs_data = needs_data },
+                                out);
+}
+
 void tn_session_close(tn_session *s)
 {
     tn_trainer_free(s->trainer);
-    tn_free(s->bytes);
-    tn_bytes_close(s->data);
+    tn_source_close(&s->source);
+    tn_dataset_close(s->data);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }
@@ -84,17 +143,27 @@ const char *tn_count_text(double n, char buf[16])
     return buf;
 }
 
+static void describe_data(const tn_session *s, FILE *f)
+{
+    static const char *const modes[] = { "packed documents", "documents by length", "windows" };
+    char count[16], held[16];
+    const tn_dataset_info *info = tn_dataset_about(s->data);
+    const bool bytes = info->item == TN_ITEM_U8;
+    fprintf(f, "data    %s, %s %s, %s held out", tn_settings_text(s->settings, "data"),
+            tn_count_text((double)tn_dataset_count(s->data, TN_TRAIN).tokens, count), bytes ? "bytes" : "tokens",
+            tn_count_text((double)tn_dataset_count(s->data, TN_VALID).tokens, held));
+    if (!bytes) fprintf(f, ", vocabulary %lld", (long long)info->vocab);
+    fprintf(f, ", %s\n", modes[s->mode]);
+}
+
 void tn_session_describe(tn_session *s, FILE *f)
 {
-    char count[16], held[16], memory[512];
+    char count[16], memory[512];
     const tn_memory_plan m = tn_trainer_memory(s->trainer);
     fprintf(f, "device  cpu, %d thread%s, %s\n", tn_trainer_threads(s->trainer), tn_trainer_threads(s->trainer) > 1 ? "s" : "",
             tn_gemm_kernel_name());
     fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
-    if (s->data)
-        fprintf(f, "data    %s, %s bytes, %s held out\n", tn_settings_text(s->settings, "data"),
-                tn_count_text((double)tn_bytes_size(s->data, false), count),
-                tn_count_text((double)tn_bytes_size(s->data, true), held));
+    if (s->data) describe_data(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
 }

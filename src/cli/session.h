@@ -6,18 +6,31 @@
 #include "train/source.h"
 #include "train/trainer.h"
 
+/* Of an automatic batch: enough for matrix products to run at full speed, and for a step to be a step. */
+enum { TN_SESSION_TOKENS = 4096 };
+
 typedef struct tn_session {
     tn_settings *settings;
     const tn_model *model;
-    tn_bytes *data;
-    tn_bytes_source *bytes; /* what `source` works with */
-    tn_source source;       /* where `data` is open */
+    tn_dataset *data;    /* NULL: none is named */
+    tn_loader_mode mode; /* of the rows */
+    tn_source source;    /* where `data` is open */
     tn_trainer *trainer;
     int64_t batch, length;
 } tn_session;
 
+typedef struct tn_session_options {
+    const char *target; /* see tn_settings_resolve */
+    const char *const *overrides;
+    size_t n;
+    bool needs_data;
+    bool evaluates;      /* no gradients, no training batches */
+    tn_data_split split; /* held-out batches come from it; 0 is the valid one */
+} tn_session_options;
+
 /* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's), batch
- * size (auto: the largest of at most 4096 tokens whose memory plan fits), trainer. */
+ * size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer. */
+tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out);
 void tn_session_close(tn_session *s);
 

@@ -66,19 +66,36 @@ static const char *clock_text(double s, char buf[16])
     return buf;
 }
 
+/* What is known of speed, memory and the model's own physics. */
+static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
+{
+    size_t n = 0;
+    buf[0] = 0;
+    if (!isnan(r->utilisation)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f %% of peak", 100 * r->utilisation);
+    if (!isnan(r->memory_bytes)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f MB", r->memory_bytes / 1e6);
+    if (r->stall_frac >= 0.01) n += (size_t)snprintf(buf + n, bytes - n, "  waits for data %.0f %%", 100 * r->stall_frac);
+    if (r->instrument[0]) snprintf(buf + n, bytes - n, "  %s %.3g", r->instrument, r->instrument_value);
+    return buf;
+}
+
+/* Bits per byte where the bytes of the text are known, else bits per token. */
+double tn_bits_of(const tn_progress_report *r) { return isnan(r->bits) ? 1 / log(2) : r->bits; }
+
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[16], held[48] = "", rate[16];
-    const double done = (double)r->step / (double)r->steps, bits = 1 / log(2);
+    char drawn[128], eta[16], held[48] = "", rate[16], more[160];
+    const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
     if (v->status == TN_OK) v->status = curve_add(&v->train, (double)r->step, r->loss * bits);
     if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, (double)r->step, r->heldout * bits);
-    if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
-    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s  eta %s",
+    if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
+    else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
+    clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
+    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
-                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 20, drawn, sizeof drawn), r->loss, held,
-                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), clock_text(r->seconds / done - r->seconds, eta));
+                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, r->loss, held,
+                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), details(r, more, sizeof more));
 }
 
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }

@@ -55,6 +55,7 @@ static tn_status open_prepared(tn_dataset *d)
                                  .sample = 1,
                                  .classes = m->classes };
     memcpy(d->info.dims, m->dims, sizeof d->info.dims);
+    snprintf(d->info.fingerprint, sizeof d->info.fingerprint, "%s", m->fingerprint);
     for (int i = 0; i < m->rank; i++)
         d->info.sample *= m->dims[i]; /* the shards' headers say the same, checked there */
     if (*m->tokenizer_file)
@@ -102,6 +103,7 @@ void tn_dataset_close(tn_dataset *d)
     for (int k = 0; k < TN_SPLITS; k++) {
         tn_free(d->split[k].v);
         tn_free(d->text[k]);
+        tn_tokens_free(&d->ids[k]);
         tn_free(d->starts[k]);
     }
     tn_file_unmap(&d->map);

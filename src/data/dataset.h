@@ -1,5 +1,5 @@
-/* A data set to read: a prepared folder (mapped), or raw text as bytes (a plain .txt is mapped; other text files and folders
- * are read into memory while they are small). Any number of threads may read one.
+/* A data set to read: a prepared folder (mapped), or raw text as bytes or tokens (a plain .txt as bytes is mapped; anything
+ * else is read, and tokenized, into memory while it is small). Any number of threads may read one.
  *
  * A split is a row of documents, each a row of tokens; positions count the tokens of a split from 0 across its shards. What
  * comes from files is checked before it is used: a damaged shard fails the call that meets the damage with TN_BAD_FILE. */
@@ -15,7 +15,9 @@ typedef struct tn_dataset tn_dataset;
 
 typedef struct tn_dataset_options { /* for raw text only; NULL or zeros: none held out, a file is a document */
     double holdout_frac;            /* one document: its end is held out; several: whole documents (into "valid") */
+    uint64_t window;                /* one document as bytes: each part gets so many at least, or the open fails; 0: any */
     const char *doc_sep, *text_key; /* see documents.h */
+    const char *tokenizer;          /* for tn_tokenizer_open; NULL or "": bytes */
     uint64_t seed;
 } tn_dataset_options;
 
@@ -28,6 +30,7 @@ typedef struct tn_dataset_info {
     int rank; /* arrays: shape of a sample, its size, number of classes */
     int64_t dims[TN_SHARD_RANK_MAX], sample, classes;
     char tokenizer[TN_PATH_BYTES]; /* for tn_tokenizer_open; "" where it is not known */
+    char fingerprint[40];          /* of what a prepared one was made from; "" for raw text */
 } tn_dataset_info;
 
 typedef struct tn_dataset_counts {

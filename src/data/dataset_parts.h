@@ -28,6 +28,7 @@ struct tn_dataset {
     size_t shard_n;
     tn_map map;                     /* raw, mapped */
     unsigned char *text[TN_SPLITS]; /* raw, in memory */
+    tn_tokens ids[TN_SPLITS];       /* raw, tokenized */
     uint64_t *starts[TN_SPLITS];    /* raw: tables of documents */
     char path[TN_PATH_BYTES];
 };

@@ -1,5 +1,6 @@
-/* Raw text as a data set of bytes, for a first run without `tenon data prepare`. A plain text file is mapped, its end held
- * out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. */
+/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file is mapped, its
+ * end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
+ * tokenizer the documents of both parts are then encoded into memory, as preparing would. */
 #include "data/dataset_parts.h"
 
 #include "data/documents.h"
@@ -21,10 +22,24 @@ static tn_status one_extent(tn_dataset *d, tn_data_split k, const void *items, u
     return TN_OK;
 }
 
-/* One document: [0, train) and the rest. */
-static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, double frac)
+static bool is_tokenized(const tn_dataset_options *o)
 {
-    const size_t held = (size_t)((double)bytes * frac), sizes[2] = { bytes - held, held };
+    return o->tokenizer && *o->tokenizer && strcmp(o->tokenizer, "bytes") != 0;
+}
+
+/* One document: [0, train) and the rest; text to be tokenized is not cut inside a character. */
+static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, const tn_dataset_options *o)
+{
+    size_t held = (size_t)((double)bytes * o->holdout_frac);
+    if (bytes < 2 * o->window)
+        return tn_error(TN_BAD_FILE,
+                        "%.640s has %zu bytes, too few for windows of %llu tokens: use a smaller train.context or more "
+                        "text",
+                        d->path, bytes, (unsigned long long)(o->window - 1));
+    if (held < o->window) held = o->window;
+    if (held > bytes - o->window) held = bytes - o->window;
+    while (is_tokenized(o) && held && held < bytes && (text[bytes - held] & 0xC0) == 0x80) held++;
+    const size_t sizes[2] = { bytes - held, held };
     for (int k = 0; k < 2; k++) {
         d->starts[k] = tn_alloc(2 * sizeof(uint64_t));
         if (!d->starts[k]) return TN_MEMORY;
@@ -80,7 +95,7 @@ static tn_status read_documents(tn_dataset *d, const tn_inputs *in, const tn_dat
     if (r[0].documents + r[1].documents == 1) { /* too few to hold one out: the end of it */
         tn_free(d->starts[TN_TRAIN]);
         d->starts[TN_TRAIN] = NULL;
-        s = split_tail(d, d->text[TN_TRAIN], r[TN_TRAIN].n, o->holdout_frac);
+        s = split_tail(d, d->text[TN_TRAIN], r[TN_TRAIN].n, o);
         goto done;
     }
     for (int i = 0; i < 2; i++)
@@ -93,6 +108,76 @@ done:
 static bool is_packed(const tn_map *m)
 {
     return m->bytes >= 4 && (memcmp(m->data, "\x1F\x8B", 2) == 0 || memcmp(m->data, "\x28\xB5\x2F\xFD", 4) == 0);
+}
+
+/* --- tokens --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct encoding {
+    const tn_tokenizer *t;
+    tn_tokenizer_scratch *scratch;
+} encoding;
+
+static tn_status encode_document(const encoding *e, const char *text, size_t bytes, int32_t eot, tn_tokens *ids)
+{
+    if (eot >= 0) {
+        void *p = ids->ids;
+        TN_RETURN_IF(tn_grow(&p, &ids->capacity, ids->n + 1, sizeof *ids->ids));
+        ids->ids = p;
+        ids->ids[ids->n++] = eot;
+    }
+    while (bytes) { /* in pieces, for the scratch memory grows with the text */
+        const size_t cut = bytes > TN_PIECE_BYTES ? tn_tokenizer_cut(e->t, text, TN_PIECE_BYTES) : 0;
+        const size_t n = cut ? cut : bytes;
+        TN_RETURN_IF(tn_tokenizer_encode(e->t, e->scratch, text, n, 0, ids));
+        text += n;
+        bytes -= n;
+    }
+    return TN_OK;
+}
+
+/* The table of a split, which is one extent, turns from places of bytes into places of tokens. */
+static tn_status encode_split(tn_dataset *d, const encoding *e, tn_data_split k)
+{
+    tn_split_extents *p = &d->split[k];
+    tn_tokens *ids = &d->ids[k];
+    uint64_t from = 0;
+    if (p->n == 0) return TN_OK;
+    const char *text = p->v[0].items;
+    uint64_t *starts = d->starts[k];
+    for (uint64_t i = 0; i < p->v[0].documents; i++) {
+        const uint64_t to = starts[i + 1];
+        TN_RETURN_IF(encode_document(e, text + from, (size_t)(to - from), d->info.eot, ids));
+        starts[i + 1] = ids->n;
+        from = to;
+    }
+    p->v[0].items = ids->ids;
+    p->v[0].tokens = p->counts.tokens = ids->n;
+    return TN_OK;
+}
+
+static tn_status encode_all(tn_dataset *d, const char *spec)
+{
+    tn_status s = TN_OK;
+    tn_tokenizer *t = NULL;
+    encoding e = { 0 };
+    TN_TRY(tn_tokenizer_open(spec, &t));
+    e.t = t;
+    TN_TRY(tn_tokenizer_scratch_new(&e.scratch));
+    if (d->map.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
+    TN_TRY(tn_path_join("", spec, d->info.tokenizer, sizeof d->info.tokenizer));
+    d->info.vocab = tn_tokenizer_vocab(t);
+    d->info.eot = tn_tokenizer_special(t, TN_TOKEN_END);
+    d->info.item = TN_ITEM_U32;
+    for (int k = 0; k < 2; k++) TN_TRY(encode_split(d, &e, (tn_data_split)k));
+    for (int k = 0; k < 2; k++) { /* both parts may lie in one text */
+        tn_free(d->text[k]);
+        d->text[k] = NULL;
+    }
+    tn_file_unmap(&d->map);
+done:
+    tn_tokenizer_scratch_free(e.scratch);
+    tn_tokenizer_free(t);
+    return s;
 }
 
 tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
@@ -114,9 +199,10 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
     const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
                        (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
     if (plain) TN_TRY(tn_file_map(in.v[0].path, &d->map));
-    if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o->holdout_frac));
+    if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o));
     else TN_TRY(read_documents(d, &in, o));
     if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
+    if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));
 done:
     tn_inputs_free(&in);
     return s;

@@ -27,6 +27,7 @@ struct tn_loader {
     bool stop, ended;                  /* ended: the plan has come to its end or failed; no more batches are planned */
     uint64_t planned, taken, released; /* batch numbers */
     bool holds;                        /* the caller has batch taken - 1 */
+    tn_loader_cursor begin;            /* where it was opened */
     tn_loader_cursor at;               /* of the next batch to plan */
     tn_loader_cursor position;         /* after the last batch handed out */
     int workers, started, depth;
@@ -215,7 +216,7 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
     pthread_cond_init(&l->ready, NULL);
     set_walk(l, o, &counts);
     TN_TRY(restore(l, o->from));
-    l->position = l->at;
+    l->begin = l->position = l->at;
     l->workers = o->workers;
     l->depth = o->depth > 0 ? o->depth : o->workers + 2;
     if (l->depth < 2) l->depth = 2; /* the caller holds one */
@@ -317,6 +318,13 @@ tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out)
     }
     pthread_mutex_unlock(&l->lock);
     return st;
+}
+
+void tn_loader_rewind(tn_loader *l)
+{
+    l->at = l->position = l->begin;
+    l->planned = l->taken = l->released = 0;
+    l->holds = l->ended = false;
 }
 
 tn_loader_cursor tn_loader_position(const tn_loader *l) { return l->position; }

@@ -79,6 +79,8 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out);
 void tn_loader_free(tn_loader *l); /* takes NULL; waits for a batch being filled, no longer */
 /* The next batch, or NULL at the end of an evaluation. An error of a worker comes here, in its place in the order. */
 tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out);
+/* Back to where it was opened. For loaders without workers. */
+void tn_loader_rewind(tn_loader *l);
 tn_loader_cursor tn_loader_position(const tn_loader *l);
 tn_loader_stats tn_loader_measure(const tn_loader *l);
 

@@ -1,10 +1,10 @@
 /* The loader's promises: the stream of batches is a function of data, seed and cursor; resumes exactly; covers an evaluation
  * once; marks documents; allocates nothing while it runs; hands on a worker's error. */
 #include "data/loader.h"
+
+#include "base/rng.h"
 #include "data/order.h"
 #include "dataset_files.h"
-
-#include "data/bytes.h"
 
 #include <stdlib.h>
 
@@ -334,38 +334,70 @@ static void stops_promptly(void **state)
     teardown(&w);
 }
 
-/* Random windows over one file are those of text as bytes. */
-static void windows_equal_bytes(void **state)
+/* Random windows over one file: places are a function of seed and step alone, by a formula that old runs rely on. */
+static void windows_of_bytes(void **state)
+{
+    (void)state;
+    enum { B = 3, T = 40 };
+    tn_tempdir dir;
+    tn_dataset *data = NULL;
+    tn_loader *l = NULL;
+    const tn_loader_batch *b;
+    unsigned char text[5000];
+    const tn_rng rng = { .seed = 11, .stream = tn_rng_stream("batch") };
+    tn_tempdir_make(&dir);
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (unsigned char)('a' + i * i % 23);
+    const char *path = tn_tempdir_file(&dir, "t.txt");
+    tn_put_file(path, text, sizeof text);
+    assert_ok(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.1, .window = T + 1 }, &data));
+    assert_int_equal(tn_dataset_count(data, TN_TRAIN).tokens, 4500);
+    assert_int_equal(tn_dataset_count(data, TN_VALID).tokens, 500);
+    const tn_loader_options o = {
+        .dataset = data, .batch = B, .length = T, .mode = TN_LOADER_WINDOW, .seed = 11, .workers = 1
+    };
+    assert_ok(tn_loader_open(&o, &l));
+    for (uint64_t i = 0; i < 10; i++) {
+        assert_ok(tn_loader_next(l, &b));
+        for (uint64_t r = 0; r < B; r++) {
+            const uint64_t at = tn_rng_below(rng, i * B + r, 4500 - T);
+            for (uint64_t t = 0; t < T; t++) {
+                assert_int_equal(b->tokens[r * T + t], text[at + t]);
+                assert_int_equal(b->targets[r * T + t], text[at + t + 1]);
+            }
+        }
+    }
+    tn_loader_free(l);
+    tn_dataset_close(data);
+    tn_tempdir_clear(&dir);
+}
+
+/* A rewound evaluation hands out what it did before. */
+static void rewound(void **state)
 {
     (void)state;
     tn_tempdir dir;
     tn_dataset *data = NULL;
-    tn_bytes *bytes = NULL;
     tn_loader *l = NULL;
     const tn_loader_batch *b;
-    char text[5000];
-    int32_t x[3 * 40], y[3 * 40];
+    int32_t first[2 * 16];
+    int n[2] = { 0, 0 };
     tn_tempdir_make(&dir);
-    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)('a' + i * i % 23);
-    const char *path = tn_tempdir_file(&dir, "t.txt");
-    tn_put_file(path, text, sizeof text);
-    assert_ok(tn_bytes_open(path, 0.1, 40, &bytes));
-    assert_ok(tn_dataset_open(path, &(tn_dataset_options){ .holdout_frac = 0.1 }, &data));
-    assert_int_equal(tn_dataset_count(data, TN_TRAIN).tokens, tn_bytes_size(bytes, false));
-    assert_int_equal(tn_dataset_count(data, TN_VALID).tokens, tn_bytes_size(bytes, true));
-    const tn_loader_options o = {
-        .dataset = data, .batch = 3, .length = 40, .mode = TN_LOADER_WINDOW, .seed = 11, .workers = 1
-    };
-    assert_ok(tn_loader_open(&o, &l));
-    for (int i = 0; i < 10; i++) {
-        assert_ok(tn_loader_next(l, &b));
-        tn_bytes_batch(bytes, 11, i, 3, 40, x, y);
-        assert_memory_equal(b->tokens, x, sizeof x);
-        assert_memory_equal(b->targets, y, sizeof y);
+    const char *in = tn_tempdir_file(&dir, "d.jsonl");
+    tn_put_documents(in, 9);
+    assert_ok(tn_dataset_open(in, NULL, &data));
+    assert_ok(tn_loader_open(&(tn_loader_options){ .dataset = data, .batch = 2, .length = 16, .evaluate = true }, &l));
+    for (int round = 0; round < 2; round++, tn_loader_rewind(l)) {
+        for (;; n[round]++) {
+            assert_ok(tn_loader_next(l, &b));
+            if (!b) break;
+            if (n[round]) continue;
+            if (round) assert_memory_equal(b->tokens, first, sizeof first);
+            else memcpy(first, b->tokens, sizeof first);
+        }
     }
+    assert_true(n[0] > 3 && n[0] == n[1]);
     tn_loader_free(l);
     tn_dataset_close(data);
-    tn_bytes_close(bytes);
     tn_tempdir_clear(&dir);
 }
 
@@ -527,7 +559,8 @@ void tn_tests_loader(tn_test_list *l)
     tn_test_add(l, buckets_save_padding, NULL, "loader: buckets waste less padding than random order");
     tn_test_add(l, rows_are_shuffled, NULL, "loader: pack shuffles the rows of a window and loses none");
     tn_test_add(l, stops_promptly, NULL, "loader: stops at any moment");
-    tn_test_add(l, windows_equal_bytes, NULL, "loader: windows of one file are those of text as bytes");
+    tn_test_add(l, windows_of_bytes, NULL, "loader: windows of one file");
+    tn_test_add(l, rewound, NULL, "loader: an evaluation starts over");
     tn_test_add(l, arrays, NULL, "loader: arrays, each sample once an epoch");
     tn_test_add(l, array_evaluation, NULL, "loader: arrays in their order for an evaluation");
     tn_test_add(l, hands_on_errors, NULL, "loader: a worker's error reaches the caller");

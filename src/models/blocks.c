@@ -80,7 +80,7 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
 
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
 {
-    return b->carry ? tn_embed(g, b->positions, table) : tn_slice(g, table, 0, 0, b->length);
+    return b->positions.id ? tn_embed(g, b->positions, table) : tn_slice(g, table, 0, 0, b->length);
 }
 
 void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra)

@@ -26,7 +26,7 @@ struct tn_bound {
     void *frame;
     uint64_t generation;
     bool timers;
-    double *forward_ms, *backward_ms; /* by region */
+    double *step_ms; /* (n_steps), since the timers were turned on */
     uint64_t runs;
 };
 
@@ -130,9 +130,8 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
     b->own = c->backend->alloc(own);
     b->frame = tn_alloc(tn_plan_frame_bytes(p));
-    b->forward_ms = tn_alloc(sizeof *b->forward_ms * 2 * p->graph->n_regions);
-    if (!b->externs || !b->own || !b->frame || !b->forward_ms) TN_TRY(TN_MEMORY);
-    b->backward_ms = b->forward_ms + p->graph->n_regions;
+    b->step_ms = tn_alloc(sizeof *b->step_ms * (p->n_steps + 1));
+    if (!b->externs || !b->own || !b->frame || !b->step_ms) TN_TRY(TN_MEMORY);
     TN_TRY(resolve_externs(b));
     TN_TRY(reserve(c, p->place.arena_bytes));
     *out = b;
@@ -149,7 +148,7 @@ void tn_bound_free(tn_bound *b)
     tn_free(b->externs);
     if (b->own) b->context->backend->free(b->own);
     tn_free(b->frame);
-    tn_free(b->forward_ms);
+    tn_free(b->step_ms);
     tn_free(b);
 }
 
@@ -175,7 +174,7 @@ static tn_status run_timed(tn_bound *b, bool again)
     for (size_t i = again ? p->prologue : 0; i < p->n_steps; i++) {
         TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
         const double u = 1e3 * tn_clock_s();
-        (p->step[i].backward ? b->backward_ms : b->forward_ms)[p->step[i].region] += u - t;
+        b->step_ms[i] += u - t;
         t = u;
     }
     b->runs++;
@@ -235,7 +234,7 @@ void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
 
 void tn_bound_timers(tn_bound *b, bool on)
 {
-    memset(b->forward_ms, 0, sizeof *b->forward_ms * 2 * b->plan->graph->n_regions);
+    memset(b->step_ms, 0, sizeof *b->step_ms * b->plan->n_steps);
     b->runs = 0;
     b->timers = on;
 }
@@ -244,9 +243,28 @@ size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most)
 {
     const tn_graph *g = b->plan->graph;
     for (size_t i = 0; i < g->n_regions && i < most; i++)
-        rows[i] = (tn_region_time){ .region = g->region[i], .forward_ms = b->forward_ms[i],
-                                    .backward_ms = b->backward_ms[i], .runs = b->runs };
-    for (size_t i = 0; i < b->plan->n_steps; i++)
-        if ((size_t)b->plan->step[i].region < most) rows[b->plan->step[i].region].flops += b->plan->step[i].flops;
+        rows[i] = (tn_region_time){ .region = g->region[i], .runs = b->runs };
+    for (size_t i = 0; i < b->plan->n_steps; i++) {
+        const tn_step *s = &b->plan->step[i];
+        if ((size_t)s->region >= most) continue;
+        tn_region_time *r = &rows[s->region];
+        *(s->backward ? &r->backward_ms : &r->forward_ms) += b->step_ms[i];
+        r->flops += s->flops;
+    }
     return g->n_regions;
+}
+
+size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t most)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < b->plan->n_steps; i++) {
+        const tn_step *s = &b->plan->step[i];
+        size_t k = 0;
+        while (k < n && strcmp(rows[k].op, s->node->op->name) != 0) k++;
+        if (k == n && n == most) continue;
+        if (k == n) rows[n++] = (tn_op_time){ .op = s->node->op->name, .runs = b->runs };
+        *(s->backward ? &rows[k].backward_ms : &rows[k].forward_ms) += b->step_ms[i];
+        rows[k].flops += s->flops;
+    }
+    return n;
 }

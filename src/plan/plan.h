@@ -80,4 +80,14 @@ void tn_bound_timers(tn_bound *b, bool on); /* off by default */
 /* Fills at most `most` rows in the order of the regions; returns how many there are. */
 size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most);
 
+typedef struct tn_op_time {
+    const char *op; /* "linear" */
+    double forward_ms, backward_ms;
+    double flops;
+    uint64_t runs;
+} tn_op_time;
+
+/* The same by op, in the order of the plan; of more than `most` ops the later ones are left out. Returns the rows. */
+size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t most);
+
 #endif

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "report/timing.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { LOOPS = 40000, COPY_MB = 64 };
@@ -85,43 +86,68 @@ static void copy_tile(void *arg, int64_t tile)
     memcpy(j->to + (size_t)tile * j->bytes, j->from + (size_t)tile * j->bytes, j->bytes);
 }
 
-tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
+enum { ROUNDS = 6 };
+
+static double time_of(tn_pool *pool, int tiles, void (*tile)(void *arg, int64_t tile), void *arg)
+{
+    const double before = tn_clock_s();
+    tn_pool_run(pool, tiles, tile, arg);
+    return tn_clock_s() - before;
+}
+
+static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
+{
+    float sums[TN_POOL_MAX_THREADS];
+    double done[TN_POOL_MAX_THREADS] = { 0 }, best_fma = 1e9, best_bf16 = 1e9;
+    const fma_kernel kernel = widest();
+    fma_job f = { sums };
+    for (int i = 0; i < ROUNDS; i++) {
+        best_fma = fmin(best_fma, time_of(pool, threads, kernel.tile, &f));
+        best_bf16 = fmin(best_bf16, time_of(pool, threads, bf16_tile, done));
+    }
+    out->threads = threads;
+    out->fma_gflops = kernel.flops * threads / best_fma * 1e-9;
+    out->bf16_gflops = done[0] > 0 ? done[0] * threads / best_bf16 * 1e-9 : out->fma_gflops;
+}
+
+static tn_status measure_copy(tn_pool *pool, int threads, tn_ceilings *out)
 {
     tn_status s = TN_OK;
-    tn_pool *pool = NULL;
-    float sums[TN_POOL_MAX_THREADS];
-    double done[TN_POOL_MAX_THREADS] = { 0 }, best_bf16 = 1e9;
     const size_t bytes = (size_t)COPY_MB << 20;
     char *a = tn_alloc(bytes), *b = tn_alloc(bytes);
-    double best_fma = 1e9, best_copy = 1e9;
-    const fma_kernel kernel = widest();
+    double best = 1e9;
     if (!a || !b) TN_TRY(TN_MEMORY);
-    TN_TRY(tn_pool_new(threads, &pool));
     memset(a, 1, bytes);
-    for (int i = 0; i < 6; i++) {
-        fma_job f = { sums };
-        double t = tn_clock_s();
-        tn_pool_run(pool, threads, kernel.tile, &f);
-        t = tn_clock_s() - t;
-        if (t < best_fma) best_fma = t;
-        t = tn_clock_s();
-        tn_pool_run(pool, threads, bf16_tile, done);
-        t = tn_clock_s() - t;
-        if (t < best_bf16) best_bf16 = t;
+    for (int i = 0; i < ROUNDS; i++) {
         copy_job c = { b, a, bytes / (size_t)(4 * threads) };
-        t = tn_clock_s();
-        tn_pool_run(pool, 4 * threads, copy_tile, &c);
-        t = tn_clock_s() - t;
-        if (i && t < best_copy) best_copy = t; /* the first touches the pages */
+        const double t = time_of(pool, 4 * threads, copy_tile, &c);
+        if (i) best = fmin(best, t); /* the first touches the pages */
     }
-    *out = (tn_ceilings){ .threads = threads,
-                          .fma_gflops = kernel.flops * threads / best_fma * 1e-9,
-                          .bf16_gflops = done[0] * threads / best_bf16 * 1e-9,
-                          .copy_gbs = 2.0 * (double)bytes / best_copy * 1e-9 };
-    if (!(done[0] > 0)) out->bf16_gflops = out->fma_gflops;
+    out->copy_gbs = 2.0 * (double)bytes / best * 1e-9;
 done:
-    tn_pool_free(pool);
     tn_free(a);
     tn_free(b);
+    return s;
+}
+
+tn_status tn_ceilings_arithmetic(int threads, tn_ceilings *out)
+{
+    tn_pool *pool = NULL;
+    TN_RETURN_IF(tn_pool_new(threads, &pool));
+    *out = (tn_ceilings){ 0 };
+    measure_arithmetic(pool, threads, out);
+    tn_pool_free(pool);
+    return TN_OK;
+}
+
+tn_status tn_ceilings_measure(int threads, tn_ceilings *out)
+{
+    tn_pool *pool = NULL;
+    tn_ceilings c = { 0 };
+    TN_RETURN_IF(tn_pool_new(threads, &pool));
+    measure_arithmetic(pool, threads, &c);
+    const tn_status s = measure_copy(pool, threads, &c);
+    tn_pool_free(pool);
+    if (s == TN_OK) *out = c;
     return s;
 }

@@ -11,7 +11,8 @@
 
 /* Keys that may change; one that ends in a dot stands for all below it. */
 static const char *const loose[] = {
-    "run", "preset", "device", "threads", "log.", "ckpt.", "plan.", "opt.", "train.eval_every", "train.stop_patience", "train.nonfinite",
+    "run", "preset", "device", "threads", "log.", "ckpt.", "plan.", "opt.", "sample.", "loader.workers", "loader.prefetch",
+    "train.eval_every", "train.stop_patience", "train.nonfinite", "train.test",
 };
 
 static bool may_change(const char *key)

@@ -1,44 +1,186 @@
-/* Bytes as a source. The cursor also holds the sizes of the text, so that a run is not continued on another one. */
+/* A data set as a source: a loader with workers for training, one without for held-out batches. Batches are copied from the
+ * loader's slot into the trainer's inputs. The cursor also holds what the data are, so that a run is not continued on
+ * others. */
 #include "train/source.h"
 
-static tn_status bytes_next(void *ctx, int32_t *tokens, int32_t *labels)
+#include "base/alloc.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct dataset_source {
+    tn_source_options o;
+    tn_loader *train, *heldout; /* NULL where there is none */
+} dataset_source;
+
+/* --- batches --------------------------------------------------------------------------------------------------------- */
+
+/* Where documents start, as attention and tables of positions want it: (T) each. */
+static void mark_row(const int32_t *reset, int64_t T, int32_t *document, int32_t *positions)
 {
-    tn_bytes_source *b = ctx;
-    tn_bytes_batch(b->data, b->seed, b->at++, b->batch, b->length, tokens, labels);
+    int32_t d = 0, p = 0;
+    for (int64_t t = 0; t < T; t++, p++) {
+        if (reset[t]) {
+            d++;
+            p = 0;
+        }
+        if (document) document[t] = d;
+        if (positions) positions[t] = p;
+    }
+}
+
+/* Rows narrower than the trainer's are padded: such tokens count nowhere, and nothing before them sees them. */
+static void copy_row(const tn_loader_batch *b, int64_t row, const tn_feed *to)
+{
+    const int64_t T = to->length, W = b->width;
+    const size_t bytes = (size_t)W * sizeof(int32_t);
+    int32_t *tokens = to->tokens + row * T, *labels = to->labels + row * T;
+    memcpy(tokens, b->tokens + row * W, bytes);
+    memcpy(labels, b->targets + row * W, bytes);
+    memset(tokens + W, 0, (size_t)(T - W) * sizeof *tokens);
+    memset(labels + W, -1, (size_t)(T - W) * sizeof *labels);
+    if (!to->reset && !to->document && !to->positions) return;
+    int32_t *reset = to->reset ? to->reset + row * T : NULL;
+    if (reset) memcpy(reset, b->reset + row * W, bytes);
+    if (reset) memset(reset + W, 0, (size_t)(T - W) * sizeof *reset);
+    mark_row(b->reset + row * W, W, to->document ? to->document + row * T : NULL,
+             to->positions ? to->positions + row * T : NULL);
+}
+
+static tn_status take(tn_loader *l, const tn_feed *to, int64_t *count)
+{
+    const tn_loader_batch *b;
+    TN_RETURN_IF(tn_loader_next(l, &b));
+    *count = b ? b->count : 0;
+    for (int64_t row = 0; b && row < b->rows; row++) copy_row(b, row, to);
     return TN_OK;
 }
 
-static tn_status bytes_heldout(void *ctx, int64_t i, int32_t *tokens, int32_t *labels)
+static tn_status source_next(void *ctx, const tn_feed *to, int64_t *count)
 {
-    const tn_bytes_source *b = ctx;
-    tn_bytes_heldout(b->data, i, b->batch, b->length, tokens, labels);
+    return take(((dataset_source *)ctx)->train, to, count);
+}
+
+static tn_status source_heldout(void *ctx, int64_t i, const tn_feed *to, int64_t *count)
+{
+    dataset_source *s = ctx;
+    *count = 0;
+    if (!s->heldout) return TN_OK;
+    if (i == 0) tn_loader_rewind(s->heldout);
+    return take(s->heldout, to, count);
+}
+
+/* --- loaders --------------------------------------------------------------------------------------------------------- */
+
+static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
+{
+    tn_loader *l = NULL;
+    const tn_source_options *o = &s->o;
+    const tn_loader_options how = { .dataset = o->data, .split = TN_TRAIN, .batch = o->batch, .length = o->length,
+                                    .mode = o->mode, .seed = o->seed, .workers = o->workers,
+                                    .depth = o->prefetch + 1, .from = from };
+    TN_RETURN_IF(tn_loader_open(&how, &l));
+    tn_loader_free(s->train);
+    s->train = l;
     return TN_OK;
 }
 
-static json_t *bytes_save(void *ctx)
+static tn_status open_heldout(dataset_source *s)
 {
-    const tn_bytes_source *b = ctx;
-    return json_pack("{s:s, s:I, s:I, s:I}", "kind", "bytes", "batches", (json_int_t)b->at, "train",
-                     (json_int_t)tn_bytes_size(b->data, false), "heldout", (json_int_t)tn_bytes_size(b->data, true));
+    const tn_source_options *o = &s->o;
+    const tn_dataset_counts c = tn_dataset_count(o->data, o->heldout);
+    if (c.tokens <= (tn_dataset_about(o->data)->eot < 0 ? c.documents : 0)) return TN_OK;
+    const tn_loader_options how = { .dataset = o->data, .split = o->heldout, .batch = o->batch, .length = o->length,
+                                    .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK,
+                                    .evaluate = true };
+    return tn_loader_open(&how, &s->heldout);
 }
 
-static tn_status bytes_load(void *ctx, const json_t *cursor)
+/* --- the cursor ------------------------------------------------------------------------------------------------------ */
+
+static json_t *source_save(void *ctx)
 {
-    tn_bytes_source *b = ctx;
-    const long long train = json_integer_value(json_object_get(cursor, "train")),
-                    heldout = json_integer_value(json_object_get(cursor, "heldout"));
-    const json_t *at = json_object_get(cursor, "batches");
-    if (!json_is_integer(at) || json_integer_value(at) < 0)
-        return tn_error(TN_USAGE, "the run was trained on other data than plain text: give it the same, or start over with --fresh");
-    if ((size_t)train != tn_bytes_size(b->data, false) || (size_t)heldout != tn_bytes_size(b->data, true))
-        return tn_error(TN_USAGE, "the text has %zu + %zu bytes and had %lld + %lld when the run began: put the old text back, or start "
-                                  "over with --fresh or run=OTHER", tn_bytes_size(b->data, false), tn_bytes_size(b->data, true),
-                        train, heldout);
-    b->at = json_integer_value(at);
+    const dataset_source *s = ctx;
+    const tn_loader_cursor c = tn_loader_position(s->train);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
+                     tn_dataset_about(s->o.data)->fingerprint, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
+                     "index", (json_int_t)c.index, "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed",
+                     (json_int_t)c.seed, "documents", (json_int_t)c.documents, "train", (json_int_t)c.tokens, "heldout",
+                     (json_int_t)tn_dataset_count(s->o.data, s->o.heldout).tokens, "rows", (json_int_t)c.rows, "length",
+                     (json_int_t)c.length, "mode", (json_int_t)c.mode);
+}
+
+static uint64_t number_of(const json_t *cursor, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(cursor, key));
+}
+
+static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
+{
+    const tn_dataset_info *info = tn_dataset_about(s->o.data);
+    const char *was = json_string_value(json_object_get(cursor, "data"));
+    const uint64_t train = tn_dataset_count(s->o.data, TN_TRAIN).tokens,
+                   heldout = tn_dataset_count(s->o.data, s->o.heldout).tokens;
+    if (number_of(cursor, "train") != train || number_of(cursor, "heldout") != heldout)
+        return tn_error(TN_USAGE, "the text has %llu + %llu %s and had %llu + %llu when the run began: put the old text back, or "
+                                  "start over with --fresh or run=OTHER", (unsigned long long)train, (unsigned long long)heldout,
+                        info->item == TN_ITEM_U8 ? "bytes" : "tokens", (unsigned long long)number_of(cursor, "train"),
+                        (unsigned long long)number_of(cursor, "heldout"));
+    if (strcmp(was ? was : "", info->fingerprint) != 0)
+        return tn_error(TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
+                                  "before, or start over with --fresh or run=OTHER");
     return TN_OK;
 }
 
-tn_source tn_source_of_bytes(tn_bytes_source *b)
+static tn_status source_load(void *ctx, const json_t *cursor)
 {
-    return (tn_source){ .ctx = b, .next = bytes_next, .heldout = bytes_heldout, .save = bytes_save, .load = bytes_load };
+    dataset_source *s = ctx;
+    const char *kind = json_string_value(json_object_get(cursor, "kind"));
+    if (!kind || strcmp(kind, "dataset") != 0)
+        return tn_error(TN_USAGE, "the run was trained on other data than a data set: give it the same, or start over with --fresh");
+    TN_RETURN_IF(check_same_data(s, cursor));
+    const tn_loader_cursor c = { .step = number_of(cursor, "batches"), .epoch = number_of(cursor, "epoch"),
+                                 .index = number_of(cursor, "index"), .offset = number_of(cursor, "offset"),
+                                 .batch = number_of(cursor, "batch"), .seed = number_of(cursor, "seed"),
+                                 .documents = number_of(cursor, "documents"), .tokens = number_of(cursor, "train"),
+                                 .rows = (int64_t)number_of(cursor, "rows"), .length = (int64_t)number_of(cursor, "length"),
+                                 .mode = number_of(cursor, "mode") };
+    return open_train(s, &c);
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------------- */
+
+bool tn_source_marks_documents(tn_loader_mode mode) { return mode == TN_LOADER_PACK; }
+
+/* Tokens and text of the split as a whole: what is not predicted (the first of a document without an end-of-text token)
+ * is taken to be as long as the rest. */
+static double bits_of(const tn_dataset_counts *c)
+{
+    return c->text_bytes && c->tokens ? (double)c->tokens / (double)c->text_bytes / log(2) : NAN;
+}
+
+tn_status tn_source_open(const tn_source_options *o, tn_source *out)
+{
+    tn_status st = TN_OK;
+    dataset_source *s = tn_alloc(sizeof *s);
+    if (!s) return TN_MEMORY;
+    *s = (dataset_source){ .o = *o };
+    const tn_dataset_counts held = tn_dataset_count(o->data, o->heldout);
+    tn_source made = { .ctx = s, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
+                       .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens, .bits = bits_of(&held) };
+    if (!o->heldout_only) st = open_train(s, NULL);
+    if (st == TN_OK) st = open_heldout(s);
+    if (st != TN_OK) tn_source_close(&made);
+    else *out = made;
+    return st;
+}
+
+void tn_source_close(tn_source *s)
+{
+    dataset_source *d = s->ctx;
+    if (!d) return;
+    tn_loader_free(d->train);
+    tn_loader_free(d->heldout);
+    tn_free(d);
+    *s = (tn_source){ 0 };
 }

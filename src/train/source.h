@@ -1,32 +1,42 @@
-/* Where a training run gets its batches: a struct of functions between the loop and its data, so that a loader can be
- * plugged in without the loop knowing it. A source counts for itself how far it is; its cursor, a JSON object that only
+/* Where a training run gets its batches: a struct of functions between the loop and its data, so that others than data sets
+ * can be plugged in without the loop knowing. A source counts for itself how far it is; its cursor, a JSON object that only
  * it understands, goes into every checkpoint, and a source that loaded it goes on with the very next batch. */
 #ifndef TN_TRAIN_SOURCE_H
 #define TN_TRAIN_SOURCE_H
 
-#include "data/bytes.h"
+#include "data/loader.h"
+#include "train/trainer.h"
 
 #include <jansson.h>
 
 typedef struct tn_source {
     void *ctx;
-    /* tokens, labels: (B,T). Inside a step: no allocation, no file. */
-    tn_status (*next)(void *ctx, int32_t *tokens, int32_t *labels);
-    /* Batch i of the held-out part: always the same, whatever came before. */
-    tn_status (*heldout)(void *ctx, int64_t i, int32_t *tokens, int32_t *labels);
+    /* The next batch into the trainer's inputs; *count: labels that are counted. Inside a step: no allocation, no file. */
+    tn_status (*next)(void *ctx, const tn_feed *to, int64_t *count);
+    /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
+    tn_status (*heldout)(void *ctx, int64_t i, const tn_feed *to, int64_t *count);
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
+    double train_tokens; /* of an epoch */
+    double bits;         /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */
 } tn_source;
 
-/* Text as bytes, in windows at random places that depend on the seed and the number of the batch only. */
-typedef struct tn_bytes_source {
-    const tn_bytes *data; /* borrowed */
+typedef struct tn_source_options {
+    const tn_dataset *data; /* borrowed */
+    int64_t batch, length;  /* B, T */
+    tn_loader_mode mode;
     uint64_t seed;
-    int64_t batch, length; /* B, T */
-    int64_t at;            /* batches given */
-} tn_bytes_source;
+    int workers, prefetch; /* threads that fill batches, and batches they may be ahead */
+    tn_data_split heldout; /* an empty one: no held-out batches */
+    bool heldout_only;     /* no training batches */
+} tn_source_options;
 
-tn_source tn_source_of_bytes(tn_bytes_source *b); /* borrows b */
+/* A data set of tokens, through loaders. */
+tn_status tn_source_open(const tn_source_options *o, tn_source *out);
+void tn_source_close(tn_source *s); /* takes a zeroed one */
+
+/* Whether rows may hold several documents, so that the trainer needs marks where they start. */
+bool tn_source_marks_documents(tn_loader_mode mode);
 
 #endif

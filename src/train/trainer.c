@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "plan/cache.h"
 #include "train/graph_setup.h"
+#include "train/memory_limit.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +20,7 @@ struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
-    bool logits, forward_only;
+    bool logits, forward_only, documents;
     int threads;
     tn_graph_setup setup; /* plans point into it */
     tn_store *store;
@@ -45,11 +46,7 @@ static tn_ref find_output(const tn_graph *g, const char *name)
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* The last tenth is left to the system and to what is not planned. */
-static double memory_limit(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return 0.9 * (pages > 0 && bytes > 0 ? (double)pages * (double)bytes : 4e9);
-}
+static double memory_limit(void) { return 0.9 * tn_memory_limit(); }
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
@@ -101,6 +98,11 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
     b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);
     b.labels = tn_input(g, "labels", tn_shape(t->batch, t->length), TN_I32);
+    if (t->documents) {
+        b.reset = tn_input(g, "reset", tn_shape(t->batch, t->length), TN_I32);
+        b.document = tn_input(g, "document", tn_shape(t->batch, t->length), TN_I32);
+        b.positions = tn_input(g, "positions", tn_shape(t->batch, t->length), TN_I32);
+    }
     TN_TRY(t->model->build(g, t->settings, &b));
     TN_TRY(tn_graph_status(g));
     if (!find_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", t->model->name);
@@ -131,7 +133,8 @@ static tn_status make_eval(void *user, tn_plan **out)
     TN_RETURN_IF(build_graph(t, false, &g));
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
     const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
-    const tn_compile_options o = { .repeats = packs ? tn_settings_int(t->settings, "train.eval_batches") : 1 };
+    const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
+    const tn_compile_options o = { .repeats = !packs ? 1 : batches ? batches : 16 };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -188,7 +191,7 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
         TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                 (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only };
+                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents };
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
     TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
@@ -233,6 +236,14 @@ int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
 
 int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
 
+tn_feed tn_trainer_feed(tn_trainer *t)
+{
+    tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
+    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
+                      .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
+                      .positions = tn_bound_data(b, "positions") };
+}
+
 void tn_trainer_steady(tn_trainer *t, bool steady)
 {
     t->steady = steady;
@@ -259,13 +270,14 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 static void give_to_eval(tn_trainer *t, const char *name)
 {
     int32_t *to = tn_bound_data(t->eval_bound, name);
-    if (to && t->grad_bound) memcpy(to, batch_of(t, name), sizeof *to * (size_t)(t->batch * t->length));
+    const int32_t *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
+    if (to && from) memcpy(to, from, sizeof *to * (size_t)(t->batch * t->length));
 }
 
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
-    give_to_eval(t, "tokens");
-    give_to_eval(t, "labels");
+    static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
+    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t, names[i]);
     TN_RETURN_IF(run_plan(t, t->eval_bound));
     *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
     return TN_OK;

@@ -19,6 +19,7 @@ typedef struct tn_trainer_options {
     int64_t batch, length;
     bool logits;       /* evaluation also puts out "logits" */
     bool forward_only; /* no gradients, no optimizer */
+    bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     int threads;       /* 0: as the settings say */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
@@ -29,6 +30,17 @@ void tn_trainer_free(tn_trainer *t);
 
 int32_t *tn_trainer_tokens(tn_trainer *t); /* (B,T), to be filled before each call below */
 int32_t *tn_trainer_labels(tn_trainer *t); /* (B,T); -1 = not counted */
+
+/* All that is to be filled before each call below. Marks are NULL where the model, or the trainer, has no use for them. */
+typedef struct tn_feed {
+    int64_t batch, length;
+    int32_t *tokens, *labels; /* (B,T) */
+    int32_t *reset;           /* (B,T): 1 where a document starts */
+    int32_t *document;        /* (B,T): number of the token's document in its row */
+    int32_t *positions;       /* (B,T): of the token in its document */
+} tn_feed;
+
+tn_feed tn_trainer_feed(tn_trainer *t);
 
 /* Until it says false, the caller promises that parameters change through tn_trainer_apply alone: weights packed for one
  * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */

@@ -3,6 +3,7 @@
 #include "train/training.h"
 
 #include "base/clock.h"
+#include "train/metrics.h"
 #include "train/run.h"
 #include "train/same_settings.h"
 
@@ -14,72 +15,85 @@ typedef struct loop {
     const tn_training *t;
     tn_ckpt_state at;
     tn_progress_report r;
+    tn_metrics m;
+    tn_feed feed;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
 } loop;
 
+tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out)
+{
+    const tn_feed feed = tn_trainer_feed(t);
+    tn_evaluation e = { 0 };
+    double sum = 0;
+    for (int64_t i = 0; batches == 0 || i < batches; i++) {
+        float loss;
+        int64_t count;
+        TN_RETURN_IF(source->heldout(source->ctx, i, &feed, &count));
+        if (count == 0) break;
+        TN_RETURN_IF(tn_trainer_eval(t, &loss));
+        const float *xent = tn_bound_data(tn_trainer_bound(t, false), "xent"); /* where the loss is more than that */
+        sum += (double)(xent ? *xent : loss) * (double)count;
+        e.tokens += count;
+    }
+    e.loss = e.tokens ? sum / (double)e.tokens : NAN;
+    *out = e;
+    return TN_OK;
+}
+
 tn_status tn_training_evaluate(const tn_training *t, double *loss)
 {
-    const int64_t n = tn_settings_int(t->settings, "train.eval_batches");
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        float x;
-        TN_RETURN_IF(t->source->heldout(t->source->ctx, i, tn_trainer_tokens(t->trainer), tn_trainer_labels(t->trainer)));
-        TN_RETURN_IF(tn_trainer_eval(t->trainer, &x));
-        sum += (double)x;
-    }
-    *loss = sum / (double)n;
+    tn_evaluation e;
+    TN_RETURN_IF(tn_evaluate(t->trainer, t->source, tn_settings_int(t->settings, "train.eval_batches"), &e));
+    *loss = e.loss;
+    return TN_OK;
+}
+
+static tn_status next_batch(loop *l)
+{
+    int64_t count;
+    const double before = tn_metrics_clock(&l->m, TN_LOG_TRAINING);
+    TN_RETURN_IF(l->t->source->next(l->t->source->ctx, &l->feed, &count));
+    l->m.step_data_s += tn_metrics_clock(&l->m, TN_LOG_TRAINING) - before;
+    l->at.tokens += count;
     return TN_OK;
 }
 
 /* One optimizer step: train.accumulate batches, then apply. */
-static tn_status one_step(const tn_training *t, int64_t step, tn_progress_report *r)
+static tn_status one_step(loop *l)
 {
+    const tn_training *t = l->t;
+    const int64_t step = l->at.step;
     const int n = (int)tn_settings_int(t->settings, "train.accumulate");
     double loss = 0;
     tn_applied applied = { 0 };
     for (int i = 0; i < n; i++) {
         float x;
-        TN_RETURN_IF(t->source->next(t->source->ctx, tn_trainer_tokens(t->trainer), tn_trainer_labels(t->trainer)));
+        TN_RETURN_IF(next_batch(l));
         TN_RETURN_IF(tn_trainer_grad(t->trainer, step * n + i, &x));
         loss += (double)x / n;
     }
-    r->loss = loss;
+    l->r.loss = loss;
+    const double before = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
     const tn_status s = tn_trainer_apply(t->trainer, step, n, (float)loss, &applied);
-    r->lr = (double)applied.lr;
-    r->grad_norm = (double)applied.grad_norm;
-    r->action = applied.action;
+    l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - before;
+    l->r.lr = (double)applied.lr;
+    l->r.grad_norm = (double)applied.grad_norm;
+    l->r.action = applied.action;
     return s;
-}
-
-/* --- metrics --------------------------------------------------------------------------------------------------------- */
-
-static void write_instrument(void *ctx, const char *name, double value, const char *unit)
-{
-    (void)unit;
-    tn_jsonl_number(ctx, name, value);
-}
-
-static tn_status write_metrics(const tn_training *t, const tn_progress_report *r)
-{
-    if (!t->metrics) return TN_OK;
-    tn_jsonl_begin(t->metrics);
-    tn_jsonl_integer(t->metrics, "step", r->step);
-    tn_jsonl_number(t->metrics, "loss", r->loss);
-    if (r->evaluated) tn_jsonl_number(t->metrics, "heldout", r->heldout);
-    tn_jsonl_number(t->metrics, "lr", r->lr);
-    tn_jsonl_number(t->metrics, "grad_norm", r->grad_norm);
-    tn_jsonl_number(t->metrics, "tokens_per_s", r->tokens_per_s);
-    tn_jsonl_number(t->metrics, "seconds", r->seconds);
-    if (r->action != TN_GUARD_CONTINUE)
-        tn_jsonl_text(t->metrics, "nonfinite", r->action == TN_GUARD_SKIPPED ? "skipped" : "rolled back");
-    if (r->evaluated) tn_trainer_instruments(t->trainer, write_instrument, t->metrics);
-    return tn_jsonl_end(t->metrics);
 }
 
 /* --- checkpoints ----------------------------------------------------------------------------------------------------- */
 
 static bool due(int64_t step, int64_t steps, int64_t every) { return step == steps || (every && step % every == 0); }
+
+static tn_status write_csv(const tn_training *t)
+{
+    char from[TN_PATH_BYTES], to[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.jsonl", from, sizeof from));
+    TN_RETURN_IF(tn_path_join(t->dir, "metrics.csv", to, sizeof to));
+    return tn_metrics_csv(from, to);
+}
 
 static tn_status write_checkpoint(loop *l)
 {
@@ -96,6 +110,7 @@ static tn_status write_checkpoint(loop *l)
     TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
     l->saved = l->at.step;
     l->saved_s = tn_clock_s();
+    if (tn_settings_on(st, "log.csv")) TN_RETURN_IF(write_csv(t));
     return tn_run_tidy(t->dir, st, l->at.step);
 }
 
@@ -139,13 +154,18 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
 {
     return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
-                                 .stopped = out_of_patience(st, state), .seconds = state->seconds,
+                                 .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
+                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 
 static tn_status evaluate(loop *l)
 {
-    TN_RETURN_IF(tn_training_evaluate(l->t, &l->r.heldout));
+    tn_evaluation e;
+    TN_RETURN_IF(tn_evaluate(l->t->trainer, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    l->r.evaluated = e.tokens > 0;
+    if (!l->r.evaluated) return TN_OK;
+    l->r.heldout = e.loss;
     l->at.last_heldout = l->r.heldout;
     l->at.stale++;
     if (isnan(l->r.heldout) || l->r.heldout >= l->at.best) return TN_OK; /* the first best is NaN, and nothing is >= NaN */
@@ -155,28 +175,38 @@ static tn_status evaluate(loop *l)
     return TN_OK;
 }
 
+/* The step's line, where it has one or something happened. */
+static tn_status write_line(loop *l, bool due_line, tn_status s)
+{
+    tn_status w = TN_OK;
+    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) w = tn_metrics_line(&l->m, &l->r);
+    tn_metrics_untime(&l->m);
+    return s == TN_OK ? w : s;
+}
+
 /* A step with what follows it, up to the report. */
 static tn_status advance(loop *l)
 {
     const tn_training *t = l->t;
     tn_progress_report *r = &l->r;
+    const bool line = tn_metrics_due(&l->m, l->at.step + 1, l->steps);
+    tn_metrics_before(&l->m, line);
     const double before = tn_clock_s();
-    tn_status s = one_step(t, l->at.step, r);
-    l->at.working += tn_clock_s() - before;
+    tn_status s = one_step(l);
+    const double took = tn_clock_s() - before;
+    l->at.working += took;
     r->step = ++l->at.step;
-    l->at.tokens += t->batch * t->length * tn_settings_int(t->settings, "train.accumulate");
     r->tokens_per_s = (double)l->at.tokens / l->at.working;
+    r->epoch = (double)l->at.tokens / t->source->train_tokens;
     l->at.loss = r->loss;
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
+    tn_metrics_after(&l->m, took, line, r);
     r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
     if (r->evaluated) s = evaluate(l);
     r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
     r->seconds = tn_clock_s() - l->start;
-    if (r->evaluated || s != TN_OK || due(r->step, l->steps, 10) || r->action != TN_GUARD_CONTINUE) {
-        const tn_status w = write_metrics(t, r);
-        if (s == TN_OK) s = w;
-    }
+    s = write_line(l, line, s);
     if (t->report) t->report(t->ctx, r);
     return s;
 }
@@ -195,7 +225,17 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->saved_s = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
     l->r = tn_training_report_at(st, &l->at);
+    l->r.bits = l->t->source->bits;
+    l->feed = tn_trainer_feed(l->t->trainer);
+    TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
+    if (!from) TN_RETURN_IF(tn_metrics_plan(&l->m));
     return tn_settings_same_hash(st, l->at.settings);
+}
+
+static bool sample_due(const loop *l)
+{
+    const int64_t every = tn_settings_int(l->t->settings, "sample.every");
+    return l->t->sample && every && l->at.step % every == 0;
 }
 
 static tn_status interrupted(loop *l)
@@ -208,17 +248,17 @@ static tn_status interrupted(loop *l)
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
 {
     loop l = { .t = t };
-    tn_trainer_steady(t->trainer, true);
     tn_status s = begin(&l, from);
     tn_trainer_steady(t->trainer, true);
     while (s == TN_OK && l.at.step < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
         else s = advance(&l);
         if (s == TN_OK && save_due(&l)) s = save(&l, false);
+        if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     if (s == TN_OK) s = save(&l, false);
-    tn_trainer_steady(t->trainer, false);
+    tn_metrics_close(&l.m);
     *last = l.r;
     tn_ckpt_state_free(&l.at);
     return s;

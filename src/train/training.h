@@ -8,13 +8,22 @@
 #include "train/source.h"
 #include "train/trainer.h"
 
+/* Numbers that are not known, or not measured at this log.level, are NaN. */
 typedef struct tn_progress_report {
     int64_t step, steps; /* done so far, of how many */
     double loss;         /* of this step, nats per token */
     double heldout;      /* nats per token at the last evaluation; NaN before the first */
+    double bits;         /* bits per byte of text that one nat per token stands for */
     bool evaluated;      /* `heldout` is new */
     bool stopped;        /* early: train.stop_patience */
     double lr, grad_norm, tokens_per_s, seconds;
+    double epoch;        /* how often the data were seen */
+    double step_ms;      /* of the last step */
+    double utilisation;  /* part of the machine's measured peak, 0..1 */
+    double stall_s, stall_frac; /* waiting for data, of this session; as a part of the time inside its steps */
+    double memory_bytes; /* most the process has had */
+    char instrument[32]; /* one of the model's own, or "" */
+    double instrument_value;
     tn_guard_action action;
 } tn_progress_report;
 
@@ -28,14 +37,24 @@ typedef struct tn_training {
     void *ctx;
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
+    double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
+    tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
 } tn_training;
 
 /* Runs to train.steps and a last evaluation, from the beginning (from = NULL) or from a checkpoint whose tensors, guard
  * and cursor are loaded already. A run with a directory saves as ckpt.* says and at its end. TN_DIVERGED and
  * TN_INTERRUPTED (after saving) end it early; *last is always filled. */
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);
-/* Mean held-out loss over train.eval_batches batches. */
+/* Mean held-out loss over train.eval_batches batches; NaN where nothing is held out. */
 tn_status tn_training_evaluate(const tn_training *t, double *loss);
+
+typedef struct tn_evaluation {
+    double loss;    /* nats per token, without what a model adds to it to be trained better; NaN: no tokens */
+    int64_t tokens; /* counted */
+} tn_evaluation;
+
+/* The source's held-out part in its order, at most so many batches of it (0: all). Uses the trainer's inputs. */
+tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out);
 /* Nothing is left to do: all steps are done, or train.stop_patience ended it. */
 bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state);
 /* What a run that stands at this checkpoint last reported. */

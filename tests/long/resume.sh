@@ -18,6 +18,7 @@ if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000
 else work=$PWD/$build/long/resume && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
 trap 'rm -rf "$work"' EXIT
 head -c 3000 Makefile >"$work/text.txt" && cd "$work" || exit 2
+"$tenon" data prepare text.txt out=docs doc_sep=blank valid_frac=0.2 >/dev/null 2>&1 || { echo "data prepare fails"; exit 2; }
 tiny=(data=text.txt dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.eval_batches=1 threads=1 train.warmup=5)
 
 # One line per training: model and settings. Together they take every kind of state through a kill.
@@ -26,9 +27,10 @@ trainings=(
     'gpt train.steps=900 ckpt.every=3 train.eval_every=7 train.accumulate=2 ckpt.compress=zstd'
     'ten train.steps=2000 ckpt.every=5 train.eval_every=9 train.optimizer=sgd train.schedule=wsd ckpt.keep_best=3'
     'gpt train.steps=1200 ckpt.every=4 train.eval_every=50 train.nonfinite=rollback train.dropout=0.2 ckpt.keep_latest=1'
+    'ten data=docs train.steps=1500 ckpt.every=6 train.eval_every=11 loader.mode=pack train.batch=3 loader.prefetch=3'
 )
 
-without_times() { sed 's/,"tokens_per_s":[^,}]*//; s/,"seconds":[^,}]*//' "$1"; }
+without_times() { sed -E 's/,"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
 
 say_failed() { # $1: what was done, $2: what is wrong
     failed=$((failed + 1))
@@ -67,7 +69,7 @@ random_kills() { # $1: number of the training; kills it until it is through
     local -a command
     local rc ms longest start
     read -ra command <<<"${trainings[$1]}"
-    command=("$tenon" train "${command[@]}" "${tiny[@]}")
+    command=("$tenon" train "${command[0]}" "${tiny[@]}" "${command[@]:1}")
     if [ ! -e "ref$1" ]; then
         start=$(date +%s%N)
         "${command[@]}" run="ref$1" >/dev/null 2>stderr || { echo "training $1 fails"; cat stderr; exit 2; }

@@ -1,0 +1,108 @@
+/* tenon eval: the held-out loss of a trained run over a whole split. Trains nothing and writes nothing. */
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/fs.h"
+#include "cli/session.h"
+#include "train/checkpoint.h"
+#include "train/training.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A checkpoint stands in its run, which has the settings. */
+static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
+{
+    char path[TN_PATH_BYTES];
+    for (int up = 0; up < 2; up++) {
+        TN_RETURN_IF(up ? tn_path_join(target, "..", run, TN_PATH_BYTES) : tn_path_join("", target, run, TN_PATH_BYTES));
+        TN_RETURN_IF(tn_path_join(run, "config.yaml", path, sizeof path));
+        if (access(path, F_OK) == 0) return TN_OK;
+    }
+    return tn_error(TN_BAD_FILE, "%.640s is no run: there is no config.yaml in it (`tenon train` makes runs)", target);
+}
+
+/* split= is ours; all other overrides are settings. */
+static tn_status sort_overrides(const tn_args *a, const char **settings, size_t *n, tn_data_split *split)
+{
+    *n = 0;
+    *split = TN_VALID;
+    for (size_t i = 0; i < a->overrides_n; i++) {
+        const char *o = a->overrides[i];
+        if (strncmp(o, "split=", 6) != 0) settings[(*n)++] = o;
+        else if (strcmp(o + 6, "test") == 0) *split = TN_TEST;
+        else if (strcmp(o + 6, "valid") == 0) *split = TN_VALID;
+        else return tn_error(TN_USAGE, "%.80s: the splits are valid and test", o);
+    }
+    return TN_OK;
+}
+
+typedef struct outcome {
+    const char *target, *split;
+    double loss, bits, seconds; /* nats per token, bits per byte of one */
+    int64_t tokens;
+} outcome;
+
+static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
+{
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "split", o->split, "value", value, "unit", unit));
+}
+
+static tn_status emit(tn_cli *c, const outcome *o)
+{
+    if (!c->json) {
+        fprintf(c->out, "%s, %s: %.4f nats per token, ", o->target, o->split, o->loss);
+        if (!isnan(o->bits)) fprintf(c->out, "%.4f bits per byte, ", o->loss * o->bits);
+        fprintf(c->out, "perplexity %.4g, %lld tokens, %.0f tokens/s\n", exp(o->loss), (long long)o->tokens,
+                (double)o->tokens / o->seconds);
+        return TN_OK;
+    }
+    TN_RETURN_IF(emit_number(c, o, "loss", o->loss, "nats/token"));
+    if (!isnan(o->bits)) TN_RETURN_IF(emit_number(c, o, "bits_per_byte", o->loss * o->bits, "bits/byte"));
+    TN_RETURN_IF(emit_number(c, o, "perplexity", exp(o->loss), ""));
+    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", "tokens", "split", o->split, "value",
+                                          (json_int_t)o->tokens, "unit", "tokens")));
+    return emit_number(c, o, "tokens_per_s", (double)o->tokens / o->seconds, "tokens/s");
+}
+
+static tn_status evaluate(tn_cli *c, tn_session *s, const char *target, tn_data_split split)
+{
+    char checkpoint[TN_PATH_BYTES];
+    bool is_file;
+    tn_evaluation e;
+    TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
+    if (tn_dataset_count(s->data, split).tokens == 0)
+        return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
+                        tn_settings_text(s->settings, "data"), tn_data_split_names[split], tn_data_split_names[split],
+                        tn_data_split_names[split]);
+    TN_RETURN_IF(tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
+    tn_session_describe(s, c->err);
+    fprintf(c->err, "weights %s\n", checkpoint);
+    const double start = tn_clock_s();
+    tn_trainer_steady(s->trainer, true);
+    TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &e));
+    const outcome o = { .target = target, .split = tn_data_split_names[split], .loss = e.loss, .bits = s->source.bits,
+                        .seconds = tn_clock_s() - start, .tokens = e.tokens };
+    return emit(c, &o);
+}
+
+tn_status tn_cmd_eval(tn_cli *c)
+{
+    tn_status st = TN_OK;
+    tn_session s = { 0 };
+    tn_session_options o = { .needs_data = true, .evaluates = true };
+    char run[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
+    const char *target = tn_args_positional(&c->args, 0);
+    const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
+    if (!settings) return TN_MEMORY;
+    st = sort_overrides(&c->args, settings, &o.n, &o.split);
+    if (st == TN_OK) st = find_run(target, run);
+    o.target = run;
+    o.overrides = settings;
+    if (st == TN_OK) st = tn_session_open_with(&o, &s);
+    if (st == TN_OK) st = evaluate(c, &s, target, o.split);
+    tn_session_close(&s);
+    tn_free(settings);
+    return st;
+}

@@ -1,0 +1,213 @@
+/* Measuring and writing metrics. The clock is read a few times a step at most; parts of the model are timed only in steps
+ * that have a line. */
+#include "train/metrics.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { PEAK_AFTER_S = 2, MOST_PARTS = 64, MOST_OPS = 64 };
+
+static const char *const level_names[] = { "info", "training", "performance", "profiling" };
+
+tn_log_level tn_log_level_of(const tn_settings *st)
+{
+    const char *name = tn_settings_text(st, "log.level");
+    int i = TN_LOG_PROFILING;
+    while (i > 0 && strcmp(name, level_names[i]) != 0) i--;
+    return (tn_log_level)i;
+}
+
+tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
+{
+    tn_bound *b = tn_trainer_bound(t->trainer, true);
+    tn_metrics m = { .t = t, .level = tn_log_level_of(t->settings), .every = tn_settings_int(t->settings, "log.every"),
+                     .peak = NAN };
+    m.n_regions = tn_bound_times(b, NULL, 0);
+    m.regions = tn_alloc(sizeof *m.regions * (m.n_regions + 1));
+    if (!m.regions) return TN_MEMORY;
+    tn_bound_times(b, m.regions, m.n_regions);
+    for (size_t i = 0; i < m.n_regions; i++)
+        m.flops += m.regions[i].flops * (double)tn_settings_int(t->settings, "train.accumulate");
+    *out = m;
+    return TN_OK;
+}
+
+void tn_metrics_close(tn_metrics *m)
+{
+    tn_free(m->regions);
+    m->regions = NULL;
+}
+
+bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps) { return step == steps || step % m->every == 0; }
+
+/* --- around a step --------------------------------------------------------------------------------------------------- */
+
+void tn_metrics_before(tn_metrics *m, bool line)
+{
+    m->step_data_s = m->step_optimizer_s = 0;
+    m->timed = line && m->level >= TN_LOG_PERFORMANCE;
+    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), true);
+}
+
+double tn_metrics_clock(const tn_metrics *m, tn_log_level level) { return m->level >= level ? tn_clock_s() : 0; }
+
+static double memory_bytes(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) == 0 ? 1024.0 * (double)u.ru_maxrss : NAN;
+}
+
+void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r)
+{
+    m->working_s += took_s;
+    m->data_s += m->step_data_s;
+    r->step_ms = 1e3 * took_s;
+    if (m->level < TN_LOG_TRAINING) return;
+    r->stall_s = m->data_s;
+    r->stall_frac = m->working_s > 0 ? m->data_s / m->working_s : 0;
+    if (isnan(m->peak) && m->t->peak && m->working_s > PEAK_AFTER_S) m->peak = m->t->peak(m->t->ctx);
+    r->utilisation = m->peak > 0 ? m->flops / took_s / m->peak : NAN;
+    if (line) r->memory_bytes = memory_bytes();
+}
+
+/* --- lines ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct instrument_line {
+    tn_jsonl *w; /* or NULL */
+    tn_progress_report *r;
+} instrument_line;
+
+/* The first one is also for the terminal. */
+static void write_instrument(void *ctx, const char *name, double value, const char *unit)
+{
+    const instrument_line *l = ctx;
+    (void)unit;
+    if (l->w) tn_jsonl_number(l->w, name, value);
+    if (l->r->instrument[0]) return;
+    snprintf(l->r->instrument, sizeof l->r->instrument, "%s", name);
+    l->r->instrument_value = value;
+}
+
+static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
+{
+    instrument_line l = { w, r };
+    r->instrument[0] = 0;
+    if (m->level >= TN_LOG_TRAINING) tn_trainer_instruments(m->t->trainer, write_instrument, &l);
+}
+
+static void write_known(tn_jsonl *w, const char *name, double x)
+{
+    if (!isnan(x)) tn_jsonl_number(w, name, x);
+}
+
+static void write_times(tn_jsonl *w, const char *lead, const char *name, double forward_ms, double backward_ms)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s%.80s.forward_ms", lead, name);
+    tn_jsonl_number(w, key, forward_ms);
+    snprintf(key, sizeof key, "%s%.80s.backward_ms", lead, name);
+    tn_jsonl_number(w, key, backward_ms);
+}
+
+/* "layer3.mixer" is "mixer", "layer3" is "layer", "" is "rest". */
+static const char *part_of(const char *region)
+{
+    const size_t n = strncmp(region, "layer", 5) == 0 ? 5 + strspn(region + 5, "0123456789") : 0;
+    if (n > 5 && region[n] == '.') return region + n + 1;
+    return n > 5 && !region[n] ? "layer" : region[0] ? region : "rest";
+}
+
+/* Times of a part are those of all layers together. */
+static void write_parts(const tn_metrics *m, tn_jsonl *w)
+{
+    struct { const char *name; double forward_ms, backward_ms; } part[MOST_PARTS];
+    size_t n = 0;
+    tn_bound_times(tn_trainer_bound(m->t->trainer, true), m->regions, m->n_regions);
+    for (size_t i = 0; i < m->n_regions; i++) {
+        const tn_region_time *r = &m->regions[i];
+        size_t k = 0;
+        if (r->forward_ms + r->backward_ms == 0) continue;
+        while (k < n && strcmp(part[k].name, part_of(r->region)) != 0) k++;
+        if (k == MOST_PARTS) continue;
+        if (k == n) {
+            part[n].name = part_of(r->region);
+            part[n].forward_ms = part[n].backward_ms = 0;
+            n++;
+        }
+        part[k].forward_ms += r->forward_ms;
+        part[k].backward_ms += r->backward_ms;
+    }
+    for (size_t i = 0; i < n; i++) write_times(w, "", part[i].name, part[i].forward_ms, part[i].backward_ms);
+    tn_jsonl_number(w, "data_ms", 1e3 * m->step_data_s);
+    tn_jsonl_number(w, "optimizer_ms", 1e3 * m->step_optimizer_s);
+}
+
+static void write_ops(const tn_metrics *m, tn_jsonl *w)
+{
+    tn_op_time row[MOST_OPS];
+    const size_t n = tn_bound_op_times(tn_trainer_bound(m->t->trainer, true), row, MOST_OPS);
+    for (size_t i = 0; i < n; i++) write_times(w, "op.", row[i].op, row[i].forward_ms, row[i].backward_ms);
+}
+
+tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
+{
+    tn_jsonl *w = m->t->metrics;
+    if (!w) {
+        instruments(m, NULL, r);
+        return TN_OK;
+    }
+    tn_jsonl_begin(w);
+    tn_jsonl_integer(w, "step", r->step);
+    write_known(w, "epoch", r->epoch);
+    tn_jsonl_number(w, "loss", r->loss);
+    if (r->evaluated) tn_jsonl_number(w, "heldout", r->heldout);
+    if (r->evaluated) write_known(w, "bits_per_byte", r->heldout * r->bits);
+    tn_jsonl_number(w, "lr", r->lr);
+    if (m->level >= TN_LOG_TRAINING) {
+        tn_jsonl_number(w, "grad_norm", r->grad_norm);
+        tn_jsonl_number(w, "tokens_per_s", r->tokens_per_s);
+        write_known(w, "utilisation", r->utilisation);
+        write_known(w, "memory_mb", r->memory_bytes / 1e6);
+        tn_jsonl_number(w, "stall_s", r->stall_s);
+        tn_jsonl_number(w, "stall_frac", r->stall_frac);
+    }
+    tn_jsonl_number(w, "step_ms", r->step_ms);
+    tn_jsonl_number(w, "seconds", r->seconds);
+    if (r->action != TN_GUARD_CONTINUE)
+        tn_jsonl_text(w, "nonfinite", r->action == TN_GUARD_SKIPPED ? "skipped" : "rolled back");
+    instruments(m, w, r);
+    if (m->timed) write_parts(m, w);
+    if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);
+    return tn_jsonl_end(w);
+}
+
+void tn_metrics_untime(tn_metrics *m)
+{
+    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), false);
+    m->timed = false;
+}
+
+tn_status tn_metrics_plan(const tn_metrics *m)
+{
+    tn_jsonl *w = m->t->metrics;
+    const tn_memory_plan p = tn_trainer_memory(m->t->trainer);
+    const struct { const char *name; size_t bytes; } row[] = {
+        { "parameters", p.parameters }, { "gradients", p.gradients }, { "optimizer", p.optimizer }, { "frozen", p.frozen },
+        { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
+        { "total", p.total },
+    };
+    if (!w || m->level < TN_LOG_PROFILING) return TN_OK;
+    tn_jsonl_begin(w);
+    tn_jsonl_integer(w, "step", 0);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "plan.%s_bytes", row[i].name);
+        tn_jsonl_integer(w, key, (int64_t)row[i].bytes);
+    }
+    return tn_jsonl_end(w);
+}

@@ -46,6 +46,7 @@ sites() {
         if (name ~ /^open/) {
             if (path == "../text.txt") kind = "read"
             if (path ~ /^\/dev\// || rest ~ /ENOENT/) kind = "harmless"
+            if (path ~ /^\/(proc|sys)\//) kind = "harmless" # what the machine allows: not known is no limit
             if (path ~ /manifest\.json$/ && rest !~ /O_CREAT/) kind = "harmless" # then that one is not counted, nor removed
         } else if (name ~ /^mkdir/) {
             if (rest ~ /EEXIST/) kind = "harmless"

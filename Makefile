@@ -95,8 +95,8 @@ demo:
 	@scripts/install-deps build demo
 	@+$(MAKE) --no-print-directory demo-run
 # A TEN and a transformer of equal size on the same text, step for step: about a minute on two cores.
-DEMO := dim=96 layers=4 heads=2 train.context=128 train.batch=8 train.steps=200 train.warmup=20 train.lr=4e-3 \
-        train.eval_every=50 train.eval_batches=8
+DEMO := dim=96 layers=4 heads=2 train.context=128 train.batch=8 train.steps=450 train.warmup=20 train.lr=4e-3 \
+        train.eval_every=75 train.eval_batches=8
 demo-run: all $(BUILD)/demo/text.txt
 	$(BUILD)/tenon race ten gpt data=$(BUILD)/demo/text.txt $(DEMO) --svg=$(BUILD)/demo/curves.svg
 $(BUILD)/demo/text.txt:

@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #include "testlib.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +77,18 @@ static inline const tn_entry *tn_world_entry(const tn_world *w, const char *name
     if (e) return e;
     fail_msg("the store has no %s", name);
     abort();
+}
+
+/* The largest difference over the largest number of b; NaN counts. */
+static inline double tn_world_distance(const float *a, const float *b, int64_t n)
+{
+    double most = 0, off = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double size = fabs((double)b[i]), gap = fabs((double)a[i] - (double)b[i]);
+        if (size > most) most = size;
+        if (!(gap <= off)) off = gap;
+    }
+    return off / most;
 }
 
 #endif

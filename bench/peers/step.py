@@ -125,6 +125,21 @@ def training_step(net, loss_of):
     return step, kind
 
 
+def language_step(net, forward, tokens, labels, args, dtype):
+    """The step of a model whose forward(tokens) gives (B,T,d) for a tied head, and what to report of it."""
+    def loss(tokens, labels):
+        return head_loss(forward(tokens), net.params["embed"], labels, args.loss_rows, dtype)
+
+    loss = compiled(loss, args.compile)
+
+    def loss_of():
+        with autocast(dtype):
+            return loss(tokens, labels)
+
+    one, optimizer = training_step(net, loss_of)
+    return one, {"optimizer": optimizer, "loss_rows": args.loss_rows, "parameters": sum(p.numel() for p in net.params.values())}
+
+
 def autocast(dtype):
     return torch.autocast("cpu", dtype=torch.bfloat16) if dtype == torch.bfloat16 else contextlib.nullcontext()
 

@@ -34,18 +34,7 @@ def make_step(args, dtype):
         raise ValueError("shape must be gpt2")
     layers, heads = net.settings["layers"], net.heads
 
-    def loss(tokens, labels):
-        x = forward(net.params, layers, heads, tokens)
-        return step.head_loss(x, net.params["embed"], labels, args.loss_rows, dtype)
-
-    loss = step.compiled(loss, args.compile)
-
-    def loss_of():
-        with step.autocast(dtype):
-            return loss(tokens, labels)
-
-    one, optimizer = step.training_step(net, loss_of)
-    return one, {"optimizer": optimizer, "loss_rows": args.loss_rows, "parameters": sum(p.numel() for p in net.params.values())}
+    return step.language_step(net, lambda t: forward(net.params, layers, heads, t), tokens, labels, args, dtype)
 
 
 if __name__ == "__main__":

@@ -101,18 +101,6 @@ static void run(const stage *s, const piece *p, int64_t first, int64_t position,
         memcpy(out + (b * S + first) * V, logits + b * T * V, sizeof *out * (size_t)(T * V));
 }
 
-/* Largest difference over the largest number. */
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double most = 0, off = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double size = fabs((double)b[i]), gap = fabs((double)a[i] - (double)b[i]);
-        if (size > most) most = size;
-        if (!(gap <= off)) off = gap;
-    }
-    return off / most;
-}
-
 /* Prompts of several lengths at once, then single tokens. */
 static void prompt_then_steps(stage *s, const piece *step, const float *whole)
 {
@@ -124,7 +112,7 @@ static void prompt_then_steps(stage *s, const piece *step, const float *whole)
         memset(got, 0, sizeof got);
         run(s, &prompt, 0, 0, got);
         for (int t = prompts[i]; t < S; t++) run(s, step, t, t, got);
-        const double off = distance(got, whole, B * S * V);
+        const double off = tn_world_distance(got, whole, B * S * V);
         if (!(off < 1e-4)) fail_msg("a prompt of %d tokens, then steps: off by %g", prompts[i], off);
         if (!s->marks) return;
     }
@@ -144,13 +132,13 @@ static void whole_equals_steps(void **state)
     tn_carry_clear(s.w.store); /* it is the state that does it */
     memcpy(got, whole, sizeof got);
     run(&s, &step, S - 1, S - 1, got);
-    assert_true(distance(got, whole, B * S * V) > 1e-2);
+    assert_true(tn_world_distance(got, whole, B * S * V) > 1e-2);
     if (!p->single) { /* a prompt in two pieces */
         const piece left = add_piece(&s, 8, true), right = add_piece(&s, S - 8, true);
         tn_carry_clear(s.w.store);
         run(&s, &left, 0, 0, got);
         run(&s, &right, 8, 8, got);
-        assert_true(distance(got, whole, B * S * V) < 1e-4);
+        assert_true(tn_world_distance(got, whole, B * S * V) < 1e-4);
     }
     close_stage(&s);
 }
@@ -173,7 +161,7 @@ static void starts_afresh(void **state)
     assert_true(p->attends || mark);
     run(&s, &prompt, 0, 0, got);
     run(&s, &step, 6, 6, got);
-    for (int b = 0; b < B; b++) assert_true(distance(got + b * S * V, fresh + b * S * V, 7 * V) < 1e-5);
+    for (int b = 0; b < B; b++) assert_true(tn_world_distance(got + b * S * V, fresh + b * S * V, 7 * V) < 1e-5);
     close_stage(&s);
 }
 
@@ -190,7 +178,7 @@ static void documents_are_apart(void **state)
     run(&s, &second, 9, 0, alone);
     for (int b = 0; b < B; b++) {
         const int64_t at = (b * S + 9) * V;
-        assert_true(distance(both + at, alone + at, (S - 9) * V) < 1e-5);
+        assert_true(tn_world_distance(both + at, alone + at, (S - 9) * V) < 1e-5);
     }
     close_stage(&s);
 }
@@ -214,7 +202,7 @@ static void attention_stays_inside(void **state)
     run(&s, &second, 9, 0, alone);
     for (int b = 0; b < B; b++) {
         const int64_t at = (b * S + 9) * V;
-        assert_true(distance(both + at, alone + at, (S - 9) * V) < 1e-4);
+        assert_true(tn_world_distance(both + at, alone + at, (S - 9) * V) < 1e-4);
     }
     close_stage(&s);
 }

@@ -110,14 +110,15 @@ static double argument_bytes(const tn_graph *g, int32_t id)
     return id ? (double)tn_gtensor_count(&g->tensor[id]) * (double)tn_dtype_bytes(g->tensor[id].dtype) : 0;
 }
 
-/* Bytes that the steps of a part of a plan read and write, each argument once. */
+/* Bytes that the ops of a part of a plan read and write, each argument once. The copy the planner makes of a given
+ * gradient is in the time and not in here: no op asked for it. */
 static double plan_bytes(const tn_plan *p, int part)
 {
     const tn_graph *g = tn_plan_graph(p);
     double bytes = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tn_node *n = &g->node[i];
-        if (part == BACKWARD && !n->backward) continue;
+        if ((part == BACKWARD && !n->backward) || strcmp(n->op->name, "copy") == 0) continue;
         for (int k = 0; k < n->n_in; k++) {
             if (!n->backward || (n->reads_in >> k & 1)) bytes += argument_bytes(g, n->in[k]);
             if (n->backward) bytes += argument_bytes(g, n->din[k]);

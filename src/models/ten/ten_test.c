@@ -61,17 +61,6 @@ static void logits_of(tn_trainer *t, float *out)
     memcpy(out, tn_world_data(tn_trainer_bound(t, false), "logits"), sizeof *out * B * T * V);
 }
 
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double most = 0, off = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const double size = fabs((double)b[i]), gap = fabs((double)a[i] - (double)b[i]);
-        if (size > most) most = size;
-        if (!(gap <= off)) off = gap;
-    }
-    return off / most;
-}
-
 static void no_token_sees_a_later_one(void **state)
 {
     static float before[B * T * V], after[B * T * V];
@@ -106,8 +95,8 @@ static void order_of_sequences(void **state)
         x[T + i] = first;
     }
     logits_of(t, after);
-    assert_true(distance(after, before + T * V, T * V) < 1e-6);
-    assert_true(distance(after + T * V, before, T * V) < 1e-6);
+    assert_true(tn_world_distance(after, before + T * V, T * V) < 1e-6);
+    assert_true(tn_world_distance(after + T * V, before, T * V) < 1e-6);
     tn_trainer_free(t);
     tn_settings_free(st);
 }
@@ -123,7 +112,7 @@ static void blocks_change_nothing(void **state)
         tn_settings *st = settings_of(more, 2, &model);
         tn_trainer *t = open_trainer(st, model, true);
         logits_of(t, i ? other : first);
-        if (i) assert_true(distance(other, first, B * T * V) < 1e-5);
+        if (i) assert_true(tn_world_distance(other, first, B * T * V) < 1e-5);
         tn_trainer_free(t);
         tn_settings_free(st);
     }

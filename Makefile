@@ -27,13 +27,27 @@ PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 TEST_LIBS  := $(if $(filter unit,$(NEEDS)),$(shell pkg-config --libs cmocka))
 endif
 
+# CUDA: kernels (NAME_cuda.cu) and src/backend/cuda, where nvcc is found. The runtime is linked in; the driver and cuBLASLt
+# are looked for when a GPU is asked for, so that the program runs where they are not. CUDA_ARCHS: what GPUs it is for.
+CUDA       ?= $(if $(NVCC),1,0)
+NVCC       := $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
+CUDA_ARCHS ?= 90 80 120
+ifeq ($(CUDA),1)
+CUDA_HOME  := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_HOME)/include
+CUDA_LIBS  := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt
+NVCC_FLAGS := -O3 -std=c++17 --fmad=true -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Iinclude -I$(BUILD)/include -Isrc -DTN_HAVE_CUDA -t 0 \
+              -Xcudafe --diag_suppress=177 $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(NVCC_EXTRA)
+endif
+
 CFLAGS  ?= $(OPT) -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
-             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
-LDLIBS  := $(PKG_LIBS) -lm -lpthread -ldl
+             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CUDA_FLAGS) $(SAN)
+LDLIBS  := $(PKG_LIBS) $(CUDA_LIBS) -lm -lpthread -ldl
 
 TEMPLATE := $(sort $(wildcard src/cli/template/*))
-SRC     := $(filter-out $(TEMPLATE),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_HOME),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+CUDASRC := $(if $(CUDA_HOME),$(sort $(wildcard src/*/*/*.cu)))
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
 LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
@@ -42,7 +56,7 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
 LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma
 LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
-LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
+LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c)) $(CUDASRC:%.cu=$(BUILD)/obj/%.cu.o)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
 
@@ -82,6 +96,9 @@ endef
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
 $(BUILD)/obj/%.o: %.c Makefile | $(GEN)
 	$(COMPILE)
+$(BUILD)/obj/%.cu.o: %.cu Makefile | $(GEN)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/obj/%.v3.o: %.c Makefile | $(GEN)
 	$(COMPILE) $(LEVEL3)
 $(BUILD)/obj/%.v4.o: %.c Makefile | $(GEN)

@@ -68,7 +68,7 @@ typedef struct tn_call {
     bool round_bf16, bf16x3, portable; /* as in tn_sig */
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
-    void *stream;         /* CUDA */
+    void *stream;         /* CUDA: a tn_cuda_queue */
 } tn_call;
 
 typedef tn_status tn_kernel(const tn_call *c);
@@ -87,14 +87,15 @@ typedef struct tn_op {
     const char *name;
     size_t attr_bytes;
     unsigned flags;
-    uint64_t half_in; /* inputs whose bf16/f16 data the kernels read themselves; elsewhere the planner converts */
+    uint64_t half_in; /* inputs whose bf16/f16 data the CPU's kernels read themselves; elsewhere the planner converts.
+                         CUDA's kernels read and write f32 and bf16 wherever a tensor of theirs has it. */
     tn_status (*infer)(tn_sig *s);
     void (*grad)(const tn_sig *s, uint64_t want, tn_uses *u); /* NULL: no gradient passes */
     void (*cost)(const tn_sig *s, tn_cost *c);                /* NULL: one operation per output element */
-    size_t (*work)(const tn_sig *s, bool backward);           /* NULL: none */
     struct {
         tn_kernel *forward, *backward;
-    } kernel[TN_DEVICES];
+        size_t (*work)(const tn_sig *s, bool backward); /* bytes of tn_call.work; NULL: none */
+    } kernel[TN_DEVICES]; /* a device without kernels: the plan says so */
     /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
     const char *switch_name;
     const tn_setting *switch_row;

@@ -1,6 +1,6 @@
 /* Small passes over the node list: states are assigned last, dead nodes go, and kernels get the layout they take.
- * After tn_pass_legalize every argument of every node is f32 or integer and contiguous, unless its op says it takes
- * strides or half-precision inputs. */
+ * After tn_pass_legalize every argument of every node is contiguous, unless its op says it takes strides, and on the CPU
+ * f32 or integer, unless its op says it reads half precision there. */
 #include "plan/graph.h"
 
 #include <string.h>
@@ -90,6 +90,7 @@ typedef struct legal {
     tn_node *list;
     size_t n, capacity;
     bool strided;
+    bool half; /* the device's kernels take half precision wherever it is */
     uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
 
@@ -124,7 +125,7 @@ static bool fits(const legal *l, int32_t id, bool rows_ok, bool half_ok)
 {
     const tn_gtensor *t = &l->g->tensor[id];
     const bool layout = l->strided || tn_gtensor_contiguous(t) || (rows_ok && rows_contiguous(t));
-    return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok);
+    return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok || l->half);
 }
 
 static int32_t plain_copy_of(legal *l, int32_t id)
@@ -175,9 +176,9 @@ static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t rows, uint64_
     return count;
 }
 
-void tn_pass_legalize(tn_graph *g)
+void tn_pass_legalize(tn_graph *g, tn_device device)
 {
-    legal l = { .g = g };
+    legal l = { .g = g, .half = device != TN_CPU };
     write_back back[TN_MAX_ARGS];
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];

@@ -61,8 +61,7 @@ const tn_op tn_op_binary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = binary_infer,
     .grad = binary_grad,
-    .work = binary_work,
-    .kernel = { [TN_CPU] = { tn_binary_forward_cpu, tn_binary_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_binary_forward_cpu, tn_binary_backward_cpu, binary_work } },
 };
 
 /* Input 0 must have the rows of the result: prefer the input that is not repeated, then the one with its axis 0. */

@@ -52,8 +52,7 @@ const tn_op tn_op_conv2d = {
     .infer = conv2d_infer,
     .grad = conv2d_grad,
     .cost = conv2d_cost,
-    .work = tn_conv2d_work_cpu,
-    .kernel = { [TN_CPU] = { tn_conv2d_forward_cpu, tn_conv2d_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_conv2d_forward_cpu, tn_conv2d_backward_cpu, tn_conv2d_work_cpu } },
 };
 
 tn_ref tn_conv2d_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv2d_options o)

@@ -58,8 +58,7 @@ const tn_op tn_op_conv_causal = {
     .infer = conv_infer,
     .grad = conv_grad,
     .cost = conv_cost,
-    .work = conv_work,
-    .kernel = { [TN_CPU] = { tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu, conv_work } },
 };
 
 tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)

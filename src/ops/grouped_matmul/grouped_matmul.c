@@ -55,8 +55,7 @@ const tn_op tn_op_grouped_matmul = {
     .infer = grouped_infer,
     .grad = grouped_grad,
     .cost = grouped_cost,
-    .work = grouped_work,
-    .kernel = { [TN_CPU] = { tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu, grouped_work } },
 };
 
 tn_ref tn_grouped_matmul_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref offsets)

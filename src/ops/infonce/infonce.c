@@ -49,8 +49,7 @@ const tn_op tn_op_infonce = {
     .infer = infonce_infer,
     .grad = infonce_grad,
     .cost = infonce_cost,
-    .work = tn_infonce_work_cpu,
-    .kernel = { [TN_CPU] = { tn_infonce_forward_cpu, tn_infonce_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_infonce_forward_cpu, tn_infonce_backward_cpu, tn_infonce_work_cpu } },
 };
 
 tn_ref tn_infonce_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_infonce_options o)

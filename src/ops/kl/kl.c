@@ -51,8 +51,7 @@ const tn_op tn_op_kl = {
     .infer = kl_infer,
     .grad = kl_grad,
     .cost = kl_cost,
-    .work = tn_kl_work_cpu,
-    .kernel = { [TN_CPU] = { tn_kl_forward_cpu, tn_kl_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_kl_forward_cpu, tn_kl_backward_cpu, tn_kl_work_cpu } },
 };
 
 tn_ref tn_kl_(tn_graph *g, const char *file, int line, tn_ref teacher, tn_ref student, tn_kl_options o)

@@ -122,8 +122,7 @@ const tn_op tn_op_linear = {
     .infer = linear_infer,
     .grad = linear_grad,
     .cost = linear_cost,
-    .work = linear_work,
-    .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu, linear_work } },
     TN_OP_SWITCH("opt.epilogue", "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,
 };

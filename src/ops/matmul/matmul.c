@@ -81,8 +81,7 @@ const tn_op tn_op_matmul = {
     .infer = matmul_infer,
     .grad = matmul_grad,
     .cost = matmul_cost,
-    .work = matmul_work,
-    .kernel = { [TN_CPU] = { tn_matmul_forward_cpu, tn_matmul_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_matmul_forward_cpu, tn_matmul_backward_cpu, matmul_work } },
 };
 
 tn_ref tn_matmul_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_matmul_options o)

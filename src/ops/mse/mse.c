@@ -37,8 +37,7 @@ const tn_op tn_op_mse = {
     .infer = mse_infer,
     .grad = mse_grad,
     .cost = mse_cost,
-    .work = tn_mse_work_cpu,
-    .kernel = { [TN_CPU] = { tn_mse_forward_cpu, tn_mse_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_mse_forward_cpu, tn_mse_backward_cpu, tn_mse_work_cpu } },
 };
 
 tn_ref tn_mse_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_mse_options o)

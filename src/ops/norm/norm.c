@@ -92,8 +92,7 @@ const tn_op tn_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .cost = norm_cost,
-    .work = norm_work,
-    .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu, norm_work } },
     TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,
 };

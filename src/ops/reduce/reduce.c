@@ -49,8 +49,7 @@ const tn_op tn_op_reduce = {
     .infer = reduce_infer,
     .grad = reduce_grad,
     .cost = reduce_cost,
-    .work = reduce_work,
-    .kernel = { [TN_CPU] = { tn_reduce_forward_cpu, tn_reduce_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_reduce_forward_cpu, tn_reduce_backward_cpu, reduce_work } },
 };
 
 tn_ref tn_reduce_(tn_graph *g, const char *file, int line, tn_reduce_kind kind, tn_ref x, int axis, bool all)

@@ -72,8 +72,7 @@ const tn_op tn_op_scan_gated = {
     .infer = gated_infer,
     .grad = gated_grad,
     .cost = gated_cost,
-    .work = gated_work,
-    .kernel = { [TN_CPU] = { tn_scan_gated_forward_cpu, tn_scan_gated_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_scan_gated_forward_cpu, tn_scan_gated_backward_cpu, gated_work } },
     TN_OP_SWITCH("opt.scan_gated", "gates and scan in one op (off: element-wise ops, then scan)"),
     .plain = gated_as_ops,
 };

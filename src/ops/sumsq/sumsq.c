@@ -34,8 +34,7 @@ const tn_op tn_op_sumsq = {
     .name = "sumsq",
     .infer = sumsq_infer,
     .cost = sumsq_cost,
-    .work = sumsq_work,
-    .kernel = { [TN_CPU] = { tn_sumsq_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { tn_sumsq_forward_cpu, NULL, sumsq_work } },
 };
 
 tn_ref tn_sumsq_(tn_graph *g, const char *file, int line, const tn_ref *xs, int n)

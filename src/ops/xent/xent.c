@@ -46,8 +46,7 @@ const tn_op tn_op_xent = {
     .infer = xent_infer,
     .grad = xent_grad,
     .cost = xent_cost,
-    .work = xent_work,
-    .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu, xent_work } },
 };
 
 tn_ref tn_xent_(tn_graph *g, const char *file, int line, tn_ref logits, tn_ref labels, tn_xent_options o)

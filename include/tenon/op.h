@@ -21,6 +21,7 @@ typedef struct tn_type {
     tn_dims dims;
     bool absent;    /* an optional input that was not given */
     bool trainable; /* a gradient may be asked of it */
+    bool live;      /* only some of its rows may be alive */
 } tn_type;
 
 /* A node's types: what infer checks and fills, and what the other functions read. */
@@ -83,6 +84,13 @@ typedef enum tn_op_flags {
                              such a node is never dropped or repeated, and runs at its place in the order of nodes */
 } tn_op_flags;
 
+/* What the planner leaves as it is; other tensors are copied first. */
+typedef enum tn_layout {
+    TN_LAYOUT_ANY = 0,
+    TN_LAYOUT_ROWS = 1,  /* the last axis is contiguous */
+    TN_LAYOUT_MATRIX = 2 /* the last axis or the one before it is contiguous */
+} tn_layout;
+
 typedef struct tn_op {
     const char *name;
     size_t attr_bytes;
@@ -95,6 +103,7 @@ typedef struct tn_op {
     struct {
         tn_kernel *forward, *backward;
         size_t (*work)(const tn_sig *s, bool backward); /* bytes of tn_call.work; NULL: none */
+        tn_layout layout; /* of a TN_OP_STRIDED op: what its kernels on this device take */
     } kernel[TN_DEVICES]; /* a device without kernels: the plan says so */
     /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
     const char *switch_name;

@@ -11,6 +11,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+/* Before a tn_arg parameter of a kernel: it stays where the launch put it. Without it, loops over its axes make the
+ * compiler copy it into every thread's local memory. */
+#define TN_GRID const __grid_constant__
+
 /* --- numbers ---------------------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float tn_load(const void *p, tn_dtype t, int64_t i)

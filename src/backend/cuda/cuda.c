@@ -150,7 +150,8 @@ static tn_status cuda_zero(void *queue, void *device, size_t bytes)
 
 static tn_status cuda_wait(void *queue)
 {
-    TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
+    if (queue) TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
+    else TN_CUDA_TRY(cudaDeviceSynchronize());
     return TN_OK;
 }
 

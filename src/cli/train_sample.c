@@ -101,35 +101,38 @@ tn_status tn_train_sample(const tn_session *on, int64_t step, FILE *f)
 }
 
 /* From behind the first space to the last one within `bytes`; all of it where there are no words. */
-static void keep_words(tn_text *t, size_t from, size_t bytes)
+static size_t find_words(const tn_text *t, size_t bytes, size_t *first)
 {
-    char *text = t->data + from;
-    size_t n = t->n - from, first = 0;
-    while (first < n && !isspace((unsigned char)text[first])) first++;
-    while (first < n && isspace((unsigned char)text[first])) first++;
-    if (first == n) first = 0;
-    size_t last = n - first > bytes ? first + bytes : n;
-    const size_t most = last;
-    while (last > first && !isspace((unsigned char)text[last - 1])) last--;
-    while (last > first && isspace((unsigned char)text[last - 1])) last--;
-    if (last == first) last = most;
-    memmove(text, text + first, last - first);
-    t->n = from + last - first;
+    const char *text = t->data;
+    size_t from = 0;
+    while (from < t->n && !isspace((unsigned char)text[from])) from++;
+    while (from < t->n && isspace((unsigned char)text[from])) from++;
+    *first = from < t->n ? from : 0;
+    const size_t most = t->n - *first > bytes ? *first + bytes : t->n;
+    size_t last = most;
+    while (last > *first && !isspace((unsigned char)text[last - 1])) last--;
+    while (last > *first && isspace((unsigned char)text[last - 1])) last--;
+    return (last > *first ? last : most) - *first;
 }
 
 tn_status tn_session_prompt(tn_session *on, size_t bytes, tn_text *out)
 {
+    tn_status s = TN_OK;
     tn_tokenizer *tokenizer = NULL;
+    tn_text text = { 0 };
     const tn_feed feed = tn_trainer_feed(on->trainer);
     int64_t count, n = 0;
-    const size_t before = out->n;
-    TN_RETURN_IF(check_readable(on, "prepare them with one"));
-    TN_RETURN_IF(on->source.heldout(on->source.ctx, 0, &feed, &count));
-    while (n < feed.length && n < 2 * (int64_t)bytes && feed.labels[n] >= 0) n++; /* of one document */
-    if (count == 0 || n == 0) return TN_OK;
-    TN_RETURN_IF(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));
-    const tn_status s = tn_tokenizer_decode(tokenizer, feed.tokens, (size_t)n, out);
+    size_t first;
+    TN_TRY(check_readable(on, "prepare them with one"));
+    TN_TRY(on->source.heldout(on->source.ctx, 0, &feed, &count));
+    while (count && n < feed.length && n < 2 * (int64_t)bytes && feed.labels[n] >= 0) n++; /* of one document */
+    if (n == 0) goto done;
+    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));
+    TN_TRY(tn_tokenizer_decode(tokenizer, feed.tokens, (size_t)n, &text));
+    const size_t words = find_words(&text, bytes, &first);
+    TN_TRY(tn_utf8_repair(text.data + first, words, out));
+done:
+    tn_text_free(&text);
     tn_tokenizer_free(tokenizer);
-    if (s == TN_OK && out->n > before) keep_words(out, before, bytes);
     return s;
 }

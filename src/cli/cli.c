@@ -30,13 +30,25 @@ tn_status tn_verb_find(const char *name, const tn_verb **out)
     return tn_error(TN_USAGE, "unknown verb %s: `tenon help` lists the verbs", quoted);
 }
 
+/* The longest flag of a verb, with its value: where the help of all begins. */
+static int flags_width(const char *flags)
+{
+    size_t most = 18;
+    while (*flags) {
+        const size_t line = strcspn(flags, "\n"), name = strcspn(flags, " \n");
+        if (name > most) most = name;
+        flags += line + (flags[line] == '\n');
+    }
+    return (int)most;
+}
+
 /* Lines "--name[=VALUE]  help" with the help in one column. */
-static void print_flags(const char *flags, FILE *f)
+static void print_flags(const char *flags, int width, FILE *f)
 {
     while (*flags) {
         const size_t line = strcspn(flags, "\n"), name = strcspn(flags, " \n");
         const char *help = flags + name + strspn(flags + name, " ");
-        fprintf(f, "  %-18.*s  %.*s\n", (int)name, flags, (int)(flags + line - help), help);
+        fprintf(f, "  %-*.*s  %.*s\n", width, (int)name, flags, (int)(flags + line - help), help);
         flags += line + (flags[line] == '\n');
     }
 }
@@ -55,8 +67,8 @@ void tn_verb_help(const tn_verb *v, FILE *f)
     if (v) {
         print_usage(v->usage, f);
         fprintf(f, "\n%s: %s\n\n", v->name, v->summary);
-        print_flags(v->flags, f);
-        print_flags(tn_global_flags, f);
+        print_flags(v->flags, flags_width(v->flags), f);
+        print_flags(tn_global_flags, flags_width(v->flags), f);
         if (v->run == tn_cmd_data) tn_data_keys(f);
         if (v->run == tn_cmd_sample) tn_sample_keys(f);
         return;

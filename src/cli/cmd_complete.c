@@ -66,36 +66,54 @@ static void offer_words(const char *words, const char *lead, const char *typed, 
     }
 }
 
+/* Flags that begin so, or behind "--flag=" the words its text names: "--equal=steps|tokens  ...". */
 static void offer_flags(const char *flags, const char *typed, FILE *f)
 {
-    char name[32], word[40];
+    char name[32], word[40], words[128];
     bool takes_value;
-    while (tn_flag_next(&flags, name, &takes_value)) {
+    for (const char *line = flags; tn_flag_next(&flags, name, &takes_value); line = flags) {
         snprintf(word, sizeof word, "--%s%s", name, takes_value ? "=" : "");
         if (begins(word, typed)) fprintf(f, "%s\n", word);
+        if (!takes_value || !begins(typed, word)) continue;
+        snprintf(words, sizeof words, "%.*s", (int)strcspn(line + strlen(word), " \n"), line + strlen(word));
+        if (strchr(words, '|')) offer_words(words, word, typed, f);
     }
 }
 
-/* Keys that begin so, or behind "key=" the values that can be listed. */
-static void offer_settings(const tn_settings *st, const char *typed, FILE *f)
+/* Keys that begin as the word does behind its first `skip` bytes, or behind "key=" the values that can be listed. */
+static void offer_settings(const tn_settings *st, const char *word, size_t skip, FILE *f)
 {
+    const char *typed = word + skip;
     const size_t key_bytes = strcspn(typed, "=");
-    char lead[80];
+    char lead[512];
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const tn_setting *row = tn_settings_row_at(st, i);
         if (!typed[key_bytes]) {
-            if (begins(row->key, typed)) fprintf(f, "%s=\t%s\n", row->key, row->help);
+            if (begins(row->key, typed)) fprintf(f, "%.*s%s=\t%s\n", (int)skip, word, row->key, row->help);
             continue;
         }
         if (strlen(row->key) != key_bytes || !begins(typed, row->key)) continue;
-        snprintf(lead, sizeof lead, "%s=", row->key);
+        if (snprintf(lead, sizeof lead, "%.*s%s=", (int)skip, word, row->key) >= (int)sizeof lead) return;
         const char *words = row->type == TN_TYPE_CHOICE     ? row->choices
                             : row->type == TN_TYPE_SWITCH   ? "on|off"
                             : row->type == TN_TYPE_BOOL     ? "true|false"
                             : row->type == TN_TYPE_AUTO_INT ? "auto"
                                                             : "";
-        offer_words(words, lead, typed, f);
+        offer_words(words, lead, word, f);
     }
+}
+
+/* "gpt,dim=64,la" in a race: keys of gpt, behind the last comma. */
+static tn_status offer_own_settings(const char *word, FILE *f)
+{
+    char target[256];
+    tn_settings *st = NULL;
+    const tn_model *model;
+    snprintf(target, sizeof target, "%.*s", (int)strcspn(word, ","), word);
+    if (tn_settings_resolve(target, NULL, 0, &st, &model) != TN_OK) return TN_OK; /* nothing to offer is no error */
+    offer_settings(st, word, (size_t)(strrchr(word, ',') + 1 - word), f);
+    tn_settings_free(st);
+    return TN_OK;
 }
 
 static void offer_verbs(const char *typed, FILE *f)
@@ -122,12 +140,13 @@ static tn_status query(tn_cli *c, const char *const *words, size_t n)
     if (n == 2) offer_words(v->words, "", typed, c->out);
     if (n == 2 && v->run == tn_cmd_help) offer_verbs(typed, c->out);
     if (!strstr(v->usage, "key=value") || (n == 2 && *v->words)) return TN_OK;
+    if (v->run == tn_cmd_race && strchr(typed, ',')) return offer_own_settings(typed, c->out);
     tn_settings *st = NULL;
     const tn_model *model;
     if (v->run == tn_cmd_data) TN_RETURN_IF(tn_prepare_settings(&st));
     else if (v->run == tn_cmd_sample) TN_RETURN_IF(tn_sample_settings(&st));
     else TN_RETURN_IF(tn_settings_resolve(NULL, NULL, 0, &st, &model));
-    offer_settings(st, typed, c->out);
+    offer_settings(st, typed, 0, c->out);
     tn_settings_free(st);
     return TN_OK;
 }

@@ -113,6 +113,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, o->needs_data);
+    if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
     if (st != TN_OK) tn_session_close(&s);
@@ -163,6 +164,7 @@ void tn_session_describe(tn_session *s, FILE *f)
     fprintf(f, "device  cpu, %d thread%s, %s\n", tn_trainer_threads(s->trainer), tn_trainer_threads(s->trainer) > 1 ? "s" : "",
             tn_gemm_kernel_name());
     fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
+    if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
     fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->data) describe_data(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));

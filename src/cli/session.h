@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 #include "train/source.h"
 #include "train/trainer.h"
+#include "train/width_fit.h"
 
 /* Of an automatic batch: enough for matrix products to run at full speed, and for a step to be a step. */
 enum { TN_SESSION_TOKENS = 4096 };
@@ -17,6 +18,7 @@ typedef struct tn_session {
     tn_source source;    /* where `data` is open */
     tn_trainer *trainer;
     int64_t batch, length;
+    tn_width width; /* text is empty where none was looked for */
 } tn_session;
 
 typedef struct tn_session_options {
@@ -26,6 +28,8 @@ typedef struct tn_session_options {
     bool needs_data;
     bool evaluates;      /* no gradients, no training batches */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
+    int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
+    const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 
 /* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's), batch

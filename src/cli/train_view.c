@@ -81,14 +81,19 @@ static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
 /* Bits per byte where the bytes of the text are known, else bits per token. */
 double tn_bits_of(const tn_progress_report *r) { return isnan(r->bits) ? 1 / log(2) : r->bits; }
 
+static double place_of(const tn_train_view *v, const tn_progress_report *r)
+{
+    return v->axis == TN_AXIS_TOKENS ? (double)r->tokens : v->axis == TN_AXIS_SECONDS ? r->working_s : (double)r->step;
+}
+
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
     char drawn[128], eta[16], held[48] = "", rate[16], more[160];
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
-    if (v->status == TN_OK) v->status = curve_add(&v->train, (double)r->step, r->loss * bits);
-    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, (double)r->step, r->heldout * bits);
+    if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
+    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), r->heldout * bits);
     if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
     else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */

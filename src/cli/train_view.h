@@ -7,13 +7,16 @@
 #include "train/training.h"
 
 typedef struct tn_curve {
-    double *x, *y; /* (n): step, loss in bits per byte */
+    double *x, *y; /* (n): as the view's axis says; loss in bits per byte */
     size_t n, capacity;
 } tn_curve;
+
+typedef enum tn_curve_axis { TN_AXIS_STEPS = 0, TN_AXIS_TOKENS = 1, TN_AXIS_SECONDS = 2 } tn_curve_axis; /* seconds of training */
 
 typedef struct tn_train_view {
     tn_progress progress;
     const char *label; /* before the step, or "" */
+    tn_curve_axis axis; /* of the curves */
     tn_curve train, heldout;
     tn_status status; /* of keeping the curve */
 } tn_train_view;

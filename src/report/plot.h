@@ -15,6 +15,8 @@ typedef struct tn_series {
     const char *name;    /* UTF-8; shown in the legend */
     const double *x, *y; /* (n) each; the line breaks at a NaN or infinity in either */
     size_t n;
+    size_t like; /* 1 + the series whose colour it has; 0: one of its own */
+    bool faint;  /* SVG only: a thin pale line without its name, for what stands behind another series */
 } tn_series;
 
 typedef struct tn_plot {

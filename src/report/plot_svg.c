@@ -30,6 +30,11 @@ typedef struct ending { /* where the name of a series goes */
     double label; /* height of the name, moved so that names do not overlap */
 } ending;
 
+static size_t style_of(const field *f, size_t series)
+{
+    const size_t like = f->p->series[series].like;
+    return like ? like - 1 : series;
+}
 static double pixel_x(const field *f, double place)
 {
     return f->left + place * (f->right - f->left);
@@ -165,7 +170,7 @@ static void put_style(const field *f)
     const size_t used = f->p->count < STYLES ? f->p->count : STYLES;
     fputs("<style>text{font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif}"
           ".h{font-size:15px;font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}"
-          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}\n"
+          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.p{stroke-width:1;opacity:.4}\n"
           ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
           f->out);
     for (size_t i = 0; i < used; i++) fprintf(f->out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, light[i], i, light[i]);
@@ -226,22 +231,29 @@ static void put_axes(const field *f)
 static void put_series(const field *f, ending *v)
 {
     size_t n = 0;
+    bool any = false;
     for (size_t k = 0; k < f->p->count; k++) {
-        fprintf(f->out, "<path class=\"s%zu\"%s d=\"", k % STYLES, k >= STYLES ? " stroke-dasharray=\"7 5\"" : "");
-        if (put_path(f, k, &v[n])) n++;
+        const size_t style = style_of(f, k);
+        const bool faint = f->p->series[k].faint;
+        fprintf(f->out, "<path class=\"s%zu%s\"%s d=\"", style % STYLES, faint ? " p" : "",
+                style >= STYLES ? " stroke-dasharray=\"7 5\"" : "");
+        ending e;
+        const bool drawn = put_path(f, k, &e);
+        any = any || drawn;
+        if (drawn && !faint) v[n++] = e;
         fputs("\"><title>", f->out);
         put_text(f->out, f->p->series[k].name, 200);
         fputs("</title></path>\n", f->out);
     }
     spread_labels(f, v, n);
     for (size_t i = 0; i < n; i++) {
-        const size_t k = v[i].series;
-        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", k % STYLES, v[i].x, v[i].y);
-        fprintf(f->out, "<text class=\"n%zu\" x=\"%.0f\" y=\"%.1f\">", k % STYLES, f->right + 10, v[i].label + 4);
+        const size_t k = v[i].series, style = style_of(f, k) % STYLES;
+        fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", style, v[i].x, v[i].y);
+        fprintf(f->out, "<text class=\"n%zu\" x=\"%.0f\" y=\"%.1f\">", style, f->right + 10, v[i].label + 4);
         put_text(f->out, f->p->series[k].name, NAME_MAX_COLUMNS);
         fputs("</text>\n", f->out);
     }
-    if (n == 0)
+    if (!any)
         fprintf(f->out, "<text class=\"m c\" x=\"%.0f\" y=\"%.0f\">no finite values</text>\n", (f->left + f->right) / 2,
                 (f->top + f->bottom) / 2);
 }

@@ -27,7 +27,7 @@ static size_t count_of(const char *text, const char *part)
 }
 
 static const double ramp_x[] = { 0, 1, 2, 3, 4 }, ramp_y[] = { 0, 1, 2, 3, 4 };
-static const tn_series ramp = { "ramp", ramp_x, ramp_y, 5 };
+static const tn_series ramp = { .name = "ramp", .x = ramp_x, .y = ramp_y, .n = 5 };
 
 static void golden(void **state)
 {
@@ -67,8 +67,8 @@ static void shapes(void **state)
     static double x[500], a[500], b[500];
     for (int i = 0; i < 500; i++)
         x[i] = 2000.0 * i, a[i] = 8 * exp(-i / 100.0) + 1e-3, b[i] = i % 100 < 30 ? NAN : 2 + sin(i / 20.0);
-    const tn_series s[] = { { "train", x, a, 500 },
-                            { "held out, with a name that is far too long for one line", x, b, 500 } };
+    const tn_series s[] = { { .name = "train", .x = x, .y = a, .n = 500 },
+                            { .name = "held out, with a name that is far too long for one line", .x = x, .y = b, .n = 500 } };
     for (int width = 32; width <= 130; width += 7)
         for (int flags = 0; flags < 8; flags++) {
             const tn_plot p = { .title = "loss",
@@ -90,7 +90,7 @@ static void gaps(void **state)
 {
     (void)state;
     const double x[] = { 0, 1, 2, 3, 4 }, y[] = { 1, 1, NAN, 1, 1 };
-    const tn_series s = { "s", x, y, 5 };
+    const tn_series s = { .name = "s", .x = x, .y = y, .n = 5 };
     char *t = drawn(tn_plot_text, &(tn_plot){ .series = &s, .count = 1, .width = 40, .height = 8, .ascii = true });
     assert_non_null(strstr(t, "*   ")); /* the line ends, blanks follow, and it goes on */
     free(t);
@@ -125,7 +125,7 @@ static void ticks(void **state)
     for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         /* On x, where the range is the data's own; a log axis only exists as y, padded by 4 %. */
         const double v[] = { rows[r].lo, rows[r].hi };
-        const tn_series s = { "s", rows[r].log ? ramp_x : v, v, 2 };
+        const tn_series s = { .name = "s", .x = rows[r].log ? ramp_x : v, .y = v, .n = 2 };
         tn_plot_axis x, y;
         tn__plot_axes(&(tn_plot){ .series = &s, .count = 1, .log_y = rows[r].log }, 6, 6, &x, &y);
         const tn_plot_axis *a = rows[r].log ? &y : &x;
@@ -148,7 +148,7 @@ static void hard_values(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int log_y = 0; log_y < 2; log_y++)
             for (int swap = 0; swap < 2; swap++) {
-                const tn_series s = { "s", swap ? cases[i] : ramp_x, swap ? ramp_y : cases[i], 3 };
+                const tn_series s = { .name = "s", .x = swap ? cases[i] : ramp_x, .y = swap ? ramp_y : cases[i], .n = 3 };
                 const tn_plot p = { .series = &s, .count = 1, .log_y = log_y, .width = 40, .height = 10 };
                 char *t = drawn(tn_plot_text, &p);
                 check_lines(t, 40, false);
@@ -163,7 +163,7 @@ static void hard_values(void **state)
 static void names(void **state)
 {
     (void)state;
-    const tn_series s = { "a<b>&\"c\" \x1b[31m \xff\xc3 \xe2\x82\xac", ramp_x, ramp_y, 5 };
+    const tn_series s = { .name = "a<b>&\"c\" \x1b[31m \xff\xc3 \xe2\x82\xac", .x = ramp_x, .y = ramp_y, .n = 5 };
     char *t = drawn(tn_plot_svg, &(tn_plot){ .series = &s, .count = 1, .title = "<script>" });
     assert_non_null(strstr(t, "a&lt;b&gt;&amp;&quot;c&quot; ?[31m ?? \xe2\x82\xac"));
     assert_null(strstr(t, "<script"));
@@ -171,6 +171,23 @@ static void names(void **state)
     t = drawn(tn_plot_text, &(tn_plot){ .series = &s, .count = 1 });
     assert_null(strchr(t, 0x1b));
     assert_null(strchr(t, 0xff));
+    free(t);
+}
+
+/* A pale line behind another one of its colour: no name of its own, and no colour of its own. */
+static void faint(void **state)
+{
+    (void)state;
+    const tn_series s[] = { { .name = "pale", .x = ramp_x, .y = ramp_y, .n = 5, .faint = true },
+                            { .name = "bold", .x = ramp_x, .y = ramp_y, .n = 5, .like = 1 } };
+    char *t = drawn(tn_plot_svg, &(tn_plot){ .series = s, .count = 2, .title = "t" });
+    assert_non_null(strstr(t, "<path class=\"s0 p\" d="));
+    assert_non_null(strstr(t, "<path class=\"s0\" d="));
+    assert_non_null(strstr(t, ">bold</text>"));
+    assert_null(strstr(t, ">pale</text>"));
+    free(t);
+    t = drawn(tn_plot_svg, &(tn_plot){ .series = s, .count = 1 });
+    assert_null(strstr(t, "no finite values"));
     free(t);
 }
 
@@ -183,7 +200,7 @@ static void long_series(void **state)
     assert_true(x && y);
     for (int i = 0; i < N; i++) x[i] = i, y[i] = i % 2;
     y[N / 3] = 100;
-    const tn_series s = { "noise", x, y, N };
+    const tn_series s = { .name = "noise", .x = x, .y = y, .n = N };
     char *t = drawn(tn_plot_svg, &(tn_plot){ .series = &s, .count = 1 });
     assert_true(strlen(t) < 16000);
     /* The field reaches from 364 up to 20; its range is 0 .. 104, so 100 lies 344 * 4 / 104 below the top. */
@@ -218,6 +235,7 @@ void tn_tests_plot(tn_test_list *l)
     tn_test_add(l, ticks, NULL, "plot: ticks");
     tn_test_add(l, hard_values, NULL, "plot: hard values");
     tn_test_add(l, names, NULL, "plot: names from files");
+    tn_test_add(l, faint, NULL, "plot: pale lines");
     tn_test_add(l, long_series, NULL, "plot: long series");
     tn_test_add(l, refused, NULL, "plot: refused");
 }

@@ -36,3 +36,37 @@ tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup
                                        .bf16x3 = strcmp(compute, "bf16x3") == 0 };
     return TN_OK;
 }
+
+tn_ref tn_graph_output(const tn_graph *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (strcmp(g->output[i].name, name) == 0) return (tn_ref){ g->output[i].id };
+    return TN_NONE;
+}
+
+tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
+                               const tn_graph_shape *shape, tn_graph **out)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    tn_graph_options o = setup->options;
+    const int64_t B = shape->batch, T = shape->length;
+    o.training = shape->training;
+    TN_TRY(tn_graph_new(&o, &g));
+    tn_batch b = { .size = sizeof b, .batch = B, .length = T, .logits = shape->logits };
+    b.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
+    b.labels = tn_input(g, "labels", tn_shape(B, T), TN_I32);
+    if (shape->documents) {
+        b.reset = tn_input(g, "reset", tn_shape(B, T), TN_I32);
+        b.document = tn_input(g, "document", tn_shape(B, T), TN_I32);
+        b.positions = tn_input(g, "positions", tn_shape(B, T), TN_I32);
+    }
+    TN_TRY(model->build(g, st, &b));
+    TN_TRY(tn_graph_status(g));
+    if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
+    *out = g;
+    g = NULL;
+done:
+    tn_graph_free(g);
+    return s;
+}

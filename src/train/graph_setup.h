@@ -5,7 +5,7 @@
 
 #include "plan/graph.h"
 
-#include <tenon/settings.h>
+#include <tenon/model.h>
 
 enum { TN_SWITCHES_MAX = 64 };
 
@@ -17,5 +17,16 @@ typedef struct tn_graph_setup {
 
 /* threads: 0 = as the settings say, or one per core where that is auto. The settings outlive the setup. */
 tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup *out);
+
+typedef struct tn_graph_shape {
+    int64_t batch, length;
+    bool training, logits;
+    bool documents; /* with inputs that mark where documents start */
+} tn_graph_shape;
+
+/* The graph of one step of a model on whole sequences; it puts out a "loss". Nothing is in a store yet. */
+tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
+                               const tn_graph_shape *shape, tn_graph **out);
+tn_ref tn_graph_output(const tn_graph *g, const char *name); /* TN_NONE: there is none of that name */
 
 #endif

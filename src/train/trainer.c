@@ -31,17 +31,9 @@ struct tn_trainer {
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_guard *guard;
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
+    int64_t steps; /* of the schedule; 0: train.steps */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
 };
-
-/* --- making plans --------------------------------------------------------------------------------------------------------- */
-
-static tn_ref find_output(const tn_graph *g, const char *name)
-{
-    for (size_t i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->output[i].name, name) == 0) return (tn_ref){ g->output[i].id };
-    return TN_NONE;
-}
 
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
@@ -87,25 +79,16 @@ static tn_status check_plans_fit(const tn_trainer *t)
                                "plan.recompute=layer", need / 1e9, limit / 0.9e9);
 }
 
-/* Builds the model's graph for this shape; training also adds what the store lacks. */
+/* --- making plans --------------------------------------------------------------------------------------------------------- */
+
+/* The model's graph for this shape; what the store lacks is added to it. */
 static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
-    tn_graph_options o = t->setup.options;
-    o.training = training;
-    TN_TRY(tn_graph_new(&o, &g));
-    tn_batch b = { .size = sizeof b, .batch = t->batch, .length = t->length, .logits = t->logits && !training };
-    b.tokens = tn_input(g, "tokens", tn_shape(t->batch, t->length), TN_I32);
-    b.labels = tn_input(g, "labels", tn_shape(t->batch, t->length), TN_I32);
-    if (t->documents) {
-        b.reset = tn_input(g, "reset", tn_shape(t->batch, t->length), TN_I32);
-        b.document = tn_input(g, "document", tn_shape(t->batch, t->length), TN_I32);
-        b.positions = tn_input(g, "positions", tn_shape(t->batch, t->length), TN_I32);
-    }
-    TN_TRY(t->model->build(g, t->settings, &b));
-    TN_TRY(tn_graph_status(g));
-    if (!find_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", t->model->name);
+    const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
+                                   .logits = t->logits && !training, .documents = t->documents };
+    TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
     *out = g;
@@ -120,7 +103,7 @@ static tn_status make_grad(void *user, tn_plan **out)
     tn_trainer *t = user;
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, true, &g));
-    const tn_compile_options o = { .loss = find_output(g, "loss"),
+    const tn_compile_options o = { .loss = tn_graph_output(g, "loss"),
                                    .repeats = tn_settings_int(t->settings, "train.accumulate"),
                                    .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
     return tn_graph_compile(g, &o, out);
@@ -283,20 +266,23 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss)
     return TN_OK;
 }
 
-static tn_schedule schedule_of(const tn_settings *st)
+void tn_trainer_schedule(tn_trainer *t, int64_t steps) { t->steps = steps; }
+
+static tn_schedule schedule_of(const tn_trainer *t)
 {
+    const tn_settings *st = t->settings;
     const char *kind = tn_settings_text(st, "train.schedule");
     return (tn_schedule){ .kind = strcmp(kind, "wsd") == 0        ? TN_SCHEDULE_WSD
                                   : strcmp(kind, "constant") == 0 ? TN_SCHEDULE_CONSTANT
                                                                   : TN_SCHEDULE_COSINE,
                           .lr = tn_settings_float(st, "train.lr"), .lr_min_frac = tn_settings_float(st, "train.lr_min_frac"),
-                          .warmup = tn_settings_int(st, "train.warmup"), .steps = tn_settings_int(st, "train.steps"),
+                          .warmup = tn_settings_int(st, "train.warmup"), .steps = t->steps ? t->steps : tn_settings_int(st, "train.steps"),
                           .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
 }
 
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
 {
-    const tn_schedule schedule = schedule_of(t->settings);
+    const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
     tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),

@@ -51,6 +51,9 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss);
 /* Forward only, dropout off. */
 tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 
+/* How many steps the learning rate's schedule is for from now on, where a run's end is not counted in steps (0: train.steps). */
+void tn_trainer_schedule(tn_trainer *t, int64_t steps);
+
 typedef struct tn_applied {
     float lr, grad_norm;
     bool ok; /* false: a number was not finite, and nothing was changed */

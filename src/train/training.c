@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const int64_t MANY_STEPS = (int64_t)1 << 50; /* of a run by time, before its first step */
+
 typedef struct loop {
     const tn_training *t;
     tn_ckpt_state at;
@@ -74,6 +76,7 @@ static tn_status one_step(loop *l)
         loss += (double)x / n;
     }
     l->r.loss = loss;
+    if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
     const double before = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
     const tn_status s = tn_trainer_apply(t->trainer, step, n, (float)loss, &applied);
     l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - before;
@@ -153,6 +156,7 @@ bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
 tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_state *state)
 {
     return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
+                                 .tokens = state->tokens, .working_s = state->working,
                                  .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN,
@@ -184,6 +188,16 @@ static tn_status write_line(loop *l, bool due_line, tn_status s)
     return s == TN_OK ? w : s;
 }
 
+/* A run by time: the steps that fit at the mean speed so far, at least those that were made. The nearest whole number, so
+ * that it ends at most half a step before or after its time. */
+static int64_t steps_in_time(const loop *l)
+{
+    const double step_s = l->at.working / (double)l->at.step, steps = l->t->seconds / step_s;
+    if (!(steps < 1e15)) return MANY_STEPS;
+    const int64_t n = (int64_t)(steps + 0.5);
+    return n > l->at.step ? n : l->at.step;
+}
+
 /* A step with what follows it, up to the report. */
 static tn_status advance(loop *l)
 {
@@ -196,6 +210,9 @@ static tn_status advance(loop *l)
     const double took = tn_clock_s() - before;
     l->at.working += took;
     r->step = ++l->at.step;
+    if (t->seconds > 0) r->steps = l->steps = steps_in_time(l);
+    r->tokens = l->at.tokens;
+    r->working_s = l->at.working;
     r->tokens_per_s = (double)l->at.tokens / l->at.working;
     r->epoch = (double)l->at.tokens / t->source->train_tokens;
     l->at.loss = r->loss;
@@ -220,7 +237,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
-    l->steps = tn_settings_int(st, "train.steps");
+    l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
     l->saved_s = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
@@ -241,6 +258,7 @@ static bool sample_due(const loop *l)
 static tn_status interrupted(loop *l)
 {
     TN_RETURN_IF(save(l, true));
+    if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
                     l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
 }
@@ -257,6 +275,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
+    tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK) s = save(&l, false);
     tn_metrics_close(&l.m);
     *last = l.r;

@@ -10,7 +10,9 @@
 
 /* Numbers that are not known, or not measured at this log.level, are NaN. */
 typedef struct tn_progress_report {
-    int64_t step, steps; /* done so far, of how many */
+    int64_t step, steps; /* done so far, of how many (tn_training.seconds: of how many as it looks now) */
+    int64_t tokens;      /* trained on so far */
+    double working_s;    /* inside steps: without evaluations and files */
     double loss;         /* of this step, nats per token */
     double heldout;      /* nats per token at the last evaluation; NaN before the first */
     double bits;         /* bits per byte of text that one nat per token stands for */
@@ -34,6 +36,8 @@ typedef struct tn_training {
     tn_jsonl *metrics; /* or NULL */
     const char *dir;   /* of the run: checkpoints go there; NULL: none are made */
     int64_t batch, length;
+    double seconds; /* > 0: the run ends with the step after which its steps have taken about so long, instead of at train.steps;
+                     * the schedule's length is then, at every step, the number of steps that the speed so far promises */
     void *ctx;
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
@@ -41,7 +45,7 @@ typedef struct tn_training {
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
 } tn_training;
 
-/* Runs to train.steps and a last evaluation, from the beginning (from = NULL) or from a checkpoint whose tensors, guard
+/* Runs to train.steps (or .seconds, not from a checkpoint) and a last evaluation, from the beginning (from = NULL) or from a checkpoint whose tensors, guard
  * and cursor are loaded already. A run with a directory saves as ckpt.* says and at its end. TN_DIVERGED and
  * TN_INTERRUPTED (after saving) end it early; *last is always filled. */
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);

@@ -1,0 +1,193 @@
+/* What was typed behind `tenon race`: flags, and configurations with settings of their own ("gpt,lr=1e-3,layers=6"). Nothing
+ * is opened here but the tables of settings. */
+#include "cli/race.h"
+
+#include "base/setting_value.h"
+#include "train/train_settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- configurations --------------------------------------------------------------------------------------------------- */
+
+/* A comma ends a piece where a key and '=' follow: hten=1,2,4 stays whole. */
+static char *piece_end(char *p)
+{
+    for (; (p = strchr(p, ',')); p++) {
+        const size_t n = strspn(p + 1, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+        if (n > 0 && p[1 + n] == '=') return p;
+    }
+    return NULL;
+}
+
+/* "lr=1e-3" as train.lr=1e-3, where the model has no setting of the short name. */
+static tn_status full_key(tn_race *r, const tn_settings *st, const char *word, const char **out)
+{
+    char key[128];
+    const int n = snprintf(key, sizeof key, "train.%.*s", (int)strcspn(word, "="), word);
+    const bool known = n < (int)sizeof key && tn_settings_find(st, key + 6) != tn_settings_count(st);
+    const bool short_form = n < (int)sizeof key && !known && tn_settings_find(st, key) != tn_settings_count(st);
+    *out = short_form ? tn_arena_printf(&r->arena, "train.%s", word) : word;
+    return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static tn_status read_pieces(tn_race *r, tn_racer *x, char *text)
+{
+    const tn_model *model;
+    tn_settings *st = NULL;
+    tn_status s = TN_OK;
+    char *comma = piece_end(text);
+    x->target = text;
+    if (!comma) return TN_OK;
+    *comma = 0;
+    TN_TRY(tn_settings_resolve(x->target, NULL, 0, &st, &model));
+    while (comma) {
+        char *word = comma + 1;
+        comma = piece_end(word);
+        if (comma) *comma = 0;
+        TN_TRY(full_key(r, st, word, &x->overrides[x->n++]));
+    }
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
+{
+    const tn_args *a = &r->c->args;
+    size_t commas = 0;
+    for (const char *p = word; *p; p++) commas += *p == ',';
+    for (const tn_racer *y = r->racer; y < x; y++)
+        if (strcmp(y->name, word) == 0)
+            return tn_error(TN_USAGE, "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1", word,
+                            word);
+    x->name = word;
+    x->overrides = tn_arena_alloc(&r->arena, (a->overrides_n + commas + 1) * sizeof *x->overrides);
+    char *text = tn_arena_strdup(&r->arena, word);
+    if (!x->overrides || !text) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0; i < a->overrides_n; i++) x->overrides[x->n++] = a->overrides[i];
+    return read_pieces(r, x, text);
+}
+
+/* --- flags ------------------------------------------------------------------------------------------------------------ */
+
+static const tn_setting rows[] = {
+    TN_SETTING_CHOICE("--equal", "steps", "steps|tokens|seconds", ""),
+    TN_SETTING_INT("--tokens", "0", TN_RANGE(1, 1e18), "tokens", ""),
+    TN_SETTING_FLOAT("--seconds", "0", TN_RANGE_ABOVE(0), "s", ""),
+    TN_SETTING_INT("--parameters", "0", TN_RANGE(1, 1e15), "", ""),
+    TN_SETTING_INT("--sample", "0", TN_RANGE(1, 1e6), "tokens", ""),
+    TN_SETTING_INT("--contexts", "0", TN_RANGE(1, 1e9), "tokens", ""),
+};
+
+/* The value of a flag by the row of its name; *out is untouched where it was not given. */
+static tn_status read_flag(const tn_args *a, size_t row, bool *given, tn_setting_value *out)
+{
+    const char *text = tn_args_value(a, rows[row].key + 2);
+    *given = text != NULL;
+    return text ? tn_setting_parse(&rows[row], text, "command line", out) : TN_OK;
+}
+
+static tn_status read_equal(tn_race *r)
+{
+    tn_setting_value v = { 0 }, tokens = { 0 }, seconds = { 0 };
+    bool given, by_tokens, by_seconds;
+    const char *text = tn_args_value(&r->c->args, "equal");
+    TN_RETURN_IF(read_flag(&r->c->args, 0, &given, &v));
+    TN_RETURN_IF(read_flag(&r->c->args, 1, &by_tokens, &tokens));
+    TN_RETURN_IF(read_flag(&r->c->args, 2, &by_seconds, &seconds));
+    const char *wants = by_tokens ? "tokens" : by_seconds ? "seconds" : given ? text : "steps";
+    if ((by_tokens && by_seconds) || (given && strcmp(wants, text) != 0))
+        return tn_error(TN_USAGE, "--equal, --tokens and --seconds contradict each other: leave out all but one");
+    r->equal = strcmp(wants, "tokens") == 0 ? TN_EQUAL_TOKENS : strcmp(wants, "seconds") == 0 ? TN_EQUAL_SECONDS : TN_EQUAL_STEPS;
+    r->tokens = tokens.i;
+    r->seconds = seconds.f;
+    return TN_OK;
+}
+
+static tn_status read_size(tn_race *r)
+{
+    bool given;
+    tn_setting_value v = { 0 };
+    const char *text = tn_args_value(&r->c->args, "parameters");
+    r->width = tn_args_value(&r->c->args, "width");
+    if (r->width && !text) return tn_error(TN_USAGE, "--width=KEY is for --parameters=N or --parameters=first: name one of them");
+    if (text && strcmp(text, "first") == 0) r->parameters = TN_RACE_MEASURED;
+    else TN_RETURN_IF(read_flag(&r->c->args, 3, &given, &v));
+    if (v.i) r->parameters = v.i;
+    return TN_OK;
+}
+
+static tn_status add_context(tn_race *r, int64_t context)
+{
+    if (r->n_contexts && context <= r->context[r->n_contexts - 1])
+        return tn_error(TN_USAGE, "--contexts: %lld does not come after %lld: write them from small to large", (long long)context,
+                        (long long)r->context[r->n_contexts - 1]);
+    if (r->n_contexts == TN_RACE_CONTEXTS) return tn_error(TN_USAGE, "--contexts: more than %d of them", TN_RACE_CONTEXTS);
+    r->context[r->n_contexts++] = context;
+    return TN_OK;
+}
+
+/* "1k", or "1024..32768": doubled from one to the other. */
+static tn_status read_span(tn_race *r, char *text)
+{
+    tn_setting_value first, last;
+    char *dots = strstr(text, "..");
+    if (dots) *dots = 0;
+    TN_RETURN_IF(tn_setting_parse(&rows[5], text, "command line", &first));
+    last = first;
+    if (dots) TN_RETURN_IF(tn_setting_parse(&rows[5], dots + 2, "command line", &last));
+    if (last.i < first.i) return tn_error(TN_USAGE, "--contexts: write them from small to large");
+    for (int64_t T = first.i; T <= last.i; T *= 2) TN_RETURN_IF(add_context(r, T));
+    return TN_OK;
+}
+
+static tn_status read_contexts(tn_race *r)
+{
+    const char *given = tn_args_value(&r->c->args, "contexts");
+    r->csv = tn_args_value(&r->c->args, "csv");
+    if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
+    if (!given) return TN_OK;
+    char *text = tn_arena_strdup(&r->arena, given);
+    if (!text) return tn_error(TN_MEMORY, "out of memory");
+    for (char *comma; text; text = comma) {
+        comma = strchr(text, ',');
+        if (comma) *comma++ = 0;
+        TN_RETURN_IF(read_span(r, text));
+    }
+    return TN_OK;
+}
+
+static tn_status read_sample(tn_race *r)
+{
+    bool given;
+    tn_setting_value v = { 0 };
+    const char *text = tn_args_value(&r->c->args, "sample");
+    if (text && strcmp(text, "off") == 0) return TN_OK;
+    TN_RETURN_IF(read_flag(&r->c->args, 4, &given, &v));
+    r->sample = v.i;
+    return TN_OK;
+}
+
+tn_status tn_race_read(tn_cli *c, tn_race *r)
+{
+    *r = (tn_race){ .c = c, .svg = tn_args_value(&c->args, "svg") };
+    TN_RETURN_IF(tn_args_expect(&c->args, 2, TN_RACE_MOST));
+    TN_RETURN_IF(read_equal(r));
+    TN_RETURN_IF(read_size(r));
+    TN_RETURN_IF(read_sample(r));
+    TN_RETURN_IF(read_contexts(r));
+    for (; r->n < c->args.positional_n; r->n++)
+        TN_RETURN_IF(read_racer(r, &r->racer[r->n], tn_args_positional(&c->args, r->n)));
+    return TN_OK;
+}
+
+void tn_race_free(tn_race *r)
+{
+    for (size_t i = 0; i < TN_RACE_MOST; i++) {
+        tn_train_view_free(&r->racer[i].view);
+        tn_text_free(&r->racer[i].sample);
+    }
+    tn_text_free(&r->prompt);
+    tn_arena_free(&r->arena);
+}

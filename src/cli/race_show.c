@@ -1,0 +1,277 @@
+/* What a race has to show: curves, the table, samples, and the table by context; as text, as JSON Lines, as SVG and CSV files.
+ * Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
+#include "cli/race.h"
+#include "report/plot.h"
+
+#include <locale.h>
+#include <math.h>
+#include <string.h>
+
+static tn_status open_file(const char *path, FILE **out)
+{
+    *out = fopen(path, "w");
+    return *out ? TN_OK : tn_error(TN_DISK, "cannot write %.640s", path);
+}
+
+static tn_status close_file(const char *path, FILE *f, tn_status s)
+{
+    const bool bad = ferror(f) != 0;
+    if ((fclose(f) != 0 || bad) && s == TN_OK) return tn_error(TN_DISK, "cannot write %.640s", path);
+    return s;
+}
+
+/* --- curves ----------------------------------------------------------------------------------------------------------- */
+
+static size_t add_curve(tn_series *to, size_t n, const tn_racer *x, const tn_curve *c)
+{
+    to[n] = (tn_series){ .name = x->name, .x = c->x, .y = c->y, .n = c->n };
+    return n + 1;
+}
+
+static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
+{
+    FILE *f;
+    tn_series series[2 * TN_RACE_MOST];
+    tn_plot p = *text;
+    memcpy(series, text->series, n * sizeof *series);
+    for (size_t i = 0, k = 0; i < r->n; i++) {
+        const tn_racer *x = &r->racer[i];
+        if (!x->trained) continue;
+        k++;
+        if (!x->view.heldout.n) continue;
+        p.count = add_curve(series, p.count, x, &x->view.heldout);
+        series[p.count - 1].like = k;
+        series[k - 1].faint = true;
+    }
+    p.series = series;
+    if (p.count > n) p.title = "held-out loss (pale: training loss)";
+    TN_RETURN_IF(open_file(r->svg, &f));
+    return close_file(r->svg, f, tn_plot_svg(&p, f));
+}
+
+static tn_status draw(const tn_race *r)
+{
+    static const char *const axes[] = { "step", "tokens", "seconds of training" };
+    tn_series series[TN_RACE_MOST];
+    const tn_term term = tn_term_of(r->c->out);
+    const char *lang = setlocale(LC_CTYPE, "");
+    size_t n = 0;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->racer[i].trained) n = add_curve(series, n, &r->racer[i], &r->racer[i].view.train);
+    const tn_plot p = { .title = "training loss", .x_label = axes[r->equal], .series = series, .count = n,
+                        .y_label = isnan(r->racer[0].last.bits) ? "bits per token" : "bits per byte",
+                        .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
+                        .ascii = !lang || !strstr(lang, "UTF-8") };
+    if (!r->c->json) TN_RETURN_IF(tn_plot_text(&p, r->c->out));
+    return r->svg ? draw_svg(r, &p, n) : TN_OK;
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------- */
+
+static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+static int name_width(const tn_race *r)
+{
+    int most = 12;
+    for (size_t i = 0; i < r->n; i++) {
+        const int n = (int)strlen(r->racer[i].name);
+        if (n > most) most = n;
+    }
+    return most < 40 ? most : 40;
+}
+
+/* "2.061 b/B", of a loss in nats per token. */
+static const char *loss_text(double loss, double bits, char buf[24])
+{
+    if (isnan(loss)) snprintf(buf, 24, "-");
+    else if (isnan(bits)) snprintf(buf, 24, "%.3f b/token", loss / log(2));
+    else snprintf(buf, 24, "%.3f b/B", loss * bits);
+    return buf;
+}
+
+static const char *memory_text(size_t bytes, char buf[24])
+{
+    if (bytes) snprintf(buf, 24, "%.0f MB", (double)bytes / 1e6);
+    else snprintf(buf, 24, "-");
+    return buf;
+}
+
+static tn_status emit_racer(tn_cli *c, const tn_racer *x)
+{
+    const tn_progress_report *l = &x->last;
+    const bool per_byte = !isnan(l->bits);
+    json_t *row = json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
+                            per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
+                            number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token",
+                            "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens",
+                            (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes",
+                            (json_int_t)x->bytes);
+    if (row && x->width.text[0] && json_object_set_new(row, "width", json_string(x->width.text)) != 0) {
+        json_decref(row);
+        row = NULL;
+    }
+    return tn_cli_emit(c, row);
+}
+
+static tn_status show_table(const tn_race *r)
+{
+    FILE *f = r->c->out;
+    const int w = name_width(r);
+    if (!r->c->json)
+        fprintf(f, "\n%-*s %12s %9s %9s %9s %14s %10s %9s\n", w, "", "parameters", "steps", "tokens", "seconds", "held out",
+                "tokens/s", "memory");
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_racer *x = &r->racer[i];
+        const tn_progress_report *l = &x->last;
+        char tokens[16], rate[16], loss[24], memory[24];
+        if (!x->trained) continue;
+        if (r->c->json) {
+            TN_RETURN_IF(emit_racer(r->c, x));
+            continue;
+        }
+        fprintf(f, "%-*s %12lld %9lld %9s %9.1f %14s %10s %9s", w, x->name, (long long)x->parameters, (long long)l->step,
+                tn_count_text((double)l->tokens, tokens), l->working_s, loss_text(l->heldout, l->bits, loss),
+                tn_count_text(l->tokens_per_s, rate), memory_text(x->bytes, memory));
+        fprintf(f, "%s%s\n", x->width.text[0] ? "  " : "", x->width.text);
+    }
+    return TN_OK;
+}
+
+/* --- samples ---------------------------------------------------------------------------------------------------------- */
+
+/* On one line, whatever breaks it has. */
+static void print_prompt(const tn_text *prompt, FILE *f)
+{
+    for (size_t i = 0; i < prompt->n; i++) fputc((unsigned char)prompt->data[i] < ' ' ? ' ' : prompt->data[i], f);
+}
+
+static tn_status show_sample(const tn_race *r, const tn_racer *x)
+{
+    if (x->no_sample[0]) {
+        fprintf(r->c->err, "note    no sample of %s: %s\n", x->name, x->no_sample);
+        return TN_OK;
+    }
+    const size_t start = r->prompt.n, bytes = x->sample.n - start; /* of what the model wrote */
+    const char *prompt = r->prompt.data ? r->prompt.data : "", *text = x->sample.data + start;
+    if (!r->c->json) {
+        fprintf(r->c->out, "\n--- %s, after \"", x->name);
+        print_prompt(&r->prompt, r->c->out);
+        fprintf(r->c->out, "\":\n%.*s\n", (int)bytes, text);
+        return TN_OK;
+    }
+    return tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s%, s:s%}", "name", "sample", "config", x->name, "prompt", prompt,
+                                       start, "text", text, bytes));
+}
+
+/* --- the table by context --------------------------------------------------------------------------------------------- */
+
+static tn_status emit_cell(tn_cli *c, const tn_racer *x, const tn_context_row *k)
+{
+    const bool per_byte = !isnan(k->bits);
+    if (k->why[0])
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", "context_refused", "config", x->name, "context",
+                                        (json_int_t)k->context, "reason", k->why));
+    if (!isnan(k->loss))
+        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:f, s:s, s:I}", "name",
+                                              per_byte ? "context_bits_per_byte" : "context_bits_per_token", "config", x->name,
+                                              "context", (json_int_t)k->context, "value",
+                                              k->loss * (per_byte ? k->bits : 1 / log(2)), "unit",
+                                              per_byte ? "bits/byte" : "bits/token", "scored", (json_int_t)k->scored)));
+    if (isnan(k->tokens_per_s)) return TN_OK;
+    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:f, s:s, s:i}", "name", "context_tokens_per_s", "config",
+                                          x->name, "context", (json_int_t)k->context, "batch", (json_int_t)k->batch, "value",
+                                          k->tokens_per_s, "unit", "tokens/s", "timed_steps", k->steps)));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s}", "name", "context_memory", "config", x->name, "context",
+                                    (json_int_t)k->context, "batch", (json_int_t)k->batch, "value", (json_int_t)k->bytes, "unit",
+                                    "bytes"));
+}
+
+static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row *k, int width)
+{
+    char at[48], rate[16], loss[24], memory[24], scored[24] = "-", speed[24] = "-";
+    snprintf(at, sizeof at, "%lld x %lld", (long long)k->batch, (long long)k->context);
+    if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
+    if (!isnan(k->tokens_per_s))
+        snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
+    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, loss_text(k->loss, k->bits, loss), scored, speed,
+            memory_text(k->bytes, memory));
+}
+
+/* Why cells are empty, once for each reason; and what the star means. */
+static void print_notes(const tn_race *r)
+{
+    bool star = false;
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t j = 0; j < r->racer[i].n_measured; j++) {
+            const tn_context_row *k = &r->racer[i].context[j];
+            star = star || (!isnan(k->tokens_per_s) && k->steps == 1);
+            if (k->why[0] && (j == 0 || strcmp(k->why, k[-1].why) != 0))
+                fprintf(r->c->out, "- %s at %lld: %s\n", r->racer[i].name, (long long)k->context, k->why);
+        }
+    if (star) fprintf(r->c->out, "* a step takes more than a second: timed once, the first\n");
+}
+
+static tn_status show_contexts(const tn_race *r)
+{
+    const int w = name_width(r);
+    if (!r->c->json)
+        fprintf(r->c->out, "\n%-*s %14s %14s %9s %11s %10s\n", w, "by context", "batch x tokens", "held out", "scored",
+                "tokens/s ", "memory");
+    for (size_t j = 0; j < r->n_contexts; j++)
+        for (size_t i = 0; i < r->n; i++) {
+            const tn_racer *x = &r->racer[i];
+            if (x->n_measured <= j) continue;
+            if (!r->c->json) print_cell(r, x, &x->context[j], w);
+            else TN_RETURN_IF(emit_cell(r->c, x, &x->context[j]));
+        }
+    if (!r->c->json) print_notes(r);
+    return TN_OK;
+}
+
+/* A field of a CSV file: names may hold commas and quotes. */
+static void put_field(FILE *f, const char *text)
+{
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void put_number(FILE *f, const char *format, double x)
+{
+    fputc(',', f);
+    if (isfinite(x)) fprintf(f, format, x);
+}
+
+static tn_status write_csv(const tn_race *r)
+{
+    FILE *f;
+    TN_RETURN_IF(open_file(r->csv, &f));
+    fputs("config,context,batch,loss,bits_per_byte,scored,tokens_per_s,timed_steps,memory_bytes\n", f);
+    for (size_t i = 0; i < r->n; i++)
+        for (size_t j = 0; j < r->racer[i].n_measured; j++) {
+            const tn_context_row *k = &r->racer[i].context[j];
+            put_field(f, r->racer[i].name);
+            fprintf(f, ",%lld,%lld", (long long)k->context, (long long)k->batch);
+            put_number(f, "%.6f", k->loss);
+            put_number(f, "%.6f", k->loss * k->bits);
+            put_number(f, "%.0f", k->scored ? (double)k->scored : NAN);
+            put_number(f, "%.1f", k->tokens_per_s);
+            put_number(f, "%.0f", k->steps ? (double)k->steps : NAN);
+            put_number(f, "%.0f", k->bytes ? (double)k->bytes : NAN);
+            fputc('\n', f);
+        }
+    return close_file(r->csv, f, TN_OK);
+}
+
+tn_status tn_race_show(const tn_race *r)
+{
+    TN_RETURN_IF(draw(r));
+    TN_RETURN_IF(show_table(r));
+    for (size_t i = 0; i < r->n; i++)
+        if (r->racer[i].sample.n || r->racer[i].no_sample[0]) TN_RETURN_IF(show_sample(r, &r->racer[i]));
+    if (r->racer[0].n_measured) TN_RETURN_IF(show_contexts(r));
+    return r->csv ? write_csv(r) : TN_OK;
+}

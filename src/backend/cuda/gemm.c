@@ -4,6 +4,7 @@
  * cuBLASLt counts by columns, so c^T = b^T a^T is asked for: its m is our n, its A our b. */
 #include "backend/cuda/gemm.h"
 
+#include "backend/cuda/algorithms.h"
 #include "backend/cuda/cublaslt.h"
 #include "base/alloc.h"
 
@@ -26,7 +27,6 @@ typedef struct planned {
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, c, d;
     cublasLtMatmulAlgo_t algo;
-    size_t workspace;
 } planned;
 
 struct tn_cuda_gemms {
@@ -36,6 +36,7 @@ struct tn_cuda_gemms {
     void *scratch; /* where candidates put what they add up to, while they are measured; (scratch_bytes) */
     size_t scratch_bytes;
     cudaEvent_t begin, end;
+    tn_algorithms *known; /* from earlier runs */
     planned *table; /* (TABLE), open addressing */
     size_t n;
 };
@@ -50,7 +51,13 @@ static tn_status open_parts(tn_cuda_gemms *g)
     TN_CUDA_TRY(cudaEventCreate(&g->begin));
     TN_CUDA_TRY(cudaEventCreate(&g->end));
     g->table = tn_alloc(sizeof *g->table * TABLE);
-    return g->table ? TN_OK : TN_MEMORY;
+    if (!g->table) return TN_MEMORY;
+    int device;
+    struct cudaDeviceProp about;
+    TN_CUDA_TRY(cudaGetDevice(&device));
+    TN_CUDA_TRY(cudaGetDeviceProperties(&about, device));
+    g->known = tn_algorithms_open(about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
+    return TN_OK;
 }
 
 tn_status tn_cuda_gemms_new(tn_cuda_gemms **out)
@@ -81,6 +88,7 @@ void tn_cuda_gemms_free(tn_cuda_gemms *g)
     for (size_t i = 0; g->table && i < TABLE; i++)
         if (g->table[i].used) free_planned(g, &g->table[i]);
     tn_free(g->table);
+    tn_algorithms_close(g->known);
     if (g->workspace) cudaFree(g->workspace);
     if (g->scratch) cudaFree(g->scratch);
     if (g->begin) cudaEventDestroy(g->begin);
@@ -241,8 +249,18 @@ static tn_status ask(tn_cuda_gemms *g, const planned *p, cublasLtMatmulHeuristic
     return TN_OK;
 }
 
+/* The algorithm of an earlier run, if cuBLASLt still takes it. */
+static bool recall(tn_cuda_gemms *g, planned *p)
+{
+    cublasLtMatmulHeuristicResult_t about;
+    return tn_algorithms_find(g->known, &p->key, &p->algo) &&
+           g->lt.MatmulAlgoCheck(g->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &about) == CUBLAS_STATUS_SUCCESS &&
+           about.workspaceSize <= WORKSPACE;
+}
+
 static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cudaStream_t stream)
 {
+    if (recall(g, p)) return TN_OK;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n = 0, best = 0;
     float least_ms = 1e30f;
@@ -259,7 +277,7 @@ static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cud
         }
     }
     p->algo = found[best].algo;
-    p->workspace = found[best].workspaceSize;
+    if (work > 1e8) tn_algorithms_add(g->known, &p->key, &p->algo);
     return TN_OK;
 }
 

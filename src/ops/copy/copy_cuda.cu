@@ -5,7 +5,7 @@
 enum { THREADS = 256 };
 
 /* Rows of a multiple of 8 numbers, every one at 16 bytes: a thread moves 8. */
-__global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t length)
+static __global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t length)
 {
     const int64_t per_row = length / 8, n = tn_d_rows(from) * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
@@ -15,7 +15,7 @@ __global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, i
     }
 }
 
-__global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
+static __global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
 {
     const int64_t n = tn_d_count(from);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
@@ -23,7 +23,7 @@ __global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
 }
 
 /* Integers and equal types: bytes move, so that every bit of a NaN stays. */
-template <class T> __global__ void copy_bits(TN_GRID tn_arg to, TN_GRID tn_arg from)
+template <class T> static __global__ void copy_bits(TN_GRID tn_arg to, TN_GRID tn_arg from)
 {
     const int64_t n = tn_d_count(from);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)

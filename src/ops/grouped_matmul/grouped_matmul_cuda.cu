@@ -32,7 +32,7 @@ __device__ group find_group(const int32_t *offset, int64_t groups, int64_t alive
 }
 
 /* y rows (+)= x rows times the group's matrix m(k,n), whose steps are mk and mn. 8 rows of 32 threads. */
-__global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID tn_arg w, const int32_t *offset, int mk, int mn, bool add)
+static __global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID tn_arg w, const int32_t *offset, int mk, int mn, bool add)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
     const int64_t k = x.dims.dim[1], n = y.dims.dim[1];
@@ -61,7 +61,7 @@ __global__ void rows_kernel(TN_GRID tn_arg y, TN_GRID tn_arg x, TN_GRID tn_arg w
 }
 
 /* Rows of y that no group has become 0. */
-__global__ void clear_rest(TN_GRID tn_arg y, const int32_t *offset, int64_t groups)
+static __global__ void clear_rest(TN_GRID tn_arg y, const int32_t *offset, int64_t groups)
 {
     const int64_t alive = rows_alive(y), n = y.dims.dim[1], total = alive * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -71,7 +71,7 @@ __global__ void clear_rest(TN_GRID tn_arg y, const int32_t *offset, int64_t grou
 }
 
 /* dw[g] (n,k) (+)= dy^T x over the group's rows, in order. */
-__global__ void weight_kernel(TN_GRID tn_arg dw, TN_GRID tn_arg dy, TN_GRID tn_arg x, const int32_t *offset, bool add)
+static __global__ void weight_kernel(TN_GRID tn_arg dw, TN_GRID tn_arg dy, TN_GRID tn_arg x, const int32_t *offset, bool add)
 {
     __shared__ float a[TILE][TILE + 1], b[TILE][TILE + 1];
     const int64_t alive = rows_alive(dy), first = cut(offset[blockIdx.z], alive), end = cut(offset[blockIdx.z + 1], alive);

@@ -61,7 +61,7 @@ static char *at(const tn_arg *x, int64_t offset) { return (char *)x->data + offs
 /* --- element by element ---------------------------------------------------------------------------------------------- */
 
 /* to (rows,n) = from, as another type; rows of `live` that are dead become 0. */
-__global__ void convert_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t total, int64_t n)
+static __global__ void convert_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t total, int64_t n)
 {
     const int64_t alive = tn_d_rows(from) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x)
@@ -70,7 +70,7 @@ __global__ void convert_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t tot
 }
 
 /* y = act(pre + bias) + residual; bias only where the product did not add it. */
-__global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg bias, TN_GRID tn_arg residual, int act, int64_t n)
+static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg bias, TN_GRID tn_arg residual, int act, int64_t n)
 {
     const int64_t total = tn_d_rows(y) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -86,7 +86,7 @@ __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_
     }
 }
 
-__global__ void finish_vectors(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg residual, int act, int64_t n)
+static __global__ void finish_vectors(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg residual, int act, int64_t n)
 {
     const int64_t per_row = n / 8, total = tn_d_rows(y) * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -102,7 +102,7 @@ __global__ void finish_vectors(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_
 }
 
 /* d (rows,n) = dy act'(pre); dead rows 0. pre.data NULL: dy itself. */
-__global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
+static __global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
 {
     const int64_t alive = tn_d_rows(dy) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -112,7 +112,7 @@ __global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID 
     }
 }
 
-__global__ void before_act_vectors(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
+static __global__ void before_act_vectors(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
 {
     const int64_t per_row = n / 8, alive = tn_d_rows(dy) * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -128,7 +128,7 @@ __global__ void before_act_vectors(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID 
 }
 
 /* to (+)= from; rows that are dead in from become 0, or stay where they are added to. */
-__global__ void pass_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t n)
+static __global__ void pass_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t n)
 {
     const int64_t total = tn_d_rows(to) * n, alive = tn_d_rows(from) * n;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -138,7 +138,7 @@ __global__ void pass_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int6
     }
 }
 
-__global__ void pass_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t n)
+static __global__ void pass_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t n)
 {
     const int64_t per_row = n / 8, total = tn_d_rows(to) * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -307,7 +307,7 @@ static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x)
 }
 
 /* part[p] (n) = sum of every PARTS-th row from p on. A thread has one column. */
-__global__ void sum_parts(float *part, TN_GRID tn_arg d, int64_t n)
+static __global__ void sum_parts(float *part, TN_GRID tn_arg d, int64_t n)
 {
     const int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, count = tn_d_rows(d);
     if (j >= n) return;
@@ -317,7 +317,7 @@ __global__ void sum_parts(float *part, TN_GRID tn_arg d, int64_t n)
 }
 
 /* The same for rows of whole vectors: a block is 32 vectors (256 columns) by 8 rows. */
-__global__ void sum_parts_vectors(float *part, TN_GRID tn_arg d, int64_t n)
+static __global__ void sum_parts_vectors(float *part, TN_GRID tn_arg d, int64_t n)
 {
     __shared__ float shared[8][32][9]; /* 9: no two lanes in one bank */
     const int lane = threadIdx.x, group = threadIdx.y;
@@ -336,7 +336,7 @@ __global__ void sum_parts_vectors(float *part, TN_GRID tn_arg d, int64_t n)
     part[blockIdx.y * n + column] = x;
 }
 
-__global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts, int64_t n, bool add)
+static __global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts, int64_t n, bool add)
 {
     const int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (j >= n) return;

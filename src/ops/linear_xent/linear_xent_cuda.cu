@@ -106,7 +106,7 @@ __device__ double block_sum(double x, double *shared)
     return sum;
 }
 
-__global__ void find_scale(double *scale, tokens t, bool sum)
+static __global__ void find_scale(double *scale, tokens t, bool sum)
 {
     __shared__ double shared[ROW_THREADS / 32];
     double total = 0;
@@ -116,7 +116,7 @@ __global__ void find_scale(double *scale, tokens t, bool sum)
     if (threadIdx.x == 0) *scale = sum ? 1 : total == 0 ? 0 : 1 / total;
 }
 
-__global__ void finish_loss(float *loss, const double *term, const double *scale, int64_t n)
+static __global__ void finish_loss(float *loss, const double *term, const double *scale, int64_t n)
 {
     __shared__ double shared[ROW_THREADS / 32];
     double total = 0;
@@ -126,7 +126,7 @@ __global__ void finish_loss(float *loss, const double *term, const double *scale
 }
 
 /* Rows first .. first+count-1 of x, 0 where they do not count. */
-__global__ void take_rows(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_rows(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
 {
     for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
         const bool in = counts(t, first + r);
@@ -135,7 +135,7 @@ __global__ void take_rows(void *to, const void *x, tn_dtype type, tokens t, int6
     }
 }
 
-__global__ void take_vectors(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
 {
     const int64_t per_row = d / 8, total = count * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
@@ -145,7 +145,7 @@ __global__ void take_vectors(void *to, const void *x, tn_dtype type, tokens t, i
     }
 }
 
-__global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n)
+static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n)
 {
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
         tn_store(to, to_type, i, tn_load(from, from_type, i));
@@ -200,7 +200,7 @@ __device__ float finish_row(const row_job &j, int64_t i, bool in, float lse, flo
 
 /* A block per row. KEPT > 0: a thread keeps KEPT vectors of 8 bf16 numbers, so that the row is read once; 0: it is read
  * twice more, in any type. */
-template <int KEPT> __global__ void __launch_bounds__(ROW_THREADS) row_pass(row_job j)
+template <int KEPT> static __global__ void __launch_bounds__(ROW_THREADS) row_pass(row_job j)
 {
     __shared__ float2 shared[ROW_THREADS / 32];
     __shared__ float target;
@@ -253,7 +253,7 @@ template <int KEPT> __global__ void __launch_bounds__(ROW_THREADS) row_pass(row_
 }
 
 /* db (V) (+)= sum over the rows of a chunk; a thread has one column. */
-__global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V, bool add)
+static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V, bool add)
 {
     const int64_t v = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (v >= V) return;
@@ -262,7 +262,7 @@ __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_
     tn_put(db.data, db.dtype, v * db.stride[0], sum, add);
 }
 
-__global__ void grad_weights(tn_arg d, tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
+static __global__ void grad_weights(tn_arg d, tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
                              bool sum, float z, bool add)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;

@@ -36,7 +36,7 @@ static matrix as_matrix(const tn_arg *x, bool transposed, int rank)
     return m;
 }
 
-__global__ void convert(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t total)
+static __global__ void convert(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t total)
 {
     const int64_t alive = tn_d_count(from);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x)

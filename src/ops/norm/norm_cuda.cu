@@ -67,7 +67,8 @@ __device__ __forceinline__ void add_squares(const tn_f8 &s, float m, int i, int 
 }
 
 /* The whole row at hand through `get(i)`, a thread's numbers at i, i + step, ... */
-template <bool LAYER, class Get> __device__ __forceinline__ statistic measure(tn_team &t, const job &j, int step, Get get)
+template <bool LAYER, class Get>
+__device__ __forceinline__ statistic measure(tn_team &t, const job &j, int step, Get get)
 {
     const float d = (float)j.d;
     statistic r = { 0, 0, 0 };
@@ -116,7 +117,8 @@ template <bool FAST> __device__ __forceinline__ tn_f8 load_all(const tn_rowset &
     return x;
 }
 
-template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) forward_held(const __grid_constant__ job j)
+template <bool LAYER, bool FAST>
+static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) forward_held(const __grid_constant__ job j)
 {
     __shared__ tn_team_memory memory;
     tn_team t = tn_team_of(j.threads, &memory);
@@ -132,14 +134,16 @@ template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK
     }
 }
 
-template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) forward_long(const __grid_constant__ job j)
+template <bool LAYER, bool FAST>
+static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) forward_long(const __grid_constant__ job j)
 {
     __shared__ tn_team_memory memory;
     tn_team t = tn_team_of(j.threads, &memory);
     const int step = j.threads * 8;
     const int64_t rows = tn_d_rows(j.x.a);
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        const int64_t x = tn_row_at<FAST>(j.x, row), r = j.r.a.data ? tn_row_at<FAST>(j.r, row) : 0, y = tn_row_at<FAST>(j.y, row);
+        const int64_t x = tn_row_at<FAST>(j.x, row), y = tn_row_at<FAST>(j.y, row);
+        const int64_t r = j.r.a.data ? tn_row_at<FAST>(j.r, row) : 0;
         const statistic m = measure<LAYER>(t, j, step, [&](int i) { return load_sum<FAST>(j, x, r, i); });
         if (t.thread == 0) write_statistic<LAYER, FAST>(j, row, m);
         for (int i = t.thread * 8; i < j.d; i += step) {
@@ -230,7 +234,8 @@ __device__ __forceinline__ void fold_teams(const job &j, const tn_f8 &mine, int 
 }
 
 /* s and dy are there. */
-template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_held(const __grid_constant__ job j)
+template <bool LAYER, bool FAST>
+static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_held(const __grid_constant__ job j)
 {
     __shared__ tn_team_memory memory;
     __shared__ float fold[TN_TEAM_BLOCK * 8];
@@ -259,7 +264,8 @@ template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK
     if (LAYER && j.want_b) fold_teams(j, db, 1, fold);
 }
 
-template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_long(const __grid_constant__ job j)
+template <bool LAYER, bool FAST>
+static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) backward_long(const __grid_constant__ job j)
 {
     __shared__ tn_team_memory memory;
     tn_team t = tn_team_of(j.threads, &memory);
@@ -284,7 +290,7 @@ template <bool LAYER, bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK
 }
 
 /* dw and db of long rows, or db alone (s is then not there): a thread a column, blockIdx.y the part of the rows. */
-template <bool LAYER> __global__ void backward_columns(const __grid_constant__ job j)
+template <bool LAYER> static __global__ void backward_columns(const __grid_constant__ job j)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= j.d) return;
@@ -304,7 +310,7 @@ template <bool LAYER> __global__ void backward_columns(const __grid_constant__ j
 }
 
 /* No dy: the gradient of s is dsum alone. */
-template <bool FAST> __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) pass_on(const __grid_constant__ job j)
+template <bool FAST> static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) pass_on(const __grid_constant__ job j)
 {
     const int64_t rows = tn_d_rows(j.dsum.a);
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x)
@@ -325,7 +331,7 @@ struct target {
 
 /* The sum of `parts` partial sums of each column; blockIdx.y: weight or bias. Blocks of (32, SUMMERS). Parts that are not
  * there count as zeros, so that their number does not change the order. */
-__global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *partial, int parts, int d, target w, target b)
+static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *partial, int parts, int d, target w, target b)
 {
     __shared__ float sums[SUMMERS][33];
     const int i = blockIdx.x * 32 + threadIdx.x, which = blockIdx.y;
@@ -375,7 +381,9 @@ typedef void kernel(const job j);
 
 /* Of the four builds of a kernel the one for this norm and these tensors. */
 #define PICK(name, layer, fast)                                                                                        \
-    ((kernel *)((layer) ? (fast) ? name<true, true> : name<true, false> : (fast) ? name<false, true> : name<false, false>))
+    ((kernel *)((layer)  ? (fast) ? name<true, true> : name<true, false>                                               \
+                : (fast) ? name<false, true>                                                                           \
+                         : name<false, false>))
 
 extern "C" tn_status tn_norm_forward_cuda(const tn_call *c)
 {
@@ -389,7 +397,8 @@ extern "C" tn_status tn_norm_forward_cuda(const tn_call *c)
     j.y = tn_rows_of(&c->out[TN_NORM_Y]);
     j.s = tn_rows_of(c->n_out == 3 ? &c->out[TN_NORM_SUM] : NULL);
     const bool held = j.d <= HELD;
-    const unsigned blocks = tn_blocks(c, rows, held ? teams_of(j.threads) : 1), threads = (unsigned)(teams_of(j.threads) * j.threads);
+    const int teams = teams_of(j.threads);
+    const unsigned blocks = tn_blocks(c, rows, held ? teams : 1), threads = (unsigned)(teams * j.threads);
     const bool fast = all_fast(j);
     kernel *const k = held ? PICK(forward_held, layer_of(c), fast) : PICK(forward_long, layer_of(c), fast);
     k<<<blocks, threads, 0, stream>>>(j);
@@ -450,7 +459,8 @@ extern "C" tn_status tn_norm_backward_cuda(const tn_call *c)
     TN_CUDA_LAUNCHED();
     if (!dw->data && !db->data) return TN_OK;
     const dim3 grid((unsigned)(j.d + 31) / 32, 2), block(32, SUMMERS);
-    sum_parts<<<grid, block, 0, tn_cuda_stream(c)>>>(j.partial, parts, j.d, target_of(c, TN_NORM_W), target_of(c, TN_NORM_B));
+    sum_parts<<<grid, block, 0, tn_cuda_stream(c)>>>(j.partial, parts, j.d, target_of(c, TN_NORM_W),
+                                                     target_of(c, TN_NORM_B));
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

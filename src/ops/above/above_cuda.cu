@@ -4,7 +4,7 @@
 
 enum { THREADS = 256 };
 
-__global__ void above_flags(tn_arg x, tn_arg keep, tn_above_attr a)
+__global__ void above_flags(const __grid_constant__ tn_arg x, const __grid_constant__ tn_arg keep, tn_above_attr a)
 {
     const int64_t n = tn_d_count(x), step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)

@@ -7,7 +7,7 @@
 
 enum { THREADS = 256 };
 
-template <class T> __global__ void fill_numbers(tn_arg y, int64_t n, T value)
+template <class T> __global__ void fill_numbers(const __grid_constant__ tn_arg y, int64_t n, T value)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)

@@ -1,9 +1,9 @@
 /* Activations and their derivatives on the GPU: what backend/cpu/vmath.h is to the CPU. Others (unary, gate, linear)
- * include this; nothing here touches memory. With a constant kind the switches disappear: pass it as a template argument
- * where a kernel is worth an instance for each.
+ * include this; nothing here touches memory. With a constant kind the switches disappear: pass it as a template
+ * argument where a kernel is worth an instance for each.
  *
- * Invariant: NaN in gives NaN out (so no fmaxf, which drops it), and no argument overflows on the way to a finite result.
- * Errors are a few units in the last place of |result|; tails keep relative accuracy as on the CPU. */
+ * Invariant: NaN in gives NaN out (so no fmaxf, which drops it), and no argument overflows on the way to a finite
+ * result. Errors are a few units in the last place of |result|; tails keep relative accuracy as on the CPU. */
 #ifndef TN_OPS_ACT_CUH
 #define TN_OPS_ACT_CUH
 

@@ -1,7 +1,8 @@
-/* Walking several strided tensors of one shape on the GPU: the loop under every elementwise op, as elem.h is on the CPU.
+/* Walking several strided tensors of one shape on the GPU: the loop under every elementwise op, as elem.h is on the
+ * CPU.
  *
- * A space is a shape with up to TN_D_ARGS tensors broadcast to it (axes aligned at the end, size 1 repeats). Axes that lie
- * behind one another in every tensor are merged, so that contiguous tensors become one long row. A thread takes 8
+ * A space is a shape with up to TN_D_ARGS tensors broadcast to it (axes aligned at the end, size 1 repeats). Axes that
+ * lie behind one another in every tensor are merged, so that contiguous tensors become one long row. A thread takes 8
  * neighbours at 16 bytes where all tensors allow it, else one number; both give the same bits, as the arithmetic of an
  * element never depends on where it lies. Live counts are read on the device. Sums over axes are in elem_sum.cuh. */
 #ifndef TN_OPS_ELEM_CUH
@@ -20,7 +21,8 @@ struct tn_d_axes {
 };
 
 /* Adds the offsets of position i, row-major among the axes, of the first N arguments. */
-template <int N> __device__ __forceinline__ void tn_d_locate(const tn_d_axes &x, int64_t i, int64_t (&at)[N])
+template <int N>
+__device__ __forceinline__ void tn_d_locate(const tn_d_axes &x, int64_t i, int64_t (&at)[N])
 {
     if (x.wide) {
         for (int a = x.rank - 1; a > 0; a--) {
@@ -50,7 +52,7 @@ __device__ __forceinline__ int64_t tn_d_alive(const int32_t *live, int64_t n)
     return live && *live < n ? (*live < 0 ? 0 : *live) : n;
 }
 
-/* --- on the host: axes ------------------------------------------------------------------------------------------------ */
+/* --- on the host: axes -------------------------------------------------------------------------------------------- */
 
 /* Stride of argument a along axis i of a shape of `rank` axes. */
 static inline int64_t tn_d_stride(const tn_arg *a, int rank, int i)
@@ -89,7 +91,7 @@ static inline bool tn_d_eights(const tn_d_axes *x, int k, int inner, const void 
     return true;
 }
 
-/* --- spaces ------------------------------------------------------------------------------------------------------------ */
+/* --- spaces ------------------------------------------------------------------------------------------------------- */
 
 struct tn_d_space {
     tn_d_axes axes; /* rank >= 1 */
@@ -132,7 +134,8 @@ static inline tn_d_space tn_d_space_make(tn_dims dims, const int32_t *live, int 
 static inline bool tn_d_space_empty(const tn_d_space &s) { return s.first * s.rest == 0; }
 
 /* 8 numbers of argument k, of which `left` exist. */
-__device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left, float (&x)[8])
+__device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
+                                          float (&x)[8])
 {
     if (!data || repeated) {
         const float one = data ? tn_load(data, t, at) : 0.f;
@@ -148,7 +151,8 @@ __device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t 
     }
 }
 
-__device__ __forceinline__ void tn_d_put8(void *data, tn_dtype t, int64_t at, int64_t left, const float (&y)[8], bool add)
+__device__ __forceinline__ void tn_d_put8(void *data, tn_dtype t, int64_t at, int64_t left, const float (&y)[8],
+                                          bool add)
 {
     if (left >= 8) {
         tn_f8 r;
@@ -201,7 +205,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_ones(const __grid_const
 }
 
 /* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. */
-template <int IN, int OUT, class F> static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+template <int IN, int OUT, class F>
+static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
     const unsigned blocks = tn_blocks(c, (s.first * s.rest + 7) / 8, TN_D_THREADS);
     tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
@@ -209,7 +214,8 @@ template <int IN, int OUT, class F> static tn_status tn_d_run_eights(const tn_ca
     return TN_OK;
 }
 
-template <int IN, int OUT, class F> static tn_status tn_d_run_ones(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+template <int IN, int OUT, class F>
+static tn_status tn_d_run_ones(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
     const unsigned blocks = tn_blocks(c, s.first * s.rest, TN_D_THREADS);
     tn_d_map_ones<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
@@ -217,7 +223,8 @@ template <int IN, int OUT, class F> static tn_status tn_d_run_ones(const tn_call
     return TN_OK;
 }
 
-template <int IN, int OUT, class F> static tn_status tn_d_map(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+template <int IN, int OUT, class F>
+static tn_status tn_d_map(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
     if (tn_d_space_empty(s)) return TN_OK;
     return s.eights ? tn_d_run_eights<IN, OUT>(c, s, add, f) : tn_d_run_ones<IN, OUT>(c, s, add, f);

@@ -1,7 +1,8 @@
-/* Sums over some axes of a space on the GPU: gradients of broadcast inputs, and the reductions (on the CPU: elem_sum.c).
+/* Sums over some axes of a space on the GPU: gradients of broadcast inputs, and the reductions (on the CPU:
+ * elem_sum.c).
  *
- * A result k is the sum over s of what f makes of the arguments there; k and s are row-major positions among the kept and
- * the summed axes. Where the last axis is kept, neighbouring lanes take neighbouring results (columns); where it is
+ * A result k is the sum over s of what f makes of the arguments there; k and s are row-major positions among the kept
+ * and the summed axes. Where the last axis is kept, neighbouring lanes take neighbouring results (columns); where it is
  * summed, a warp takes one result (rows). Long sums are cut into segments, joined in order. The cut and the order come
  * from sizes alone, never from where numbers lie or what is alive, and all sums are double. */
 #ifndef TN_OPS_ELEM_SUM_CUH
@@ -30,7 +31,7 @@ struct tn_d_sum {
     double *partial; /* (segments, kept) */
 };
 
-/* --- on the host -------------------------------------------------------------------------------------------------------- */
+/* --- on the host -------------------------------------------------------------------------------------------------- */
 
 /* Axis i of the space is one of the result's (a single position counts as summed). */
 static inline bool tn_d_kept(tn_dims space, tn_dims result, int i)
@@ -74,8 +75,8 @@ static inline size_t tn_d_sum_work(tn_dims space, tn_dims result)
 }
 
 /* args: n inputs, then the result. Its axis 0 is cut to *live. work: tn_d_sum_work bytes. */
-static inline tn_d_sum tn_d_sum_make(tn_dims dims, const int32_t *live, int n, const tn_arg *const *args, bool add, bool mean,
-                                     void *work)
+static inline tn_d_sum tn_d_sum_make(tn_dims dims, const int32_t *live, int n, const tn_arg *const *args, bool add,
+                                     bool mean, void *work)
 {
     tn_d_sum m = {};
     m.cut = tn_d_sum_measure(dims, args[n]->dims);
@@ -103,7 +104,7 @@ static inline tn_d_sum tn_d_sum_make(tn_dims dims, const int32_t *live, int n, c
     return m;
 }
 
-/* --- on the device ------------------------------------------------------------------------------------------------------ */
+/* --- on the device ------------------------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ int64_t tn_d_sum_kept(const tn_d_sum &m)
 {
@@ -115,7 +116,8 @@ __device__ __forceinline__ int64_t tn_d_sum_summed(const tn_d_sum &m)
     return m.cut.first_kept ? m.cut.summed : tn_d_alive(m.live, m.cut.first) * m.cut.summed_rest;
 }
 
-template <int IN> __device__ __forceinline__ void tn_d_sum_write(const tn_d_sum &m, int64_t k, double x)
+template <int IN>
+__device__ __forceinline__ void tn_d_sum_write(const tn_d_sum &m, int64_t k, double x)
 {
     int64_t at[IN + 1] = {};
     const int64_t n = tn_d_sum_summed(m);
@@ -125,7 +127,8 @@ template <int IN> __device__ __forceinline__ void tn_d_sum_write(const tn_d_sum 
 }
 
 /* A segment's sum for result k, or all of it. */
-template <int IN> __device__ __forceinline__ void tn_d_sum_keep(const tn_d_sum &m, int64_t segment, int64_t k, double x)
+template <int IN>
+__device__ __forceinline__ void tn_d_sum_keep(const tn_d_sum &m, int64_t segment, int64_t k, double x)
 {
     if (m.cut.segments > 1) m.partial[segment * m.cut.kept + k] = x;
     else tn_d_sum_write<IN>(m, k, x);
@@ -161,7 +164,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_columns(const __grid_co
             tn_d_locate(m.summed, s, at);
 #pragma unroll
             for (int k = 0; k < IN; k++) {
-                if constexpr (N == 8) tn_d_get8(m.data[k], m.dtype[k], at[k], m.kept.stride[k][m.kept.rank - 1] == 0, 8, x[k]);
+                if constexpr (N == 8)
+                    tn_d_get8(m.data[k], m.dtype[k], at[k], m.kept.stride[k][m.kept.rank - 1] == 0, 8, x[k]);
                 else x[k][0] = m.data[k] ? tn_load(m.data[k], m.dtype[k], at[k]) : 0.f;
             }
             f((int64_t)0, x, y);
@@ -204,7 +208,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_rows(const __grid_const
 #pragma unroll
                 for (int i = 0; i < IN; i++) {
                     if constexpr (EIGHTS)
-                        tn_d_get8(m.data[i], m.dtype[i], at[i], m.summed.stride[i][m.summed.rank - 1] == 0, hi - s, x[i]);
+                        tn_d_get8(m.data[i], m.dtype[i], at[i], m.summed.stride[i][m.summed.rank - 1] == 0, hi - s,
+                                  x[i]);
                     else x[i][e] = m.data[i] && s + e < hi ? tn_load(m.data[i], m.dtype[i], at[i]) : 0.f;
                 }
             }
@@ -220,7 +225,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_rows(const __grid_const
 }
 
 /* A warp joins the segments of one result. */
-template <int IN> __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_join(const __grid_constant__ tn_d_sum m)
+template <int IN>
+__global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_join(const __grid_constant__ tn_d_sum m)
 {
     const int64_t kept = tn_d_sum_kept(m), step = (int64_t)gridDim.x * TN_D_WARPS;
     for (int64_t k = (int64_t)blockIdx.x * TN_D_WARPS + (threadIdx.x >> 5); k < kept; k += step) {
@@ -231,7 +237,8 @@ template <int IN> __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_join(
     }
 }
 
-template <int IN, class F> static tn_status tn_d_sum_run(const tn_call *c, const tn_d_sum &m, F f)
+template <int IN, class F>
+static tn_status tn_d_sum_run(const tn_call *c, const tn_d_sum &m, F f)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
     const int64_t kept = m.cut.kept;
@@ -241,11 +248,9 @@ template <int IN, class F> static tn_status tn_d_sum_run(const tn_call *c, const
     else if (m.cut.columns)
         tn_d_sum_columns<IN, 1, F><<<(unsigned)((kept + 31) / 32 * m.cut.segments), TN_D_THREADS, 0, stream>>>(m, f);
     else if (m.eights)
-        tn_d_sum_rows<IN, true, F>
-            <<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
+        tn_d_sum_rows<IN, true, F><<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
     else
-        tn_d_sum_rows<IN, false, F>
-            <<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
+        tn_d_sum_rows<IN, false, F><<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
     TN_CUDA_LAUNCHED();
     if (m.cut.segments > 1) {
         tn_d_sum_join<IN><<<tn_blocks(c, kept, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m);

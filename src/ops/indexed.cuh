@@ -1,5 +1,5 @@
-/* Rows by number on the GPU (gather_rows, scatter_rows), as indexed.h on the CPU. An index outside its range is no error
- * here: memory stays safe, and the numbers that depend on it become NaN (integers -1).
+/* Rows by number on the GPU (gather_rows, scatter_rows), as indexed.h on the CPU. An index outside its range is no
+ * error here: memory stays safe, and the numbers that depend on it become NaN (integers -1).
  *
  * Sums of rows with the same number go in the order of the list, without atomics on floats: first every entry joins the
  * list of its row (integer atomics, any order), then a block to a row puts its few entries in order and adds them up.
@@ -12,7 +12,7 @@
 enum { TN_D_FEW = 16 };
 
 struct tn_d_indexed {
-    const int32_t *index;          /* (n) */
+    const int32_t *index;           /* (n) */
     const int32_t *live, *live_too; /* of the index, and of the rows that go with it; NULL: all */
     const void *from;
     void *to;
@@ -20,9 +20,9 @@ struct tn_d_indexed {
     int64_t n, rows, width;   /* rows: of the tensor the index points into */
     const int32_t *rows_live; /* gather: of that tensor, or NULL */
     bool add, eights;
-    bool zero_rest;   /* gather: entries of `to` alive in live_too alone become 0 */
-    int32_t *head;    /* scatter: (rows), last entry that joined, or -1 */
-    int32_t *next;    /* (n) */
+    bool zero_rest; /* gather: entries of `to` alive in live_too alone become 0 */
+    int32_t *head;  /* scatter: (rows), last entry that joined, or -1 */
+    int32_t *next;  /* (n) */
 };
 
 /* Elements of one row of a (rows, ...) tensor. */
@@ -39,7 +39,7 @@ __device__ __forceinline__ int64_t tn_d_entries(const tn_d_indexed &j)
     return a < b ? a : b;
 }
 
-/* --- to[i] = or += from[index[i]] ------------------------------------------------------------------------------------------ */
+/* --- to[i] = or += from[index[i]] --------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(TN_D_THREADS) tn_d_gather_rows(const __grid_constant__ tn_d_indexed j)
 {
@@ -83,12 +83,13 @@ static inline tn_status tn_d_gather(const tn_call *c, tn_d_indexed j)
     if (j.to_type == TN_I32)
         tn_d_gather_integers<<<tn_blocks(c, j.n * j.width, TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j);
     else
-        tn_d_gather_rows<<<tn_blocks(c, j.n * ((j.width + 7) / 8), TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j);
+        tn_d_gather_rows<<<tn_blocks(c, j.n * ((j.width + 7) / 8), TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(
+            j);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-/* --- to[index[i]] += from[i] ------------------------------------------------------------------------------------------------ */
+/* --- to[index[i]] += from[i] -------------------------------------------------------------------------------------- */
 
 /* Where entry i goes; one outside the range goes to the nearest row, and makes it NaN. */
 __device__ __forceinline__ int64_t tn_d_target(const tn_d_indexed &j, int64_t i)
@@ -117,7 +118,8 @@ __device__ __forceinline__ int tn_d_scatter_list(const tn_d_indexed &j, int64_t 
     return n;
 }
 
-__device__ __forceinline__ void tn_d_scatter_add(const tn_d_indexed &j, int64_t r, int64_t i, int64_t g, float (&sum)[8])
+__device__ __forceinline__ void tn_d_scatter_add(const tn_d_indexed &j, int64_t r, int64_t i, int64_t g,
+                                                 float (&sum)[8])
 {
     float x[8];
     const bool there = j.index[i] == r;
@@ -134,7 +136,8 @@ static __global__ void tn_d_scatter_rows(const __grid_constant__ tn_d_indexed j)
         if (threadIdx.x == 0) count = j.n ? tn_d_scatter_list(j, r, list) : 0;
         __syncthreads();
         const int64_t n = count <= TN_D_FEW ? count : tn_d_entries(j);
-        TN_D_GROUPS(g, j.width) {
+        TN_D_GROUPS(g, j.width)
+        {
             float sum[8] = {};
             if (j.add) tn_d_group_get(j.to, j.to_type, r * j.width, g, j.width, j.eights, 0.f, sum);
             for (int64_t k = 0; k < n; k++) {

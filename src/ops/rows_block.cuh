@@ -1,6 +1,6 @@
-/* For CUDA kernels that give a block to a row of contiguous numbers (softmax, l2norm, kl, ...): a thread takes groups of 8
- * neighbours, read at once where every row begins at 16 bytes, and reads them again in each pass (they are still in the
- * cache). Which thread takes which group depends on the row's length alone, so sums have one order. */
+/* For CUDA kernels that give a block to a row of contiguous numbers (softmax, l2norm, kl, ...): a thread takes groups
+ * of 8 neighbours, read at once where every row begins at 16 bytes, and reads them again in each pass (they are still
+ * in the cache). Which thread takes which group depends on the row's length alone, so sums have one order. */
 #ifndef TN_OPS_ROWS_BLOCK_CUH
 #define TN_OPS_ROWS_BLOCK_CUH
 
@@ -21,8 +21,8 @@ static inline bool tn_d_row_eights(const void *data, tn_dtype t, int64_t n)
 #define TN_D_GROUPS(g, n) for (int64_t g = (int64_t)threadIdx.x * 8; g < (n); g += (int64_t)blockDim.x * 8)
 
 /* Numbers g .. g+7 of the row of n at `base`; `fill` beyond its end. */
-__device__ __forceinline__ void tn_d_group_get(const void *data, tn_dtype t, int64_t base, int64_t g, int64_t n, bool eights,
-                                               float fill, float (&x)[8])
+__device__ __forceinline__ void tn_d_group_get(const void *data, tn_dtype t, int64_t base, int64_t g, int64_t n,
+                                               bool eights, float fill, float (&x)[8])
 {
     if (eights && g + 8 <= n) {
         const tn_f8 r = tn_load8(data, t, base + g);
@@ -46,7 +46,8 @@ __device__ __forceinline__ void tn_d_group_put(void *data, tn_dtype t, int64_t b
         if (g + e < n) tn_put(data, t, base + g + e, y[e], add);
 }
 
-/* Over a block of at most 1024 threads; every thread gets the result. `shared` may be used again after the next barrier. */
+/* Over a block of at most 1024 threads; every thread gets the result. `shared` may be used again after the next
+ * barrier. */
 __device__ __forceinline__ double tn_d_block_sum(double x, double *shared /* (33) */)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;

@@ -1,5 +1,6 @@
-/* binary on the GPU: the walk of elem.cuh with the function as a constant where 8 neighbours are read at once. Gradients of
- * repeated inputs are sums (elem_sum.cuh); where neither input is repeated, both gradients come from one pass. */
+/* binary on the GPU: the walk of elem.cuh with the function as a constant where 8 neighbours are read at once.
+ * Gradients of repeated inputs are sums (elem_sum.cuh); where neither input is repeated, both gradients come from one
+ * pass. */
 #include "ops/binary/binary.h"
 #include "ops/elem_sum.cuh"
 
@@ -37,9 +38,11 @@ __device__ __forceinline__ float slope_of(int kind, int which, float d, float a,
     }
 }
 
-template <int KIND> struct value_map {
+template <int KIND>
+struct value_map {
     int kind;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = value_of(KIND == ANY ? kind : KIND, x[0][e], x[1][e]);
@@ -47,9 +50,11 @@ template <int KIND> struct value_map {
 };
 
 /* x: dy, a, b. */
-template <int KIND> struct slopes_map {
+template <int KIND>
+struct slopes_map {
     int kind;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[2][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[2][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) {
@@ -62,21 +67,24 @@ template <int KIND> struct slopes_map {
 /* One gradient, to be summed. The kind is looked at once for N neighbours. */
 struct slope_sum {
     int kind, which;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = slope_of(kind, which, x[0][e], x[1][e], x[2][e]);
     }
 };
 
-template <int KIND> static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
+template <int KIND>
+static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
 {
     if constexpr (KIND + 1 < TN_BINARY_KINDS)
         if (kind != KIND) return forward_eights<KIND + 1>(c, s, kind);
     return tn_d_run_eights<2, 1>(c, s, 0, value_map<KIND>{ kind });
 }
 
-template <int KIND> static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
+template <int KIND>
+static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
 {
     if constexpr (KIND + 1 < TN_BINARY_KINDS)
         if (kind != KIND) return backward_eights<KIND + 1>(c, s, add, kind);

@@ -1,12 +1,13 @@
-/* cache_write on the GPU: x into rows position .. position+T-1 of the cache, in its own type and strides. The position is
- * read on the device. Rows that do not fit are no error here: the nearest rows that do fit become NaN, so that whatever
- * reads them shows it. */
+/* cache_write on the GPU: x into rows position .. position+T-1 of the cache, in its own type and strides. The position
+ * is read on the device. Rows that do not fit are no error here: the nearest rows that do fit become NaN, so that
+ * whatever reads them shows it. */
 #include "ops/cache_write/cache_write.h"
 #include "ops/elem.cuh"
 
 enum { CACHE, X, POSITION };
 
-/* Arguments of the space: x, and the rows at position 0. step: from one position to the next; most: the last that fits. */
+/* Arguments of the space: x, and the rows at position 0. step: from one position to the next; most: the last that fits.
+ */
 __global__ void __launch_bounds__(TN_D_THREADS)
     write_rows(const __grid_constant__ tn_d_space s, const int32_t *position, int64_t step, int64_t most, bool eights)
 {

@@ -1,5 +1,5 @@
-/* compact on the GPU: one block walks the flags 1024 at a time and counts what comes before each. The list is short next to
- * the rows it stands for. */
+/* compact on the GPU: one block walks the flags 1024 at a time and counts what comes before each. The list is short
+ * next to the rows it stands for. */
 #include "backend/cuda/device.cuh"
 #include "ops/compact/compact.h"
 
@@ -22,7 +22,8 @@ __device__ __forceinline__ int count_before(bool flag, int32_t *shared /* (WARPS
     return before;
 }
 
-__global__ void __launch_bounds__(THREADS) compact_flags(const __grid_constant__ tn_arg keep, int32_t *index, int32_t *count)
+__global__ void __launch_bounds__(THREADS)
+    compact_flags(const __grid_constant__ tn_arg keep, int32_t *index, int32_t *count)
 {
     __shared__ int32_t shared[WARPS];
     const int64_t n = keep.dims.dim[0], live = tn_d_count(keep);

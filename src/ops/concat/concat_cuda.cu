@@ -4,7 +4,8 @@
 #include "ops/elem.cuh"
 
 struct pass_map {
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = x[0][e];
@@ -15,7 +16,8 @@ struct pass_map {
 struct living_map {
     const int32_t *live;
     int64_t rows, width;
-    template <int N> __device__ __forceinline__ void operator()(int64_t index, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t index, const float (&x)[1][N], float (&y)[1][N]) const
     {
         const int64_t end = tn_d_alive(live, rows) * width;
 #pragma unroll

@@ -1,8 +1,8 @@
-/* conv2d on the GPU. For as many images as the workspace holds, patches are laid out as a matrix (pixels, C*kh*kw), a row
- * for every output pixel, and multiplied with the kernel through cuBLASLt; a second kernel brings the product home into
- * y's order and type, with the bias. Backward the same two matrices give dw in one product for each part of the batch, and
- * dx is gathered from the patches' gradients: each number looks for the patches it was in. Products are f32 (tf32 where
- * operands may be rounded). Images that are not alive count as zeros, and nothing of them is written. */
+/* conv2d on the GPU. For as many images as the workspace holds, patches are laid out as a matrix (pixels, C*kh*kw), a
+ * row for every output pixel, and multiplied with the kernel through cuBLASLt; a second kernel brings the product home
+ * into y's order and type, with the bias. Backward the same two matrices give dw in one product for each part of the
+ * batch, and dx is gathered from the patches' gradients: each number looks for the patches it was in. Products are f32
+ * (tf32 where operands may be rounded). Images that are not alive count as zeros, and nothing of them is written. */
 #include "backend/cuda/gemm.h"
 #include "ops/conv2d/conv2d.h"
 #include "ops/elem_sum.cuh"
@@ -12,13 +12,13 @@ enum { MOST = 1 << 26 }; /* numbers of a patch matrix, unless one image has more
 
 struct job {
     int64_t C, H, Wd, O, kh, kw, oh, ow;
-    int64_t patch, pixels;  /* C*kh*kw, oh*ow */
+    int64_t patch, pixels; /* C*kh*kw, oh*ow */
     int64_t stride, pad;
-    int64_t images, part;   /* images of the batch, and most of them at a time */
-    int64_t first, here;    /* the current part */
-    float *col;             /* (part*pixels, patch): patches, or their gradients */
-    float *rows;            /* (part*pixels, O): y or dy */
-    float *w, *dw;          /* (O, patch): w as f32, where it is not; its gradient */
+    int64_t images, part; /* images of the batch, and most of them at a time */
+    int64_t first, here;  /* the current part */
+    float *col;           /* (part*pixels, patch): patches, or their gradients */
+    float *rows;          /* (part*pixels, O): y or dy */
+    float *w, *dw;        /* (O, patch): w as f32, where it is not; its gradient */
     size_t bytes;
 };
 
@@ -40,7 +40,8 @@ static void carve(job *j, void *work)
 {
     char *base = (char *)work;
     float **to[] = { &j->col, &j->rows, &j->w, &j->dw };
-    const int64_t n[] = { j->part * j->pixels * j->patch, j->part * j->pixels * j->O, j->O * j->patch, j->O * j->patch };
+    const int64_t n[] = { j->part * j->pixels * j->patch, j->part * j->pixels * j->O, j->O * j->patch,
+                          j->O * j->patch };
     for (int i = 0; i < 4; i++) {
         *to[i] = base ? (float *)(base + j->bytes) : NULL;
         j->bytes += (sizeof(float) * (size_t)n[i] + 255) & ~(size_t)255;
@@ -64,7 +65,7 @@ static job make_job(const tn_call *c, tn_dims y)
     return j;
 }
 
-/* --- between images and matrices ------------------------------------------------------------------------------------------- */
+/* --- between images and matrices ---------------------------------------------------------------------------------- */
 
 /* Where element k of output pixel p of an image comes from in the image, or -1: padding. */
 __device__ __forceinline__ int64_t source(const job &j, int64_t p, int64_t k)
@@ -74,7 +75,8 @@ __device__ __forceinline__ int64_t source(const job &j, int64_t p, int64_t k)
     return y < 0 || y >= j.H || x < 0 || x >= j.Wd ? -1 : (channel * j.H + y) * j.Wd + x;
 }
 
-__global__ void __launch_bounds__(TN_D_THREADS) lay_patches(const __grid_constant__ job j, tn_arg x, const int32_t *live)
+__global__ void __launch_bounds__(TN_D_THREADS)
+    lay_patches(const __grid_constant__ job j, tn_arg x, const int32_t *live)
 {
     const int64_t alive = tn_d_alive(live, j.images), n = j.here * j.pixels * j.patch;
     const int64_t step = (int64_t)gridDim.x * TN_D_THREADS;
@@ -108,8 +110,10 @@ __global__ void __launch_bounds__(TN_D_THREADS) get_pixels(const __grid_constant
     }
 }
 
-/* Number (y,x) of a channel was at (u,v) of the patch of output pixel ((y + pad - u) / stride, (x + pad - v) / stride). */
-__global__ void __launch_bounds__(TN_D_THREADS) gather_image(const __grid_constant__ job j, tn_arg dx, const int32_t *live, bool add)
+/* Number (y,x) of a channel was at (u,v) of the patch of output pixel ((y + pad - u) / stride, (x + pad - v) / stride).
+ */
+__global__ void __launch_bounds__(TN_D_THREADS)
+    gather_image(const __grid_constant__ job j, tn_arg dx, const int32_t *live, bool add)
 {
     const int64_t image = j.C * j.H * j.Wd, n = j.here * image, alive = tn_d_alive(live, j.images);
     const int64_t step = (int64_t)gridDim.x * TN_D_THREADS;
@@ -130,7 +134,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) gather_image(const __grid_consta
 }
 
 struct pass_map {
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = x[0][e];
@@ -173,7 +178,7 @@ static bool next_part(job *j, bool begin)
     return j->here > 0;
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------------ */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static tn_status forward_part(const tn_call *c, const job &j)
 {
@@ -183,7 +188,8 @@ static tn_status forward_part(const tn_call *c, const job &j)
     if (j.patch == 0) {
         TN_CUDA_TRY(cudaMemsetAsync(j.rows, 0, sizeof(float) * (size_t)(rows * j.O), stream));
     } else {
-        lay_patches<<<tn_blocks(c, rows * j.patch, TN_D_THREADS), TN_D_THREADS, 0, stream>>>(j, c->in[X], c->out[0].live);
+        lay_patches<<<tn_blocks(c, rows * j.patch, TN_D_THREADS), TN_D_THREADS, 0, stream>>>(j, c->in[X],
+                                                                                             c->out[0].live);
         TN_CUDA_LAUNCHED();
         g.m = rows, g.n = j.O, g.k = j.patch;
         g.a = j.col, g.a_row = j.patch, g.a_col = 1;
@@ -206,7 +212,7 @@ extern "C" tn_status tn_conv2d_forward_cuda(const tn_call *c)
     return s;
 }
 
-/* --- backward ----------------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
 /* dw += dy^T patches, over the part's pixels. */
 static tn_status add_dw(const tn_call *c, const job &j)
@@ -233,7 +239,7 @@ static tn_status make_dx(const tn_call *c, const job &j)
     const tn_status s = multiply(c, g, false);
     if (s != TN_OK) return s;
     gather_image<<<tn_blocks(c, n, TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, c->din[X], c->dout[0].live,
-                                                                                      c->accumulate >> X & 1);
+                                                                                        c->accumulate >> X & 1);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

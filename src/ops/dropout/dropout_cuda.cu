@@ -1,6 +1,6 @@
-/* dropout on the GPU: forward and backward are the same walk (elem.cuh), from x to y or from dy to dx. Draws the numbers of
- * base/rng.c: the mask is the CPU's, bit for bit. Seed and step are read on the device, so that a recorded step can be
- * replayed with others. Two Philox blocks to 8 neighbours. */
+/* dropout on the GPU: forward and backward are the same walk (elem.cuh), from x to y or from dy to dx. Draws the
+ * numbers of base/rng.c: the mask is the CPU's, bit for bit. Seed and step are read on the device, so that a recorded
+ * step can be replayed with others. Two Philox blocks to 8 neighbours. */
 #include "ops/dropout/dropout.h"
 #include "ops/elem.cuh"
 
@@ -28,10 +28,14 @@ struct keep_map {
     uint32_t threshold; /* kept: 24 random bits at least this */
     float scale;
 
-    __device__ __forceinline__ float keep(uint32_t bits, float x) const { return bits >> 8 >= threshold ? x * scale : 0.f; }
+    __device__ __forceinline__ float keep(uint32_t bits, float x) const
+    {
+        return bits >> 8 >= threshold ? x * scale : 0.f;
+    }
 
     /* index is a multiple of N. */
-    template <int N> __device__ __forceinline__ void operator()(int64_t index, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t index, const float (&x)[1][N], float (&y)[1][N]) const
     {
         const uint64_t key = (uint64_t)seed[0] + (uint64_t)seed[1] * 0x9E3779B97F4A7C15u;
         uint32_t bits[4];

@@ -1,5 +1,5 @@
-/* fill on the GPU: the whole capacity, whatever is alive. Zeros of a contiguous tensor, which is what the planner asks for,
- * are a memset; everything else is the value's bits, stored 16 bytes at a time where that fits. */
+/* fill on the GPU: the whole capacity, whatever is alive. Zeros of a contiguous tensor, which is what the planner asks
+ * for, are a memset; everything else is the value's bits, stored 16 bytes at a time where that fits. */
 #include "backend/cuda/device.cuh"
 #include "ops/fill/fill.h"
 
@@ -7,7 +7,8 @@
 
 enum { THREADS = 256 };
 
-template <class T> __global__ void fill_numbers(const __grid_constant__ tn_arg y, int64_t n, T value)
+template <class T>
+__global__ void fill_numbers(const __grid_constant__ tn_arg y, int64_t n, T value)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step)

@@ -1,6 +1,6 @@
-/* gate on the GPU: the walk of elem.cuh; both gradients of an element come from one evaluation of act and act'. Any float
- * types and strides; parts of one projection are read 8 at a time where their rows begin at 16 bytes. Bytes: 3 tensors
- * forward, 5 backward. */
+/* gate on the GPU: the walk of elem.cuh; both gradients of an element come from one evaluation of act and act'. Any
+ * float types and strides; parts of one projection are read 8 at a time where their rows begin at 16 bytes. Bytes: 3
+ * tensors forward, 5 backward. */
 #include "ops/act.cuh"
 #include "ops/elem.cuh"
 #include "ops/gate/gate.h"
@@ -19,9 +19,11 @@ __device__ __forceinline__ float slope_of(int kind, float z, float *slope)
                                      : tn_d_gelu_slope(z, slope);
 }
 
-template <int KIND> struct value_map {
+template <int KIND>
+struct value_map {
     int kind;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = x[0][e] * value_of(KIND == ANY ? kind : KIND, x[1][e]);
@@ -29,9 +31,11 @@ template <int KIND> struct value_map {
 };
 
 /* x: dy, x (0 where dz is not wanted), z. y: dx, dz; products are rounded before they are added to anything. */
-template <int KIND> struct slopes_map {
+template <int KIND>
+struct slopes_map {
     int kind;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[2][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[2][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) {

@@ -1,7 +1,7 @@
-/* infonce on the GPU: up to TILE rows of the similarities <a_i, b_j> at a time, through cuBLASLt. Logsumexps of rows are
- * complete within a tile, those of columns grow from tile to tile, in order. Products are f32 on clean f32 copies of a and
- * b, whose dead rows are zero, so that nothing that lies there reaches a sum. A temperature that is not positive is no
- * error here: the loss and all gradients become NaN. */
+/* infonce on the GPU: up to TILE rows of the similarities <a_i, b_j> at a time, through cuBLASLt. Logsumexps of rows
+ * are complete within a tile, those of columns grow from tile to tile, in order. Products are f32 on clean f32 copies
+ * of a and b, whose dead rows are zero, so that nothing that lies there reaches a sum. A temperature that is not
+ * positive is no error here: the loss and all gradients become NaN. */
 #include "backend/cuda/gemm.h"
 #include "ops/infonce/infonce.h"
 #include "ops/loss.cuh"
@@ -9,19 +9,19 @@
 enum { TILE = 1024, COLUMNS = 32, WARPS = TN_D_THREADS / 32 };
 
 struct job {
-    tn_arg x[2], t;         /* a, b (N,d); temperature (1) or without data */
-    float temperature;      /* where t has none */
-    int64_t N, d;           /* rows, dead ones too */
-    float *clean[2];        /* (N,d) */
-    float *grad[2];         /* (N,d) */
-    float *dots;            /* (TILE,N): similarities of the tile without 1/T, then their gradients */
-    float *lse[2];          /* (N): of rows, of columns */
-    float *diagonal;        /* (N): l_ii, rounded as the logsumexps are, so that a sure pair costs 0 */
-    float *column_max;      /* (N) */
-    double *column_sum;     /* (N) */
-    double *moment;         /* (N): sum_j of gradient times similarity */
-    int64_t i0, rows;       /* the current tile */
-    tn_arg loss, dy, dt;    /* one number each */
+    tn_arg x[2], t;      /* a, b (N,d); temperature (1) or without data */
+    float temperature;   /* where t has none */
+    int64_t N, d;        /* rows, dead ones too */
+    float *clean[2];     /* (N,d) */
+    float *grad[2];      /* (N,d) */
+    float *dots;         /* (TILE,N): similarities of the tile without 1/T, then their gradients */
+    float *lse[2];       /* (N): of rows, of columns */
+    float *diagonal;     /* (N): l_ii, rounded as the logsumexps are, so that a sure pair costs 0 */
+    float *column_max;   /* (N) */
+    double *column_sum;  /* (N) */
+    double *moment;      /* (N): sum_j of gradient times similarity */
+    int64_t i0, rows;    /* the current tile */
+    tn_arg loss, dy, dt; /* one number each */
     bool add_dt;
     size_t bytes;
 };
@@ -34,7 +34,7 @@ __device__ __forceinline__ float inverse_of(const job &j)
     return t <= 0.f ? NAN : 1.f / t;
 }
 
-/* --- workspace ------------------------------------------------------------------------------------------------------------- */
+/* --- workspace ---------------------------------------------------------------------------------------------------- */
 
 static void *carve(char *base, size_t *used, size_t bytes)
 {
@@ -80,7 +80,7 @@ static job make_job(const tn_call *c, bool backward)
     return j;
 }
 
-/* --- both ways ---------------------------------------------------------------------------------------------------------- */
+/* --- both ways ---------------------------------------------------------------------------------------------------- */
 
 __global__ void __launch_bounds__(TN_D_THREADS) clean_copies(const __grid_constant__ job j)
 {
@@ -124,7 +124,7 @@ static tn_status make_dots(const tn_call *c, job *j, int64_t i0)
     return multiply(c, g, false);
 }
 
-/* --- forward ------------------------------------------------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------------------------------------ */
 
 /* A block to a row of the tile. */
 __global__ void sum_rows(const __grid_constant__ job j)
@@ -207,10 +207,10 @@ extern "C" tn_status tn_infonce_forward_cuda(const tn_call *c)
     return TN_OK;
 }
 
-/* --- backward ------------------------------------------------------------------------------------------------------------- */
+/* --- backward ----------------------------------------------------------------------------------------------------- */
 
-/* Dots become their gradients scale (softmax over the row + softmax over the column - 2 on the diagonal), in place; zeros
- * where a row or a column is dead. A block to a row. */
+/* Dots become their gradients scale (softmax over the row + softmax over the column - 2 on the diagonal), in place;
+ * zeros where a row or a column is dead. A block to a row. */
 __global__ void differentiate_rows(const __grid_constant__ job j)
 {
     __shared__ double shared[33];
@@ -234,7 +234,8 @@ __global__ void differentiate_rows(const __grid_constant__ job j)
 }
 
 /* The gradients by a and b, with what is alive of their tensors. */
-__global__ void __launch_bounds__(TN_D_THREADS) put_gradient(const float *from, const __grid_constant__ tn_arg to, int64_t n, bool add)
+__global__ void __launch_bounds__(TN_D_THREADS)
+    put_gradient(const float *from, const __grid_constant__ tn_arg to, int64_t n, bool add)
 {
     const int64_t end = tn_d_count(to), step = (int64_t)gridDim.x * TN_D_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * TN_D_THREADS + threadIdx.x; i < n && i < end; i += step)
@@ -288,7 +289,7 @@ extern "C" tn_status tn_infonce_backward_cuda(const tn_call *c)
     for (int i = 0; i < 2; i++) {
         if (!c->din[i].data || !n) continue;
         put_gradient<<<tn_blocks(c, n, TN_D_THREADS), TN_D_THREADS, 0, stream>>>(j.grad[i], c->din[i], n,
-                                                                                c->accumulate >> i & 1);
+                                                                                 c->accumulate >> i & 1);
         TN_CUDA_LAUNCHED();
     }
     if (!j.dt.data) return TN_OK;

@@ -38,14 +38,16 @@ __device__ __forceinline__ float row_lse(const job &j, int which, int64_t r, flo
 {
     float x[8], m = -INFINITY;
     double sum = 0;
-    TN_D_GROUPS(g, j.V) {
+    TN_D_GROUPS(g, j.V)
+    {
         tn_d_group_get(j.x[which].data, j.x[which].dtype, r * j.V, g, j.V, j.eights, -INFINITY, x);
 #pragma unroll
         for (int e = 0; e < 8; e++) m = fmaxf(m, x[e]);
     }
     m = tn_d_block_max(m, most);
     if (m == -INFINITY) m = 0;
-    TN_D_GROUPS(g, j.V) {
+    TN_D_GROUPS(g, j.V)
+    {
         float part = 0;
         tn_d_group_get(j.x[which].data, j.x[which].dtype, r * j.V, g, j.V, j.eights, -INFINITY, x);
 #pragma unroll
@@ -64,7 +66,8 @@ __global__ void kl_rows(const __grid_constant__ job j)
     for (int64_t r = blockIdx.x; r < n; r += gridDim.x) {
         const float lse_t = row_lse(j, 0, r, most[0], total[0]), lse_s = row_lse(j, 1, r, most[1], total[1]);
         double kl = 0;
-        TN_D_GROUPS(g, j.V) {
+        TN_D_GROUPS(g, j.V)
+        {
             float t[8], s[8], part = 0;
             tn_d_group_get(j.x[0].data, j.x[0].dtype, r * j.V, g, j.V, j.eights, -INFINITY, t);
             tn_d_group_get(j.x[1].data, j.x[1].dtype, r * j.V, g, j.V, j.eights, -INFINITY, s);
@@ -112,9 +115,11 @@ __global__ void __launch_bounds__(TN_D_LAST_THREADS) kl_factor(const __grid_cons
 __device__ __forceinline__ void gradient_row(const job &j, int64_t r)
 {
     const double scale = j.work[0] * (double)j.temperature * (double)j.temperature;
-    const float w = (float)(scale * (j.w.data ? (double)tn_load(j.w.data, j.w.dtype, r) : 1.0)), *stats = j.stats + r * STATS;
+    const float w = (float)(scale * (j.w.data ? (double)tn_load(j.w.data, j.w.dtype, r) : 1.0)),
+                *stats = j.stats + r * STATS;
     const float lse_t = stats[LSE_T], lse_s = stats[LSE_S], k = j.inverse, shift = lse_t - lse_s + stats[KL];
-    TN_D_GROUPS(g, j.V) {
+    TN_D_GROUPS(g, j.V)
+    {
         float t[8], s[8], y[8];
         tn_d_group_get(j.x[0].data, j.x[0].dtype, r * j.V, g, j.V, j.eights, 0.f, t);
         tn_d_group_get(j.x[1].data, j.x[1].dtype, r * j.V, g, j.V, j.eights, 0.f, s);
@@ -157,7 +162,8 @@ __global__ void kl_weights(const __grid_constant__ job j)
     const bool add = j.add >> 2 & 1;
     for (int64_t r = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; r < j.rows; r += step) {
         if (r < n)
-            tn_put(j.d[2].data, j.d[2].dtype, r, (float)(j.work[0] * (square * (double)j.stats[r * STATS + KL] - loss)), add);
+            tn_put(j.d[2].data, j.d[2].dtype, r, (float)(j.work[0] * (square * (double)j.stats[r * STATS + KL] - loss)),
+                   add);
         else if (!add && r < end) tn_store(j.d[2].data, j.d[2].dtype, r, 0.f);
     }
 }

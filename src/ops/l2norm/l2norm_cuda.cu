@@ -18,7 +18,8 @@ __global__ void l2norm_rows(const __grid_constant__ job j, bool backward)
         const int64_t base = r * n;
         float x[8], d[8];
         double squares = 0, products = 0;
-        TN_D_GROUPS(g, n) {
+        TN_D_GROUPS(g, n)
+        {
             tn_d_group_get(j.x.data, j.x.dtype, base, g, n, j.eights, 0.f, x);
             if (backward) tn_d_group_get(j.dy.data, j.dy.dtype, base, g, n, j.eights, 0.f, d);
 #pragma unroll
@@ -31,7 +32,8 @@ __global__ void l2norm_rows(const __grid_constant__ job j, bool backward)
         if (backward) products = tn_d_block_sum(products, shared[1]);
         const double inverse = 1 / (norm < j.eps ? j.eps : norm);
         const float a = (float)inverse, b = norm < j.eps ? 0.f : (float)(products * inverse * inverse * inverse);
-        TN_D_GROUPS(g, n) {
+        TN_D_GROUPS(g, n)
+        {
             tn_d_group_get(j.x.data, j.x.dtype, base, g, n, j.eights, 0.f, x);
             if (backward) tn_d_group_get(j.dy.data, j.dy.dtype, base, g, n, j.eights, 0.f, d);
 #pragma unroll

@@ -1,6 +1,6 @@
-/* masked_mean on the GPU. Forward: a block sums some columns of one sequence, a warp every eighth position, and adds up the
- * warps in order. Backward: a block writes some positions of one sequence. Each adds up the sequence's weights itself:
- * they are few next to x. Positions with weight 0 are not read. Sums are double. */
+/* masked_mean on the GPU. Forward: a block sums some columns of one sequence, a warp every eighth position, and adds up
+ * the warps in order. Backward: a block writes some positions of one sequence. Each adds up the sequence's weights
+ * itself: they are few next to x. Positions with weight 0 are not read. Sums are double. */
 #include "ops/masked_mean/masked_mean.h"
 #include "ops/rows_block.cuh"
 
@@ -22,7 +22,8 @@ __device__ __forceinline__ double inverse_of(const job &j, int64_t b, double *sh
 }
 
 /* A lane takes N columns. */
-template <int N> __global__ void __launch_bounds__(TN_D_THREADS) mean_forward(const __grid_constant__ job j)
+template <int N>
+__global__ void __launch_bounds__(TN_D_THREADS) mean_forward(const __grid_constant__ job j)
 {
     __shared__ double shared[33], part[WARPS][32 * N];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

@@ -1,16 +1,16 @@
-/* mse on the GPU. Elements lie in runs of `run` that share a weight (all of them without weights). Forward: a block sums
- * a tile of elements, one block adds up tiles and weights. Backward: one block makes the factor, then both gradients come
- * from one pass; the weights' gradient has a block for each run. Sums are double. */
+/* mse on the GPU. Elements lie in runs of `run` that share a weight (all of them without weights). Forward: a block
+ * sums a tile of elements, one block adds up tiles and weights. Backward: one block makes the factor, then both
+ * gradients come from one pass; the weights' gradient has a block for each run. Sums are double. */
 #include "ops/loss.cuh"
 #include "ops/mse/mse.h"
 
 enum { TILE = 16384 };
 
 struct job {
-    tn_arg a, b, w;        /* (all), (all), (all / run) or without data */
+    tn_arg a, b, w; /* (all), (all), (all / run) or without data */
     int64_t all, run;
-    tn_arg loss, dy;       /* one number */
-    tn_arg d[3];           /* gradients by a, b, w */
+    tn_arg loss, dy; /* one number */
+    tn_arg d[3];     /* gradients by a, b, w */
     unsigned add;
     bool eights;
     double *work; /* forward: (tiles); backward: dy over the sum of the weights of all elements */
@@ -18,8 +18,8 @@ struct job {
 
 __device__ __forceinline__ int64_t alive(const job &j) { return tn_d_least(tn_d_count(j.a), tn_d_count(j.b)); }
 
-/* 1 / (run * sum of the weights alive), 0 when that sum is 0. A run is longer than what is alive only where one weight is
- * for the whole. */
+/* 1 / (run * sum of the weights alive), 0 when that sum is 0. A run is longer than what is alive only where one weight
+ * is for the whole. */
 __device__ __forceinline__ double inverse_total(const job &j, int64_t n, double *shared)
 {
     const double sum = tn_d_weights_sum(j.w, j.w.data ? (n + j.run - 1) / j.run : n, shared);

@@ -1,6 +1,6 @@
 /* reduce on the GPU. Sums and means are elem_sum.cuh over a space in which the result is repeated along the axis; their
- * gradient is the same space the other way (elem.cuh). Maxima: a warp looks along the axis for each result where the axis
- * is the last one, else a thread does; the first maximum wins, and the first NaN before all others. */
+ * gradient is the same space the other way (elem.cuh). Maxima: a warp looks along the axis for each result where the
+ * axis is the last one, else a thread does; the first maximum wins, and the first NaN before all others. */
 #include "ops/elem_sum.cuh"
 #include "ops/reduce/reduce.h"
 
@@ -31,10 +31,11 @@ extern "C" size_t tn_reduce_work_cuda(const tn_sig *s, bool backward)
     return tn_d_sum_work(x, y);
 }
 
-/* --- sums ---------------------------------------------------------------------------------------------------------------- */
+/* --- sums --------------------------------------------------------------------------------------------------------- */
 
 struct pass_map {
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = x[0][e];
@@ -46,7 +47,8 @@ struct spread_map {
     bool mean;
     const int32_t *live; /* of the axis, where that is axis 0 */
     int64_t n, rest;     /* along axis 0, and in each of its positions */
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
     {
         const int64_t count = tn_d_alive(live, n) * rest;
         const float factor = !mean ? 1.f : count ? (float)(1 / (double)count) : 0.f;
@@ -65,7 +67,7 @@ static tn_status sum_backward(const tn_call *c, const tn_reduce_attr *a)
     return tn_d_map<1, 1>(c, s, c->accumulate & 1, f);
 }
 
-/* --- maxima -------------------------------------------------------------------------------------------------------------- */
+/* --- maxima ------------------------------------------------------------------------------------------------------- */
 
 struct largest {
     float x;
@@ -86,15 +88,16 @@ struct max_job {
     tn_d_axes axes; /* of the results */
     void *data[ARGS];
     tn_dtype dtype[ARGS];
-    int64_t results, n;     /* n: along the axis */
-    int64_t step, dx_step;  /* from one to the next there */
-    const int32_t *live;    /* of axis 0 */
-    int64_t first;          /* its size */
-    bool along_first, add;  /* along_first: the axis is axis 0 */
+    int64_t results, n;    /* n: along the axis */
+    int64_t step, dx_step; /* from one to the next there */
+    const int32_t *live;   /* of axis 0 */
+    int64_t first;         /* its size */
+    bool along_first, add; /* along_first: the axis is axis 0 */
 };
 
 /* LANES threads of a warp to a result: 1 or 32. */
-template <int LANES> __global__ void __launch_bounds__(TN_D_THREADS) max_walk(const __grid_constant__ max_job j, bool backward)
+template <int LANES>
+__global__ void __launch_bounds__(TN_D_THREADS) max_walk(const __grid_constant__ max_job j, bool backward)
 {
     const int lane = threadIdx.x % LANES;
     const int64_t alive = tn_d_alive(j.live, j.first), step = (int64_t)gridDim.x * (TN_D_THREADS / LANES);
@@ -142,8 +145,7 @@ static tn_status max_run(const tn_call *c, const tn_reduce_attr *a, const tn_arg
     if (j.results == 0) return TN_OK;
     if (axis == x->dims.rank - 1)
         max_walk<32><<<tn_blocks(c, j.results, TN_D_WARPS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, dx != NULL);
-    else
-        max_walk<1><<<tn_blocks(c, j.results, TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, dx != NULL);
+    else max_walk<1><<<tn_blocks(c, j.results, TN_D_THREADS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, dx != NULL);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -1,6 +1,6 @@
-/* softmax on the GPU: a block to a row, three passes over it (largest, sum, weights), two backward. y may be x, and dx may
- * be dy: a thread writes only what it alone has read. Rows up to some ten thousand numbers are read from memory once, then
- * from the cache. */
+/* softmax on the GPU: a block to a row, three passes over it (largest, sum, weights), two backward. y may be x, and dx
+ * may be dy: a thread writes only what it alone has read. Rows up to some ten thousand numbers are read from memory
+ * once, then from the cache. */
 #include "ops/rows_block.cuh"
 #include "ops/softmax/softmax.h"
 
@@ -48,21 +48,24 @@ __global__ void softmax_forward(const __grid_constant__ job j)
         float v[8], m = -INFINITY, s = 0;
         w.base = r * w.n;
         w.mask = j.mask.data ? mask_row(j, r) : 0;
-        TN_D_GROUPS(g, w.n) {
+        TN_D_GROUPS(g, w.n)
+        {
             get(j, w, g, v);
 #pragma unroll
             for (int e = 0; e < 8; e++) m = fmaxf(m, v[e]);
         }
         m = tn_d_block_max(m, most);
         if (m == -INFINITY) m = 0; /* nothing left: every weight is 0 */
-        TN_D_GROUPS(g, w.n) {
+        TN_D_GROUPS(g, w.n)
+        {
             get(j, w, g, v);
 #pragma unroll
             for (int e = 0; e < 8; e++) s += expf(j.scale * (v[e] - m));
         }
         s = tn_block_sum(s, total);
         const float inverse = s == 0 ? 0.f : 1.f / s, shift = s == 0 ? 0.f : logf(s);
-        TN_D_GROUPS(g, w.n) {
+        TN_D_GROUPS(g, w.n)
+        {
             get(j, w, g, v);
 #pragma unroll
             for (int e = 0; e < 8; e++) {
@@ -81,19 +84,20 @@ __global__ void softmax_backward(const __grid_constant__ job j)
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         const int64_t base = r * n;
         float y[8], d[8], s = 0;
-        TN_D_GROUPS(g, n) {
+        TN_D_GROUPS(g, n)
+        {
             tn_d_group_get(j.dy.data, j.dy.dtype, base, g, n, j.eights, 0.f, d);
             if (!j.log) tn_d_group_get(j.y.data, j.y.dtype, base, g, n, j.eights, 0.f, y);
 #pragma unroll
             for (int e = 0; e < 8; e++) s += j.log ? d[e] : d[e] * y[e];
         }
         s = tn_block_sum(s, total);
-        TN_D_GROUPS(g, n) {
+        TN_D_GROUPS(g, n)
+        {
             tn_d_group_get(j.dy.data, j.dy.dtype, base, g, n, j.eights, 0.f, d);
             tn_d_group_get(j.y.data, j.y.dtype, base, g, n, j.eights, 0.f, y);
 #pragma unroll
-            for (int e = 0; e < 8; e++)
-                d[e] = j.sign * j.scale * (j.log ? d[e] - expf(y[e]) * s : y[e] * (d[e] - s));
+            for (int e = 0; e < 8; e++) d[e] = j.sign * j.scale * (j.log ? d[e] - expf(y[e]) * s : y[e] * (d[e] - s));
             tn_d_group_put(j.dx.data, j.dx.dtype, base, g, n, j.eights, d, j.add);
         }
         __syncthreads(); /* total is used again */

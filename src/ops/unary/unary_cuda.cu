@@ -1,6 +1,6 @@
-/* unary on the GPU: a kernel for each function and each slope, over the walk of elem.cuh. x, y, dy and dx may each be of
- * any float type and strides. Bytes: one read and one write per element forward; one read more backward, where the slope
- * needs x or y. Arithmetic stays below the memory's time for all but sin, cos and gelu_erf in bf16. */
+/* unary on the GPU: a kernel for each function and each slope, over the walk of elem.cuh. x, y, dy and dx may each be
+ * of any float type and strides. Bytes: one read and one write per element forward; one read more backward, where the
+ * slope needs x or y. Arithmetic stays below the memory's time for all but sin, cos and gelu_erf in bf16. */
 #include "ops/act.cuh"
 #include "ops/elem.cuh"
 #include "ops/unary/unary.h"
@@ -72,11 +72,15 @@ __device__ __forceinline__ float slope_of(int kind, float s, float a)
     }
 }
 
-enum { ANY = -1 }; /* the kind is looked at for every number: where they lie so that 8 neighbours cannot be read at once */
+enum {
+    ANY = -1
+}; /* the kind is looked at for every number: where they lie so that 8 neighbours cannot be read at once */
 
-template <int KIND> struct value_map {
+template <int KIND>
+struct value_map {
     tn_unary_attr attr;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++) y[0][e] = value_of(KIND == ANY ? attr.kind : KIND, x[0][e], attr.a, attr.b);
@@ -84,9 +88,11 @@ template <int KIND> struct value_map {
 };
 
 /* x: dy, and what the slope is computed from. The product is rounded before it is added to anything. */
-template <int KIND> struct slope_map {
+template <int KIND>
+struct slope_map {
     tn_unary_attr attr;
-    template <int N> __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
     {
 #pragma unroll
         for (int e = 0; e < N; e++)
@@ -95,14 +101,16 @@ template <int KIND> struct slope_map {
 };
 
 /* The kind as a constant: looks for it from KIND on. */
-template <int KIND> static tn_status forward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
+template <int KIND>
+static tn_status forward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
 {
     if constexpr (KIND + 1 < TN_UNARY_KINDS)
         if (a.kind != KIND) return forward_eights<KIND + 1>(c, s, a);
     return tn_d_run_eights<1, 1>(c, s, 0, value_map<KIND>{ a });
 }
 
-template <int KIND> static tn_status backward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
+template <int KIND>
+static tn_status backward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
 {
     if constexpr (KIND + 1 < TN_UNARY_KINDS)
         if (a.kind != KIND) return backward_eights<KIND + 1>(c, s, a);

@@ -96,7 +96,7 @@ static double measure_peak(void *ctx)
     const tn_session *on = ((const watcher *)ctx)->on;
     tn_ceilings c;
     if (tn_ceilings_arithmetic(tn_trainer_threads(on->trainer), &c) != TN_OK) return 0;
-    return 1e9 * (strcmp(tn_settings_text(on->settings, "compute"), "f32") == 0 ? c.fma_gflops : c.bf16_gflops);
+    return 1e9 * (strncmp(tn_settings_text(on->settings, "compute"), "bf16", 4) == 0 ? c.bf16_gflops : c.fma_gflops);
 }
 
 static tn_status show_sample(void *ctx, int64_t step)

@@ -154,6 +154,9 @@ static void write_ops(const tn_metrics *m, tn_jsonl *w)
     for (size_t i = 0; i < n; i++) write_times(w, "op.", row[i].op, row[i].forward_ms, row[i].backward_ms);
 }
 
+static const char *const actions[] = { [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back",
+                                      [TN_GUARD_RESCALED] = "loss scale halved" };
+
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
 {
     tn_jsonl *w = m->t->metrics;
@@ -178,8 +181,8 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
     }
     tn_jsonl_number(w, "step_ms", r->step_ms);
     tn_jsonl_number(w, "seconds", r->seconds);
-    if (r->action != TN_GUARD_CONTINUE)
-        tn_jsonl_text(w, "nonfinite", r->action == TN_GUARD_SKIPPED ? "skipped" : "rolled back");
+    write_known(w, "loss_scale", r->loss_scale);
+    if (r->action != TN_GUARD_CONTINUE) tn_jsonl_text(w, "nonfinite", actions[r->action]);
     instruments(m, w, r);
     if (m->timed) write_parts(m, w);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);

@@ -1,6 +1,7 @@
 /* What is measured beside the loss, by log.level, and its lines in metrics.jsonl:
  *
- *   info         step, epoch, loss, heldout and bits_per_byte at evaluations, lr, step_ms, seconds
+ *   info         step, epoch, loss, heldout and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
+ *                seconds, nonfinite where something was done about it
  *   training     + grad_norm, tokens_per_s, utilisation, memory_mb, stall_s, stall_frac, the model's instruments
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
  *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0

@@ -2,7 +2,6 @@
  * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
 #include "train/trainer.h"
 
-#include "optim/guard.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
@@ -10,6 +9,8 @@
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,6 +31,9 @@ struct tn_trainer {
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_guard *guard;
+    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
+    bool unscaled;
+    tn_loss_scale loss_scale;
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
 };
@@ -173,6 +177,17 @@ static tn_status make_guard(tn_trainer *t)
     return tn_guard_new(t->store, &o, &t->guard);
 }
 
+/* optim.loss_scale: a number switches it on for every compute, since a power of two changes no digit. */
+static void start_loss_scale(tn_trainer *t)
+{
+    const int64_t first = tn_settings_int(t->settings, "optim.loss_scale"); /* 0: auto or off */
+    const int64_t growth = tn_settings_int(t->settings, "optim.loss_scale_growth");
+    const bool half = strcmp(tn_settings_text(t->settings, "compute"), "f16") == 0;
+    t->scales = !t->forward_only && (first > 0 || (half && tn_settings_is_auto(t->settings, "optim.loss_scale")));
+    t->loss_scale = tn_loss_scale_start(
+        &(tn_loss_scale_options){ .first = (float)first, .grow_after = growth ? (int)growth : INT_MAX });
+}
+
 /* A model may leave out its labels, or its tokens: whoever fills them need not know. */
 static tn_status make_unread(tn_trainer *t)
 {
@@ -202,6 +217,7 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
     TN_TRY(tn_plan_cache_new(&t->plans));
     TN_TRY(bind_all(t));
     if (!t->forward_only) TN_TRY(make_guard(t));
+    start_loss_scale(t);
     TN_TRY(make_unread(t));
     *out = t;
     t = NULL;
@@ -258,8 +274,25 @@ static tn_status run_plan(tn_trainer *t, tn_bound *b)
     return again ? tn_run_again(b) : tn_run(b);
 }
 
+static void multiply_gradients(tn_trainer *t, float by)
+{
+    for (int k = 0; k < tn_store_buckets(t->store); k++) {
+        const tn_bucket *b = tn_store_bucket(t->store, k);
+        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+    }
+}
+
+void tn_trainer_unscale(tn_trainer *t)
+{
+    if (t->scales && !t->unscaled) multiply_gradients(t, 1 / t->loss_scale.scale);
+    t->unscaled = t->scales;
+}
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
+    if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
+    t->unscaled = false;
+    if (t->scales) TN_RETURN_IF(tn_bound_set(t->grad_bound, "loss_scale", t->loss_scale.scale));
     tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
     TN_RETURN_IF(run_plan(t, t->grad_bound));
     *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
@@ -294,10 +327,23 @@ static tn_schedule schedule_of(const tn_settings *st)
                           .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
 }
 
+/* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
+ * counts steps that went wrong, has nothing to do. */
+static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+{
+    const bool scaled = t->scales && isfinite(loss);
+    if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
+        out->action = TN_GUARD_RESCALED;
+        return TN_OK;
+    }
+    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+}
+
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t->settings);
     const tn_settings *st = t->settings;
+    const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
     tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
@@ -306,17 +352,30 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
                                  .momentum = (float)tn_settings_float(st, "train.momentum"),
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
-                                 .scale = 1.f / (float)(batches > 0 ? batches : 1),
+                                 .scale = 1.f / (scaled * (float)(batches > 0 ? batches : 1)),
                                  .opt_step = tn_guard_applied(t->guard) + 1 };
     TN_RETURN_IF(tn_optim_set(b, &v));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
-    *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
+    t->unscaled = false;
+    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+    return after_step(t, step, loss, out);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */
+
+tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t)
+{
+    return (tn_loss_scale_state){ t->scales ? (double)t->loss_scale.scale : 1, t->scales ? t->loss_scale.good : 0 };
+}
+
+void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from)
+{
+    if (!t->scales) return;
+    t->loss_scale.scale = (float)from->scale;
+    t->loss_scale.good = (int)from->good;
+}
 
 tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 

@@ -7,6 +7,7 @@
 #define TN_TRAIN_TRAINER_H
 
 #include "optim/guard.h"
+#include "optim/loss_scale.h"
 #include "plan/plan.h"
 
 #include <tenon/model.h>
@@ -46,20 +47,27 @@ tn_feed tn_trainer_feed(tn_trainer *t);
  * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */
 void tn_trainer_steady(tn_trainer *t, bool steady);
 
-/* Forward and backward on the batch; adds to the gradients. */
+/* Forward and backward on the batch; adds to the gradients, which carry the loss scale (optim.loss_scale). */
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss);
+/* Takes the loss scale out of the gradients, for who reads them before tn_trainer_apply; changes nothing else. */
+void tn_trainer_unscale(tn_trainer *t);
 /* Forward only, dropout off. */
 tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 
 typedef struct tn_applied {
     float lr, grad_norm;
     bool ok; /* false: a number was not finite, and nothing was changed */
+    float loss_scale; /* the step's; NaN where the loss is not scaled */
     tn_guard_action action;
 } tn_applied;
 
 /* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches` were added up since the last time.
  * TN_DIVERGED: the run is over by train.nonfinite. */
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out);
+
+/* The loss scale of the next step, for checkpoints, and the one to go on with. */
+tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);
+void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from);
 
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */

@@ -79,6 +79,7 @@ static tn_status one_step(loop *l)
     l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - before;
     l->r.lr = (double)applied.lr;
     l->r.grad_norm = (double)applied.grad_norm;
+    l->r.loss_scale = (double)applied.loss_scale;
     l->r.action = applied.action;
     return s;
 }
@@ -103,6 +104,7 @@ static tn_status write_checkpoint(loop *l)
     json_decref(l->at.cursor);
     l->at.cursor = t->source->save(t->source->ctx);
     if (!l->at.cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
@@ -155,7 +157,7 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
     return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
-                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN,
+                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 

@@ -19,11 +19,10 @@ typedef struct tn_metrics {
     const tn_training *t;
     tn_log_level level;
     int64_t every;
-    double flops;     /* of a step's batches */
     double peak;      /* FLOP/s of the machine; NaN until it is known */
     double working_s; /* inside the steps of this session */
     double data_s;    /* of them waiting for data */
-    double step_data_s, step_optimizer_s; /* of the last step */
+    double step_data_s, step_optimizer_s, step_flops; /* of the last step */
     tn_region_time *regions; /* (n_regions) */
     size_t n_regions;
     bool timed; /* the step at work is timed part by part */

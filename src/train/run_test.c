@@ -78,7 +78,8 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                                                               : TN_LOADER_WINDOW;
     TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9 }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
-                                                 .documents = tn_source_marks_documents(mode) }, &t));
+                                                 .documents = tn_source_marks_documents(mode),
+                                                 .buckets = mode == TN_LOADER_BUCKET }, &t));
     TN_TRY(tn_source_open(&(tn_source_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .batch = 2,
                                                 .length = 8, .mode = mode, .workers = 1, .prefetch = 3, .heldout = TN_VALID },
                           &source));

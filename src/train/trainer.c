@@ -5,6 +5,7 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
+#include "data/loader.h"
 #include "plan/cache.h"
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
@@ -34,6 +35,10 @@ struct tn_trainer {
     bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
     bool unscaled;
     tn_loss_scale loss_scale;
+    float weight; /* of the batches to come */
+    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
+    bool part;            /* it is such a narrower one */
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
 };
@@ -152,18 +157,15 @@ static tn_status make_apply(void *user, tn_plan **out)
 
 static tn_status bind_all(tn_trainer *t)
 {
-    char key[64];
+    char grad[64], key[64];
+    snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
     snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "grad", make_grad, t, &t->grad));
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
-    }
+    if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
+    if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
     TN_RETURN_IF(check_plans_fit(t));
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
-        TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
-    }
+    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
+    if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
 }
 
@@ -197,7 +199,26 @@ static tn_status make_unread(tn_trainer *t)
     return t->unread ? TN_OK : TN_MEMORY;
 }
 
-tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
+
+/* The narrower widths of bucket mode, the widest first. All are there before the first step, so that it is known then what
+ * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
+static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
+{
+    int64_t width[TN_LOADER_WIDTHS];
+    tn_trainer **at = &t->narrower;
+    for (int i = o->buckets ? tn_loader_widths(o->length, width) - 2 : -1; i >= 0; i--) {
+        tn_trainer_options part = *o;
+        part.length = width[i];
+        const tn_status s = open_trainer(&part, t, at);
+        if (s == TN_OK) at = &(*at)->narrower;
+        else if (s != TN_USAGE) return s;
+    }
+    return check_plans_fit(t);
+}
+
+/* whole: the trainer that this one is a narrower part of, or NULL. */
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
@@ -206,18 +227,25 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
         TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                 (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents };
+                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+    t->now = t;
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
     TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
-    t->store = o->store;
-    t->borrowed = o->store != NULL;
+    t->store = whole ? whole->store : o->store;
+    t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
-    TN_TRY(tn_plan_cache_new(&t->plans));
+    if (whole) {
+        t->context = whole->context;
+        t->plans = whole->plans;
+    } else {
+        TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
+        TN_TRY(tn_plan_cache_new(&t->plans));
+    }
     TN_TRY(bind_all(t));
-    if (!t->forward_only) TN_TRY(make_guard(t));
-    start_loss_scale(t);
+    if (!whole) TN_TRY(make_narrower(t, o));
+    if (!whole && !t->forward_only) TN_TRY(make_guard(t));
+    if (!whole) start_loss_scale(t);
     TN_TRY(make_unread(t));
     *out = t;
     t = NULL;
@@ -226,16 +254,19 @@ done:
     return s;
 }
 
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out) { return open_trainer(o, NULL, out); }
+
 void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
+    tn_trainer_free(t->narrower);
     tn_guard_free(t->guard);
     tn_free(t->unread);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
-    tn_plan_cache_free(t->plans);
-    tn_context_free(t->context);
+    if (!t->part) tn_plan_cache_free(t->plans);
+    if (!t->part) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
@@ -248,17 +279,26 @@ static int32_t *batch_of(tn_trainer *t, const char *name)
     return p ? p : t->unread;
 }
 
-int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
+int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
 
-int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
+int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 
-tn_feed tn_trainer_feed(tn_trainer *t)
+static tn_feed feed_of(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
     return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
                       .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
                       .positions = tn_bound_data(b, "positions") };
 }
+
+tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
+{
+    t->now = t;
+    while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
+    return feed_of(t->now);
+}
+
+tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 
 void tn_trainer_steady(tn_trainer *t, bool steady)
 {
@@ -288,14 +328,18 @@ void tn_trainer_unscale(tn_trainer *t)
     t->unscaled = t->scales;
 }
 
+void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
-    if (t->scales) TN_RETURN_IF(tn_bound_set(t->grad_bound, "loss_scale", t->loss_scale.scale));
-    tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(run_plan(t, t->grad_bound));
-    *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
+    tn_bound *b = t->now->grad_bound;
+    if (tn_bound_data(b, "loss_scale")) /* else the loss depends on nothing trainable */
+        TN_RETURN_IF(tn_bound_set(b, "loss_scale", t->weight * (t->scales ? t->loss_scale.scale : 1)));
+    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    TN_RETURN_IF(run_plan(t, b));
+    *loss = *(const float *)tn_bound_data(b, "loss");
     return TN_OK;
 }
 
@@ -310,9 +354,9 @@ static void give_to_eval(tn_trainer *t, const char *name)
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
-    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t, names[i]);
-    TN_RETURN_IF(run_plan(t, t->eval_bound));
-    *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
+    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
+    TN_RETURN_IF(run_plan(t, t->now->eval_bound));
+    *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
     return TN_OK;
 }
 
@@ -339,7 +383,7 @@ static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied 
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t->settings);
     const tn_settings *st = t->settings;
@@ -352,7 +396,7 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
                                  .momentum = (float)tn_settings_float(st, "train.momentum"),
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
-                                 .scale = 1.f / (scaled * (float)(batches > 0 ? batches : 1)),
+                                 .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
                                  .opt_step = tn_guard_applied(t->guard) + 1 };
     TN_RETURN_IF(tn_optim_set(b, &v));
     *(float *)tn_bound_data(b, "loss") = loss;
@@ -381,9 +425,11 @@ tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->grad_bound : t->eval_bound; }
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->now->grad_bound : t->now->eval_bound; }
 
-const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->grad : t->eval; }
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->now->grad : t->now->eval; }
+
+double tn_trainer_flops(const tn_trainer *t) { return tn_plan_flops(t->now->grad); }
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
 
@@ -424,8 +470,10 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
-    add_plan(&m, t->grad, &arena);
-    add_plan(&m, t->eval, &arena);
+    for (const tn_trainer *w = t; w; w = w->narrower) {
+        add_plan(&m, w->grad, &arena);
+        add_plan(&m, w->eval, &arena);
+    }
     add_plan(&m, t->apply, &arena);
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
@@ -453,6 +501,28 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     at = add_part(buf, bytes, at, "other", m->other);
     add_part(buf, bytes, at, "peak", m->total);
     return buf;
+}
+
+/* --- times ---------------------------------------------------------------------------------------------------------------------- */
+
+void tn_trainer_timers(tn_trainer *t, bool on)
+{
+    for (tn_trainer *w = t; w; w = w->narrower) tn_bound_timers(w->grad_bound, on);
+}
+
+/* The widths are plans of one model: they have the same regions, and ops, in the same order. */
+size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most)
+{
+    const size_t n = tn_bound_times(t->grad_bound, rows, most);
+    for (const tn_trainer *w = t->narrower; w; w = w->narrower) tn_bound_times_add(w->grad_bound, 0, rows, most);
+    return n;
+}
+
+size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
+{
+    size_t n = 0;
+    for (const tn_trainer *w = t; w; w = w->narrower) n = tn_bound_op_times(w->grad_bound, rows, n, most);
+    return n;
 }
 
 /* --- instruments --------------------------------------------------------------------------------------------------------------- */

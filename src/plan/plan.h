@@ -43,6 +43,20 @@ size_t tn_plan_steps(const tn_plan *p);
 const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 
+/* A place in the arena: what lies there, and between which steps of the plan. Tensors that work in place share one. */
+typedef struct tn_layout_row {
+    const char *name;   /* of the tensor, or NULL */
+    const char *op, *region; /* of the step that writes it first */
+    bool backward, workspace;
+    tn_dtype dtype;
+    tn_dims dims;
+    size_t offset, bytes;
+    size_t first, last; /* steps; last = tn_plan_steps: outputs, and weights packed for the next run */
+} tn_layout_row;
+
+/* The arena's layout, largest first; returns how many rows there are. rows: as many, or NULL. */
+size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows);
+
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
 const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
 

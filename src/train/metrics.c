@@ -192,7 +192,15 @@ void tn_metrics_untime(tn_metrics *m)
     m->timed = false;
 }
 
-tn_status tn_metrics_plan(const tn_metrics *m)
+static tn_status write_layout(const tn_metrics *m)
+{
+    char path[TN_PATH_BYTES];
+    if (!m->t->dir) return TN_OK;
+    TN_RETURN_IF(tn_path_join(m->t->dir, "memory.csv", path, sizeof path));
+    return tn_layout_csv(m->t->trainer, path);
+}
+
+tn_status tn_metrics_plan(const tn_metrics *m, bool begins)
 {
     tn_jsonl *w = m->t->metrics;
     const tn_memory_plan p = tn_trainer_memory(m->t->trainer);
@@ -201,7 +209,9 @@ tn_status tn_metrics_plan(const tn_metrics *m)
         { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
         { "total", p.total },
     };
-    if (!w || m->level < TN_LOG_PROFILING) return TN_OK;
+    if (m->level < TN_LOG_PROFILING) return TN_OK;
+    TN_RETURN_IF(write_layout(m));
+    if (!w || !begins) return TN_OK;
     tn_jsonl_begin(w);
     tn_jsonl_integer(w, "step", 0);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

@@ -4,7 +4,7 @@
  *                seconds, nonfinite where something was done about it
  *   training     + grad_norm, tokens_per_s, utilisation, memory_mb, stall_s, stall_frac, the model's instruments
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
- *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0
+ *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0; memory.csv
  *
  * What a level leaves out is not computed. Lines come every log.every steps and at evaluations; only the steps that have
  * one are timed part by part, which keeps the cost of the timers small. Allocates at its open only. */
@@ -41,9 +41,11 @@ double tn_metrics_clock(const tn_metrics *m, tn_log_level level);
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r);
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r); /* also fills r->instrument */
 void tn_metrics_untime(tn_metrics *m); /* when the step's line is written, or it has none */
-/* profiling: the memory plan, once, when a run begins. */
-tn_status tn_metrics_plan(const tn_metrics *m);
+/* profiling: the memory plan, once, when a run begins; memory.csv in its directory, whenever it begins or goes on. */
+tn_status tn_metrics_plan(const tn_metrics *m, bool begins);
 
+/* The layout of the arena under the plans of training and evaluation as a table, the largest first. */
+tn_status tn_layout_csv(tn_trainer *t, const char *csv);
 /* metrics.jsonl as a table: a column for every key in the order of appearance, empty where a line has none. */
 tn_status tn_metrics_csv(const char *jsonl, const char *csv);
 

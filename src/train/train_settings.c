@@ -68,7 +68,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
-                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels"),
+                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels and memory layout"),
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),

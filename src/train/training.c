@@ -240,7 +240,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
-    if (!from) TN_RETURN_IF(tn_metrics_plan(&l->m));
+    TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
     return tn_settings_same_hash(st, l->at.settings);
 }
 

@@ -108,6 +108,7 @@ static tn_status loss_of(tenon_net *net, tn_net_part which, const int32_t *token
     TN_RETURN_IF(fill(net, t, tokens, labels));
     if (which == TN_NET_GRAD) {
         TN_RETURN_IF(tn_trainer_grad(t, net->step, &x));
+        tn_trainer_unscale(t);
         net->added++;
         net->loss += (double)x;
     } else TN_RETURN_IF(tn_trainer_eval(t, &x));

@@ -63,7 +63,8 @@ static tn_status open_data(tn_session *s, bool needs_data)
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
 {
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode) };
+                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET };
     return tn_trainer_new(&t, out);
 }
 

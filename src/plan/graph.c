@@ -387,7 +387,7 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
     }
     for (int i = 0; i < TN_MAX_ARGS; i++) out_type[i].dtype = g->options.activation;
     tn_sig sig = { .attr = attr, .n_in = n_in, .in = in_type, .out = out_type, .threads = 1,
-                   .round_bf16 = g->options.round_bf16, .bf16x3 = g->options.bf16x3,
+                   .round = g->options.round, .bf16x3 = g->options.bf16x3,
                    .portable = !tn_graph_switch(g, "opt.gemm_kernels") };
     if (g->status == TN_OK) {
         const tn_status s = op->infer(&sig);
@@ -430,7 +430,7 @@ int32_t *tn_graph_changed(tn_graph *g)
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,
-                     .threads = threads, .round_bf16 = g->options.round_bf16, .bf16x3 = g->options.bf16x3,
+                     .threads = threads, .round = g->options.round, .bf16x3 = g->options.bf16x3,
                      .portable = !tn_graph_switch(g, "opt.gemm_kernels"), .makes_out = n->makes_out };
 }
 

@@ -140,6 +140,7 @@ static tn_status compare_gradients(against *a)
     const tn_store *st = tn_trainer_store(a->trainer);
     float loss;
     TN_RETURN_IF(tn_trainer_grad(a->trainer, 0, &loss));
+    tn_trainer_unscale(a->trainer);
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
         char name[600];

@@ -99,6 +99,7 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
     still.settings = fixed;
     TN_TRY(open_trainer(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
     TN_TRY(tn_trainer_grad(t, 0, &loss));
+    tn_trainer_unscale(t);
     const double begun = tn_clock_s();
     const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
     for (size_t k = 0; k < n; k++) {

@@ -32,7 +32,9 @@ tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup
     TN_RETURN_IF(list_off(st, out->off));
     out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                                        .off = out->off,
-                                       .round_bf16 = strcmp(compute, "bf16") == 0,
+                                       .round = strcmp(compute, "bf16") == 0  ? TN_BF16
+                                                : strcmp(compute, "f16") == 0 ? TN_F16
+                                                                              : TN_F32,
                                        .bf16x3 = strcmp(compute, "bf16x3") == 0 };
     return TN_OK;
 }

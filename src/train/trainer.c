@@ -2,14 +2,16 @@
  * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
 #include "train/trainer.h"
 
-#include "optim/guard.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
+#include "data/loader.h"
 #include "plan/cache.h"
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,6 +32,13 @@ struct tn_trainer {
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_guard *guard;
+    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
+    bool unscaled;
+    tn_loss_scale loss_scale;
+    float weight; /* of the batches to come */
+    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
+    bool part;            /* it is such a narrower one */
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
@@ -131,18 +140,15 @@ static tn_status make_apply(void *user, tn_plan **out)
 
 static tn_status bind_all(tn_trainer *t)
 {
-    char key[64];
+    char grad[64], key[64];
+    snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
     snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "grad", make_grad, t, &t->grad));
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
-    }
+    if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
+    if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
     TN_RETURN_IF(check_plans_fit(t));
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
-        TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
-    }
+    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
+    if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
 }
 
@@ -156,6 +162,17 @@ static tn_status make_guard(tn_trainer *t)
     return tn_guard_new(t->store, &o, &t->guard);
 }
 
+/* optim.loss_scale: a number switches it on for every compute, since a power of two changes no digit. */
+static void start_loss_scale(tn_trainer *t)
+{
+    const int64_t first = tn_settings_int(t->settings, "optim.loss_scale"); /* 0: auto or off */
+    const int64_t growth = tn_settings_int(t->settings, "optim.loss_scale_growth");
+    const bool half = strcmp(tn_settings_text(t->settings, "compute"), "f16") == 0;
+    t->scales = !t->forward_only && (first > 0 || (half && tn_settings_is_auto(t->settings, "optim.loss_scale")));
+    t->loss_scale = tn_loss_scale_start(
+        &(tn_loss_scale_options){ .first = (float)first, .grow_after = growth ? (int)growth : INT_MAX });
+}
+
 /* A model may leave out its labels, or its tokens: whoever fills them need not know. */
 static tn_status make_unread(tn_trainer *t)
 {
@@ -165,7 +182,26 @@ static tn_status make_unread(tn_trainer *t)
     return t->unread ? TN_OK : TN_MEMORY;
 }
 
-tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
+
+/* The narrower widths of bucket mode, the widest first. All are there before the first step, so that it is known then what
+ * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
+static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
+{
+    int64_t width[TN_LOADER_WIDTHS];
+    tn_trainer **at = &t->narrower;
+    for (int i = o->buckets ? tn_loader_widths(o->length, width) - 2 : -1; i >= 0; i--) {
+        tn_trainer_options part = *o;
+        part.length = width[i];
+        const tn_status s = open_trainer(&part, t, at);
+        if (s == TN_OK) at = &(*at)->narrower;
+        else if (s != TN_USAGE) return s;
+    }
+    return check_plans_fit(t);
+}
+
+/* whole: the trainer that this one is a narrower part of, or NULL. */
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
@@ -174,17 +210,25 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
         TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                 (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents };
+                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+    t->now = t;
     if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
     TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
-    t->store = o->store;
-    t->borrowed = o->store != NULL;
+    t->store = whole ? whole->store : o->store;
+    t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
-    TN_TRY(tn_plan_cache_new(&t->plans));
+    if (whole) {
+        t->context = whole->context;
+        t->plans = whole->plans;
+    } else {
+        TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
+        TN_TRY(tn_plan_cache_new(&t->plans));
+    }
     TN_TRY(bind_all(t));
-    if (!t->forward_only) TN_TRY(make_guard(t));
+    if (!whole) TN_TRY(make_narrower(t, o));
+    if (!whole && !t->forward_only) TN_TRY(make_guard(t));
+    if (!whole) start_loss_scale(t);
     TN_TRY(make_unread(t));
     *out = t;
     t = NULL;
@@ -193,16 +237,19 @@ done:
     return s;
 }
 
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out) { return open_trainer(o, NULL, out); }
+
 void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
+    tn_trainer_free(t->narrower);
     tn_guard_free(t->guard);
     tn_free(t->unread);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
-    tn_plan_cache_free(t->plans);
-    tn_context_free(t->context);
+    if (!t->part) tn_plan_cache_free(t->plans);
+    if (!t->part) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
@@ -215,17 +262,26 @@ static int32_t *batch_of(tn_trainer *t, const char *name)
     return p ? p : t->unread;
 }
 
-int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
+int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
 
-int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
+int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 
-tn_feed tn_trainer_feed(tn_trainer *t)
+static tn_feed feed_of(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
     return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
                       .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
                       .positions = tn_bound_data(b, "positions") };
 }
+
+tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
+{
+    t->now = t;
+    while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
+    return feed_of(t->now);
+}
+
+tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 
 void tn_trainer_steady(tn_trainer *t, bool steady)
 {
@@ -241,11 +297,32 @@ static tn_status run_plan(tn_trainer *t, tn_bound *b)
     return again ? tn_run_again(b) : tn_run(b);
 }
 
+static void multiply_gradients(tn_trainer *t, float by)
+{
+    for (int k = 0; k < tn_store_buckets(t->store); k++) {
+        const tn_bucket *b = tn_store_bucket(t->store, k);
+        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+    }
+}
+
+void tn_trainer_unscale(tn_trainer *t)
+{
+    if (t->scales && !t->unscaled) multiply_gradients(t, 1 / t->loss_scale.scale);
+    t->unscaled = t->scales;
+}
+
+void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
-    tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(run_plan(t, t->grad_bound));
-    *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
+    if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
+    t->unscaled = false;
+    tn_bound *b = t->now->grad_bound;
+    if (tn_bound_data(b, "loss_scale")) /* else the loss depends on nothing trainable */
+        TN_RETURN_IF(tn_bound_set(b, "loss_scale", t->weight * (t->scales ? t->loss_scale.scale : 1)));
+    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    TN_RETURN_IF(run_plan(t, b));
+    *loss = *(const float *)tn_bound_data(b, "loss");
     return TN_OK;
 }
 
@@ -260,9 +337,9 @@ static void give_to_eval(tn_trainer *t, const char *name)
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
-    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t, names[i]);
-    TN_RETURN_IF(run_plan(t, t->eval_bound));
-    *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
+    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
+    TN_RETURN_IF(run_plan(t, t->now->eval_bound));
+    *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
     return TN_OK;
 }
 
@@ -280,10 +357,23 @@ static tn_schedule schedule_of(const tn_trainer *t)
                           .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
 }
 
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
+/* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
+ * counts steps that went wrong, has nothing to do. */
+static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+{
+    const bool scaled = t->scales && isfinite(loss);
+    if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
+        out->action = TN_GUARD_RESCALED;
+        return TN_OK;
+    }
+    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+}
+
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
+    const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
     tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
@@ -292,25 +382,40 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
                                  .momentum = (float)tn_settings_float(st, "train.momentum"),
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
-                                 .scale = 1.f / (float)(batches > 0 ? batches : 1),
+                                 .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
                                  .opt_step = tn_guard_applied(t->guard) + 1 };
     TN_RETURN_IF(tn_optim_set(b, &v));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
-    *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
+    t->unscaled = false;
+    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+    return after_step(t, step, loss, out);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */
+
+tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t)
+{
+    return (tn_loss_scale_state){ t->scales ? (double)t->loss_scale.scale : 1, t->scales ? t->loss_scale.good : 0 };
+}
+
+void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from)
+{
+    if (!t->scales) return;
+    t->loss_scale.scale = (float)from->scale;
+    t->loss_scale.good = (int)from->good;
+}
 
 tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->grad_bound : t->eval_bound; }
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->now->grad_bound : t->now->eval_bound; }
 
-const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->grad : t->eval; }
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->now->grad : t->now->eval; }
+
+double tn_trainer_flops(const tn_trainer *t) { return tn_plan_flops(t->now->grad); }
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
 
@@ -351,8 +456,10 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
-    add_plan(&m, t->grad, &arena);
-    add_plan(&m, t->eval, &arena);
+    for (const tn_trainer *w = t; w; w = w->narrower) {
+        add_plan(&m, w->grad, &arena);
+        add_plan(&m, w->eval, &arena);
+    }
     add_plan(&m, t->apply, &arena);
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
@@ -380,6 +487,28 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     at = add_part(buf, bytes, at, "other", m->other);
     add_part(buf, bytes, at, "peak", m->total);
     return buf;
+}
+
+/* --- times ---------------------------------------------------------------------------------------------------------------------- */
+
+void tn_trainer_timers(tn_trainer *t, bool on)
+{
+    for (tn_trainer *w = t; w; w = w->narrower) tn_bound_timers(w->grad_bound, on);
+}
+
+/* The widths are plans of one model: they have the same regions, and ops, in the same order. */
+size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most)
+{
+    const size_t n = tn_bound_times(t->grad_bound, rows, most);
+    for (const tn_trainer *w = t->narrower; w; w = w->narrower) tn_bound_times_add(w->grad_bound, 0, rows, most);
+    return n;
+}
+
+size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
+{
+    size_t n = 0;
+    for (const tn_trainer *w = t; w; w = w->narrower) n = tn_bound_op_times(w->grad_bound, rows, n, most);
+    return n;
 }
 
 /* --- instruments --------------------------------------------------------------------------------------------------------------- */

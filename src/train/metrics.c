@@ -24,13 +24,12 @@ tn_log_level tn_log_level_of(const tn_settings *st)
 
 tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
 {
-    tn_bound *b = tn_trainer_bound(t->trainer, true);
     tn_metrics m = { .t = t, .level = tn_log_level_of(t->settings), .every = tn_settings_int(t->settings, "log.every"),
                      .peak = NAN };
-    m.n_regions = tn_bound_times(b, NULL, 0);
+    m.n_regions = tn_trainer_times(t->trainer, NULL, 0);
     m.regions = tn_alloc(sizeof *m.regions * (m.n_regions + 1));
     if (!m.regions) return TN_MEMORY;
-    tn_bound_times(b, m.regions, m.n_regions);
+    tn_trainer_times(t->trainer, m.regions, m.n_regions);
     for (size_t i = 0; i < m.n_regions; i++)
         m.flops += m.regions[i].flops * (double)tn_settings_int(t->settings, "train.accumulate");
     *out = m;
@@ -51,7 +50,7 @@ void tn_metrics_before(tn_metrics *m, bool line)
 {
     m->step_data_s = m->step_optimizer_s = 0;
     m->timed = line && m->level >= TN_LOG_PERFORMANCE;
-    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), true);
+    if (m->timed) tn_trainer_timers(m->t->trainer, true);
 }
 
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level) { return m->level >= level ? tn_clock_s() : 0; }
@@ -127,7 +126,7 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
 {
     struct { const char *name; double forward_ms, backward_ms; } part[MOST_PARTS];
     size_t n = 0;
-    tn_bound_times(tn_trainer_bound(m->t->trainer, true), m->regions, m->n_regions);
+    tn_trainer_times(m->t->trainer, m->regions, m->n_regions);
     for (size_t i = 0; i < m->n_regions; i++) {
         const tn_region_time *r = &m->regions[i];
         size_t k = 0;
@@ -150,7 +149,7 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
 static void write_ops(const tn_metrics *m, tn_jsonl *w)
 {
     tn_op_time row[MOST_OPS];
-    const size_t n = tn_bound_op_times(tn_trainer_bound(m->t->trainer, true), row, MOST_OPS);
+    const size_t n = tn_trainer_op_times(m->t->trainer, row, MOST_OPS);
     for (size_t i = 0; i < n; i++) write_times(w, "op.", row[i].op, row[i].forward_ms, row[i].backward_ms);
 }
 
@@ -188,7 +187,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
 
 void tn_metrics_untime(tn_metrics *m)
 {
-    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), false);
+    if (m->timed) tn_trainer_timers(m->t->trainer, false);
     m->timed = false;
 }
 

@@ -30,6 +30,8 @@ typedef struct tn_graph_options {
     bool training;           /* dropout acts */
     int threads;             /* the most a context running it may have; 0 = 1 */
     const char *const *off;  /* names of switches that are off ("opt.scan"), NULL-terminated, or NULL */
+    bool carried;            /* a piece of a sequence, to be differentiated through its ends: caches are inputs with a
+                              * gradient, and what is assigned to one is put out as "next.NAME" */
 } tn_graph_options;
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out);

@@ -89,8 +89,9 @@ static tn_status forward(tenon_net *net, const int32_t *tokens, float *logits)
     TN_RETURN_IF(need_part(net, TN_NET_LOGITS, &t));
     TN_RETURN_IF(fill(net, t, tokens, NULL));
     TN_RETURN_IF(tn_trainer_eval(t, &loss));
-    const float *from = tn_bound_data(tn_trainer_bound(t, false), "logits");
-    memcpy(logits, from, sizeof *logits * (size_t)(net->batch * net->length * net->vocab));
+    int64_t count;
+    const float *from = tn_trainer_output(t, "logits", &count);
+    memcpy(logits, from, sizeof *logits * (size_t)count);
     return TN_OK;
 }
 

@@ -90,6 +90,7 @@ void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref
     if (b->labels.id) {
         const tn_ref xent = tn_linear_xent(g, x, head, b->labels);
         if (extra.id) tn_output(g, "xent", xent);
+        if (extra.id) tn_output(g, "extra", extra);
         tn_output(g, "loss", extra.id ? tn_add(g, xent, extra) : xent);
     }
     tn_region_end(g, r);

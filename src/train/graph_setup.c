@@ -39,13 +39,6 @@ tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup
     return TN_OK;
 }
 
-tn_ref tn_graph_output(const tn_graph *g, const char *name)
-{
-    for (size_t i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->output[i].name, name) == 0) return (tn_ref){ g->output[i].id };
-    return TN_NONE;
-}
-
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out)
 {

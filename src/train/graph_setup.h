@@ -27,6 +27,5 @@ typedef struct tn_graph_shape {
 /* The graph of one step of a model on whole sequences; it puts out a "loss". Nothing is in a store yet. */
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out);
-tn_ref tn_graph_output(const tn_graph *g, const char *name); /* TN_NONE: there is none of that name */
 
 #endif

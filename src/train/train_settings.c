@@ -75,7 +75,10 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of such a sample"),
     TN_SETTING_TEXT("sample.prompt", "", "what such a sample begins with"),
 
-    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer", "activations computed again to save memory"),
+    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
+                      "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
+    TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
+                        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

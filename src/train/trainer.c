@@ -1,5 +1,6 @@
 /* A model in training: makes the plans (forward+backward, forward, optimizer), binds them to one store and one
- * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
+ * context, and runs them; chunks.c does it for sequences in chunks. The schedule and the run-time scalars of the optimizer
+ * are set here, per step. */
 #include "train/trainer.h"
 
 #include "optim/optim.h"
@@ -7,6 +8,7 @@
 #include "backend/backend.h"
 #include "data/loader.h"
 #include "plan/cache.h"
+#include "train/chunks.h"
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
@@ -31,6 +33,7 @@ struct tn_trainer {
     tn_plan_cache *plans;
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
+    tn_chunks *chunks; /* instead of grad and eval, or NULL */
     tn_guard *guard;
     bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
     bool unscaled;
@@ -51,8 +54,9 @@ static double memory_limit(void) { return 0.9 * tn_memory_limit(); }
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
-static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
+static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
+    const tn_trainer *t = trainer;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
     const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(); /* parameters, gradients, moments */
     double store = 0, largest = 0;
@@ -85,7 +89,7 @@ static tn_status check_plans_fit(const tn_trainer *t)
     const double need = (double)tn_trainer_memory(t).total, limit = memory_limit();
     if (need <= limit) return TN_OK;
     return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
-                               "plan.recompute=layer", need / 1e9, limit / 0.9e9);
+                               "plan.recompute=layer or chunk", need / 1e9, limit / 0.9e9);
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -138,17 +142,31 @@ static tn_status make_apply(void *user, tn_plan **out)
     return tn_optim_plan(t->store, &o, TN_CPU, t->threads, out);
 }
 
-static tn_status bind_all(tn_trainer *t)
+static tn_status make_whole(tn_trainer *t)
 {
     char grad[64], key[64];
     snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
     snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
     if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
+    return tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval);
+}
+
+static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
+{
+    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .store = t->store,
+                                    .context = t->context, .fits = check_graph_fits, .ctx = t };
+    return tn_chunks_new(&how, &t->chunks);
+}
+
+static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
+{
+    const int64_t chunk = tn_chunk_length(t->settings, t->batch, t->length);
+    TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
-    TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
     TN_RETURN_IF(check_plans_fit(t));
-    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
+    if (t->chunks) return tn_chunks_bind(t->chunks);
+    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
     return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
 }
 
@@ -177,7 +195,7 @@ static void start_loss_scale(tn_trainer *t)
 static tn_status make_unread(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    if (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels")) return TN_OK;
+    if (t->chunks || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
     t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
     return t->unread ? TN_OK : TN_MEMORY;
 }
@@ -225,7 +243,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
         TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
         TN_TRY(tn_plan_cache_new(&t->plans));
     }
-    TN_TRY(bind_all(t));
+    TN_TRY(bind_all(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
@@ -248,6 +266,7 @@ void tn_trainer_free(tn_trainer *t)
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
+    tn_chunks_free(t->chunks);
     if (!t->part) tn_plan_cache_free(t->plans);
     if (!t->part) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
@@ -268,6 +287,7 @@ int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 
 static tn_feed feed_of(tn_trainer *t)
 {
+    if (t->chunks) return tn_chunks_feed(t->chunks);
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
     return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
                       .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
@@ -290,12 +310,14 @@ void tn_trainer_steady(tn_trainer *t, bool steady)
 }
 
 /* The apply plan runs on the same context, so what was packed before it is not taken for what it wrote. */
-static tn_status run_plan(tn_trainer *t, tn_bound *b)
+static bool packed_before(tn_trainer *t)
 {
     const bool again = t->steady && !t->fresh;
     t->fresh = false;
-    return again ? tn_run_again(b) : tn_run(b);
+    return again;
 }
+
+static tn_status run_plan(tn_trainer *t, tn_bound *b) { return packed_before(t) ? tn_run_again(b) : tn_run(b); }
 
 static void multiply_gradients(tn_trainer *t, float by)
 {
@@ -318,8 +340,9 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
     tn_bound *b = t->now->grad_bound;
-    if (tn_bound_data(b, "loss_scale")) /* else the loss depends on nothing trainable */
-        TN_RETURN_IF(tn_bound_set(b, "loss_scale", t->weight * (t->scales ? t->loss_scale.scale : 1)));
+    const float scale = t->weight * (t->scales ? t->loss_scale.scale : 1);
+    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), scale, loss);
+    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", scale)); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
     TN_RETURN_IF(run_plan(t, b));
     *loss = *(const float *)tn_bound_data(b, "loss");
@@ -337,6 +360,7 @@ static void give_to_eval(tn_trainer *t, const char *name)
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
+    if (t->now->chunks) return tn_chunks_eval(t->now->chunks, packed_before(t), loss);
     for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
     TN_RETURN_IF(run_plan(t, t->now->eval_bound));
     *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
@@ -411,11 +435,27 @@ tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->now->grad_bound : t->now->eval_bound; }
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training)
+{
+    const tn_trainer *w = t->now;
+    return w->chunks ? tn_chunks_bound(w->chunks, training) : training ? w->grad_bound : w->eval_bound;
+}
 
-const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->now->grad : t->now->eval; }
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training)
+{
+    const tn_trainer *w = t->now;
+    return w->chunks ? tn_chunks_plan(w->chunks, training) : training ? w->grad : w->eval;
+}
 
-double tn_trainer_flops(const tn_trainer *t) { return tn_plan_flops(t->now->grad); }
+const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
+{
+    const tn_trainer *w = t->now;
+    if (w->chunks) return tn_chunks_output(w->chunks, name, count);
+    const tn_graph *g = tn_plan_graph(w->eval);
+    const tn_ref x = tn_graph_output(g, name);
+    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
+    return x.id ? tn_bound_data(w->eval_bound, name) : NULL;
+}
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
 
@@ -427,7 +467,7 @@ int64_t tn_trainer_parameters(const tn_trainer *t)
     return n;
 }
 
-static void add_plan(tn_memory_plan *m, const tn_plan *p, size_t *arena)
+void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena)
 {
     if (!p) return;
     const tn_memory q = tn_plan_memory(p);
@@ -457,10 +497,11 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
     for (const tn_trainer *w = t; w; w = w->narrower) {
-        add_plan(&m, w->grad, &arena);
-        add_plan(&m, w->eval, &arena);
+        tn_memory_plan_add(&m, w->grad, &arena);
+        tn_memory_plan_add(&m, w->eval, &arena);
+        if (w->chunks) tn_chunks_memory(w->chunks, &m, &arena);
     }
-    add_plan(&m, t->apply, &arena);
+    tn_memory_plan_add(&m, t->apply, &arena);
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
     return m;
@@ -489,26 +530,65 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     return buf;
 }
 
-/* --- times ---------------------------------------------------------------------------------------------------------------------- */
+/* --- time ------------------------------------------------------------------------------------------------------------------- */
+
+/* The training plans of one width: the whole, or the parts of a batch in chunks. NULL: there are no more. */
+static tn_bound *part_of_width(const tn_trainer *w, int i, int64_t *runs)
+{
+    if (w->chunks) return tn_chunks_part(w->chunks, i, runs);
+    *runs = 1;
+    return i == 0 ? w->grad_bound : NULL;
+}
+
+/* Those of all widths, the widest first. The widths are plans of one model: they have the same regions, and ops, in the
+ * same order. A batch has one width: only the first one's FLOPs count. */
+static tn_bound *part_of(const tn_trainer *t, int i, int64_t *runs)
+{
+    for (const tn_trainer *w = t; w; w = w->narrower) {
+        int n = 0;
+        for (tn_bound *b; (b = part_of_width(w, n, runs)); n++)
+            if (i == n) {
+                if (w != t) *runs = 0;
+                return b;
+            }
+        i -= n;
+    }
+    return NULL;
+}
 
 void tn_trainer_timers(tn_trainer *t, bool on)
 {
-    for (tn_trainer *w = t; w; w = w->narrower) tn_bound_timers(w->grad_bound, on);
+    int64_t runs;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) tn_bound_timers(b, on);
 }
 
-/* The widths are plans of one model: they have the same regions, and ops, in the same order. */
 size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most)
 {
-    const size_t n = tn_bound_times(t->grad_bound, rows, most);
-    for (const tn_trainer *w = t->narrower; w; w = w->narrower) tn_bound_times_add(w->grad_bound, 0, rows, most);
+    int64_t runs;
+    tn_bound *b = part_of(t, 0, &runs);
+    const size_t n = tn_bound_times(b, rows, most);
+    for (size_t k = 0; k < n && k < most; k++) rows[k].flops *= (double)runs;
+    for (int i = 1; (b = part_of(t, i, &runs)); i++) tn_bound_times_add(b, runs, rows, n < most ? n : most);
     return n;
 }
 
 size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
 {
+    int64_t runs;
     size_t n = 0;
-    for (const tn_trainer *w = t; w; w = w->narrower) n = tn_bound_op_times(w->grad_bound, rows, n, most);
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_op_times(b, rows, n, most);
     return n;
+}
+
+double tn_trainer_flops(const tn_trainer *t)
+{
+    int64_t runs;
+    double sum = 0;
+    tn_bound *b;
+    for (int i = 0; (b = part_of_width(t->now, i, &runs)); i++) sum += (double)runs * tn_plan_flops(tn_bound_plan(b));
+    return sum;
 }
 
 /* --- instruments --------------------------------------------------------------------------------------------------------------- */

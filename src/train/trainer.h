@@ -81,7 +81,10 @@ void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from
 
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training); /* outputs by name; of the width at work, as the next two */
+/* An output of the last evaluation ("loss", "xent", "logits"), with its numbers counted; NULL: the model has none. */
+const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);
+/* Of the width at work, as the next two; in chunks (plan.recompute=chunk): those of one chunk. */
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training);
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);
@@ -91,14 +94,17 @@ typedef struct tn_memory_plan {
 } tn_memory_plan;
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t);
+/* For trainers: a plan's inputs and frame, and its arena where that is the largest so far. p may be NULL. */
+void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena);
 /* "parameters 34 MB · gradients ... · peak 331 MB" into buf. */
 const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes);
 
-/* Where the time of tn_trainer_grad goes: as tn_bound_timers, tn_bound_times and tn_bound_op_times, over the plans of all widths. */
+/* Where the time of tn_trainer_grad goes: as tn_bound_timers, tn_bound_times and tn_bound_op_times, summed over the plans it
+ * runs, of all widths. FLOPs are those of one batch. */
 void tn_trainer_timers(tn_trainer *t, bool on);
 size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most);
 size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most);
-double tn_trainer_flops(const tn_trainer *t); /* of one tn_trainer_grad */
+double tn_trainer_flops(const tn_trainer *t);
 
 /* The model's instruments, each given to `report`. */
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),

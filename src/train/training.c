@@ -28,11 +28,11 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
     double sum = 0;
     for (int64_t i = 0; batches == 0 || i < batches; i++) {
         float loss;
-        int64_t count;
+        int64_t count, n;
         TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
-        const float *xent = tn_bound_data(tn_trainer_bound(t, false), "xent"); /* where the loss is more than that */
+        const float *xent = tn_trainer_output(t, "xent", &n); /* where the loss is more than that */
         sum += (double)(xent ? *xent : loss) * (double)count;
         e.tokens += count;
     }

@@ -54,8 +54,8 @@ CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
 obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 # x86-64 compiles the files that say TN_LEVELED two more times (backend/cpu/level.h); level.c asks for what is named here.
 LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
-LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma
-LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
+LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma -mf16c
+LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
 LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c)) $(CUDASRC:%.cu=$(BUILD)/obj/%.cu.o)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def

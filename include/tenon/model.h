@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 2 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+enum { TENON_MODEL_ABI = 3 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
 
 /* What a task feeds into one step. Fields a task does not have are TN_NONE. */
 typedef struct tn_batch {
@@ -34,6 +34,7 @@ typedef struct tn_batch {
     tn_ref keys;      /* i32 (1): position + length */
     tn_ref positions; /* i32 (B,T): of each token; also without carry, counted from the start of its document, or none */
     tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
+    int64_t chunk;    /* carrying: the pieces before this one had so many tokens each; 0: any number */
 } tn_batch;
 
 typedef struct tn_preset {

@@ -31,7 +31,7 @@ typedef struct tn_sig {
     const tn_type *in;
     tn_type *out;    /* infer fills n_out and out[i].dtype, out[i].dims (dtype starts as the activation type) */
     int threads;     /* for workspace: the most threads a context may have */
-    bool round_bf16; /* matrix operands are rounded to bf16 */
+    tn_dtype round;  /* matrix operands are rounded to this type: TN_F32 (as they are), TN_BF16 or TN_F16 */
     bool bf16x3;     /* ... or split into three bf16 parts, where that is faster */
     bool portable;   /* CPU: products in portable C (opt.gemm_kernels=off) */
     bool makes_out;  /* backward: the kernel writes the outputs too, see tn_op.late_out */
@@ -66,7 +66,8 @@ typedef struct tn_call {
     uint64_t accumulate; /* backward: bit i says add to din[i] instead of overwriting it */
     void *work;          /* 64-byte aligned, as many bytes as `work` asked for */
     size_t work_bytes;
-    bool round_bf16, bf16x3, portable; /* as in tn_sig */
+    tn_dtype round;         /* as in tn_sig, like the next two */
+    bool bf16x3, portable;
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA: a tn_cuda_queue */

@@ -38,7 +38,7 @@ typedef enum tn_setting_type {
     TN_TYPE_SWITCH = 3,   /* on or off: the opt.* kind */
     TN_TYPE_TEXT = 4,     /* any UTF-8 */
     TN_TYPE_CHOICE = 5,   /* one of `choices` */
-    TN_TYPE_AUTO_INT = 6, /* an integer, or "auto" */
+    TN_TYPE_AUTO_INT = 6, /* an integer, or "auto", or the word in `choices` ("off"), which is 0 */
     TN_TYPES = 7
 } tn_setting_type;
 
@@ -65,6 +65,7 @@ typedef struct tn_setting {
 /* clang-format off */
 #define TN_SETTING_INT(key, value, range, unit, help)      { key, TN_TYPE_INT, value, range, NULL, unit, help }
 #define TN_SETTING_AUTO_INT(key, value, range, unit, help) { key, TN_TYPE_AUTO_INT, value, range, NULL, unit, help }
+#define TN_SETTING_AUTO_INT_OFF(key, value, range, unit, help) { key, TN_TYPE_AUTO_INT, value, range, "off", unit, help }
 #define TN_SETTING_FLOAT(key, value, range, unit, help)    { key, TN_TYPE_FLOAT, value, range, NULL, unit, help }
 #define TN_SETTING_BOOL(key, value, help)            { key, TN_TYPE_BOOL, value, TN_RANGE_ANY, NULL, "", help }
 #define TN_SETTING_SWITCH(key, value, help)          { key, TN_TYPE_SWITCH, value, TN_RANGE_ANY, NULL, "", help }

@@ -89,8 +89,9 @@ static tn_status forward(tenon_net *net, const int32_t *tokens, float *logits)
     TN_RETURN_IF(need_part(net, TN_NET_LOGITS, &t));
     TN_RETURN_IF(fill(net, t, tokens, NULL));
     TN_RETURN_IF(tn_trainer_eval(t, &loss));
-    const float *from = tn_bound_data(tn_trainer_bound(t, false), "logits");
-    memcpy(logits, from, sizeof *logits * (size_t)(net->batch * net->length * net->vocab));
+    int64_t count;
+    const float *from = tn_trainer_output(t, "logits", &count);
+    memcpy(logits, from, sizeof *logits * (size_t)count);
     return TN_OK;
 }
 
@@ -108,6 +109,7 @@ static tn_status loss_of(tenon_net *net, tn_net_part which, const int32_t *token
     TN_RETURN_IF(fill(net, t, tokens, labels));
     if (which == TN_NET_GRAD) {
         TN_RETURN_IF(tn_trainer_grad(t, net->step, &x));
+        tn_trainer_unscale(t);
         net->added++;
         net->loss += (double)x;
     } else TN_RETURN_IF(tn_trainer_eval(t, &x));

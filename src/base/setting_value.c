@@ -181,10 +181,15 @@ static tn_status parse_int(const tn_setting *row, const char *text, const char *
         snprintf(v->canonical, sizeof v->canonical, "auto");
         return TN_OK;
     }
+    if (row->choices && strcmp(text, row->choices) == 0) {
+        snprintf(v->canonical, sizeof v->canonical, "%s", text);
+        return TN_OK;
+    }
     const int_result r = int_parse(text, &v->i);
     if (r != INT_OK)
-        return tn_error(TN_USAGE, "%s=%s %s%s  (%s)", row->key, tn_text_quote(text, quoted, sizeof quoted), wrong[r],
-                        row->type == TN_TYPE_AUTO_INT ? ", or auto" : "", source);
+        return tn_error(TN_USAGE, "%s=%s %s%s%s%s  (%s)", row->key, tn_text_quote(text, quoted, sizeof quoted), wrong[r],
+                        row->type == TN_TYPE_AUTO_INT ? ", or auto" : "", row->choices ? ", or " : "",
+                        row->choices ? row->choices : "", source);
     v->f = (double)v->i;
     if (!in_range(row, v->f)) return outside(row, text, source);
     snprintf(v->canonical, sizeof v->canonical, "%" PRId64, v->i);

@@ -1,5 +1,6 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/cpu/gemm.h"
+#include "cli/bench_lengths.h"
 #include "cli/session.h"
 #include "report/bench.h"
 #include "base/clock.h"
@@ -75,13 +76,12 @@ static tn_status print_regions(tn_cli *c, tn_session *s)
 {
     enum { STEPS = 5, MOST_REGIONS = 512 };
     tn_region_time rows[MOST_REGIONS];
-    tn_bound *b = tn_trainer_bound(s->trainer, true);
     float loss;
     double total = 0;
-    tn_bound_timers(b, true);
+    tn_trainer_timers(s->trainer, true);
     for (int i = 0; i < STEPS; i++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &loss));
-    size_t n = tn_bound_times(b, rows, MOST_REGIONS);
-    tn_bound_timers(b, false);
+    size_t n = tn_trainer_times(s->trainer, rows, MOST_REGIONS);
+    tn_trainer_timers(s->trainer, false);
     tn_store_zero_grad(tn_trainer_store(s->trainer));
     if (n > MOST_REGIONS) n = MOST_REGIONS;
     for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
@@ -124,7 +124,7 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         tn_bench_row r = { .group = "model", .name = target };
         r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
         r.spread_ms *= 1e3;
-        r.gflops = tn_plan_flops(tn_trainer_plan(s.trainer, true)) / r.ms * 1e-6;
+        r.gflops = tn_trainer_flops(s.trainer) / r.ms * 1e-6;
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
         r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
@@ -142,6 +142,10 @@ tn_status tn_cmd_bench(tn_cli *c)
     long n = sysconf(_SC_NPROCESSORS_ONLN);
     if (threads) n = strtol(threads, NULL, 10);
     if (n < 1 || n > 256) return tn_error(TN_USAGE, "--threads takes a number from 1 to 256");
+    if (tn_args_value(&c->args, "lengths")) {
+        if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
+        return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
+    }
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
     const bool gru = !what || strcmp(what, "gru") == 0;
     if (!gemm && !ops && !gru) return bench_model(c, what, &b, threads ? (int)n : 0);

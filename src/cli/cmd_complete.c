@@ -97,7 +97,7 @@ static void offer_settings(const tn_settings *st, const char *word, size_t skip,
         const char *words = row->type == TN_TYPE_CHOICE     ? row->choices
                             : row->type == TN_TYPE_SWITCH   ? "on|off"
                             : row->type == TN_TYPE_BOOL     ? "true|false"
-                            : row->type == TN_TYPE_AUTO_INT ? "auto"
+                            : row->type == TN_TYPE_AUTO_INT ? (row->choices ? "auto|off" : "auto")
                                                             : "";
         offer_words(words, lead, word, f);
     }

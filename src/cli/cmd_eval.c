@@ -1,9 +1,11 @@
-/* tenon eval: the held-out loss of a trained run over a whole split. Trains nothing and writes nothing. */
+/* tenon eval: the held-out loss of a trained run, or of a file of weights on data that are named, over a whole split. Trains
+ * nothing and writes nothing. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "cli/session.h"
 #include "train/checkpoint.h"
+#include "train/saved_model.h"
 #include "train/training.h"
 
 #include <math.h>
@@ -20,6 +22,26 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
         if (access(path, F_OK) == 0) return TN_OK;
     }
     return tn_error(TN_BAD_FILE, "%.640s is no run: there is no config.yaml in it (`tenon train` makes runs)", target);
+}
+
+enum { MOST_WORDS = 512 };
+
+/* What the target says of its settings: a run by its config.yaml (`name` is its directory), a file of weights by words, which
+ * come before the n that were given in `list` (it has room for MOST_WORDS more) and lie in `name` and `text`. */
+static tn_status find_settings(const char *target, char name[TN_PATH_BYTES + 8], char *text, const char **list, size_t *n)
+{
+    size_t words = 0;
+    char model[TN_PATH_BYTES];
+    const char *found[MOST_WORDS];
+    if (!tn_is_weights_file(target)) return find_run(target, name);
+    TN_RETURN_IF(tn_weights_settings(target, model, text));
+    snprintf(name, TN_PATH_BYTES + 8, "model=%s", model);
+    found[words++] = name;
+    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest)) && words < MOST_WORDS;) found[words++] = word;
+    memmove(list + words, list, *n * sizeof *list);
+    memcpy(list, found, words * sizeof *list);
+    *n += words;
+    return TN_OK;
 }
 
 /* split= is ours; all other overrides are settings. */
@@ -75,7 +97,8 @@ static tn_status evaluate(tn_cli *c, tn_session *s, const char *target, tn_data_
         return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
                         tn_settings_text(s->settings, "data"), tn_data_split_names[split], tn_data_split_names[split],
                         tn_data_split_names[split]);
-    TN_RETURN_IF(tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
+    TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer))
+                         : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
     const double start = tn_clock_s();
@@ -91,14 +114,14 @@ tn_status tn_cmd_eval(tn_cli *c)
     tn_status st = TN_OK;
     tn_session s = { 0 };
     tn_session_options o = { .needs_data = true, .evaluates = true };
-    char run[TN_PATH_BYTES];
+    char run[TN_PATH_BYTES + 8], text[TN_WEIGHTS_TEXT];
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     const char *target = tn_args_positional(&c->args, 0);
-    const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
+    const char **settings = tn_alloc((c->args.overrides_n + MOST_WORDS + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
-    if (st == TN_OK) st = find_run(target, run);
-    o.target = run;
+    if (st == TN_OK) st = find_settings(target, run, text, settings, &o.n);
+    o.target = tn_is_weights_file(target) ? NULL : run;
     o.overrides = settings;
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
     if (st == TN_OK) st = evaluate(c, &s, target, o.split);

@@ -1,8 +1,10 @@
 /* tenon train: trains a model on text in a run directory, or continues the run that is there. */
+#include "base/alloc.h"
 #include "base/fs.h"
 #include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
+#include "train/metrics.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -85,6 +87,32 @@ static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run,
     else fprintf(c->err, "%s\n", from ? "" : "   (the same command continues it)");
 }
 
+/* log.level=profiling: the largest places of the step's arena; all of them are in the run's memory.csv. */
+static tn_status describe_layout(tn_cli *c, tn_session *on, const tn_run_dir *run)
+{
+    enum { SHOWN = 10 };
+    (void)tn_trainer_feed(on->trainer); /* the widest plan */
+    const tn_plan *p = tn_trainer_plan(on->trainer, true);
+    const size_t n = tn_plan_layout(p, NULL);
+    tn_layout_row *rows = tn_alloc(sizeof *rows * (n + 1));
+    if (!rows) return TN_MEMORY;
+    tn_plan_layout(p, rows);
+    fprintf(c->err, "layout  %zu places in %.1f MB over %zu steps, all in %s/memory.csv; the largest:\n", n,
+            (double)tn_plan_memory(p).arena / 1e6, tn_plan_steps(p), run->dir);
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        const tn_layout_row *r = &rows[i];
+        char dims[128];
+        fprintf(c->err, "        %8.2f MB at %8.2f MB  steps %5zu..%-5zu  %s%s%s%s", (double)r->bytes / 1e6,
+                (double)r->offset / 1e6, r->first, r->last, r->region, r->region[0] ? " " : "", r->op,
+                r->backward ? " backward" : "");
+        if (r->workspace) fprintf(c->err, " workspace\n");
+        else fprintf(c->err, "%s%s %s %s\n", r->name ? " " : "", r->name ? r->name : "", tn_dtype_name(r->dtype),
+                     tn_dims_text(r->dims, dims, sizeof dims));
+    }
+    tn_free(rows);
+    return TN_OK;
+}
+
 typedef struct watcher {
     tn_train_view view; /* first: its functions are given the watcher */
     const tn_session *on;
@@ -96,7 +124,7 @@ static double measure_peak(void *ctx)
     const tn_session *on = ((const watcher *)ctx)->on;
     tn_ceilings c;
     if (tn_ceilings_arithmetic(tn_trainer_threads(on->trainer), &c) != TN_OK) return 0;
-    return 1e9 * (strcmp(tn_settings_text(on->settings, "compute"), "f32") == 0 ? c.fma_gflops : c.bf16_gflops);
+    return 1e9 * (strncmp(tn_settings_text(on->settings, "compute"), "bf16", 4) == 0 ? c.bf16_gflops : c.fma_gflops);
 }
 
 static tn_status show_sample(void *ctx, int64_t step)
@@ -142,6 +170,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     TN_TRY(tn_train_sample_check(on));
     tn_session_describe(on, c->err);
     describe_run(c, on, run, from);
+    if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
     else TN_TRY(train(c, on, run, from, &last));
     last.bits = on->source.bits;

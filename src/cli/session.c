@@ -63,7 +63,8 @@ static tn_status open_data(tn_session *s, bool needs_data)
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
 {
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode) };
+                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET };
     return tn_trainer_new(&t, out);
 }
 
@@ -161,8 +162,9 @@ void tn_session_describe(tn_session *s, FILE *f)
 {
     char count[16], memory[512];
     const tn_memory_plan m = tn_trainer_memory(s->trainer);
-    fprintf(f, "device  cpu, %d thread%s, %s\n", tn_trainer_threads(s->trainer), tn_trainer_threads(s->trainer) > 1 ? "s" : "",
-            tn_gemm_kernel_name());
+    const int threads = tn_trainer_threads(s->trainer);
+    if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
+    else fprintf(f, "device  cpu, %d thread%s, %s\n", threads, threads > 1 ? "s" : "", tn_gemm_kernel_name());
     fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
     fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);

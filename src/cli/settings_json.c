@@ -9,7 +9,9 @@ static json_t *value_json(const tn_setting *row, const tn_settings *st, const ch
     switch (row->type) {
     case TN_TYPE_INT: return json_integer(tn_settings_int(st, key));
     case TN_TYPE_AUTO_INT:
-        return tn_settings_is_auto(st, key) ? json_string("auto") : json_integer(tn_settings_int(st, key));
+        if (tn_settings_is_auto(st, key) || (row->choices && strcmp(tn_settings_text(st, key), row->choices) == 0))
+            return json_string(tn_settings_text(st, key));
+        return json_integer(tn_settings_int(st, key));
     case TN_TYPE_FLOAT: return json_real(tn_settings_float(st, key));
     case TN_TYPE_BOOL:
     case TN_TYPE_SWITCH: return json_boolean(tn_settings_on(st, key));
@@ -59,7 +61,9 @@ static json_t *row_schema(const tn_setting *row)
     case TN_TYPE_INT:
     case TN_TYPE_AUTO_INT:
         o = json_pack("{s:[o, {s:s, s:s}]}", "anyOf", number_schema(row, "integer"), "type", "string", "pattern",
-                      row->type == TN_TYPE_INT ? "^[0-9.]+[kMG]$" : "^(auto|[0-9.]+[kMG])$");
+                      row->type == TN_TYPE_INT ? "^[0-9.]+[kMG]$"
+                      : row->choices             ? "^(auto|off|[0-9.]+[kMG])$"
+                                                 : "^(auto|[0-9.]+[kMG])$");
         break;
     case TN_TYPE_FLOAT: o = number_schema(row, "number"); break;
     case TN_TYPE_BOOL: o = json_pack("{s:s}", "type", "boolean"); break;

@@ -120,11 +120,11 @@ tn_status tn_session_prompt(tn_session *on, size_t bytes, tn_text *out)
     tn_status s = TN_OK;
     tn_tokenizer *tokenizer = NULL;
     tn_text text = { 0 };
-    const tn_feed feed = tn_trainer_feed(on->trainer);
     int64_t count, n = 0;
     size_t first;
     TN_TRY(check_readable(on, "prepare them with one"));
-    TN_TRY(on->source.heldout(on->source.ctx, 0, &feed, &count));
+    TN_TRY(on->source.heldout(on->source.ctx, 0, on->trainer, &count));
+    const tn_feed feed = tn_trainer_feed(on->trainer); /* of the width that was filled */
     while (count && n < feed.length && n < 2 * (int64_t)bytes && feed.labels[n] >= 0) n++; /* of one document */
     if (n == 0) goto done;
     TN_TRY(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));

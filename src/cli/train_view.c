@@ -73,6 +73,7 @@ static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
     buf[0] = 0;
     if (!isnan(r->utilisation)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f %% of peak", 100 * r->utilisation);
     if (!isnan(r->memory_bytes)) n += (size_t)snprintf(buf + n, bytes - n, "  %.0f MB", r->memory_bytes / 1e6);
+    if (!isnan(r->loss_scale)) n += (size_t)snprintf(buf + n, bytes - n, "  loss scale 2^%.0f", log2(r->loss_scale));
     if (r->stall_frac >= 0.01) n += (size_t)snprintf(buf + n, bytes - n, "  waits for data %.0f %%", 100 * r->stall_frac);
     if (r->instrument[0]) snprintf(buf + n, bytes - n, "  %s %.3g", r->instrument, r->instrument_value);
     return buf;

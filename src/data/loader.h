@@ -58,7 +58,7 @@ typedef struct tn_loader_options {
 } tn_loader_options;
 
 typedef struct tn_loader_batch {
-    int64_t rows, width;    /* B; T, or in bucket mode the least multiple of T/8 that the rows fit in */
+    int64_t rows, width;    /* B; T, or in bucket mode the least of tn_loader_widths that the rows fit in */
     const int32_t *tokens;  /* (rows,width) */
     const int32_t *targets; /* (rows,width), -1: none */
     const int32_t *reset;   /* (rows,width), 1: nothing of an earlier token passes */
@@ -67,6 +67,11 @@ typedef struct tn_loader_batch {
     const int32_t *labels;  /* arrays: (rows), -1 behind the last sample of an evaluation */
     uint64_t step, epoch;
 } tn_loader_batch;
+
+/* The widths of bucket mode for rows of at most T tokens: eighths of T, rounded up, and T, ascending. Returns how many. Few,
+ * since whoever computes on them has a plan for each; halves, quarters and eighths alone leave twice the padding. */
+enum { TN_LOADER_WIDTHS = 8 };
+int tn_loader_widths(int64_t T, int64_t widths[TN_LOADER_WIDTHS]);
 
 typedef struct tn_loader_stats {
     uint64_t batches, bytes, targets, positions; /* handed out; positions: rows x width, padding included */

@@ -53,6 +53,15 @@ static void plan_samples(const tn_walk *w, tn_loader_cursor *c)
 
 /* --- windows of batches ----------------------------------------------------------------------------------------------------- */
 
+int tn_loader_widths(int64_t T, int64_t widths[TN_LOADER_WIDTHS])
+{
+    const int64_t each = (T + TN_LOADER_WIDTHS - 1) / TN_LOADER_WIDTHS;
+    int n = 0;
+    for (int64_t width = each; width < T; width += each) widths[n++] = width;
+    widths[n++] = T;
+    return n;
+}
+
 static int shorter(const void *a, const void *b)
 {
     const tn_segment *x = a, *y = b;
@@ -118,9 +127,8 @@ static void take_rows(const tn_walk *w, const tn_loader_cursor *c, tn_loader_pla
     const uint64_t B = (uint64_t)w->B, batches = (win->n + B - 1) / B, units = by_row ? win->n : batches;
     const bool shuffled = !w->evaluate && win->capacity > (size_t)B;
     const tn_order order = tn_order_of(units, shuffled, w->seed ^ c->epoch, c->index + 1);
-    const int64_t quantum = w->T >= 8 ? w->T / 8 : 1;
     const uint64_t first = by_row ? c->batch * B : tn_order_at(&order, c->batch) * B;
-    int64_t longest = 1;
+    int64_t longest = 1, widths[TN_LOADER_WIDTHS];
     plan->rows_n = 0;
     for (uint64_t i = first; i < win->n && i < first + B; i++) {
         const tn_segment *g = &win->v[by_row ? tn_order_at(&order, i) : i];
@@ -128,8 +136,10 @@ static void take_rows(const tn_walk *w, const tn_loader_cursor *c, tn_loader_pla
         longest = g->length > longest ? g->length : longest;
     }
     if (by_row) return;
-    const int64_t width = (longest + quantum - 1) / quantum * quantum;
-    plan->width = width < w->T ? width : w->T;
+    const int64_t *width = widths;
+    tn_loader_widths(w->T, widths);
+    while (*width < longest) width++;
+    plan->width = *width;
 }
 
 static tn_status plan_rows(tn_walk *w, tn_loader_cursor *c, tn_loader_plan *plan)

@@ -13,7 +13,9 @@ tn_loss_scale tn_loss_scale_start(const tn_loss_scale_options *o)
     tn_loss_scale s = { .lowest = power_of_two(o->lowest, 1.f),
                         .highest = power_of_two(o->highest, 16777216.f),
                         .grow_after = o->grow_after > 0 ? o->grow_after : 2000 };
-    s.scale = fminf(fmaxf(power_of_two(o->first, 65536.f), s.lowest), s.highest);
+    const float first = power_of_two(o->first, 65536.f);
+    if (!(o->highest > 0)) s.highest = fmaxf(s.highest, first);
+    s.scale = fminf(fmaxf(first, s.lowest), s.highest);
     return s;
 }
 

@@ -46,6 +46,8 @@ static void powers_of_two(void **state)
     assert_true(s.scale == 512 && s.lowest == 2);
     s = tn_loss_scale_start(&(tn_loss_scale_options){ .first = INFINITY, .lowest = NAN, .highest = 16 });
     assert_true(s.scale == 16 && s.lowest == 1);
+    s = tn_loss_scale_start(&(tn_loss_scale_options){ .first = 0x1p40f });
+    assert_true(s.scale == 0x1p40f && s.highest == 0x1p40f);
 }
 
 void tn_tests_loss_scale(tn_test_list *l)

@@ -297,6 +297,8 @@ tn_status tn_run_again(tn_bound *b)
     return run(b, b->context->last == b && b->generation == b->context->generation);
 }
 
+const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
+
 /* An outside tensor as the host sees it. */
 static void *own_data(tn_bound *b, int i)
 {
@@ -377,19 +379,24 @@ size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most)
     const tn_graph *g = b->plan->graph;
     for (size_t i = 0; i < g->n_regions && i < most; i++)
         rows[i] = (tn_region_time){ .region = g->region[i], .runs = b->runs };
-    for (size_t i = 0; i < b->plan->n_steps; i++) {
-        const tn_step *s = &b->plan->step[i];
-        if ((size_t)s->region >= most) continue;
-        tn_region_time *r = &rows[s->region];
-        *(s->backward ? &r->backward_ms : &r->forward_ms) += b->step_ms[i];
-        r->flops += s->flops;
-    }
+    tn_bound_times_add(b, 1, rows, most);
     return g->n_regions;
 }
 
-size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t most)
+void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, size_t most)
 {
-    size_t n = 0;
+    const tn_graph *g = b->plan->graph;
+    for (size_t i = 0; i < b->plan->n_steps; i++) {
+        const tn_step *s = &b->plan->step[i];
+        if ((size_t)s->region >= most || strcmp(rows[s->region].region, g->region[s->region]) != 0) continue;
+        tn_region_time *r = &rows[s->region];
+        *(s->backward ? &r->backward_ms : &r->forward_ms) += b->step_ms[i];
+        r->flops += s->flops * (double)runs;
+    }
+}
+
+size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t most)
+{
     for (size_t i = 0; i < b->plan->n_steps; i++) {
         const tn_step *s = &b->plan->step[i];
         size_t k = 0;

@@ -211,7 +211,10 @@ tn_ref tn_frozen_(tn_graph *g, const char *file, int line, const char *name, tn_
 tn_ref tn_state_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_dtype dtype, bool cache)
 {
     bool made;
-    return (tn_ref){ outside(g, file, line, cache ? TN_ROLE_CACHE : TN_ROLE_STATE, name, dims, dtype, true, &made) };
+    const bool carried = cache && g->options.carried;
+    const tn_role role = carried ? TN_ROLE_INPUT : cache ? TN_ROLE_CACHE : TN_ROLE_STATE;
+    const tn_ref x = { outside(g, file, line, role, name, dims, dtype, true, &made) };
+    return carried && tn_dtype_is_float(dtype) ? tn_want_gradient(g, x) : x;
 }
 
 tn_ref tn_input_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_dtype dtype)
@@ -256,18 +259,37 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
     g->tensor[x.id].output = true;
 }
 
+tn_ref tn_graph_output(const tn_graph *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (strcmp(g->output[i].name, name) == 0) return (tn_ref){ g->output[i].id };
+    return TN_NONE;
+}
+
+static void put_out_next(tn_graph *g, const char *state, tn_ref value)
+{
+    const char *name = tn_arena_printf(&g->memory, "next.%s", state);
+    if (!name) g->status = TN_MEMORY;
+    tn_output(g, name, value);
+}
+
 void tn_assign(tn_graph *g, tn_ref state, tn_ref value)
 {
     char a[128], b[128];
     if (g->status != TN_OK || !state.id || !value.id) return;
     const tn_gtensor *to = &g->tensor[state.id], *from = &g->tensor[value.id];
-    if (to->role != TN_ROLE_STATE && to->role != TN_ROLE_CACHE) {
+    const bool carried = to->role == TN_ROLE_INPUT && g->options.carried;
+    if (to->role != TN_ROLE_STATE && to->role != TN_ROLE_CACHE && !carried) {
         tn_graph_fail(g, "assign", 0, TN_USAGE, "%s is not a state", to->name ? to->name : "the tensor");
         return;
     }
     if (tn_gtensor_count(to) != tn_gtensor_count(from)) {
         tn_graph_fail(g, "assign", 0, TN_USAGE, "state %s has shape %s, its new value %s", to->name,
                       tn_dims_text(to->dims, a, sizeof a), tn_dims_text(from->dims, b, sizeof b));
+        return;
+    }
+    if (carried) {
+        put_out_next(g, to->name, value);
         return;
     }
     if (tn_grow((void **)&g->assign, &g->cap_assigns, g->n_assigns + 1, sizeof *g->assign) != TN_OK) {
@@ -362,7 +384,9 @@ static void check_in_place(tn_graph *g, const char *file, int line, const tn_op 
 {
     if (g->status != TN_OK || !(op->flags & TN_OP_WRITES_IN0)) return;
     const tn_role role = g->tensor[in[0]].role;
-    if (role != TN_ROLE_STATE && role != TN_ROLE_CACHE)
+    if (role == TN_ROLE_INPUT && g->options.carried)
+        tn_graph_fail(g, file, line, TN_USAGE, "attention over a cache has no gradient through it: use plan.recompute=layer");
+    else if (role != TN_ROLE_STATE && role != TN_ROLE_CACHE)
         tn_graph_fail(g, file, line, TN_USAGE, "%s writes into its first input: give it a tn_state or tn_cache", op->name);
 }
 
@@ -389,7 +413,7 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
     }
     for (int i = 0; i < TN_MAX_ARGS; i++) out_type[i].dtype = g->options.activation;
     tn_sig sig = { .attr = attr, .n_in = n_in, .in = in_type, .out = out_type, .threads = 1,
-                   .round_bf16 = g->options.round_bf16, .bf16x3 = g->options.bf16x3,
+                   .round = g->options.round, .bf16x3 = g->options.bf16x3,
                    .portable = !tn_graph_switch(g, "opt.gemm_kernels") };
     if (g->status == TN_OK) {
         const tn_status s = op->infer(&sig);
@@ -432,7 +456,7 @@ int32_t *tn_graph_changed(tn_graph *g)
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,
-                     .threads = threads, .round_bf16 = g->options.round_bf16, .bf16x3 = g->options.bf16x3,
+                     .threads = threads, .round = g->options.round, .bf16x3 = g->options.bf16x3,
                      .portable = !tn_graph_switch(g, "opt.gemm_kernels"), .makes_out = n->makes_out };
 }
 

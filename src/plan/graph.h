@@ -139,6 +139,7 @@ size_t tn_pass_round_weights(tn_graph *g);
 int32_t *tn_graph_changed(tn_graph *g);
 
 int32_t tn_graph_find(const tn_graph *g, const char *full_name);
+tn_ref tn_graph_output(const tn_graph *g, const char *name); /* or none */
 bool tn_gtensor_contiguous(const tn_gtensor *t);
 bool tn_gtensor_whole(const tn_graph *g, const tn_gtensor *t); /* a view of all of its base, in order */
 int64_t tn_gtensor_count(const tn_gtensor *t);

@@ -157,7 +157,7 @@ size_t tn_plan_steps(const tn_plan *p) { return p->n_steps; }
 const char *tn_plan_kernel(const tn_plan *p)
 {
     const tn_graph_options *o = &p->graph->options;
-    return tn_gemm_kernel_of(&(tn_gemm){ .round_bf16 = o->round_bf16, .bf16x3 = o->bf16x3, .portable_only = p->portable });
+    return tn_gemm_kernel_of(&(tn_gemm){ .round = o->round, .bf16x3 = o->bf16x3, .portable_only = p->portable });
 }
 
 const tn_graph *tn_plan_graph(const tn_plan *p) { return p->graph; }

@@ -43,6 +43,20 @@ size_t tn_plan_steps(const tn_plan *p);
 const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 
+/* A place in the arena: what lies there, and between which steps of the plan. Tensors that work in place share one. */
+typedef struct tn_layout_row {
+    const char *name;   /* of the tensor, or NULL */
+    const char *op, *region; /* of the step that writes it first */
+    bool backward, workspace;
+    tn_dtype dtype;
+    tn_dims dims;
+    size_t offset, bytes;
+    size_t first, last; /* steps; last = tn_plan_steps: outputs, and weights packed for the next run */
+} tn_layout_row;
+
+/* The arena's layout, largest first; returns how many rows there are. rows: as many, or NULL. */
+size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows);
+
 /* Outside tensors of a plan, in a fixed order (see body.h for finding them and for frames). */
 const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
 
@@ -57,6 +71,7 @@ int tn_context_threads(const tn_context *c);
 /* The store must hold what the plan names (tn_store_adopt). The three outlive the bound plan. */
 tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out);
 void tn_bound_free(tn_bound *b);
+const tn_plan *tn_bound_plan(const tn_bound *b);
 tn_status tn_run(tn_bound *b);
 /* The same for a caller who has changed no parameter and no frozen tensor since b ran last: weights that were packed are
  * not packed again, unless another plan has run on the context since. */
@@ -80,6 +95,8 @@ typedef struct tn_region_time {
 void tn_bound_timers(tn_bound *b, bool on); /* off by default */
 /* Fills at most `most` rows in the order of the regions; returns how many there are. */
 size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most);
+/* Adds another plan of the same model, with the FLOPs of so many runs; regions it has elsewhere are left out. */
+void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, size_t most);
 
 typedef struct tn_op_time {
     const char *op; /* "linear" */
@@ -88,7 +105,8 @@ typedef struct tn_op_time {
     uint64_t runs;
 } tn_op_time;
 
-/* The same by op, in the order of the plan; of more than `most` ops the later ones are left out. Returns the rows. */
-size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t most);
+/* The same by op, in the order of the plan, added to the n rows there are; of more than `most` ops the later ones are left
+ * out. Returns the rows. */
+size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t most);
 
 #endif

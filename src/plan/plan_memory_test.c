@@ -159,8 +159,41 @@ static void context_lost(void **state)
     tn_world_close(&w);
 }
 
+/* The rows are the arena: whoever is alive at the same step lies apart, they reach its end, and the peak of live bytes is
+ * what the plan says. */
+static void layout(void **state)
+{
+    (void)state;
+    attempt a = { 0 };
+    assert_ok(try_all(&a));
+    const tn_plan *p = tn_bound_plan(a.step);
+    const size_t n = tn_plan_layout(p, NULL), steps = tn_plan_steps(p);
+    tn_layout_row *r = tn_alloc(sizeof *r * n);
+    assert_true(n > 5 && tn_plan_layout(p, r) == n);
+    size_t end = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(r[i].first <= r[i].last && r[i].last <= steps && r[i].op && r[i].region && r[i].bytes % 64 == 0);
+        assert_true(i == 0 || r[i].bytes <= r[i - 1].bytes);
+        if (r[i].offset + r[i].bytes > end) end = r[i].offset + r[i].bytes;
+        for (size_t k = 0; k < i; k++)
+            assert_true(r[i].last < r[k].first || r[k].last < r[i].first || r[i].offset + r[i].bytes <= r[k].offset ||
+                        r[k].offset + r[k].bytes <= r[i].offset);
+    }
+    assert_true(end == tn_plan_memory(p).arena);
+    size_t peak = 0;
+    for (size_t s = 0; s <= steps; s++) {
+        size_t alive = 0;
+        for (size_t i = 0; i < n; i++) alive += !r[i].workspace && r[i].first <= s && s <= r[i].last ? r[i].bytes : 0;
+        peak = alive > peak ? alive : peak;
+    }
+    assert_true(peak == tn_plan_memory(p).activations);
+    tn_free(r);
+    discard(&a);
+}
+
 void tn_tests_plan_memory(tn_test_list *l)
 {
+    tn_test_add(l, layout, NULL, "plan memory: the layout is the arena");
     tn_test_add(l, every_allocation, NULL, "plan memory: every allocation may fail");
     tn_test_add(l, store_unchanged, NULL, "plan memory: a failed adoption leaves the store alone");
     tn_test_add(l, context_lost, NULL, "plan memory: plans of a context that lost its memory");

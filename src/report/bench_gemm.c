@@ -48,7 +48,7 @@ static tn_status bench_shape(const tn_bench *b, tn_pool *pool, const shape *of, 
     const bool down_a = of->layout == BACKWARD_W, down_b = of->layout == FORWARD; /* stored the other way round */
     const tn_gemm g = { .m = m, .n = n, .k = k, .a = A, .a_row = down_a ? 1 : k, .a_col = down_a ? m : 1,
                         .b = W, .b_row = down_b ? 1 : n, .b_col = down_b ? k : 1,
-                        .c = C, .c_row = n, .batch = 1, .alpha = 1, .round_bf16 = bf16, .share_b = true };
+                        .c = C, .c_row = n, .batch = 1, .alpha = 1, .round = bf16 ? TN_BF16 : TN_F32, .share_b = true };
     work = tn_alloc(tn_gemm_work_bytes(&g, b->ceilings.threads) + 64);
     if (!work) TN_TRY(TN_MEMORY);
     const double start = tn_clock_s();

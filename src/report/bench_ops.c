@@ -205,7 +205,7 @@ static tn_status graph_row(const tn_bench *b, const char *group, const char *nam
     tn_plan *p = NULL;
     tn_context *c = NULL;
     tn_bound *bound = NULL;
-    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads, .round_bf16 = b->bf16 };
+    const tn_graph_options go = { .training = part != FORWARD, .threads = b->ceilings.threads, .round = b->bf16 ? TN_BF16 : TN_F32 };
     TN_TRY(tn_graph_new(&go, &g));
     tn_ref y = build(g);
     tn_seed seed = { .y = y };

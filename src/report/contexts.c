@@ -75,9 +75,8 @@ static tn_status one_step(bench *b, double *seconds)
     int64_t count;
     float loss;
     tn_applied applied;
-    const tn_feed feed = tn_trainer_feed(b->trainer);
     const double start = tn_clock_s();
-    TN_RETURN_IF(b->source.next(b->source.ctx, &feed, &count));
+    TN_RETURN_IF(b->source.next(b->source.ctx, b->trainer, &count));
     TN_RETURN_IF(tn_trainer_grad(b->trainer, 0, &loss));
     TN_RETURN_IF(tn_trainer_apply(b->trainer, 0, 1, loss, &applied));
     *seconds = tn_clock_s() - start;

@@ -114,24 +114,16 @@ static tn_status load_weights(const against *a)
 
 /* --- comparisons --------------------------------------------------------------------------------------------------------- */
 
-/* Elements of an output of the evaluation, 0 where the model has none. */
-static int64_t output_count(const against *a, const char *name)
-{
-    const tn_graph *g = tn_plan_graph(tn_trainer_plan(a->trainer, false));
-    for (size_t i = 0; i < g->n_outputs; i++)
-        if (strcmp(g->output[i].name, name) == 0) return tn_gtensor_count(&g->tensor[g->output[i].id]);
-    return 0;
-}
-
 static tn_status compare_outputs(against *a)
 {
     float loss;
+    int64_t count;
     TN_RETURN_IF(load_batch(a, 0));
     TN_RETURN_IF(tn_trainer_eval(a->trainer, &loss));
     if (tn_safetensors_has(a->file, "output.logits")) {
-        const float *logits = tn_bound_data(tn_trainer_bound(a->trainer, false), "logits");
+        const float *logits = tn_trainer_output(a->trainer, "logits", &count);
         if (!logits) return tn_error(TN_USAGE, "the file has logits and the model puts out none");
-        TN_RETURN_IF(compare(a, "output.logits", logits, output_count(a, "logits"), output_tolerance, "logits of the first batch"));
+        TN_RETURN_IF(compare(a, "output.logits", logits, count, output_tolerance, "logits of the first batch"));
     }
     return compare(a, "output.loss", &loss, 1, output_tolerance, "loss of the first batch");
 }
@@ -143,6 +135,7 @@ static tn_status compare_gradients(against *a)
     tn_host_copy host = { 0 };
     float loss;
     TN_TRY(tn_trainer_grad(a->trainer, 0, &loss));
+    tn_trainer_unscale(a->trainer);
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
         char name[600];

@@ -137,6 +137,7 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
     still.settings = fixed;
     TN_TRY(open_trainer(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
     TN_TRY(tn_trainer_grad(t, 0, &loss));
+    tn_trainer_unscale(t);
     const double begun = tn_clock_s();
     const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
     for (size_t k = 0; k < n; k++) {
@@ -176,8 +177,9 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     tn_trainer *t = NULL;
     float *before = NULL, loss;
     const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
+    int64_t count;
     TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
-    if (!tn_bound_data(tn_trainer_bound(t, false), "logits")) {
+    if (!tn_trainer_output(t, "logits", &count)) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
         goto done;
@@ -185,13 +187,13 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     TN_TRY(tn_trainer_eval(t, &loss));
     before = tn_alloc(sizeof *before * (size_t)(B * T * V));
     if (!before) TN_TRY(TN_MEMORY);
-    memcpy(before, tn_bound_data(tn_trainer_bound(t, false), "logits"), sizeof *before * (size_t)(B * T * V));
+    memcpy(before, tn_trainer_output(t, "logits", &count), sizeof *before * (size_t)(B * T * V));
     for (int64_t b = 0; b < B; b++) {
         int32_t *token = tn_trainer_tokens(t) + b * T + at;
         *token = (int32_t)((*token + 1) % V);
     }
     TN_TRY(tn_trainer_eval(t, &loss));
-    const float *after = tn_bound_data(tn_trainer_bound(t, false), "logits");
+    const float *after = tn_trainer_output(t, "logits", &count);
     int64_t leaks = 0, moved = 0;
     for (int64_t i = 0; i < B * T * V; i++) {
         const bool differs = memcmp(&before[i], &after[i], sizeof *after) != 0;
@@ -376,7 +378,7 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     r->value = (double)(c->batch * c->length) / best;
     r->unit = "tokens/s";
     snprintf(r->detail, sizeof r->detail, "%.0f tokens/s, %.1f GFLOP/s on %d threads", r->value,
-             tn_plan_flops(tn_trainer_plan(t, true)) / best * 1e-9, tn_trainer_threads(t));
+             tn_trainer_flops(t) / best * 1e-9, tn_trainer_threads(t));
 done:
     tn_trainer_free(t);
     return s;

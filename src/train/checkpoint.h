@@ -13,6 +13,7 @@
 #include "base/fs.h"
 #include "base/hash.h"
 #include "optim/guard.h"
+#include "optim/loss_scale.h"
 
 #include <jansson.h>
 
@@ -29,6 +30,7 @@ typedef struct tn_ckpt_state {
     int64_t best_step, stale;        /* when, and how many evaluations ago */
     double seconds, working;         /* of the run; inside steps */
     tn_guard_state guard;
+    tn_loss_scale_state scaling;
     char settings[TN_HASH_BYTES];    /* checksum of the settings that shape the numbers */
     json_t *cursor;                  /* where the data continue; owned, or NULL */
 } tn_ckpt_state;

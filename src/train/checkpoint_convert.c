@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "io/llama2c.h"
 #include "train/checkpoint.h"
+#include "train/saved_model.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -162,11 +163,21 @@ tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype)
 {
     tn_status s = TN_OK;
     tn_tensors t = { 0 };
+    tn_saved_model m = { .weights = "" };
+    char text[TN_WEIGHTS_TEXT];
+    tn_text_pair meta[TN_WEIGHTS_META];
     const struct format *f = NULL;
     TN_TRY(format_of(out, true, &f));
     TN_TRY(tn_tensors_open(in, &t));
+    /* A checkpoint that was taken out of its run has no settings beside it: its weights are still weights. */
+    if (t.n_meta == 0 && !tn_is_weights_file(in) && tn_saved_model_find(in, NULL, 0, "best", &m) == TN_OK) {
+        TN_TRY(tn_weights_meta(m.model, m.settings, text, meta));
+        t.meta = meta;
+        t.n_meta = TN_WEIGHTS_META;
+    }
     TN_TRY(f->write(out, &t, dtype));
 done:
+    tn_saved_model_free(&m);
     tn_tensors_close(&t);
     return s;
 }

@@ -19,7 +19,9 @@ typedef struct tn_tensors {
 tn_status tn_tensors_open(const char *path, tn_tensors *out);
 void tn_tensors_close(tn_tensors *t); /* takes a zeroed one */
 
-/* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. The file appears whole. */
+/* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. Of a run, or a checkpoint that
+ * stands in one, the model and its settings go with the weights, so that the file is a model (saved_model.h). The file
+ * appears whole. */
 tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype);
 
 #endif

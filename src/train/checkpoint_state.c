@@ -69,8 +69,8 @@ json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
     int bad = !root;
     for (size_t i = 0; i < ROWS && !bad; i++) bad = set_row(root, &rows[i], st);
     if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
-    /* No plan scales its loss so far; a reader that does will find the scale it has to begin with. */
-    if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(1));
+    if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(st->scaling.scale));
+    if (!bad) bad = json_object_set_new(root, "loss_scale_good", json_integer(st->scaling.good));
     if (!bad) bad = json_object_set_new(root, "settings", json_string(st->settings));
     if (!bad) bad = st->cursor ? json_object_set(root, "data", st->cursor) : json_object_set_new(root, "data", json_null());
     if (!bad) return root;
@@ -91,6 +91,15 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
     return TN_OK;
 }
 
+/* The counter is missing where no loss was scaled yet. */
+static tn_status parse_scaling(const json_t *root, const char *name, tn_ckpt_state *st)
+{
+    const double scale = json_number_value(json_object_get(root, "loss_scale"));
+    st->scaling = (tn_loss_scale_state){ scale, json_integer_value(json_object_get(root, "loss_scale_good")) };
+    if (scale >= 1 && scale <= 0x1p60 && st->scaling.good >= 0 && st->scaling.good <= INT32_MAX) return TN_OK;
+    return tn_error(TN_BAD_FILE, "%.640s: loss_scale is missing or impossible; use another checkpoint", name);
+}
+
 tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_state *out)
 {
     tn_ckpt_state st = { 0 };
@@ -99,6 +108,7 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     const char *settings = json_string_value(json_object_get(root, "settings"));
     if (!json_is_number(factor) || !(json_number_value(factor) > 0) || st.guard.bad > INT32_MAX)
         return tn_error(TN_BAD_FILE, "%.640s: the guard's numbers are impossible; use another checkpoint", name);
+    TN_RETURN_IF(parse_scaling(root, name, &st));
     if (!settings || strlen(settings) >= sizeof st.settings)
         return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
     st.guard.lr_factor = (float)json_number_value(factor);

@@ -53,7 +53,7 @@ static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
     tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
                          .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = 4, .stale = 2, .seconds = 1.25,
-                         .working = 0.5, .settings = "abc" };
+                         .working = 0.5, .scaling = { 4096, 7 }, .settings = "abc" };
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
     st.cursor = json_pack("{s:i}", "at", 7);
@@ -118,6 +118,7 @@ static void round_trip(void **state)
                 x.snapshot_step == y.snapshot_step && x.snapshot_applied == y.snapshot_applied);
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
     assert_true(st.loss == 0.1 && isnan(st.heldout) && st.last_heldout == 2.5 && isnan(st.best) && st.working == 0.5);
+    assert_true(st.scaling.scale == 4096 && st.scaling.good == 7);
     assert_string_equal(st.settings, "abc");
     assert_int_equal(json_integer_value(json_object_get(st.cursor, "at")), 7);
     for (int64_t i = 5; i < 12; i++) /* and on: under rollback a bad step leads to where it would have led */

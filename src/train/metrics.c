@@ -24,15 +24,12 @@ tn_log_level tn_log_level_of(const tn_settings *st)
 
 tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
 {
-    tn_bound *b = tn_trainer_bound(t->trainer, true);
     tn_metrics m = { .t = t, .level = tn_log_level_of(t->settings), .every = tn_settings_int(t->settings, "log.every"),
                      .peak = NAN };
-    m.n_regions = tn_bound_times(b, NULL, 0);
+    m.n_regions = tn_trainer_times(t->trainer, NULL, 0);
     m.regions = tn_alloc(sizeof *m.regions * (m.n_regions + 1));
     if (!m.regions) return TN_MEMORY;
-    tn_bound_times(b, m.regions, m.n_regions);
-    for (size_t i = 0; i < m.n_regions; i++)
-        m.flops += m.regions[i].flops * (double)tn_settings_int(t->settings, "train.accumulate");
+    tn_trainer_times(t->trainer, m.regions, m.n_regions);
     *out = m;
     return TN_OK;
 }
@@ -49,9 +46,9 @@ bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps) { return s
 
 void tn_metrics_before(tn_metrics *m, bool line)
 {
-    m->step_data_s = m->step_optimizer_s = 0;
+    m->step_data_s = m->step_optimizer_s = m->step_flops = 0;
     m->timed = line && m->level >= TN_LOG_PERFORMANCE;
-    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), true);
+    if (m->timed) tn_trainer_timers(m->t->trainer, true);
 }
 
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level) { return m->level >= level ? tn_clock_s() : 0; }
@@ -71,7 +68,7 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
     r->stall_s = m->data_s;
     r->stall_frac = m->working_s > 0 ? m->data_s / m->working_s : 0;
     if (isnan(m->peak) && m->t->peak && m->working_s > PEAK_AFTER_S) m->peak = m->t->peak(m->t->ctx);
-    r->utilisation = m->peak > 0 ? m->flops / took_s / m->peak : NAN;
+    r->utilisation = m->peak > 0 ? m->step_flops / took_s / m->peak : NAN;
     if (line) r->memory_bytes = memory_bytes();
 }
 
@@ -127,7 +124,7 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
 {
     struct { const char *name; double forward_ms, backward_ms; } part[MOST_PARTS];
     size_t n = 0;
-    tn_bound_times(tn_trainer_bound(m->t->trainer, true), m->regions, m->n_regions);
+    tn_trainer_times(m->t->trainer, m->regions, m->n_regions);
     for (size_t i = 0; i < m->n_regions; i++) {
         const tn_region_time *r = &m->regions[i];
         size_t k = 0;
@@ -150,9 +147,12 @@ static void write_parts(const tn_metrics *m, tn_jsonl *w)
 static void write_ops(const tn_metrics *m, tn_jsonl *w)
 {
     tn_op_time row[MOST_OPS];
-    const size_t n = tn_bound_op_times(tn_trainer_bound(m->t->trainer, true), row, MOST_OPS);
+    const size_t n = tn_trainer_op_times(m->t->trainer, row, MOST_OPS);
     for (size_t i = 0; i < n; i++) write_times(w, "op.", row[i].op, row[i].forward_ms, row[i].backward_ms);
 }
+
+static const char *const actions[] = { [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back",
+                                      [TN_GUARD_RESCALED] = "loss scale halved" };
 
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
 {
@@ -178,8 +178,8 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
     }
     tn_jsonl_number(w, "step_ms", r->step_ms);
     tn_jsonl_number(w, "seconds", r->seconds);
-    if (r->action != TN_GUARD_CONTINUE)
-        tn_jsonl_text(w, "nonfinite", r->action == TN_GUARD_SKIPPED ? "skipped" : "rolled back");
+    write_known(w, "loss_scale", r->loss_scale);
+    if (r->action != TN_GUARD_CONTINUE) tn_jsonl_text(w, "nonfinite", actions[r->action]);
     instruments(m, w, r);
     if (m->timed) write_parts(m, w);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);
@@ -188,11 +188,19 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
 
 void tn_metrics_untime(tn_metrics *m)
 {
-    if (m->timed) tn_bound_timers(tn_trainer_bound(m->t->trainer, true), false);
+    if (m->timed) tn_trainer_timers(m->t->trainer, false);
     m->timed = false;
 }
 
-tn_status tn_metrics_plan(const tn_metrics *m)
+static tn_status write_layout(const tn_metrics *m)
+{
+    char path[TN_PATH_BYTES];
+    if (!m->t->dir) return TN_OK;
+    TN_RETURN_IF(tn_path_join(m->t->dir, "memory.csv", path, sizeof path));
+    return tn_layout_csv(m->t->trainer, path);
+}
+
+tn_status tn_metrics_plan(const tn_metrics *m, bool begins)
 {
     tn_jsonl *w = m->t->metrics;
     const tn_memory_plan p = tn_trainer_memory(m->t->trainer);
@@ -201,7 +209,9 @@ tn_status tn_metrics_plan(const tn_metrics *m)
         { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
         { "total", p.total },
     };
-    if (!w || m->level < TN_LOG_PROFILING) return TN_OK;
+    if (m->level < TN_LOG_PROFILING) return TN_OK;
+    TN_RETURN_IF(write_layout(m));
+    if (!w || !begins) return TN_OK;
     tn_jsonl_begin(w);
     tn_jsonl_integer(w, "step", 0);
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {

@@ -1,9 +1,10 @@
 /* What is measured beside the loss, by log.level, and its lines in metrics.jsonl:
  *
- *   info         step, epoch, loss, heldout and bits_per_byte at evaluations, lr, step_ms, seconds
+ *   info         step, epoch, loss, heldout and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
+ *                seconds, nonfinite where something was done about it
  *   training     + grad_norm, tokens_per_s, utilisation, memory_mb, stall_s, stall_frac, the model's instruments
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
- *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0
+ *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0; memory.csv
  *
  * What a level leaves out is not computed. Lines come every log.every steps and at evaluations; only the steps that have
  * one are timed part by part, which keeps the cost of the timers small. Allocates at its open only. */
@@ -18,11 +19,10 @@ typedef struct tn_metrics {
     const tn_training *t;
     tn_log_level level;
     int64_t every;
-    double flops;     /* of a step's batches */
     double peak;      /* FLOP/s of the machine; NaN until it is known */
     double working_s; /* inside the steps of this session */
     double data_s;    /* of them waiting for data */
-    double step_data_s, step_optimizer_s; /* of the last step */
+    double step_data_s, step_optimizer_s, step_flops; /* of the last step */
     tn_region_time *regions; /* (n_regions) */
     size_t n_regions;
     bool timed; /* the step at work is timed part by part */
@@ -41,9 +41,11 @@ double tn_metrics_clock(const tn_metrics *m, tn_log_level level);
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r);
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r); /* also fills r->instrument */
 void tn_metrics_untime(tn_metrics *m); /* when the step's line is written, or it has none */
-/* profiling: the memory plan, once, when a run begins. */
-tn_status tn_metrics_plan(const tn_metrics *m);
+/* profiling: the memory plan, once, when a run begins; memory.csv in its directory, whenever it begins or goes on. */
+tn_status tn_metrics_plan(const tn_metrics *m, bool begins);
 
+/* The layout of the arena under the plans of training and evaluation as a table, the largest first. */
+tn_status tn_layout_csv(tn_trainer *t, const char *csv);
 /* metrics.jsonl as a table: a column for every key in the order of appearance, empty where a line has none. */
 tn_status tn_metrics_csv(const char *jsonl, const char *csv);
 

@@ -26,6 +26,7 @@ static float *gradients(const char *target, const char *choice, float *loss, int
         tn_trainer_labels(t)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, i, VOCAB);
     }
     assert_ok(tn_trainer_grad(t, 0, loss));
+    tn_trainer_unscale(t);
     const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), 0);
     float *copy = malloc(sizeof *copy * (size_t)b->count);
     memcpy(copy, b->grad, sizeof *copy * (size_t)b->count);
@@ -49,16 +50,18 @@ static double apart(const float *a, const float *b, int64_t n)
 
 static void choices(void **state)
 {
-    const char *target = *state, *kernel[4];
-    static const char *const choice[] = { "compute=f32", "opt.gemm_kernels=off", "compute=bf16x3", "compute=bf16" };
-    float loss[4], *grad[4];
+    const char *target = *state, *kernel[5];
+    static const char *const choice[] = { "compute=f32", "opt.gemm_kernels=off", "compute=bf16x3", "compute=bf16",
+                                         "compute=f16" };
+    float loss[5], *grad[5];
     int64_t n;
-    for (int i = 0; i < 4; i++) grad[i] = gradients(target, choice[i], &loss[i], &n, &kernel[i]);
+    for (int i = 0; i < 5; i++) grad[i] = gradients(target, choice[i], &loss[i], &n, &kernel[i]);
     const tn_gemm_ukernel *best = tn__gemm_kernel_best(), *bf16 = tn__gemm_kernel_bf16();
     assert_string_equal(kernel[0], best->name);
     assert_string_equal(kernel[1], tn__gemm_portable.name);
     assert_string_equal(kernel[2], bf16 && bf16->split_pays ? bf16->name : best->name);
     assert_string_equal(kernel[3], bf16 ? bf16->name : best->name);
+    assert_string_equal(kernel[4], best->name);
     assert_true(isfinite(loss[0]) && loss[0] > 1);
     for (int i = 1; i < 3; i++) { /* both are fp32, added in another order at most */
         assert_true(fabsf(loss[i] - loss[0]) <= 1e-6f * loss[0]);
@@ -66,7 +69,9 @@ static void choices(void **state)
     }
     const double rounded = apart(grad[3], grad[0], n);
     assert_true(rounded > 1e-4 && rounded < 0.05); /* bf16 shows, so the comparison above can tell */
-    for (int i = 0; i < 4; i++) free(grad[i]);
+    const double half = apart(grad[4], grad[0], n);
+    assert_true(half > 1e-5 && half < rounded / 4); /* three more digits in base two */
+    for (int i = 0; i < 5; i++) free(grad[i]);
 }
 
 void tn_tests_products(tn_test_list *l)

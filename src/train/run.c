@@ -325,6 +325,7 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_tra
         TN_FAIL(TN_USAGE, "train.batch: the run has batches of %lld x %lld tokens, this command makes them %lld x %lld: set "
                           "train.batch=%lld, start over with --fresh, or name another run with run=OTHER", (long long)st.batch,
                 (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
+    tn_trainer_resume_loss_scale(t, &st.scaling);
     s = source->load(source->ctx, st.cursor);
     if (s != TN_OK) {
         tn_error_prefix("data");

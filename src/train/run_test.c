@@ -78,7 +78,8 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                                                               : TN_LOADER_WINDOW;
     TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9 }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
-                                                 .documents = tn_source_marks_documents(mode) }, &t));
+                                                 .documents = tn_source_marks_documents(mode),
+                                                 .buckets = mode == TN_LOADER_BUCKET }, &t));
     TN_TRY(tn_source_open(&(tn_source_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .batch = 2,
                                                 .length = 8, .mode = mode, .workers = 1, .prefetch = 3, .heldout = TN_VALID },
                           &source));
@@ -118,17 +119,24 @@ static void sessions(void **state)
 {
     const char *policy = *state;
     const char *const set[] = { "train.steps=23", "ckpt.every=4", "train.eval_every=5", "train.warmup=3", policy,
-                                "train.stop_patience=4" }; /* of five evaluations: a run that gets better is not stopped */
+                                "train.stop_patience=4", /* of five evaluations: a run that gets better is not stopped */
+                                "optim.loss_scale_growth=3" }; /* half precision: it grows and overflows on the way */
     place p;
     tn_progress_report last, whole;
     int64_t from, done = 0;
     open_place(&p, strncmp(policy, "loader.", 7) == 0);
-    assert_ok(session(&p, "a", set, 6, false, -1, &whole, &from));
+    assert_ok(session(&p, "a", set, 7, false, -1, &whole, &from));
     assert_true(from == -1 && whole.step == 23);
+    if (strcmp(policy, "compute=f16") == 0) {
+        const char *text = file_text(&p.d, "a/metrics.jsonl");
+        assert_non_null(strstr(text, "\"loss_scale\":131072"));
+        assert_non_null(strstr(text, "\"nonfinite\":\"loss scale halved\""));
+        tn_free((void *)(uintptr_t)text);
+    }
     for (int i = 0; done < 23 && i < 30; i++) { /* 0, 1, 2, ... steps at a time */
         FILE *f = done ? fopen(tn_tempdir_file(&p.d, "b/metrics.jsonl"), "a") : NULL; /* what a killed session had got to */
         if (f) assert_true(fputs("{\"step\":22,\"loss\":1}\n{\"step\":", f) >= 0 && fclose(f) == 0);
-        const tn_status s = session(&p, "b", set, 6, false, i, &last, &from);
+        const tn_status s = session(&p, "b", set, 7, false, i, &last, &from);
         assert_true(from == (done ? done : -1));
         done = last.step;
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
@@ -136,7 +144,7 @@ static void sessions(void **state)
     }
     assert_true(last.step == 23 && last.heldout == whole.heldout && last.loss == whole.loss);
     same_metrics(&p);
-    assert_ok(session(&p, "b", set, 6, false, -1, &last, &from)); /* finished: nothing changes */
+    assert_ok(session(&p, "b", set, 7, false, -1, &last, &from)); /* finished: nothing changes */
     assert_true(from == 23 && last.step == 23);
     same_metrics(&p);
     tn_tempdir_remove_all(&p.d);
@@ -261,6 +269,7 @@ static const struct change_row {
     { "seed=1", "seed=2", "run=OTHER" },
     { "train.batch=4", "train.batch=8", "train.batch" },
     { "compute=f32", "compute=bf16", "compute" },
+    { "optim.loss_scale=auto", "optim.loss_scale=off", "optim.loss_scale" },
     { "train.eval_batches=2", "train.eval_batches=3", "train.eval_batches" },
     { "threads=1", "threads=2", "" },
     { "ckpt.every=5", "ckpt.every=50", "" },
@@ -309,6 +318,7 @@ void tn_tests_run(tn_test_list *l)
 {
     tn_test_add(l, sessions, "train.nonfinite=stop", "run: in sessions of 0, 1, 2, ... steps");
     tn_test_add(l, sessions, "train.nonfinite=rollback", "run: in sessions, with snapshots");
+    tn_test_add(l, sessions, "compute=f16", "run: in sessions, half precision");
     tn_test_add(l, sessions, "loader.mode=pack", "run: in sessions, documents in a row");
     tn_test_add(l, sessions, "loader.mode=bucket", "run: in sessions, documents by length");
     tn_test_add(l, prolonged, NULL, "run: prolonged");

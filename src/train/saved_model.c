@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { WORDS = 512, WORDS_BYTES = 16384 };
+enum { WORDS = 512 };
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -36,14 +36,17 @@ static bool has_file(const char *dir, const char *name)
 static tn_status resolve_words(const char *model, char *text, const char *const *overrides, size_t n, tn_saved_model *m)
 {
     const char *list[WORDS];
+    char named[TN_PATH_BYTES + 8];
     size_t used = 0;
+    snprintf(named, sizeof named, "model=%s", model); /* as a word of its own it might be the name of a run's directory */
+    list[used++] = named;
     for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
         if (used == WORDS) return tn_error(TN_BAD_FILE, "its settings have more than %d words", WORDS);
         list[used++] = word;
     }
     if (n > WORDS - used) return tn_error(TN_USAGE, "more than %d settings", WORDS);
     for (size_t i = 0; i < n; i++) list[used++] = overrides[i];
-    return tn_settings_resolve(model, list, used, &m->settings, &m->model);
+    return tn_settings_resolve(NULL, list, used, &m->settings, &m->model);
 }
 
 /* The metadata of a file of ours. */
@@ -74,14 +77,25 @@ static tn_status read_metadata(const char *path, char *model, size_t model_bytes
     return s;
 }
 
+tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT])
+{
+    tn_llama2c h;
+    if (!ends_with(path, ".bin")) return read_metadata(path, model, TN_PATH_BYTES, text, TN_WEIGHTS_TEXT);
+    TN_RETURN_IF(tn_llama2c_read(path, &h));
+    (void)tn_llama2c_settings(&h, text, TN_WEIGHTS_TEXT);
+    snprintf(model, TN_PATH_BYTES, "gpt");
+    return TN_OK;
+}
+
+bool tn_is_weights_file(const char *path)
+{
+    return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin");
+}
+
 static tn_status find_file(const char *path, const char *const *overrides, size_t n, tn_saved_model *m)
 {
-    char model[TN_PATH_BYTES] = "gpt", text[WORDS_BYTES];
-    if (ends_with(path, ".bin")) {
-        tn_llama2c h;
-        TN_RETURN_IF(tn_llama2c_read(path, &h));
-        (void)tn_llama2c_settings(&h, text, sizeof text);
-    } else TN_RETURN_IF(read_metadata(path, model, sizeof model, text, sizeof text));
+    char model[TN_PATH_BYTES], text[TN_WEIGHTS_TEXT];
+    TN_RETURN_IF(tn_weights_settings(path, model, text));
     TN_RETURN_IF(resolve_words(model, text, overrides, n, m));
     return tn_path_join("", path, m->weights, sizeof m->weights);
 }
@@ -110,8 +124,7 @@ tn_status tn_saved_model_find(const char *target, const char *const *overrides, 
     struct stat st;
     tn_saved_model m = { .weights = "" };
     const bool there = stat(target, &st) == 0;
-    const bool weights =
-        ends_with(target, ".safetensors") || ends_with(target, ".safetensors.zst") || ends_with(target, ".bin");
+    const bool weights = tn_is_weights_file(target);
     if (weights && !there) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
     if (weights) TN_TRY(find_file(target, overrides, n, &m));
     else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(target, overrides, n, link, &m));
@@ -174,7 +187,8 @@ static tn_status list_settings(const tn_model *model, const tn_settings *st, cha
     text[0] = 0;
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const char *key = tn_settings_row_at(st, i)->key, *value = tn_settings_text_at(st, i);
-        if (strcmp(tn_settings_owner_at(st, i), model->name) != 0 && strcmp(key, "train.context") != 0) continue;
+        const bool of_run = strcmp(key, "train.context") == 0 || strcmp(key, "compute") == 0;
+        if (strcmp(tn_settings_owner_at(st, i), model->name) != 0 && !of_run) continue;
         if (strpbrk(value, " \n"))
             return tn_error(TN_USAGE, "%s=%s holds a space: it cannot be saved with the weights", key, value);
         const int n = snprintf(text + at, bytes - at, "%s%s=%s", at ? " " : "", key, value);
@@ -185,19 +199,27 @@ static tn_status list_settings(const tn_model *model, const tn_settings *st, cha
     return TN_OK;
 }
 
+tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
+                          tn_text_pair meta[TN_WEIGHTS_META])
+{
+    TN_RETURN_IF(list_settings(model, st, text, TN_WEIGHTS_TEXT));
+    meta[0] = (tn_text_pair){ "format", "tenon-model 1" };
+    meta[1] = (tn_text_pair){ "model", tn_settings_text(st, "model") };
+    meta[2] = (tn_text_pair){ "settings", text };
+    return TN_OK;
+}
+
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store)
 {
     tn_status s = TN_OK;
     tn_tensor_writer *w = NULL;
     tn_host_copy host = { 0 };
-    char text[WORDS_BYTES];
+    char text[TN_WEIGHTS_TEXT];
+    tn_text_pair meta[TN_WEIGHTS_META];
     if (!ends_with(path, ".safetensors") && !ends_with(path, ".safetensors.zst"))
         TN_FAIL(TN_USAGE, "%.640s: a file of weights ends in .safetensors or .safetensors.zst", path);
-    TN_TRY(list_settings(model, st, text, sizeof text));
-    const tn_text_pair meta[] = { { "format", "tenon-model 1" },
-                                  { "model", tn_settings_text(st, "model") },
-                                  { "settings", text } };
-    TN_TRY(tn_tensor_writer_begin(path, meta, sizeof meta / sizeof *meta, &w));
+    TN_TRY(tn_weights_meta(model, st, text, meta));
+    TN_TRY(tn_tensor_writer_begin(path, meta, TN_WEIGHTS_META, &w));
     for (int put = 0; put < 2; put++)
         for (size_t i = 0; i < tn_store_count(store); i++) {
             const tn_entry *e = tn_store_at(store, i);

@@ -10,6 +10,7 @@
 #define TN_TRAIN_SAVED_MODEL_H
 
 #include "base/fs.h"
+#include "io/safetensors.h"
 #include "plan/store.h"
 #include "token/tokenizer.h"
 
@@ -31,6 +32,15 @@ void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 tn_status tn_weights_load(const char *path, tn_store *store);
 /* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
+
+/* Metadata of format "tenon-model 1": what tells a file of weights from any other. The settings are written to `text`, which
+ * meta points into. */
+enum { TN_WEIGHTS_META = 3, TN_WEIGHTS_TEXT = 16384 };
+tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char text[TN_WEIGHTS_TEXT],
+                          tn_text_pair meta[TN_WEIGHTS_META]);
+/* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
+tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT]);
+bool tn_is_weights_file(const char *path); /* by its name */
 
 /* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else that of the
  * data set the run names, else bytes where the vocabulary or the data say so. *start: what a text begins with, or -1. */

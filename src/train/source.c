@@ -29,7 +29,7 @@ static void mark_row(const int32_t *reset, int64_t T, int32_t *document, int32_t
     }
 }
 
-/* Rows narrower than the trainer's are padded: such tokens count nowhere, and nothing before them sees them. */
+/* Rows narrower than the trainer's (which has no plan for every width) are padded: such tokens count nowhere, and nothing before them sees them. */
 static void copy_row(const tn_loader_batch *b, int64_t row, const tn_feed *to)
 {
     const int64_t T = to->length, W = b->width;
@@ -47,21 +47,23 @@ static void copy_row(const tn_loader_batch *b, int64_t row, const tn_feed *to)
              to->positions ? to->positions + row * T : NULL);
 }
 
-static tn_status take(tn_loader *l, const tn_feed *to, int64_t *count)
+static tn_status take(tn_loader *l, tn_trainer *t, int64_t *count)
 {
     const tn_loader_batch *b;
     TN_RETURN_IF(tn_loader_next(l, &b));
     *count = b ? b->count : 0;
-    for (int64_t row = 0; b && row < b->rows; row++) copy_row(b, row, to);
+    if (!b) return TN_OK;
+    const tn_feed to = tn_trainer_feed_for(t, b->width);
+    for (int64_t row = 0; row < b->rows; row++) copy_row(b, row, &to);
     return TN_OK;
 }
 
-static tn_status source_next(void *ctx, const tn_feed *to, int64_t *count)
+static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
 {
     return take(((dataset_source *)ctx)->train, to, count);
 }
 
-static tn_status source_heldout(void *ctx, int64_t i, const tn_feed *to, int64_t *count)
+static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
 {
     dataset_source *s = ctx;
     *count = 0;

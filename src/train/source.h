@@ -11,10 +11,11 @@
 
 typedef struct tn_source {
     void *ctx;
-    /* The next batch into the trainer's inputs; *count: labels that are counted. Inside a step: no allocation, no file. */
-    tn_status (*next)(void *ctx, const tn_feed *to, int64_t *count);
+    /* The next batch into the trainer's inputs, of the width that it needs (tn_trainer_feed_for); *count: labels that are
+     * counted. Inside a step: no allocation, no file. */
+    tn_status (*next)(void *ctx, tn_trainer *to, int64_t *count);
     /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
-    tn_status (*heldout)(void *ctx, int64_t i, const tn_feed *to, int64_t *count);
+    tn_status (*heldout)(void *ctx, int64_t i, tn_trainer *to, int64_t *count);
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);

@@ -25,8 +25,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
     TN_SETTING_INT("seed", "0", TN_RANGE_MIN(0), "", "seed of every random number of the run"),
-    TN_SETTING_CHOICE("compute", "f32", "f32|bf16|bf16x3",
-                      "operands of matrix products (sums are always f32; bf16x3: f32's accuracy from bf16 instructions)"),
+    TN_SETTING_CHOICE("compute", "auto", "auto|f32|bf16|f16|bf16x3",
+                      "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; bf16x3: f32's accuracy from bf16 instructions)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
@@ -46,6 +46,10 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("train.clip", "1", TN_RANGE_MIN(0), "", "largest norm of the gradient (0: no limit)"),
     TN_SETTING_FLOAT("train.dropout", "0", TN_RANGE_HI_OPEN(0, 1), "", "part of the activations dropped"),
     TN_SETTING_CHOICE("train.nonfinite", "stop", "stop|skip|rollback", "what a NaN or infinite gradient leads to"),
+    TN_SETTING_AUTO_INT_OFF("optim.loss_scale", "auto", TN_RANGE(1, 1152921504606846976.0), "",
+                            "first scale of the loss for its gradients, halved when they overflow (auto: 65536 with compute=f16)"),
+    TN_SETTING_INT("optim.loss_scale_growth", "2000", TN_RANGE(0, 1e9), "steps",
+                   "good steps in a row that double the loss scale (0: it never grows)"),
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "rule of the step"),
     TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the gradient (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
@@ -64,14 +68,17 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
-                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels"),
+                      "how much is measured: loss and time; speed, memory, instruments; parts of the model; kernels and memory layout"),
     TN_SETTING_INT("log.every", "10", TN_RANGE(1, 1e12), "steps", "steps between lines of metrics.jsonl"),
     TN_SETTING_BOOL("log.csv", "off", "also write metrics.csv, at checkpoints and at the end"),
     TN_SETTING_INT("sample.every", "0", TN_RANGE(0, 1e12), "steps", "steps between samples of text (0: none)"),
     TN_SETTING_INT("sample.tokens", "64", TN_RANGE(1, 1e9), "tokens", "length of such a sample"),
     TN_SETTING_TEXT("sample.prompt", "", "what such a sample begins with"),
 
-    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer", "activations computed again to save memory"),
+    TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
+                      "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
+    TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
+                        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

@@ -1,15 +1,19 @@
 /* A model in training: makes the plans (forward+backward, forward, optimizer), binds them to one store and one
- * context, and runs them. The schedule and the run-time scalars of the optimizer are set here, per step. */
+ * context, and runs them; chunks.c does it for sequences in chunks. The schedule and the run-time scalars of the optimizer
+ * are set here, per step. */
 #include "train/trainer.h"
 
-#include "optim/guard.h"
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
+#include "data/loader.h"
 #include "plan/cache.h"
+#include "train/chunks.h"
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +33,15 @@ struct tn_trainer {
     tn_plan_cache *plans;
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
+    tn_chunks *chunks; /* instead of grad and eval, or NULL */
     tn_guard *guard;
+    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
+    bool unscaled;
+    tn_loss_scale loss_scale;
+    float weight; /* of the batches to come */
+    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
+    bool part;            /* it is such a narrower one */
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
@@ -38,14 +50,20 @@ struct tn_trainer {
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* The last tenth is left to the system and to what is not planned. */
-static double memory_limit(void) { return 0.9 * tn_memory_limit(); }
+static double memory_limit(const tn_trainer *t)
+{
+    size_t left, all;
+    if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
+    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.95 * (double)all : 0;
+}
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
-static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
+static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
+    const tn_trainer *t = trainer;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(); /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(t); /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -73,10 +91,10 @@ static tn_status check_graph_fits(const tn_trainer *t, const tn_graph *g)
 /* Before the arena is allocated. */
 static tn_status check_plans_fit(const tn_trainer *t)
 {
-    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit();
+    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit(t);
     if (need <= limit) return TN_OK;
     return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
-                               "plan.recompute=layer", need / 1e9, limit / 0.9e9);
+                               "plan.recompute=layer or chunk", need / 1e9, limit / 0.9e9);
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -103,7 +121,7 @@ static tn_status make_grad(void *user, tn_plan **out)
     tn_trainer *t = user;
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, true, &g));
-    const tn_compile_options o = { .loss = tn_graph_output(g, "loss"),
+    const tn_compile_options o = { .device = t->setup.device, .loss = tn_graph_output(g, "loss"),
                                    .repeats = tn_settings_int(t->settings, "train.accumulate"),
                                    .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
     return tn_graph_compile(g, &o, out);
@@ -117,7 +135,7 @@ static tn_status make_eval(void *user, tn_plan **out)
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
     const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
-    const tn_compile_options o = { .repeats = !packs ? 1 : batches ? batches : 16 };
+    const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -126,23 +144,34 @@ static tn_status make_apply(void *user, tn_plan **out)
     tn_trainer *t = user;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
     const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW };
-    return tn_optim_plan(t->store, &o, TN_CPU, t->threads, out);
+    return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
-static tn_status bind_all(tn_trainer *t)
+static tn_status make_whole(tn_trainer *t)
 {
-    char key[64];
+    char grad[64], key[64];
+    snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
     snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "grad", make_grad, t, &t->grad));
-        TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
-    }
-    TN_RETURN_IF(tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval));
+    if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
+    return tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval);
+}
+
+static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
+{
+    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .store = t->store,
+                                    .context = t->context, .fits = check_graph_fits, .ctx = t };
+    return tn_chunks_new(&how, &t->chunks);
+}
+
+static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
+{
+    const int64_t chunk = tn_chunk_length(t->settings, t->batch, t->length);
+    TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
+    if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     TN_RETURN_IF(check_plans_fit(t));
-    if (!t->forward_only) {
-        TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
-        TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
-    }
+    if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
+    if (t->chunks) return tn_chunks_bind(t->chunks);
+    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
     return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
 }
 
@@ -152,20 +181,50 @@ static tn_status make_guard(tn_trainer *t)
     const tn_guard_options o = { .policy = strcmp(policy, "skip") == 0       ? TN_NONFINITE_SKIP
                                            : strcmp(policy, "rollback") == 0 ? TN_NONFINITE_ROLLBACK
                                                                              : TN_NONFINITE_STOP,
-                                 .device = TN_CPU };
+                                 .device = t->setup.device };
     return tn_guard_new(t->store, &o, &t->guard);
+}
+
+/* optim.loss_scale: a number switches it on for every compute, since a power of two changes no digit. */
+static void start_loss_scale(tn_trainer *t)
+{
+    const int64_t first = tn_settings_int(t->settings, "optim.loss_scale"); /* 0: auto or off */
+    const int64_t growth = tn_settings_int(t->settings, "optim.loss_scale_growth");
+    const bool half = strcmp(tn_settings_text(t->settings, "compute"), "f16") == 0;
+    t->scales = !t->forward_only && (first > 0 || (half && tn_settings_is_auto(t->settings, "optim.loss_scale")));
+    t->loss_scale = tn_loss_scale_start(
+        &(tn_loss_scale_options){ .first = (float)first, .grow_after = growth ? (int)growth : INT_MAX });
 }
 
 /* A model may leave out its labels, or its tokens: whoever fills them need not know. */
 static tn_status make_unread(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    if (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels")) return TN_OK;
+    if (t->chunks || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
     t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
     return t->unread ? TN_OK : TN_MEMORY;
 }
 
-tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
+
+/* The narrower widths of bucket mode, the widest first. All are there before the first step, so that it is known then what
+ * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
+static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
+{
+    int64_t width[TN_LOADER_WIDTHS];
+    tn_trainer **at = &t->narrower;
+    for (int i = o->buckets ? tn_loader_widths(o->length, width) - 2 : -1; i >= 0; i--) {
+        tn_trainer_options part = *o;
+        part.length = width[i];
+        const tn_status s = open_trainer(&part, t, at);
+        if (s == TN_OK) at = &(*at)->narrower;
+        else if (s != TN_USAGE) return s;
+    }
+    return check_plans_fit(t);
+}
+
+/* whole: the trainer that this one is a narrower part of, or NULL. */
+static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
@@ -174,17 +233,25 @@ tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out)
         TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                 (long long)o->batch, (long long)o->length);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents };
-    if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
-    TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
+                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+    t->now = t;
+    t->store = whole ? whole->store : o->store;
+    const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
+    TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
-    t->store = o->store;
-    t->borrowed = o->store != NULL;
-    if (!t->store) TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
-    TN_TRY(tn_plan_cache_new(&t->plans));
-    TN_TRY(bind_all(t));
-    if (!t->forward_only) TN_TRY(make_guard(t));
+    t->borrowed = t->store != NULL;
+    if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    if (whole) {
+        t->context = whole->context;
+        t->plans = whole->plans;
+    } else {
+        TN_TRY(tn_context_new(t->setup.device, t->threads, &t->context));
+        TN_TRY(tn_plan_cache_new(&t->plans));
+    }
+    TN_TRY(bind_all(t, o));
+    if (!whole) TN_TRY(make_narrower(t, o));
+    if (!whole && !t->forward_only) TN_TRY(make_guard(t));
+    if (!whole) start_loss_scale(t);
     TN_TRY(make_unread(t));
     *out = t;
     t = NULL;
@@ -193,16 +260,20 @@ done:
     return s;
 }
 
+tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out) { return open_trainer(o, NULL, out); }
+
 void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
+    tn_trainer_free(t->narrower);
     tn_guard_free(t->guard);
     tn_free(t->unread);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
-    tn_plan_cache_free(t->plans);
-    tn_context_free(t->context);
+    tn_chunks_free(t->chunks);
+    if (!t->part) tn_plan_cache_free(t->plans);
+    if (!t->part) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
@@ -215,17 +286,27 @@ static int32_t *batch_of(tn_trainer *t, const char *name)
     return p ? p : t->unread;
 }
 
-int32_t *tn_trainer_tokens(tn_trainer *t) { return batch_of(t, "tokens"); }
+int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
 
-int32_t *tn_trainer_labels(tn_trainer *t) { return batch_of(t, "labels"); }
+int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 
-tn_feed tn_trainer_feed(tn_trainer *t)
+static tn_feed feed_of(tn_trainer *t)
 {
+    if (t->chunks) return tn_chunks_feed(t->chunks);
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
     return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
                       .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
                       .positions = tn_bound_data(b, "positions") };
 }
+
+tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
+{
+    t->now = t;
+    while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
+    return feed_of(t->now);
+}
+
+tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 
 void tn_trainer_steady(tn_trainer *t, bool steady)
 {
@@ -234,18 +315,42 @@ void tn_trainer_steady(tn_trainer *t, bool steady)
 }
 
 /* The apply plan runs on the same context, so what was packed before it is not taken for what it wrote. */
-static tn_status run_plan(tn_trainer *t, tn_bound *b)
+static bool packed_before(tn_trainer *t)
 {
     const bool again = t->steady && !t->fresh;
     t->fresh = false;
-    return again ? tn_run_again(b) : tn_run(b);
+    return again;
 }
+
+static tn_status run_plan(tn_trainer *t, tn_bound *b) { return packed_before(t) ? tn_run_again(b) : tn_run(b); }
+
+static void multiply_gradients(tn_trainer *t, float by)
+{
+    for (int k = 0; k < tn_store_buckets(t->store); k++) {
+        const tn_bucket *b = tn_store_bucket(t->store, k);
+        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+    }
+}
+
+void tn_trainer_unscale(tn_trainer *t)
+{
+    if (t->scales && !t->unscaled) multiply_gradients(t, 1 / t->loss_scale.scale);
+    t->unscaled = t->scales;
+}
+
+void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
-    tn_bound_seed(t->grad_bound, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(run_plan(t, t->grad_bound));
-    *loss = *(const float *)tn_bound_data(t->grad_bound, "loss");
+    if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
+    t->unscaled = false;
+    tn_bound *b = t->now->grad_bound;
+    const float scale = t->weight * (t->scales ? t->loss_scale.scale : 1);
+    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), scale, loss);
+    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", scale)); /* else nothing trainable reaches the loss */
+    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    TN_RETURN_IF(run_plan(t, b));
+    *loss = *(const float *)tn_bound_data(b, "loss");
     return TN_OK;
 }
 
@@ -260,9 +365,10 @@ static void give_to_eval(tn_trainer *t, const char *name)
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
-    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t, names[i]);
-    TN_RETURN_IF(run_plan(t, t->eval_bound));
-    *loss = *(const float *)tn_bound_data(t->eval_bound, "loss");
+    if (t->now->chunks) return tn_chunks_eval(t->now->chunks, packed_before(t), loss);
+    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
+    TN_RETURN_IF(run_plan(t, t->now->eval_bound));
+    *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
     return TN_OK;
 }
 
@@ -280,10 +386,23 @@ static tn_schedule schedule_of(const tn_trainer *t)
                           .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
 }
 
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out)
+/* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
+ * counts steps that went wrong, has nothing to do. */
+static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+{
+    const bool scaled = t->scales && isfinite(loss);
+    if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
+        out->action = TN_GUARD_RESCALED;
+        return TN_OK;
+    }
+    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+}
+
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
+    const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
     tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
@@ -292,27 +411,60 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss,
                                  .momentum = (float)tn_settings_float(st, "train.momentum"),
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
-                                 .scale = 1.f / (float)(batches > 0 ? batches : 1),
+                                 .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
                                  .opt_step = tn_guard_applied(t->guard) + 1 };
     TN_RETURN_IF(tn_optim_set(b, &v));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
-    *out = (tn_applied){ .lr = v.lr, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
+    t->unscaled = false;
+    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
+    return after_step(t, step, loss, out);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */
+
+tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t)
+{
+    return (tn_loss_scale_state){ t->scales ? (double)t->loss_scale.scale : 1, t->scales ? t->loss_scale.good : 0 };
+}
+
+void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from)
+{
+    if (!t->scales) return;
+    t->loss_scale.scale = (float)from->scale;
+    t->loss_scale.good = (int)from->good;
+}
 
 tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training) { return training ? t->grad_bound : t->eval_bound; }
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training)
+{
+    const tn_trainer *w = t->now;
+    return w->chunks ? tn_chunks_bound(w->chunks, training) : training ? w->grad_bound : w->eval_bound;
+}
 
-const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training) { return training ? t->grad : t->eval; }
+const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training)
+{
+    const tn_trainer *w = t->now;
+    return w->chunks ? tn_chunks_plan(w->chunks, training) : training ? w->grad : w->eval;
+}
+
+const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
+{
+    const tn_trainer *w = t->now;
+    if (w->chunks) return tn_chunks_output(w->chunks, name, count);
+    const tn_graph *g = tn_plan_graph(w->eval);
+    const tn_ref x = tn_graph_output(g, name);
+    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
+    return x.id ? tn_bound_data(w->eval_bound, name) : NULL;
+}
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
+
+tn_device tn_trainer_device(const tn_trainer *t) { return t->setup.device; }
 
 int64_t tn_trainer_parameters(const tn_trainer *t)
 {
@@ -322,7 +474,7 @@ int64_t tn_trainer_parameters(const tn_trainer *t)
     return n;
 }
 
-static void add_plan(tn_memory_plan *m, const tn_plan *p, size_t *arena)
+void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena)
 {
     if (!p) return;
     const tn_memory q = tn_plan_memory(p);
@@ -351,9 +503,12 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
-    add_plan(&m, t->grad, &arena);
-    add_plan(&m, t->eval, &arena);
-    add_plan(&m, t->apply, &arena);
+    for (const tn_trainer *w = t; w; w = w->narrower) {
+        tn_memory_plan_add(&m, w->grad, &arena);
+        tn_memory_plan_add(&m, w->eval, &arena);
+        if (w->chunks) tn_chunks_memory(w->chunks, &m, &arena);
+    }
+    tn_memory_plan_add(&m, t->apply, &arena);
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
     return m;
@@ -382,20 +537,87 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     return buf;
 }
 
+/* --- time ------------------------------------------------------------------------------------------------------------------- */
+
+/* The training plans of one width: the whole, or the parts of a batch in chunks. NULL: there are no more. */
+static tn_bound *part_of_width(const tn_trainer *w, int i, int64_t *runs)
+{
+    if (w->chunks) return tn_chunks_part(w->chunks, i, runs);
+    *runs = 1;
+    return i == 0 ? w->grad_bound : NULL;
+}
+
+/* Those of all widths, the widest first. The widths are plans of one model: they have the same regions, and ops, in the
+ * same order. A batch has one width: only the first one's FLOPs count. */
+static tn_bound *part_of(const tn_trainer *t, int i, int64_t *runs)
+{
+    for (const tn_trainer *w = t; w; w = w->narrower) {
+        int n = 0;
+        for (tn_bound *b; (b = part_of_width(w, n, runs)); n++)
+            if (i == n) {
+                if (w != t) *runs = 0;
+                return b;
+            }
+        i -= n;
+    }
+    return NULL;
+}
+
+void tn_trainer_timers(tn_trainer *t, bool on)
+{
+    int64_t runs;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) tn_bound_timers(b, on);
+}
+
+size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most)
+{
+    int64_t runs;
+    tn_bound *b = part_of(t, 0, &runs);
+    const size_t n = tn_bound_times(b, rows, most);
+    for (size_t k = 0; k < n && k < most; k++) rows[k].flops *= (double)runs;
+    for (int i = 1; (b = part_of(t, i, &runs)); i++) tn_bound_times_add(b, runs, rows, n < most ? n : most);
+    return n;
+}
+
+size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
+{
+    int64_t runs;
+    size_t n = 0;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_op_times(b, rows, n, most);
+    return n;
+}
+
+double tn_trainer_flops(const tn_trainer *t)
+{
+    int64_t runs;
+    double sum = 0;
+    tn_bound *b;
+    for (int i = 0; (b = part_of_width(t->now, i, &runs)); i++) sum += (double)runs * tn_plan_flops(tn_bound_plan(b));
+    return sum;
+}
+
 /* --- instruments --------------------------------------------------------------------------------------------------------------- */
+
+enum { READ_AT_ONCE = 16 }; /* tensors an instrument looks at together */
 
 typedef struct instrument_call {
     tn_trainer *trainer;
     void (*report)(void *ctx, const char *name, double value, const char *unit);
     void *ctx;
+    tn_host_copy copy[READ_AT_ONCE];
+    int next;
 } instrument_call;
 
 static const float *param_of(void *ctx, const char *name, int64_t *count)
 {
-    const tn_entry *e = tn_store_find(((instrument_call *)ctx)->trainer->store, name);
+    instrument_call *c = ctx;
+    const tn_entry *e = tn_store_find(c->trainer->store, name);
     if (!e || e->role != TN_ROLE_PARAM) return NULL;
     *count = tn_dims_count(e->dims);
-    return e->data;
+    c->next = (c->next + 1) % READ_AT_ONCE;
+    return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
 }
 
 static void pass_on(void *ctx, const char *name, double value, const char *unit)
@@ -407,7 +629,8 @@ static void pass_on(void *ctx, const char *name, double value, const char *unit)
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
                             void *ctx)
 {
-    instrument_call c = { t, report, ctx };
+    instrument_call c = { .trainer = t, .report = report, .ctx = ctx };
     const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on };
     if (t->model->instruments) t->model->instruments(t->settings, &in);
+    for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
 }

@@ -7,6 +7,7 @@
 #define TN_TRAIN_TRAINER_H
 
 #include "optim/guard.h"
+#include "optim/loss_scale.h"
 #include "plan/plan.h"
 
 #include <tenon/model.h>
@@ -20,6 +21,7 @@ typedef struct tn_trainer_options {
     bool logits;       /* evaluation also puts out "logits" */
     bool forward_only; /* no gradients, no optimizer */
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
+    bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
     int threads;       /* 0: as the settings say */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
@@ -41,13 +43,20 @@ typedef struct tn_feed {
 } tn_feed;
 
 tn_feed tn_trainer_feed(tn_trainer *t);
+/* The same for rows of `width` tokens: of the narrowest plan they fit in (feed.length says which), on which the next grad or
+ * eval then runs. Without `buckets` there is one. */
+tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width);
 
 /* Until it says false, the caller promises that parameters change through tn_trainer_apply alone: weights packed for one
  * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */
 void tn_trainer_steady(tn_trainer *t, bool steady);
 
-/* Forward and backward on the batch; adds to the gradients. */
+/* Forward and backward on the batch; adds to the gradients, which carry the loss scale (optim.loss_scale). */
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss);
+/* How much the following batches count beside the others of their step: 1 until something else is said. */
+void tn_trainer_weigh(tn_trainer *t, float weight);
+/* Takes the loss scale out of the gradients, for who reads them before tn_trainer_apply; changes nothing else. */
+void tn_trainer_unscale(tn_trainer *t);
 /* Forward only, dropout off. */
 tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 
@@ -57,27 +66,46 @@ void tn_trainer_schedule(tn_trainer *t, int64_t steps);
 typedef struct tn_applied {
     float lr, grad_norm;
     bool ok; /* false: a number was not finite, and nothing was changed */
+    float loss_scale; /* the step's; NaN where the loss is not scaled */
     tn_guard_action action;
 } tn_applied;
 
-/* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches` were added up since the last time.
+/* Clips, guards, steps (step counts from 0), zeroes the gradients. `batches`, the sum of their weights, were added up since
+ * the last time.
  * TN_DIVERGED: the run is over by train.nonfinite. */
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, int batches, float loss, tn_applied *out);
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out);
+
+/* The loss scale of the next step, for checkpoints, and the one to go on with. */
+tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);
+void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from);
 
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training); /* timers, outputs by name */
+/* An output of the last evaluation ("loss", "xent", "logits"), with its numbers counted; NULL: the model has none. */
+const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);
+/* Of the width at work, as the next two; in chunks (plan.recompute=chunk): those of one chunk. */
+tn_bound *tn_trainer_bound(tn_trainer *t, bool training);
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);
+tn_device tn_trainer_device(const tn_trainer *t);
 
 typedef struct tn_memory_plan {
     size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, total;
 } tn_memory_plan;
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t);
+/* For trainers: a plan's inputs and frame, and its arena where that is the largest so far. p may be NULL. */
+void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena);
 /* "parameters 34 MB · gradients ... · peak 331 MB" into buf. */
 const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes);
+
+/* Where the time of tn_trainer_grad goes: as tn_bound_timers, tn_bound_times and tn_bound_op_times, summed over the plans it
+ * runs, of all widths. FLOPs are those of one batch. */
+void tn_trainer_timers(tn_trainer *t, bool on);
+size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most);
+size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most);
+double tn_trainer_flops(const tn_trainer *t);
 
 /* The model's instruments, each given to `report`. */
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),

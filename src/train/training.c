@@ -18,23 +18,21 @@ typedef struct loop {
     tn_ckpt_state at;
     tn_progress_report r;
     tn_metrics m;
-    tn_feed feed;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
 } loop;
 
 tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out)
 {
-    const tn_feed feed = tn_trainer_feed(t);
     tn_evaluation e = { 0 };
     double sum = 0;
     for (int64_t i = 0; batches == 0 || i < batches; i++) {
         float loss;
-        int64_t count;
-        TN_RETURN_IF(source->heldout(source->ctx, i, &feed, &count));
+        int64_t count, n;
+        TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
-        const float *xent = tn_bound_data(tn_trainer_bound(t, false), "xent"); /* where the loss is more than that */
+        const float *xent = tn_trainer_output(t, "xent", &n); /* where the loss is more than that */
         sum += (double)(xent ? *xent : loss) * (double)count;
         e.tokens += count;
     }
@@ -51,14 +49,21 @@ tn_status tn_training_evaluate(const tn_training *t, double *loss)
     return TN_OK;
 }
 
-static tn_status next_batch(loop *l)
+static tn_status next_batch(loop *l, int64_t *count)
 {
-    int64_t count;
     const double before = tn_metrics_clock(&l->m, TN_LOG_TRAINING);
-    TN_RETURN_IF(l->t->source->next(l->t->source->ctx, &l->feed, &count));
+    TN_RETURN_IF(l->t->source->next(l->t->source->ctx, l->t->trainer, count));
     l->m.step_data_s += tn_metrics_clock(&l->m, TN_LOG_TRAINING) - before;
-    l->at.tokens += count;
+    l->at.tokens += *count;
     return TN_OK;
+}
+
+/* Of a batch among those of its step. Batches of one document a row hold very different numbers of tokens, and each token
+ * should count alike; where rows are filled to the end it would be 1 but for a few, and is. */
+static float weight_of(const tn_training *t, int64_t count)
+{
+    if (strcmp(tn_settings_text(t->settings, "loader.mode"), "bucket") != 0) return 1;
+    return (float)((double)count / (double)(t->batch * t->length));
 }
 
 /* One optimizer step: train.accumulate batches, then apply. */
@@ -67,21 +72,28 @@ static tn_status one_step(loop *l)
     const tn_training *t = l->t;
     const int64_t step = l->at.step;
     const int n = (int)tn_settings_int(t->settings, "train.accumulate");
-    double loss = 0;
+    double loss = 0, weights = 0;
     tn_applied applied = { 0 };
     for (int i = 0; i < n; i++) {
         float x;
-        TN_RETURN_IF(next_batch(l));
+        int64_t count;
+        TN_RETURN_IF(next_batch(l, &count));
+        const float weight = n > 1 ? weight_of(t, count) : 1;
+        tn_trainer_weigh(t->trainer, weight);
         TN_RETURN_IF(tn_trainer_grad(t->trainer, step * n + i, &x));
-        loss += (double)x / n;
+        l->m.step_flops += tn_trainer_flops(t->trainer);
+        loss += (double)weight * (double)x;
+        weights += (double)weight;
     }
+    loss = weights > 0 ? loss / weights : 0;
     l->r.loss = loss;
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
     const double before = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
-    const tn_status s = tn_trainer_apply(t->trainer, step, n, (float)loss, &applied);
+    const tn_status s = tn_trainer_apply(t->trainer, step, (float)weights, (float)loss, &applied);
     l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - before;
     l->r.lr = (double)applied.lr;
     l->r.grad_norm = (double)applied.grad_norm;
+    l->r.loss_scale = (double)applied.loss_scale;
     l->r.action = applied.action;
     return s;
 }
@@ -106,6 +118,7 @@ static tn_status write_checkpoint(loop *l)
     json_decref(l->at.cursor);
     l->at.cursor = t->source->save(t->source->ctx);
     if (!l->at.cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
@@ -159,7 +172,7 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
                                  .tokens = state->tokens, .working_s = state->working,
                                  .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
-                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN,
+                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 
@@ -243,9 +256,8 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->start = l->saved_s - l->at.seconds;
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
-    l->feed = tn_trainer_feed(l->t->trainer);
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
-    if (!from) TN_RETURN_IF(tn_metrics_plan(&l->m));
+    TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
     return tn_settings_same_hash(st, l->at.settings);
 }
 

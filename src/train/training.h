@@ -19,6 +19,7 @@ typedef struct tn_progress_report {
     bool evaluated;      /* `heldout` is new */
     bool stopped;        /* early: train.stop_patience */
     double lr, grad_norm, tokens_per_s, seconds;
+    double loss_scale;   /* of this step; NaN where the loss is not scaled */
     double epoch;        /* how often the data were seen */
     double step_ms;      /* of the last step */
     double utilisation;  /* part of the machine's measured peak, 0..1 */

@@ -8,7 +8,8 @@ cc=${CC:-gcc}; pkgs=$(sed -n 's/^PKGS *:= *//p' Makefile)
 $cc -O1 -shared -fPIC -o "$build/count.so" tests/interpose/count.c -ldl || exit 2
 $cc -std=gnu11 -O1 -Iinclude -I"$build/include" -Isrc -o "$build/steps" tests/interpose/steps.c -rdynamic \
     -Wl,--whole-archive "$build/libtenon.a" -Wl,--no-whole-archive $(pkg-config --libs $pkgs) -lm -lpthread -ldl || exit 2
-for model in "gpt shape=gpt2" "gpt shape=llama kv_heads=1" "ten pattern=DO" "ten pattern=O plan.recompute=layer"; do
+for model in "gpt shape=gpt2" "gpt shape=llama kv_heads=1" "ten pattern=DO" "ten pattern=O plan.recompute=layer" \
+    "ten pattern=DO plan.recompute=chunk plan.chunk=20"; do
   # shellcheck disable=SC2086
   if LD_PRELOAD="$build/count.so" "$build/steps" ${model%% *} ${model#* } vocab=64 dim=32 layers=2 heads=2 train.dropout=0.1; then
     passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $model"; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The printed memory plan against the peak of the process: GPT-2 of 124 million parameters, and a TEN over 200,000
-# tokens, each with all activations kept and with layers recomputed. At most 5 % between them, and recomputing must plan
-# less. The check itself allows more (tiny models); here its percentage is read. Ends with "N passed, N failed".
+# tokens, each with all activations kept and with layers recomputed; the TEN also in chunks of time. At most 5 % between
+# them, and recomputing must plan less; in chunks the plan may not grow by more than the tokens and states themselves. The check itself allows more (tiny models); here its percentage is read. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 tenon=${TENON:-${BUILD:-build}/tenon} passed=0 failed=0
@@ -37,5 +37,16 @@ both_ways() {
 
 both_ways gpt2_124m train.context=64 train.batch=1
 both_ways ten dim=64 layers=2 vocab=256 train.context=200000 train.batch=1
+
+# Chunks: ten times less than layers, and twelve times the length (odd, so that the last chunk is short) for little more.
+ten=(ten dim=64 layers=2 vocab=256 train.batch=1)
+layers=$bytes
+measure "${ten[@]}" train.context=16384 plan.recompute=chunk plan.chunk=8192
+result $? "chunks, 16,384 tokens: the plan is more than 5 % off"
+short=$bytes
+measure "${ten[@]}" train.context=200003 plan.recompute=chunk plan.chunk=8192
+result $? "chunks, 200,003 tokens: the plan is more than 5 % off"
+[ -n "$bytes" ] && [ "$bytes" -lt $((layers / 10)) ] && [ "$bytes" -lt $((short + short / 10)) ]
+result $? "chunks, 200,003 tokens: $bytes bytes; 16,384: $short, layers of 200,000 $layers"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

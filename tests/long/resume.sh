@@ -27,7 +27,9 @@ trainings=(
     'gpt train.steps=900 ckpt.every=3 train.eval_every=7 train.accumulate=2 ckpt.compress=zstd'
     'ten train.steps=2000 ckpt.every=5 train.eval_every=9 train.optimizer=sgd train.schedule=wsd ckpt.keep_best=3'
     'gpt train.steps=1200 ckpt.every=4 train.eval_every=50 train.nonfinite=rollback train.dropout=0.2 ckpt.keep_latest=1'
+    'gpt train.steps=1200 ckpt.every=5 train.eval_every=13 compute=f16 optim.loss_scale_growth=20'
     'ten data=docs train.steps=1500 ckpt.every=6 train.eval_every=11 loader.mode=pack train.batch=3 loader.prefetch=3'
+    'gpt data=docs train.steps=1200 ckpt.every=5 train.eval_every=12 loader.mode=bucket train.context=32 train.accumulate=2'
 )
 
 without_times() { sed -E 's/,"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }

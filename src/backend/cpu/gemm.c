@@ -71,13 +71,13 @@ static const tn_gemm_ukernel *choose_kernel(const tn_gemm *g)
 {
     if (g->kernel) return g->kernel;
     if (g->portable_only) return &tn__gemm_portable;
-    const tn_gemm_ukernel *u = g->round_bf16 || g->bf16x3 ? tn__gemm_kernel_bf16() : NULL;
-    return u && (g->round_bf16 || u->split_pays) ? u : tn__gemm_kernel_best();
+    const tn_gemm_ukernel *u = g->round == TN_BF16 || (g->bf16x3 && !g->round) ? tn__gemm_kernel_bf16() : NULL;
+    return u && (g->round == TN_BF16 || u->split_pays) ? u : tn__gemm_kernel_best();
 }
 
 static int count_parts(const tn_gemm *g, const tn_gemm_ukernel *u)
 {
-    return u->type == TN_BF16 && g->bf16x3 && !g->round_bf16 ? TN_GEMM_PARTS : 1;
+    return u->type == TN_BF16 && g->bf16x3 && !g->round ? TN_GEMM_PARTS : 1;
 }
 
 const char *tn_gemm_kernel_of(const tn_gemm *g) { return choose_kernel(g)->name; }
@@ -157,7 +157,7 @@ static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p->p0 * g->a_col;
     const size_t part = c->a_bytes / (size_t)c->parts;
-    tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round_bf16, 0 };
+    tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round, 0 };
     pack_parts(u, c->parts, t->a, part, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
@@ -175,7 +175,7 @@ typedef struct panels {
 static tn_gemm_source source_b(const tn_gemm *g, int64_t batch, int64_t j, const block *p)
 {
     const int64_t at = batch * g->b_batch + p->p0 * g->b_row + j * g->b_col;
-    return (tn_gemm_source){ element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round_bf16, 0 };
+    return (tn_gemm_source){ element(g->b, g->b_type, at), g->b_type, g->b_col, g->b_row, g->round, 0 };
 }
 
 static panels pack_b(const tn_gemm *g, const cut *c, const tile *t, int64_t j, int64_t n, const block *p)
@@ -295,12 +295,17 @@ static tn_gemm_direct direct_kernel(const tn_gemm *g, const tn_gemm_ukernel *u, 
     static const tn_gemm_direct none = { 0 };
     if (u->type != TN_F32 || t->m > TN_GEMM_DIRECT || t->m > u->mr) return none;
     const int r = panel_rows(u, t->m);
-    if (g->b_row == 1 && g->b_type != TN_F16) {
+    static const int way[TN_DTYPES][TN_DTYPES] = { /* by B's type and rounding; -1: it has to be packed */
+        [TN_F32] = { [TN_F32] = 0, [TN_BF16] = 1, [TN_F16] = 3 },
+        [TN_BF16] = { [TN_F32] = 2, [TN_BF16] = 2, [TN_F16] = -1 },
+        [TN_F16] = { [TN_F32] = -1, [TN_BF16] = -1, [TN_F16] = -1 },
+    };
+    if (g->b_row == 1 && way[g->b_type][g->round] >= 0) {
         *step = g->b_col;
-        return u->along_k[g->b_type == TN_BF16 ? 2 : g->round_bf16][r];
+        return u->along_k[way[g->b_type][g->round]][r];
     }
     *step = g->b_row;
-    return g->b_col == 1 && g->b_type == TN_F32 && !g->round_bf16 ? u->along_n[r] : none;
+    return g->b_col == 1 && g->b_type == TN_F32 && !g->round ? u->along_n[r] : none;
 }
 
 /* Columns of the tile done without packing B. */

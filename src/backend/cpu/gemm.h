@@ -3,7 +3,7 @@
  * fp32 accumulation whatever the operands' types. Every element is summed in the same order whatever the shape, the
  * strides or the thread count: blocks of TN_GEMM_KC along p, added up in order. So a row's bits depend on that row of A
  * and on B alone (decoding one row equals prefilling many), and one thread equals many. A block is one chain of fused
- * multiply-adds from 0 in every fp32 micro-kernel, so those agree bit for bit; a bf16 micro-kernel (round_bf16, bf16x3)
+ * multiply-adds from 0 in every fp32 micro-kernel, so those agree bit for bit; a bf16 micro-kernel (round = TN_BF16, bf16x3)
  * sums a block in the order its instruction has, so its bits are the processor's own. Nothing is allocated and nothing
  * is checked here: ops check shapes. */
 #ifndef TN_BACKEND_CPU_GEMM_H
@@ -55,9 +55,11 @@ typedef struct tn_gemm {
     int64_t c_row;
     int64_t batch; /* products with the strides below; 1 for one */
     int64_t a_batch, b_batch, c_batch;
-    bool round_bf16; /* operands are rounded to bf16 on the way in; bf16 instructions are used where there are any */
+    /* Operands are rounded to this type on the way in: TN_F32 (as they are), TN_BF16 (whose instructions are used where
+     * there are any) or TN_F16 (to nearest even; what is too large is an infinity, subnormals are kept; fp32 kernels). */
+    tn_dtype round;
     /* Operands are split into three bf16 parts and six of the nine products are summed: fp32's accuracy but for the last
-     * bit or so. Where bf16 instructions would not be faster it is the fp32 product; round_bf16 takes precedence. What is
+     * bit or so. Where bf16 instructions would not be faster it is the fp32 product; round takes precedence. What is
      * beyond bf16's range is an infinity, and an infinity may come out as NaN. */
     bool bf16x3;
     bool accumulate; /* the finished value is added to C */
@@ -84,7 +86,7 @@ size_t tn_gemm_share_bytes(const tn_gemm *g);
 /* work: tn_gemm_work_bytes(g, tn_pool_threads(pool)) bytes, 64-byte aligned. */
 void tn_gemm_run(tn_pool *pool, const tn_gemm *g, void *work);
 
-/* Packing B once for many products with the same b, n, k and choice of kernel (round_bf16, bf16x3, portable_only); m, A
+/* Packing B once for many products with the same b, n, k and choice of kernel (round, bf16x3, portable_only); m, A
  * and C are not looked at. dst: tn_gemm_packed_bytes(g) bytes, 64-byte aligned. */
 size_t tn_gemm_packed_bytes(const tn_gemm *g);
 bool tn_gemm_pack_pays(const tn_gemm *g); /* would a run of g (sizes, strides and types of B) be faster with packed_b? */

@@ -28,7 +28,7 @@ typedef struct tn_gemm_source {
     const void *data; /* of `type` */
     tn_dtype type;
     int64_t outer, inner; /* strides in elements */
-    bool round_bf16;
+    tn_dtype round; /* TN_F32: not at all */
     int part; /* bf16 panels: 0 the number rounded, 1 what that leaves rounded, 2 what both leave */
 } tn_gemm_source;
 
@@ -60,9 +60,9 @@ typedef struct tn_gemm_ukernel {
      * the next larger one runs on zero padding. */
     tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];
     /* The same for a few rows and B in place: contiguous along n, of fp32; or along k, by what is done to its numbers
-     * (fp32 as it is, fp32 rounded, bf16). fp32 kernels only. */
+     * (fp32 as it is, fp32 rounded to bf16, bf16, fp32 rounded to f16). fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
-    tn_gemm_direct along_k[3][TN_GEMM_DIRECT + 1];
+    tn_gemm_direct along_k[4][TN_GEMM_DIRECT + 1];
     tn_gemm_packer *pack;              /* of bf16 panels, or */
     tn_gemm_packer_f32 *pack_f32;      /* of fp32 ones */
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* fp32 kernels run with and without rounding, bf16 ones round in any case. */
-static bool next_form(const tn_gemm_ukernel **u, bool *round, int *index)
+/* fp32 kernels run without rounding and with either, bf16 ones round to bf16 in any case. */
+static bool next_form(const tn_gemm_ukernel **u, tn_dtype *round, int *index)
 {
     for (;; ++*index) {
-        *u = tn__gemm_kernel_at(*index / 2);
-        *round = *index % 2;
+        *u = tn__gemm_kernel_at(*index / 3);
+        *round = (tn_dtype)(*index % 3);
         if (!*u) return false;
-        if ((*u)->type == TN_BF16 && !*round) continue;
+        if ((*u)->type == TN_BF16 && *round != TN_BF16) continue;
         ++*index;
         return true;
     }
@@ -41,7 +41,7 @@ static void shapes(void **state)
     enum { SIZES = sizeof sizes / sizeof *sizes };
     const tn_rng r = { 7, 5 };
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (uint64_t i = 0; i < 120; i++) {
             const int64_t m = sizes[tn_rng_below(r, 16 * i, SIZES)], n = sizes[tn_rng_below(r, 16 * i + 1, SIZES)];
@@ -50,7 +50,7 @@ static void shapes(void **state)
             problem p = problem_new(m, n, k, batch, (int)tn_rng_below(r, 16 * i + 4, 8),
                                     (tn_dtype)tn_rng_below(r, 16 * i + 5, 3), (tn_dtype)tn_rng_below(r, 16 * i + 6, 3));
             p.g.kernel = u;
-            p.g.round_bf16 = round;
+            p.g.round = round;
             p.g.accumulate = tn_rng_below(r, 16 * i + 7, 2);
             if (tn_rng_below(r, 16 * i + 8, 2)) p.g.bias = p.bias;
             if (tn_rng_below(r, 16 * i + 9, 2)) p.g.pre = p.pre;
@@ -69,13 +69,13 @@ static void edges(void **state)
     static const int64_t shape[][3] = { { 3, 5, 255 },  { 8, 130, 256 }, { 33, 35, 257 }, { 17, 25, 600 },
                                         { 300, 9, 20 }, { 9, 530, 20 },  { 530, 40, 3 },  { 1, 150, 515 } };
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
             for (int layout = 0; layout < 4; layout++) {
                 problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, layout, TN_F32, TN_F32);
                 p.g.kernel = u;
-                p.g.round_bf16 = round;
+                p.g.round = round;
                 run(2, &p.g);
                 check(&p);
                 problem_free(&p);
@@ -87,13 +87,13 @@ static void odd_strides(void **state)
 {
     (void)state;
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int way = 0; way < 3; way++) {
             problem p = problem_new(14, 37, 70, 1, 0, TN_F32, TN_F32),
                     wide = problem_new(90, 90, 90, 2, 0, TN_F32, TN_F32);
             p.g.kernel = u;
-            p.g.round_bf16 = round;
+            p.g.round = round;
             p.g.a = (float *)wide.a + (way == 1 ? 89 * 90 : 0);
             p.g.b = (float *)wide.b + (way == 1 ? 89 * 90 : 0);
             p.g.a_row = p.g.b_row = way == 1 ? -90 : 90;
@@ -117,12 +117,12 @@ static void threads_do_not_matter(void **state)
 {
     (void)state;
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int layout = 0; layout < 4; layout++) {
             problem p = problem_new(layout ? 200 : 3, 333, 300, 1, layout, TN_F32, TN_F32);
             p.g.kernel = u;
-            p.g.round_bf16 = round;
+            p.g.round = round;
             run_into(p.c, 1, &p.g);
             for (int threads = 2; threads <= 4; threads++) {
                 run_into(p.residual, threads, &p.g);
@@ -139,13 +139,13 @@ static void parts_of_the_whole(void **state)
     enum { M = 41, N = 150, K = 300 };
     static float c[M * N];
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int way = 0; way < 4; way++) {
             const tn_dtype type = way & 2 ? TN_BF16 : TN_F32;
             problem p = problem_new(M, N, K, 1, way & 1 ? T_B : 0, type, type);
             p.g.kernel = u;
-            p.g.round_bf16 = round;
+            p.g.round = round;
             run(1, &p.g);
             for (int64_t m = 1; m <= 9; m++) {
                 tn_gemm g = p.g;
@@ -168,7 +168,7 @@ static void strides_do_not_matter(void **state)
     (void)state;
     enum { M = 30, N = 70, K = 290 };
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);)
         for (int m = 1; m <= M; m += 29) {
             problem p = problem_new(m, N, K, 1, 0, TN_F32, TN_F32),
@@ -179,7 +179,7 @@ static void strides_do_not_matter(void **state)
             for (int64_t j = 0; j < N; j++)
                 for (int64_t k = 0; k < K; k++) b[j * K + k] = ((float *)p.b)[k * N + j];
             p.g.kernel = q.g.kernel = u;
-            p.g.round_bf16 = q.g.round_bf16 = round;
+            p.g.round = q.g.round = round;
             run(1, &p.g);
             run(1, &q.g);
             assert_memory_equal(p.c, q.c, p.c_count * sizeof(float));
@@ -212,10 +212,10 @@ static void split(void **state)
 static void plain_twin(void **state)
 {
     (void)state;
-    for (int way = 0; way < 3; way++) {
+    for (int way = 0; way < 4; way++) {
         problem p = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32),
                 q = problem_new(37, 61, 300, 2, T_B, TN_F32, TN_F32);
-        p.g.round_bf16 = q.g.round_bf16 = way == 1;
+        p.g.round = q.g.round = way == 1 ? TN_BF16 : way == 3 ? TN_F16 : TN_F32;
         p.g.bf16x3 = q.g.bf16x3 = way == 2;
         run(2, &p.g);
         check(&p);
@@ -238,7 +238,7 @@ static void plain_twin(void **state)
 /* One number of a panel by the definition. */
 static uint16_t packed_number(const tn_gemm_source *s, int64_t i, int64_t p)
 {
-    float x = (float)operand(s->data, s->type, false, i * s->outer + p * s->inner);
+    float x = (float)operand(s->data, s->type, TN_F32, i * s->outer + p * s->inner);
     for (int part = 0; part < s->part; part++) {
         const float rounded = tn_bf16_to_f32(tn_f32_to_bf16(x));
         x = isfinite(rounded) ? x - rounded : 0.0f;
@@ -282,7 +282,7 @@ static void packers(void **state)
         for (size_t i = 0; i < sizeof panels / sizeof *panels; i++)
             for (int way = 0; way < 3 * 3 * 2; way++) {
                 const tn_gemm_source s = { data, (tn_dtype)type, strides[way % 3][0], strides[way % 3][1],
-                                           true, way / 3 % 3 };
+                                           TN_BF16, way / 3 % 3 };
                 const int64_t k = way & 1 ? panels[i].k : panels[i].k - 3, valid = way >= 9 ? panels[i].width : 41;
                 check_packer(tn__gemm_pack_bf16, panels[i], s, valid, k);
                 const tn_gemm_ukernel *u;
@@ -299,11 +299,11 @@ static void not_finite(void **state)
 {
     (void)state;
     const tn_gemm_ukernel *u;
-    bool round;
+    tn_dtype round;
     for (int form = 0; next_form(&u, &round, &form);) {
         problem p = problem_new(10, 45, 300, 1, T_B, TN_F32, TN_F32);
         p.g.kernel = u;
-        p.g.round_bf16 = round;
+        p.g.round = round;
         ((float *)p.a)[4 * 300 + 299] = NAN;
         ((float *)p.a)[7 * 300 + 5] = INFINITY;
         ((float *)p.b)[44 * 300 + 7] = -INFINITY;
@@ -326,11 +326,11 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void speed_of(const tn_gemm_ukernel *u, int64_t m, int64_t n, int64_t k, int layout, bool round, bool split3)
+static void speed_of(const tn_gemm_ukernel *u, int64_t m, int64_t n, int64_t k, int layout, tn_dtype round, bool split3)
 {
     problem p = problem_new(m, n, k, 1, layout, TN_F32, TN_F32);
     p.g.kernel = u;
-    p.g.round_bf16 = round;
+    p.g.round = round;
     p.g.bf16x3 = split3;
     tn_pool *pool = NULL;
     assert_ok(tn_pool_new(1, &pool));
@@ -356,11 +356,12 @@ static void speed(void **state)
     const tn_gemm_ukernel *u;
     for (int i = 0; (u = tn__gemm_kernel_at(i)); i++) {
         const bool bf16 = u->type == TN_BF16;
-        for (int layout = 0; layout < 3; layout++) speed_of(u, 1024, 1024, 1024, layout, bf16, false);
-        speed_of(u, 256, 3072, 768, T_B, bf16, false);
-        for (int64_t m = 1; m <= 8; m *= 2) speed_of(u, m, 1024, 1024, T_B, bf16, false);
-        speed_of(u, 1, 1024, 1024, 0, bf16, false);
-        if (bf16) speed_of(u, 1024, 1024, 1024, T_B, false, true);
+        const tn_dtype round = bf16 ? TN_BF16 : TN_F32;
+        for (int layout = 0; layout < 3; layout++) speed_of(u, 1024, 1024, 1024, layout, round, false);
+        speed_of(u, 256, 3072, 768, T_B, round, false);
+        for (int64_t m = 1; m <= 8; m *= 2) speed_of(u, m, 1024, 1024, T_B, round, false);
+        speed_of(u, 1, 1024, 1024, 0, round, false);
+        if (bf16) speed_of(u, 1024, 1024, 1024, T_B, TN_F32, true);
     }
 }
 

@@ -8,6 +8,11 @@
 #include "backend/cpu/gemm_kernel.h"
 
 #include <string.h>
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#elif defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #define INLINE static inline __attribute__((always_inline, unused))
 
@@ -17,9 +22,9 @@ typedef uint64_t wide __attribute__((vector_size(16)));
 typedef uint16_t halves __attribute__((vector_size(16)));
 
 /* What a source number is and what happens to it; each makes its own instance of the loops that load. */
-typedef enum kind { F32, F32_ROUND, BF16, F16, F16_ROUND } kind;
+typedef enum kind { F32, F32_TO_BF16, F32_TO_F16, BF16, BF16_TO_F16, F16, F16_TO_BF16 } kind;
 
-INLINE size_t kind_bytes(kind t) { return t == F32 || t == F32_ROUND ? 4 : 2; }
+INLINE size_t kind_bytes(kind t) { return t <= F32_TO_F16 ? 4 : 2; }
 
 /* To nearest even, as tn_f32_to_bf16 does, and back. Lanes of a comparison are all ones or all zeros. */
 INLINE quad round_to_bf16(quad x)
@@ -28,6 +33,27 @@ INLINE quad round_to_bf16(quad x)
     const bits rounded = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
     return (quad)(((rounded & ~is_nan) | (quiet & is_nan)) & 0xffff0000u);
 }
+
+/* To nearest even in half precision, as tn_f32_to_f16 does, and back: what is too large becomes an infinity, what is too
+ * small a multiple of the smallest subnormal. */
+#if defined(__aarch64__)
+INLINE quad round_to_f16(quad x) { return (quad)vcvt_f32_f16(vcvt_f16_f32((float32x4_t)x)); }
+#elif defined(__F16C__)
+INLINE quad round_to_f16(quad x) { return (quad)_mm_cvtph_ps(_mm_cvtps_ph((__m128)x, _MM_FROUND_TO_NEAREST_INT)); }
+#else
+INLINE bits choose(bits first, bits a, bits b) { return (a & first) | (b & ~first); }
+
+INLINE quad round_to_f16(quad x)
+{
+    const bits u = (bits)x, m = u & 0x7fffffffu;
+    const bits small = (bits)(((quad)m + 0.5f) - 0.5f); /* 2^-24 apart, and the adder rounds to even */
+    const bits even = (m + 0xfffu + (m >> 13 & 1u)) & ~0x1fffu;
+    bits r = choose((bits)(m < 0x38800000u), small, even);
+    r = choose((bits)(m >= 0x477ff000u), (bits){ 0 } + 0x7f800000u, r);
+    r = choose((bits)(m > 0x7f800000u), m | 0x400000u, r);
+    return (quad)(r | (u & 0x80000000u));
+}
+#endif
 
 /* The exponent is moved by an exact multiplication, which also takes subnormals right; infinity and NaN get the top
  * exponent back. */
@@ -47,15 +73,16 @@ INLINE halves interleave(halves low, halves high)
 INLINE quad load4(const unsigned char *p, kind t)
 {
     quad x;
-    if (t == F32 || t == F32_ROUND) {
+    if (t <= F32_TO_F16) {
         memcpy(&x, p, sizeof x);
     } else {
         uint64_t four;
         memcpy(&four, p, sizeof four);
         const halves h = (halves)(wide){ four };
-        x = t == BF16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
+        x = t == BF16 || t == BF16_TO_F16 ? (quad)interleave((halves){ 0 }, h) : f16_to_f32((bits)interleave(h, (halves){ 0 }));
     }
-    return t == F32_ROUND || t == F16_ROUND ? round_to_bf16(x) : x;
+    if (t == F32_TO_BF16 || t == F16_TO_BF16) return round_to_bf16(x);
+    return t == F32_TO_F16 || t == BF16_TO_F16 ? round_to_f16(x) : x;
 }
 
 INLINE float load1(const unsigned char *p, kind t)

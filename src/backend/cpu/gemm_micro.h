@@ -99,16 +99,20 @@ typedef float quad_in_memory __attribute__((vector_size(16), aligned(4), may_ali
     TN_ALONG_K(along_k_1, 1, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_2, 2, 2, F32)                                                                                   \
     TN_ALONG_K(along_k_4, 4, TN_QUADS, F32)                                                                            \
-    TN_ALONG_K(along_k_round_1, 1, 2, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_round_2, 2, 2, F32_ROUND)                                                                       \
-    TN_ALONG_K(along_k_round_4, 4, TN_QUADS, F32_ROUND)                                                                \
+    TN_ALONG_K(along_k_to_bf16_1, 1, 2, F32_TO_BF16)                                                                   \
+    TN_ALONG_K(along_k_to_bf16_2, 2, 2, F32_TO_BF16)                                                                   \
+    TN_ALONG_K(along_k_to_bf16_4, 4, TN_QUADS, F32_TO_BF16)                                                            \
+    TN_ALONG_K(along_k_to_f16_1, 1, 2, F32_TO_F16)                                                                     \
+    TN_ALONG_K(along_k_to_f16_2, 2, 2, F32_TO_F16)                                                                     \
+    TN_ALONG_K(along_k_to_f16_4, 4, TN_QUADS, F32_TO_F16)                                                              \
     TN_ALONG_K(along_k_bf16_1, 1, 2, BF16)                                                                             \
     TN_ALONG_K(along_k_bf16_2, 2, 2, BF16)                                                                             \
     TN_ALONG_K(along_k_bf16_4, 4, TN_QUADS, BF16)
 #define TN_ALONG_K_TABLE                                                                                               \
     {                                                                                                                  \
         { [1] = { along_k_1, 8 }, [2] = { along_k_2, 8 }, [4] = { along_k_4, 4 * TN_QUADS } },                         \
-        { [1] = { along_k_round_1, 8 }, [2] = { along_k_round_2, 8 }, [4] = { along_k_round_4, 4 * TN_QUADS } },       \
+        { [1] = { along_k_to_bf16_1, 8 }, [2] = { along_k_to_bf16_2, 8 }, [4] = { along_k_to_bf16_4, 4 * TN_QUADS } }, \
         { [1] = { along_k_bf16_1, 8 }, [2] = { along_k_bf16_2, 8 }, [4] = { along_k_bf16_4, 4 * TN_QUADS } },          \
+        { [1] = { along_k_to_f16_1, 8 }, [2] = { along_k_to_f16_2, 8 }, [4] = { along_k_to_f16_4, 4 * TN_QUADS } },    \
     }
 /* clang-format on */

@@ -1,8 +1,10 @@
 /* Packing: panels of A or B, of any float type and strides, into fp32 in the order the micro-kernel reads them.
  *
  * Blocks of 4 x 4 go through registers when either stride is 1 (copied, or transposed); what is left goes one number at a
- * time. The conversion is the same arithmetic in both, so which one ran cannot be seen in the bits. */
+ * time. The conversion is the same arithmetic in both, so which one ran cannot be seen in the bits. Compiled for all levels
+ * of x86-64, as the later ones have instructions for half precision. */
 #include "backend/cpu/gemm_load.h"
+#include "backend/cpu/level.h"
 
 /* One column of the panel, p in [from,k); column == NULL: padding. */
 INLINE void pack_column(float *restrict dst, int width, const unsigned char *column, int64_t step, int64_t from,
@@ -87,20 +89,23 @@ INLINE void pack(float *restrict dst, int width, tn_gemm_source src, int64_t val
         pack(dst, width, src, valid, k, kind);                                                                         \
     }
 PACK(pack_f32, F32)
-PACK(pack_f32_round, F32_ROUND)
+PACK(pack_f32_to_bf16, F32_TO_BF16)
+PACK(pack_f32_to_f16, F32_TO_F16)
 PACK(pack_bf16, BF16)
+PACK(pack_bf16_to_f16, BF16_TO_F16)
 PACK(pack_f16, F16)
-PACK(pack_f16_round, F16_ROUND)
+PACK(pack_f16_to_bf16, F16_TO_BF16)
 
 typedef void pack_fn(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k);
-static pack_fn *const packs[TN_DTYPES][2] = {
+static pack_fn *const packs[TN_DTYPES][TN_DTYPES] = {
     /* by type and rounding */
-    [TN_F32] = { pack_f32, pack_f32_round },
-    [TN_BF16] = { pack_bf16, pack_bf16 },
-    [TN_F16] = { pack_f16, pack_f16_round },
+    [TN_F32] = { [TN_F32] = pack_f32, [TN_BF16] = pack_f32_to_bf16, [TN_F16] = pack_f32_to_f16 },
+    [TN_BF16] = { [TN_F32] = pack_bf16, [TN_BF16] = pack_bf16, [TN_F16] = pack_bf16_to_f16 },
+    [TN_F16] = { [TN_F32] = pack_f16, [TN_BF16] = pack_f16_to_bf16, [TN_F16] = pack_f16 },
 };
 
-void tn__gemm_pack(float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k)
+TN_LEVELED(void, tn__gemm_pack, (float *restrict dst, int width, tn_gemm_source src, int64_t valid, int64_t k),
+           (dst, width, src, valid, k))
 {
-    packs[src.type][src.round_bf16](dst, width, src, valid, k);
+    packs[src.type][src.round](dst, width, src, valid, k);
 }

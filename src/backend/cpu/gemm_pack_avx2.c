@@ -68,7 +68,7 @@ TARGET void tn__gemm_pack_avx2(float *restrict dst, int width, tn_gemm_source sr
 {
     const float *from = src.data;
     int64_t at = 0;
-    if (src.type == TN_F32 && !src.round_bf16 && src.inner == 1 && width % 4 == 0)
+    if (src.type == TN_F32 && !src.round && src.inner == 1 && width % 4 == 0)
         for (; at + width <= valid; at += width) {
             const float *panel = from + at * src.outer;
             if (width == 12) turn_panel(dst + at * k, 12, panel, src.outer, k);

@@ -2,7 +2,7 @@
  * micro-kernel, and no byte beyond what was asked for. */
 #include "backend/cpu/gemm_problem.h"
 
-enum { PLAIN, ROUNDED, SPLIT, WAYS };
+enum { PLAIN, ROUNDED, HALF, SPLIT, WAYS };
 
 /* C of g without anything packed ahead; the caller frees it. */
 static float *plain_result(const problem *p, int threads)
@@ -48,11 +48,11 @@ static void packed_ahead(void **state)
     const tn_gemm_ukernel *u;
     for (int n = 0; (u = tn__gemm_kernel_at(n)); n++)
         for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
-            for (int way = 0; way < (u->type == TN_BF16 ? WAYS : SPLIT); way++) {
+            for (int way = 0; way < (u->type == TN_BF16 ? WAYS : SPLIT); way++) { /* a bf16 kernel rounds to bf16 in any case */
                 problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], 1, (int)(i + (size_t)way) % 8, TN_F32,
                                         (tn_dtype)(i % 3));
                 p.g.kernel = u;
-                p.g.round_bf16 = way == ROUNDED;
+                p.g.round = way == ROUNDED ? TN_BF16 : way == HALF ? TN_F16 : TN_F32;
                 p.g.bf16x3 = way == SPLIT;
                 p.g.accumulate = i & 1;
                 check_packed(&p, 1 + (int)i % 3, u->name);

@@ -82,12 +82,17 @@ static inline void run(int threads, const tn_gemm *g)
     tn_pool_free(pool);
 }
 
-static inline double operand(const void *p, tn_dtype type, bool round, int64_t i)
+static inline float rounded(float x, tn_dtype to)
+{
+    return to == TN_BF16 ? tn_bf16_to_f32(tn_f32_to_bf16(x)) : to == TN_F16 ? tn_f16_to_f32(tn_f32_to_f16(x)) : x;
+}
+
+static inline double operand(const void *p, tn_dtype type, tn_dtype round, int64_t i)
 {
     const float x = type == TN_F32    ? ((const float *)p)[i]
                     : type == TN_BF16 ? tn_bf16_to_f32(((const uint16_t *)p)[i])
                                       : tn_f16_to_f32(((const uint16_t *)p)[i]);
-    return (double)(round ? tn_bf16_to_f32(tn_f32_to_bf16(x)) : x);
+    return (double)rounded(x, round);
 }
 
 static inline double act_double(tn_gemm_act act, double x)
@@ -121,8 +126,8 @@ static inline void check(const problem *p)
                 double sum = 0, size = 0;
                 for (int64_t q = 0; q < g->k; q++) {
                     const double x =
-                        operand(g->a, g->a_type, g->round_bf16, t * g->a_batch + i * g->a_row + q * g->a_col) *
-                        operand(g->b, g->b_type, g->round_bf16, t * g->b_batch + q * g->b_row + j * g->b_col);
+                        operand(g->a, g->a_type, g->round, t * g->a_batch + i * g->a_row + q * g->a_col) *
+                        operand(g->b, g->b_type, g->round, t * g->b_batch + q * g->b_row + j * g->b_col);
                     sum += x;
                     size += fabs(x);
                 }

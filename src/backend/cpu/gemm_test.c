@@ -1,6 +1,7 @@
 /* The matrix product against a plain loop in double: shapes, strides, types, epilogues, and the promises about bits
  * (threads, rows, fp32 micro-kernels); gemm_kernels_test.c goes through the micro-kernels. TENON_BENCH=1 prints speeds. */
 #include "backend/cpu/gemm_problem.h"
+#include "backend/cpu/vmath.h"
 
 #include <float.h>
 #include <stdio.h>
@@ -44,9 +45,9 @@ static void types(void **state)
     (void)state;
     for (int i = 0; i < 9; i++)
         for (int layout = 0; layout < 8; layout++)
-            for (int round = 0; round < 2; round++) {
+            for (int round = 0; round < 3; round++) {
                 problem p = problem_new(11, 29, 37, 2, layout, (tn_dtype)(i % 3), (tn_dtype)(i / 3));
-                p.g.round_bf16 = round;
+                p.g.round = (tn_dtype)round;
                 run(2, &p.g);
                 check(&p);
                 problem_free(&p);
@@ -65,17 +66,16 @@ static void conversions(void **state)
         half[i] = (uint16_t)i;
         memcpy(&single[i], &u, 4);
     }
-    for (int form = 0; form < 10; form++) {
-        const tn_dtype type = (tn_dtype)(form / 2 % 3);
-        const bool scalar = form >= 6, round = form % 2;
+    for (int form = 0; form < 18; form++) {
+        const tn_dtype type = (tn_dtype)(form / 3 % 3), round = (tn_dtype)(form % 3);
+        const bool scalar = form >= 9;
         const void *data = type == TN_F32 ? (const void *)single : half;
         const tn_gemm_source src = { data, type, scalar ? 3 : 1, 4, round, 0 };
         /* width 4, k = N/4: with outer 1 numbers lie in order; with outer 3, width 1, every fourth is taken */
         const int64_t k = N / 4;
         tn__gemm_pack(packed, scalar ? 1 : 4, src, scalar ? 1 : 4, k);
         for (int64_t i = 0; i < (scalar ? k : N); i++) {
-            float want = (float)operand(data, type, false, scalar ? 4 * i : i);
-            if (round) want = tn_bf16_to_f32(tn_f32_to_bf16(want));
+            const float want = (float)operand(data, type, round, scalar ? 4 * i : i);
             if (isnan(want) ? !isnan(packed[i]) : memcmp(&want, &packed[i], 4) != 0)
                 fail_msg("form %d, number %lld: %a instead of %a", form, (long long)i, (double)packed[i], (double)want);
         }
@@ -83,6 +83,42 @@ static void conversions(void **state)
     tn_free(half);
     tn_free(single);
     tn_free(packed);
+}
+
+/* Half precision against an oracle that rounds first: small whole numbers times powers of two make every sum exact, so
+ * that any difference is one of rounding; and the ends of its range. */
+static void half_precision(void **state)
+{
+    (void)state;
+    enum { M = 7, N = 29, K = 40 };
+    const float ends[][2] = { { 65519.f, 65504.f }, { 65520.f, INFINITY }, { -65520.f, -INFINITY }, { 0x1.8p-24f, 0x1p-23f },
+                              { 0x1p-25f, 0.f }, { 0x1.8p-25f, 0x1p-24f }, { 0x1.ff8p-15f, 0x1.ff8p-15f }, { 0x1.ffcp-15f, 0x1p-14f }, { 2049.f, 2048.f } };
+    for (int layout = 0; layout < 4; layout++)
+        for (int64_t m = 1; m <= M; m += 3) { /* in place, and packed */
+            problem p = problem_new(m, N, K, 1, layout, TN_F32, TN_F32);
+            for (int64_t i = 0; i < m * K; i++) ((float *)p.a)[i] = (float)((i * 37) % 4099 - 2000); /* beyond 2048: odd ones round */
+            for (int64_t i = 0; i < K * N; i++) ((float *)p.b)[i] = (float)((i * 53) % 31 - 15);
+            p.g.round = TN_F16;
+            run(1, &p.g);
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < N; j++) {
+                    double want = 0;
+                    for (int64_t q = 0; q < K; q++)
+                        want += operand(p.a, TN_F32, TN_F16, i * p.g.a_row + q * p.g.a_col) *
+                                operand(p.b, TN_F32, TN_F16, q * p.g.b_row + j * p.g.b_col);
+                    assert_true((double)p.c[i * p.g.c_row + j] == want);
+                }
+            problem_free(&p);
+        }
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        problem p = problem_new(1, 4, 1, 1, 0, TN_F32, TN_F32);
+        *(float *)p.a = ends[i][0];
+        for (int j = 0; j < 4; j++) ((float *)p.b)[j] = 1;
+        p.g.round = TN_F16;
+        run(1, &p.g);
+        assert_true(p.c[0] == ends[i][1] && tn_v_round_f16(ends[i][0]) == ends[i][1]);
+        problem_free(&p);
+    }
 }
 
 static void epilogues(void **state)
@@ -303,6 +339,7 @@ void tn_tests_gemm(tn_test_list *l)
     tn_test_add(l, long_shapes, NULL, "gemm: across blocks and tiles");
     tn_test_add(l, types, NULL, "gemm: operand types and rounding");
     tn_test_add(l, conversions, NULL, "gemm: conversions are exact");
+    tn_test_add(l, half_precision, NULL, "gemm: half precision, sums exact and the ends of its range");
     tn_test_add(l, epilogues, NULL, "gemm: epilogues");
     tn_test_add(l, residual_in_place, NULL, "gemm: residual in place");
     tn_test_add(l, threads_do_not_matter, NULL, "gemm: one thread = many");

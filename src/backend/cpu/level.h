@@ -1,7 +1,7 @@
 /* Kernels compiled for several levels of one architecture, chosen when the program runs.
  *
  * x86-64's first processors have 4-float vectors and no fused multiply-add. A file whose functions are defined with
- * TN_LEVELED is compiled three times there (the Makefile finds it by that word): as it is, for AVX2 with FMA (level 3)
+ * TN_LEVELED is compiled three times there (the Makefile finds it by that word): as it is, for AVX2 with FMA and F16C (level 3)
  * and for AVX-512 (level 4). The first copy also holds each function under its own name, which passes the call on to
  * the copy for this processor. Other architectures compile such a file once. Everything in it that is not TN_LEVELED
  * must be static.

@@ -51,6 +51,16 @@ TN_INLINE uint32_t tn_v_bits(float f)
     return v.u;
 }
 
+/* To nearest even in half precision and back, the bits of tn_f16_to_f32(tn_f32_to_f16(x)) but for a NaN's payload: beyond
+ * 65504 an infinity; near 0 the adder rounds to multiples of 2^-24, the smallest subnormal. */
+TN_INLINE float tn_v_round_f16(float x)
+{
+    const uint32_t u = tn_v_bits(x), m = u & 0x7fffffffu, even = (m + 0xfffu + (m >> 13 & 1u)) & ~0x1fffu;
+    const uint32_t small = tn_v_bits((tn_v_from_bits(m) + 0.5f) - 0.5f);
+    const uint32_t finite = m < 0x38800000u ? small : even, large = m > 0x7f800000u ? m | 0x400000u : 0x7f800000u;
+    return tn_v_from_bits((m >= 0x477ff000u ? large : finite) | (u & 0x80000000u));
+}
+
 /* Clamps that let NaN pass, as masks: compilers turn chains of conditionals into far longer vector code. */
 TN_INLINE float tn_v_pick(bool first, float a, float b)
 {

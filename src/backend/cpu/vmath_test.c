@@ -3,6 +3,8 @@
 #include "backend/cpu/vmath.h"
 #include "testlib.h"
 
+#include <tenon/tensor.h>
+
 #include <float.h>
 
 /* --- oracles ------------------------------------------------------------------------------------------------------ */
@@ -162,8 +164,20 @@ static void inverse_roots(void **state)
     place_does_not_matter(&(void *){ (void *)(uintptr_t)&roots });
 }
 
+/* The bits of the conversion there and back. */
+static void half_rounding(void **state)
+{
+    (void)state;
+    for (uint64_t u = 0; u < (uint64_t)1 << 32; u += STEP) {
+        const float x = tn_v_from_bits((uint32_t)u), got = tn_v_round_f16(x), want = tn_f16_to_f32(tn_f32_to_f16(x));
+        if (isnan(x) ? !isnan(got) : tn_v_bits(got) != tn_v_bits(want))
+            fail_msg("%a becomes %a instead of %a", (double)x, (double)got, (double)want);
+    }
+}
+
 void tn_tests_vmath(tn_test_list *l)
 {
+    tn_test_add(l, half_rounding, NULL, "vmath: rounding to half precision over all of f32");
     tn_test_add(l, inverse_roots, NULL, "vmath: inverse roots");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         tn_test_add(l, all_of_f32, &table[i], "vmath: %s over all of f32", table[i].name);

@@ -1,13 +1,16 @@
 /* Scales (hten): a layer as a mixture of layers, each on averages of so many tokens. Causal: an average is read from its
- * last token on, never before. Whole sequences go through it at once; a carrying batch goes token by token. */
+ * last token on, never before. Whole sequences, or chunks of whole averages (b->chunk), go through it at once; another
+ * carrying batch goes token by token. */
 #include "models/ten/ten.h"
 
 /* A layer on averages of s tokens. An average is known when its last token is: token t reads the output of average
- * floor((t+1)/s) - 1, and zero before there is one. A sequence too short for one is filled up with zeros nobody reads. */
+ * floor((t+1)/s) - 1, and before there is one what the chunk before left, or zero. A sequence too short for one is filled
+ * up with zeros nobody reads. */
 static tn_ref at_scale(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64_t s)
 {
     tn_graph *g = n->g;
     const int64_t B = b->batch, T = b->length, m = T < s ? 1 : T / s, d = n->c->dim;
+    const tn_ref held = tn_carry_state(g, b, "held", tn_shape(B, 1, d));
     tn_batch few = *b;
     few.length = m;
     if (T < s) {
@@ -17,9 +20,10 @@ static tn_ref at_scale(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64
     const tn_ref whole = tn_reshape(g, tn_slice(g, x, 1, 0, m * s), tn_shape(B, m, s, d));
     const tn_ref y = tn_linear(g, ten_block(n, tn_mean(g, whole, 2), &few, kind),
                                tn_param(g, "up", tn_shape(d, d), tn_normal(0.02f)));
-    const tn_ref known[] = { tn_fill(g, tn_shape(B, 1, d), TN_F32, 0), y };
+    const tn_ref known[] = { held.id ? held : tn_fill(g, tn_shape(B, 1, d), TN_F32, 0), y };
     const tn_ref apart = tn_reshape(g, tn_concat(g, known, 2, 1), tn_shape(B, m + 1, 1, d));
     const tn_ref repeated = tn_add(g, tn_fill(g, tn_shape(B, m + 1, s, d), TN_F32, 0), apart);
+    tn_carry_keep(g, b, held, tn_slice(g, y, 1, m - 1, 1));
     return tn_slice(g, tn_reshape(g, repeated, tn_shape(B, (m + 1) * s, d)), 1, 1, T);
 }
 
@@ -48,7 +52,7 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
 
 static tn_ref coarse(ten_net *n, tn_ref x, const tn_batch *b, char kind, int64_t s)
 {
-    return b->carry ? at_scale_step(n, x, b, kind, s) : at_scale(n, x, b, kind, s);
+    return b->carry && !b->chunk ? at_scale_step(n, x, b, kind, s) : at_scale(n, x, b, kind, s);
 }
 
 /* The mixture of a layer's scales, with weights softmax(mix). */

@@ -30,8 +30,8 @@ static void clear_keys(const job *w, int64_t b, int64_t kv, int input)
 static void pack_rows(const block *k, const float *x, float *strips, float *panels)
 {
     const job *w = k->w;
-    tn__gemm_pack(strips, w->u->nr, (tn_gemm_source){ x, TN_F32, w->D, 1, w->c->round_bf16, 0 }, k->rows, w->D);
-    tn__gemm_pack(panels, w->u->nr, (tn_gemm_source){ x, TN_F32, 1, w->D, w->c->round_bf16, 0 }, w->D, k->rows);
+    tn__gemm_pack(strips, w->u->nr, (tn_gemm_source){ x, TN_F32, w->D, 1, w->c->round, 0 }, k->rows, w->D);
+    tn__gemm_pack(panels, w->u->nr, (tn_gemm_source){ x, TN_F32, 1, w->D, w->c->round, 0 }, w->D, k->rows);
 }
 
 static double dot(const float *restrict x, const float *restrict y, int64_t n)
@@ -109,7 +109,7 @@ static void keep_rows(const block *k, const float *strip, int64_t r0, span a, fl
     const int64_t mr = w->u->mr, nr = w->u->nr;
     for (int64_t s = a.lo; s < a.hi; s += mr)
         tn__gemm_pack(panels + s * w->rows + r0 * mr, w->u->mr,
-                      (tn_gemm_source){ strip + s * nr, TN_F32, nr, 1, w->c->round_bf16, 0 }, mr, nr);
+                      (tn_gemm_source){ strip + s * nr, TN_F32, nr, 1, w->c->round, 0 }, mr, nr);
 }
 
 static void strip_backward(const block *k, int64_t r0, int64_t s0, int64_t n, span a, wants want)

@@ -259,7 +259,7 @@ static void forward_tile(void *arg, void *scratch, int64_t i)
     tn_attention_block_move(&k, i / (w->KV * w->blocks), i / w->blocks % w->KV, i % w->blocks);
     const bool few = k.rows <= FEW && w->u->run[1];
     tn_attention_rows_load(&k, &w->c->in[TN_ATT_Q], k.x);
-    tn__gemm_pack(k.q, few ? 1 : w->u->nr, (tn_gemm_source){ k.x, TN_F32, w->D, 1, w->c->round_bf16, 0 }, k.rows, w->D);
+    tn__gemm_pack(k.q, few ? 1 : w->u->nr, (tn_gemm_source){ k.x, TN_F32, w->D, 1, w->c->round, 0 }, k.rows, w->D);
     memset(k.o, 0, sizeof(float) * (size_t)(w->rows * (few ? w->wide : w->deep)));
     for (int64_t r = 0; r < w->rows; r++) k.max[r] = -INFINITY, k.sum[r] = 0;
     for (int64_t s0 = k.first; s0 < k.end; s0 += TN_ATT_KEYS)

@@ -97,14 +97,15 @@ static inline void tn_attention_row_fetch(const float *row, int64_t n)
 /* A strip (D,nr) as rows (nr,D). */
 static inline void tn_attention_strip_turn(const tn_attention_job *w, const float *strip, float *to)
 {
-    const tn_gemm_source src = { strip, TN_F32, w->u->nr, 1, false, 0 };
+    const tn_gemm_source src = { strip, TN_F32, w->u->nr, 1, TN_F32, 0 };
     tn__gemm_pack(to, (int)w->D, src, w->D, w->u->nr);
 }
 
-/* Operands of a product, rounded to bf16 as packing would round them. */
+/* Operands of a product, rounded as packing would round them. */
 static inline void tn_attention_round(const tn_attention_job *w, float *x, int64_t n)
 {
-    for (int64_t i = 0; w->c->round_bf16 && i < n; i++) {
+    for (int64_t i = 0; w->c->round == TN_F16 && i < n; i++) x[i] = tn_v_round_f16(x[i]);
+    for (int64_t i = 0; w->c->round == TN_BF16 && i < n; i++) {
         const uint32_t u = tn_v_bits(x[i]), even = u + 0x7fffu + (u >> 16 & 1u), quiet = u | 0x400000u;
         x[i] = tn_v_from_bits(((u & 0x7fffffffu) > 0x7f800000u ? quiet : even) & 0xffff0000u);
     }

@@ -64,7 +64,7 @@ static void multiply(const head *w, int64_t m, int64_t n, int64_t k, matrix a, m
                      .b_type = b.type,
                      .c = y.data,
                      .c_row = y.row,
-                     .round_bf16 = w->c->round_bf16,
+                     .round = w->c->round,
                      .bf16x3 = w->c->bf16x3,
                      .portable_only = w->c->portable,
                      .accumulate = add,

@@ -62,7 +62,7 @@ static void linear_cost(const tn_sig *s, tn_cost *c)
 /* A product of these sizes, as the kernels will ask for it. */
 static tn_gemm product_of(const tn_sig *s, int64_t m, int64_t n, int64_t k)
 {
-    return (tn_gemm){ .m = m, .n = n, .k = k, .batch = 1, .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3,
+    return (tn_gemm){ .m = m, .n = n, .k = k, .batch = 1, .round = s->round, .bf16x3 = s->bf16x3,
                       .portable_only = s->portable };
 }
 

@@ -68,7 +68,7 @@ static void product(const tn_call *c, const extent *e, int64_t m, int64_t n, int
                      .b_type = y.arg->dtype,
                      .c = z.arg->data,
                      .c_row = z.row,
-                     .round_bf16 = c->round_bf16,
+                     .round = c->round,
                      .bf16x3 = c->bf16x3,
                      .portable_only = c->portable,
                      .accumulate = accumulate,

@@ -24,7 +24,8 @@ typedef tn_outer_chunk chunk;
 
 typedef struct shape {
     int64_t B, T, H, N, P, C;
-    bool steps, round_bf16, bf16x3, portable;
+    bool steps, bf16x3, portable;
+    tn_dtype round;
     size_t gemm_bytes;
 } shape;
 
@@ -48,7 +49,7 @@ static void multiply_part(const seq *s, int64_t m, int64_t n, int64_t k, view a,
                         .c = c,
                         .c_row = n,
                         .batch = 1,
-                        .round_bf16 = s->round_bf16,
+                        .round = s->round,
                         .bf16x3 = s->bf16x3,
                         .portable_only = s->portable,
                         .accumulate = add,
@@ -328,7 +329,7 @@ static size_t lay_out(const shape *z, bool backward, uintptr_t at, walk *w)
     const int64_t C = z->C, N = z->N, P = z->P, wide = N > P ? N : P;
     const size_t f = sizeof(float), d = sizeof(double);
     seq *s = &w->s;
-    *w = (walk){ .s = { .N = N, .P = P, .round_bf16 = z->round_bf16, .bf16x3 = z->bf16x3, .portable = z->portable } };
+    *w = (walk){ .s = { .N = N, .P = P, .round = z->round, .bf16x3 = z->bf16x3, .portable = z->portable } };
     s->s = take(&at, N * P, f);
     s->x = take(&at, C * wide, f);
     s->clean = take(&at, C * P, f);
@@ -357,7 +358,7 @@ static size_t lay_out(const shape *z, bool backward, uintptr_t at, walk *w)
     return at - start;
 }
 
-/* kind: round_bf16, bf16x3 and portable; the rest is found here. */
+/* kind: round, bf16x3 and portable; the rest is found here. */
 static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
 {
     shape z = kind;
@@ -370,7 +371,7 @@ static shape shape_of(tn_dims q, tn_dims v, const tn_outer_attr *a, shape kind)
 
 TN_LEVELED(size_t, tn_outer_work_cpu, (const tn_sig *s, bool backward), (s, backward))
 {
-    const shape kind = { .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3, .portable = s->portable };
+    const shape kind = { .round = s->round, .bf16x3 = s->bf16x3, .portable = s->portable };
     const shape z = shape_of(s->in[TN_OUTER_Q].dims, s->in[TN_OUTER_V].dims, s->attr, kind);
     const int64_t heads = z.B * z.H;
     walk w;
@@ -509,7 +510,7 @@ static tn_status run(const tn_call *c, bool backward)
 {
     walk w;
     job j = { .c = c, .backward = backward };
-    const shape kind = { .round_bf16 = c->round_bf16, .bf16x3 = c->bf16x3, .portable = c->portable };
+    const shape kind = { .round = c->round, .bf16x3 = c->bf16x3, .portable = c->portable };
     j.z = shape_of(c->in[TN_OUTER_Q].dims, c->in[TN_OUTER_V].dims, c->attr, kind);
     j.walk_bytes = lay_out(&j.z, backward, 0, &w);
     const int64_t heads = j.z.B * j.z.H, threads = tn_pool_threads(c->pool);

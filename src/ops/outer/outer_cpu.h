@@ -20,7 +20,8 @@ typedef struct tn_outer_view {
 
 typedef struct tn_outer_seq {
     int64_t N, P;
-    bool round_bf16, bf16x3, portable; /* as in tn_call */
+    tn_dtype round; /* as in tn_call, like the next two */
+    bool bf16x3, portable;
     tn_outer_view q, k, v, alpha, o;       /* (T,N) (T,N) (T,P) (T,1) (T,P) */
     tn_outer_view dq, dk, dv, dalpha, d_o; /* their gradients */
     float *s;                              /* (N,P) forward: the state, carried from chunk to chunk */

@@ -50,7 +50,7 @@ static void build(tn_op_io *io, const tn_case *c)
     const int64_t B = c->dim[0], T = c->dim[1], H = c->dim[2], N = c->dim[3], P = c->dim[4];
     const double least = c->flags & STRONG ? -20 : c->flags & NO_DECAY ? 0 : c->flags & SLOW ? -0.05 : -2;
     if (c->flags & STEPS) g->options.off = switches_off;
-    g->options.round_bf16 = c->flags & ROUND;
+    g->options.round = c->flags & ROUND ? TN_BF16 : TN_F32;
     const tn_ref q = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
     const tn_ref k = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
     const tn_ref v = tn_test_input(io, tn_shape(B, T, H, P), (tn_fill_spec){ 0 });

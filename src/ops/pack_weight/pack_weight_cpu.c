@@ -15,7 +15,7 @@ static void set_sizes(tn_gemm *g, const void *attr, tn_dims w)
 
 size_t tn_pack_weight_bytes_cpu(const tn_sig *s)
 {
-    tn_gemm g = { .round_bf16 = s->round_bf16, .bf16x3 = s->bf16x3, .portable_only = s->portable };
+    tn_gemm g = { .round = s->round, .bf16x3 = s->bf16x3, .portable_only = s->portable };
     set_sizes(&g, s->attr, s->in[0].dims);
     return tn_gemm_packed_bytes(&g);
 }
@@ -29,7 +29,7 @@ tn_status tn_pack_weight_forward_cpu(const tn_call *c)
                   .b_col = w->stride[backward ? 1 : 0],
                   .b_type = w->dtype,
                   .batch = 1,
-                  .round_bf16 = c->round_bf16,
+                  .round = c->round,
                   .bf16x3 = c->bf16x3,
                   .portable_only = c->portable };
     set_sizes(&g, c->attr, w->dims);

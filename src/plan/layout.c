@@ -1,0 +1,33 @@
+/* What lies where in a plan's arena, for people: the slots of the placement with the names of who writes them. Decides
+ * nothing; place.c did. */
+#include "plan/plan_internal.h"
+
+#include <stdlib.h>
+
+static int largest_first(const void *pa, const void *pb)
+{
+    const tn_layout_row *a = pa, *b = pb;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? 1 : -1;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    return (a->offset > b->offset) - (a->offset < b->offset);
+}
+
+size_t tn_plan_layout(const tn_plan *p, tn_layout_row *rows)
+{
+    const tn_graph *g = p->graph;
+    size_t n = 0;
+    for (int i = 0; i < p->place.n_slots; i++) {
+        const tn_slot *s = &p->place.slot[i];
+        if (s->ext >= 0) continue;
+        const tn_gtensor *t = &g->tensor[s->tensor];
+        const tn_node *by = &g->node[s->first]; /* who touches a place of the arena first writes it */
+        if (rows)
+            rows[n] = (tn_layout_row){ .name = t->name, .op = by->op->name, .region = g->region[by->region],
+                                       .backward = by->backward, .workspace = s->role == TN_ROLE_WORK, .dtype = t->dtype,
+                                       .dims = t->dims, .offset = s->offset, .bytes = s->bytes, .first = (size_t)s->first,
+                                       .last = (size_t)s->last < g->n_nodes ? (size_t)s->last : g->n_nodes };
+        n++;
+    }
+    if (rows) qsort(rows, n, sizeof *rows, largest_first);
+    return n;
+}

@@ -1,0 +1,435 @@
+/* Chunks of time: the plans (forward, forward+backward, evaluation; each at the length of a chunk and of the last one), the
+ * states at the boundaries, and the walk over them. The plans take states as inputs and put out the next ones; all that
+ * crosses a boundary is copied here.
+ *
+ * Invariant: a chunk is computed with the same tokens, states and random numbers in both passes, and the losses and their
+ * gradients are weighted so that their sum is the mean over the whole batch: by labels that count, or by tokens for what a
+ * model adds to its loss. */
+#include "train/chunks.h"
+
+#include "models/carry.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { AUTO_TOKENS = 4096, AUTO_MULTIPLE = 64 }; /* of a chunk over the whole batch: large enough for products */
+
+typedef enum role { ADVANCE, GRAD, GRAD_LAST, EVAL, EVAL_LAST, ROLES } role;
+
+/* One plan. The pointers are into its inputs and outputs; NULL where it has none. */
+typedef struct piece {
+    int64_t length;
+    tn_batch batch;
+    tn_plan *plan;
+    tn_bound *bound;
+    int32_t *tokens, *labels, *reset, *document, *positions; /* (B,length) */
+    const float *loss, *xent, *extra, *logits;               /* logits (B,length,vocab) */
+    float *counted, *spread; /* weights of the loss and of what was added to it */
+    void **state, **next, **d_state, **d_next; /* by state */
+} piece;
+
+typedef struct state {
+    const char *name; /* the plan's */
+    size_t bytes, offset; /* in a slot */
+} state;
+
+struct tn_chunks {
+    const tn_model *model;
+    const tn_settings *settings;
+    const tn_graph_options *graph;
+    int64_t batch, length, chunk, n;
+    bool documents, forward_only, logits;
+    tn_store *store;
+    tn_context *context;
+    tn_status (*fits)(void *ctx, const tn_graph *g);
+    void *ctx;
+    piece piece[ROLES];
+    state *state;
+    size_t n_states, slot_bytes;
+    unsigned char *slot; /* (slots, slot_bytes): the states before each chunk; the first is zero */
+    unsigned char *d;    /* (slot_bytes): gradient of the states behind the chunk at hand */
+    int32_t *feed;       /* tokens, labels and marks, (B,T) each */
+    void **pointer;      /* of all pieces' states */
+    float *all_logits;   /* (B,T,vocab), or NULL */
+    int64_t vocab;
+    float loss, xent;
+    bool has_xent;
+};
+
+int64_t tn_chunk_length(const tn_settings *st, int64_t batch, int64_t length)
+{
+    if (strcmp(tn_settings_text(st, "plan.recompute"), "chunk") != 0) return 0;
+    int64_t c = tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk");
+    if (!c) { /* equal parts, as far as they are multiples */
+        const int64_t most = batch < AUTO_TOKENS ? AUTO_TOKENS / batch : 1, parts = (length + most - 1) / most;
+        c = ((length + parts - 1) / parts + AUTO_MULTIPLE - 1) / AUTO_MULTIPLE * AUTO_MULTIPLE;
+    }
+    return c < length ? c : 0;
+}
+
+/* --- plans ---------------------------------------------------------------------------------------------------------------- */
+
+static bool trains(role r) { return r == ADVANCE || r == GRAD || r == GRAD_LAST; }
+
+static int64_t last_length(const tn_chunks *c) { return c->length - (c->n - 1) * c->chunk; }
+
+static int64_t slots(const tn_chunks *c) { return c->forward_only ? 2 : c->n; }
+
+/* A model that knows nothing of carrying on would quietly start afresh with every chunk. */
+static tn_status check_states(const tn_chunks *c, const tn_graph *g)
+{
+    bool any = false;
+    for (size_t i = 0; i < g->n_outputs; i++) any |= strncmp(g->output[i].name, "next.", 5) == 0;
+    if (!any)
+        return tn_error(TN_USAGE, "plan.recompute=chunk: model %s carries no state from token to token: use plan.recompute=layer",
+                        c->model->name);
+    if (!tn_graph_output(g, "loss").id) return tn_error(TN_USAGE, "model %s puts out no \"loss\"", c->model->name);
+    return TN_OK;
+}
+
+static tn_status build(tn_chunks *c, role r, tn_graph **out)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    piece *p = &c->piece[r];
+    tn_graph_options o = *c->graph;
+    const tn_dims dims = tn_shape(c->batch, p->length);
+    o.training = trains(r);
+    o.carried = true;
+    TN_TRY(tn_graph_new(&o, &g));
+    tn_batch *b = &p->batch;
+    *b = (tn_batch){ .size = sizeof *b, .batch = c->batch, .length = p->length, .chunk = c->chunk,
+                     .logits = c->logits && !o.training };
+    b->tokens = tn_input(g, "tokens", dims, TN_I32);
+    if (r != ADVANCE) b->labels = tn_input(g, "labels", dims, TN_I32);
+    tn_carry_inputs(g, b, c->length);
+    if (c->documents) {
+        b->reset = tn_input(g, "reset", dims, TN_I32);
+        b->document = tn_input(g, "document", dims, TN_I32);
+        b->positions = tn_input(g, "positions", dims, TN_I32);
+    }
+    s = c->model->build(g, c->settings, b);
+    if (s == TN_USAGE) tn_error_prefix("plan.recompute=chunk");
+    TN_TRY(s);
+    TN_TRY(tn_graph_status(g));
+    if (r != ADVANCE) TN_TRY(check_states(c, g));
+    TN_TRY(c->fits(c->ctx, g));
+    TN_TRY(tn_store_adopt(c->store, g));
+    *out = g;
+    g = NULL;
+done:
+    tn_graph_free(g);
+    return s;
+}
+
+/* The loss in its parts, each with a weight of its own, and the states that the chunk leaves. Returns how many, 0: no memory. */
+static int make_seeds(tn_graph *g, const tn_seed **out)
+{
+    const tn_ref xent = tn_graph_output(g, "xent"), extra = tn_graph_output(g, "extra");
+    tn_seed *seeds = tn_arena_alloc(&g->memory, sizeof *seeds * (g->n_outputs + 2));
+    int n = 0;
+    if (!seeds) return 0;
+    seeds[n++] = (tn_seed){ .y = xent.id ? xent : tn_graph_output(g, "loss"), .dy = tn_scalar(g, "chunk.counted", 1) };
+    if (xent.id && extra.id) seeds[n++] = (tn_seed){ .y = extra, .dy = tn_scalar(g, "chunk.spread", 1) };
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const tn_ref y = { g->output[i].id };
+        if (strncmp(g->output[i].name, "next.", 5) != 0 || !tn_dtype_is_float(tn_ref_dtype(g, y))) continue;
+        const char *name = tn_arena_printf(&g->memory, "d.%s", g->output[i].name);
+        if (!name) return 0;
+        seeds[n++] = (tn_seed){ .y = y, .dy = tn_input(g, name, tn_ref_dims(g, y), tn_ref_dtype(g, y)) };
+    }
+    *out = seeds;
+    return n;
+}
+
+static tn_status make_plan(tn_chunks *c, role r)
+{
+    tn_graph *g;
+    const int64_t batches = r == GRAD || r == ADVANCE ? tn_settings_int(c->settings, "train.accumulate") : 1;
+    tn_compile_options o = { .device = tn_store_device(c->store), .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
+    TN_RETURN_IF(build(c, r, &g));
+    if (r == GRAD || r == GRAD_LAST) o.n_seeds = make_seeds(g, &o.seeds);
+    if ((r == GRAD || r == GRAD_LAST) && !o.n_seeds) {
+        tn_graph_free(g);
+        return TN_MEMORY;
+    }
+    return tn_graph_compile(g, &o, &c->piece[r].plan);
+}
+
+static tn_status list_states(tn_chunks *c)
+{
+    const tn_graph *g = tn_plan_graph(c->piece[EVAL].plan);
+    c->state = tn_alloc(sizeof *c->state * (g->n_outputs + 1));
+    if (!c->state) return TN_MEMORY;
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const tn_gtensor *t = &g->tensor[g->output[i].id];
+        if (strncmp(g->output[i].name, "next.", 5) != 0) continue;
+        const size_t bytes = (size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype);
+        c->state[c->n_states++] = (state){ g->output[i].name + 5, bytes, c->slot_bytes };
+        c->slot_bytes += (bytes + 63) / 64 * 64;
+    }
+    const tn_ref logits = tn_graph_output(g, "logits");
+    c->vocab = logits.id ? tn_ref_dim(g, logits, -1) : 0;
+    c->has_xent = tn_graph_output(g, "xent").id && tn_graph_output(g, "extra").id;
+    return TN_OK;
+}
+
+tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
+{
+    tn_status s = TN_OK;
+    const tn_trainer_options *t = o->trainer;
+    tn_chunks *c = tn_alloc(sizeof *c);
+    if (!c) TN_TRY(TN_MEMORY);
+    *c = (tn_chunks){ .model = t->model, .settings = t->settings, .graph = o->graph, .batch = t->batch, .length = t->length,
+                      .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk, .documents = t->documents,
+                      .forward_only = t->forward_only, .logits = t->logits, .store = o->store, .context = o->context,
+                      .fits = o->fits, .ctx = o->ctx };
+    for (role r = 0; r < ROLES; r++) {
+        const bool last = r == GRAD_LAST || r == EVAL_LAST;
+        c->piece[r].length = last ? last_length(c) : c->chunk;
+        if ((last && c->piece[r].length == c->chunk) || (trains(r) && c->forward_only)) continue;
+        TN_TRY(make_plan(c, r));
+    }
+    TN_TRY(list_states(c));
+    *out = c;
+    c = NULL;
+done:
+    tn_chunks_free(c);
+    return s;
+}
+
+/* --- memory --------------------------------------------------------------------------------------------------------------- */
+
+static size_t tokens_of(const tn_chunks *c) { return (size_t)(c->batch * c->length); }
+
+static size_t feeds(const tn_chunks *c) { return c->documents ? 5 : 2; }
+
+static void resolve(tn_chunks *c, piece *p, void **pointer)
+{
+    tn_bound *b = p->bound;
+    p->tokens = tn_bound_data(b, "tokens");
+    p->labels = tn_bound_data(b, "labels");
+    p->reset = tn_bound_data(b, "reset");
+    p->document = tn_bound_data(b, "document");
+    p->positions = tn_bound_data(b, "positions");
+    p->loss = tn_bound_data(b, "loss");
+    p->xent = tn_bound_data(b, "xent");
+    p->extra = tn_bound_data(b, "extra");
+    p->logits = tn_bound_data(b, "logits");
+    p->counted = tn_bound_data(b, "chunk.counted");
+    p->spread = tn_bound_data(b, "chunk.spread");
+    p->state = pointer;
+    p->next = pointer + c->n_states;
+    p->d_state = pointer + 2 * c->n_states;
+    p->d_next = pointer + 3 * c->n_states;
+    for (size_t i = 0; i < c->n_states; i++) {
+        char name[512];
+        p->state[i] = tn_bound_data(b, c->state[i].name);
+        snprintf(name, sizeof name, "d.next.%s", c->state[i].name);
+        p->d_next[i] = tn_bound_data(b, name);
+        p->next[i] = tn_bound_data(b, name + 2);
+        snprintf(name, sizeof name, "d.%s", c->state[i].name);
+        p->d_state[i] = tn_bound_data(b, name);
+    }
+}
+
+tn_status tn_chunks_bind(tn_chunks *c)
+{
+    size_t logits = 0;
+    if (!tn_mul_ok((size_t)c->vocab * sizeof(float), tokens_of(c), &logits)) return tn_error(TN_MEMORY, "logits of all tokens");
+    c->slot = tn_alloc(c->slot_bytes * (size_t)slots(c) + 1);
+    c->d = tn_alloc(c->slot_bytes + 1);
+    c->feed = tn_alloc(sizeof *c->feed * feeds(c) * tokens_of(c));
+    c->pointer = tn_alloc(sizeof *c->pointer * 4 * ROLES * (c->n_states + 1));
+    if (!c->slot || !c->d || !c->feed || !c->pointer) return TN_MEMORY;
+    if (logits && !(c->all_logits = tn_alloc(logits))) return TN_MEMORY;
+    for (role r = 0; r < ROLES; r++)
+        if (c->piece[r].plan) TN_RETURN_IF(tn_bind(c->piece[r].plan, c->context, c->store, &c->piece[r].bound));
+    for (role r = 0; r < ROLES; r++) /* outputs stay where they are once the largest plan is bound */
+        if (c->piece[r].bound) resolve(c, &c->piece[r], c->pointer + 4 * (size_t)r * c->n_states);
+    return TN_OK;
+}
+
+void tn_chunks_free(tn_chunks *c)
+{
+    if (!c) return;
+    for (role r = 0; r < ROLES; r++) {
+        tn_bound_free(c->piece[r].bound);
+        tn_plan_free(c->piece[r].plan);
+    }
+    tn_free(c->state);
+    tn_free(c->slot);
+    tn_free(c->d);
+    tn_free(c->feed);
+    tn_free(c->pointer);
+    tn_free(c->all_logits);
+    tn_free(c);
+}
+
+void tn_chunks_memory(const tn_chunks *c, tn_memory_plan *m, size_t *arena)
+{
+    for (role r = 0; r < ROLES; r++) tn_memory_plan_add(m, c->piece[r].plan, arena);
+    m->state += c->slot_bytes * (size_t)(slots(c) + 1);
+    m->other += tokens_of(c) * (sizeof *c->feed * feeds(c) + sizeof(float) * (size_t)c->vocab);
+}
+
+tn_feed tn_chunks_feed(tn_chunks *c)
+{
+    const size_t n = tokens_of(c);
+    const piece *p = &c->piece[EVAL];
+    return (tn_feed){ .batch = c->batch, .length = c->length, .tokens = c->feed, .labels = c->feed + n,
+                      .reset = p->reset ? c->feed + 2 * n : NULL, .document = p->document ? c->feed + 3 * n : NULL,
+                      .positions = p->positions ? c->feed + 4 * n : NULL };
+}
+
+/* --- running -------------------------------------------------------------------------------------------------------------- */
+
+static piece *piece_at(tn_chunks *c, role whole, int64_t i)
+{
+    return &c->piece[i == c->n - 1 && c->piece[whole + 1].plan ? whole + 1 : whole];
+}
+
+/* The chunk's columns of one (B,T) array of the feed. */
+static void give(const tn_chunks *c, const piece *p, int which, int64_t start, int32_t *to)
+{
+    const int32_t *from = c->feed + (size_t)which * tokens_of(c) + start;
+    for (int64_t b = 0; to && b < c->batch; b++)
+        memcpy(to + b * p->length, from + b * c->length, sizeof *to * (size_t)p->length);
+}
+
+static void copy_states(const tn_chunks *c, void *const *from, void *const *to, unsigned char *slot)
+{
+    for (size_t i = 0; i < c->n_states; i++) {
+        if (from && from[i]) memcpy(slot + c->state[i].offset, from[i], c->state[i].bytes);
+        if (to && to[i]) memcpy(to[i], slot + c->state[i].offset, c->state[i].bytes);
+    }
+}
+
+static void load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
+{
+    const int64_t start = i * c->chunk;
+    give(c, p, 0, start, p->tokens);
+    give(c, p, 1, start, p->labels);
+    give(c, p, 2, start, p->reset);
+    give(c, p, 3, start, p->document);
+    give(c, p, 4, start, p->positions);
+    tn_carry_set(p->bound, &p->batch, start);
+    copy_states(c, NULL, p->state, c->slot + c->slot_bytes * (size_t)slot);
+}
+
+static int64_t count_labels(const tn_chunks *c, int64_t start, int64_t length)
+{
+    const int32_t *labels = c->feed + tokens_of(c) + start;
+    int64_t n = 0;
+    for (int64_t b = 0; b < c->batch; b++)
+        for (int64_t t = 0; t < length; t++) n += labels[b * c->length + t] != -1;
+    return n;
+}
+
+typedef struct total {
+    int64_t counted; /* labels of the batch */
+    double loss, xent, weight, share; /* weight, share: of the chunk at hand, by labels and by tokens */
+} total;
+
+static void weigh(const tn_chunks *c, const piece *p, int64_t i, total *t)
+{
+    const int64_t n = count_labels(c, i * c->chunk, p->length);
+    t->weight = (double)n / (double)(t->counted ? t->counted : 1);
+    t->share = (double)p->length / (double)c->length;
+}
+
+static void add_loss(const tn_chunks *c, const piece *p, total *t)
+{
+    const double main = t->weight * (double)*(c->has_xent ? p->xent : p->loss);
+    t->xent += main;
+    t->loss += c->has_xent ? main + t->share * (double)*p->extra : main;
+}
+
+static tn_status run(piece *p, bool *again)
+{
+    TN_RETURN_IF(*again ? tn_run_again(p->bound) : tn_run(p->bound));
+    *again = true; /* weights do not change within a batch */
+    return TN_OK;
+}
+
+/* States before every chunk, by going forward over all but the last. */
+static tn_status advance(tn_chunks *c, int64_t seed, int64_t step, bool *again)
+{
+    piece *p = &c->piece[ADVANCE];
+    for (int64_t i = 0; i + 1 < c->n; i++) {
+        load(c, p, i, i);
+        tn_bound_seed(p->bound, seed, step * c->n + i);
+        TN_RETURN_IF(run(p, again));
+        copy_states(c, p->next, NULL, c->slot + c->slot_bytes * (size_t)(i + 1));
+    }
+    return TN_OK;
+}
+
+tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, float *loss)
+{
+    const int64_t seed = tn_settings_int(c->settings, "seed");
+    total t = { .counted = count_labels(c, 0, c->length) };
+    TN_RETURN_IF(advance(c, seed, step, &again));
+    memset(c->d, 0, c->slot_bytes);
+    for (int64_t i = c->n; i-- > 0;) {
+        piece *p = piece_at(c, GRAD, i);
+        load(c, p, i, i);
+        copy_states(c, NULL, p->d_next, c->d);
+        weigh(c, p, i, &t);
+        if (p->counted) *p->counted = (float)t.weight * scale;
+        if (p->spread) *p->spread = (float)t.share * scale;
+        tn_bound_seed(p->bound, seed, step * c->n + i);
+        TN_RETURN_IF(run(p, &again));
+        copy_states(c, p->d_state, NULL, c->d);
+        add_loss(c, p, &t);
+    }
+    *loss = (float)t.loss;
+    return TN_OK;
+}
+
+static void keep_logits(tn_chunks *c, const piece *p, int64_t i)
+{
+    const int64_t rows = p->length * c->vocab;
+    for (int64_t b = 0; c->all_logits && b < c->batch; b++)
+        memcpy(c->all_logits + (b * c->length + i * c->chunk) * c->vocab, p->logits + b * rows, sizeof(float) * (size_t)rows);
+}
+
+tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
+{
+    total t = { .counted = count_labels(c, 0, c->length) };
+    for (int64_t i = 0; i < c->n; i++) {
+        piece *p = piece_at(c, EVAL, i);
+        load(c, p, i, i ? 1 : 0);
+        weigh(c, p, i, &t);
+        TN_RETURN_IF(run(p, &again));
+        copy_states(c, p->next, NULL, c->slot + c->slot_bytes);
+        keep_logits(c, p, i);
+        add_loss(c, p, &t);
+    }
+    c->xent = (float)t.xent;
+    *loss = c->loss = (float)t.loss;
+    return TN_OK;
+}
+
+/* --- looking -------------------------------------------------------------------------------------------------------------- */
+
+const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *count)
+{
+    const bool logits = strcmp(name, "logits") == 0;
+    *count = logits ? c->batch * c->length * c->vocab : 1;
+    if (logits) return c->all_logits;
+    if (strcmp(name, "xent") == 0) return c->has_xent ? &c->xent : NULL;
+    return strcmp(name, "loss") == 0 ? &c->loss : NULL;
+}
+
+const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].plan; }
+
+tn_bound *tn_chunks_bound(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].bound; }
+
+tn_bound *tn_chunks_part(const tn_chunks *c, int i, int64_t *runs)
+{
+    const bool apart = c->piece[GRAD_LAST].plan != NULL;
+    if (i >= (apart ? 3 : 2)) return NULL;
+    *runs = i == 0 ? c->n - apart : i == 1 ? c->n - 1 : 1;
+    return c->piece[i == 0 ? GRAD : i == 1 ? ADVANCE : GRAD_LAST].bound;
+}

@@ -193,9 +193,7 @@ __device__ __forceinline__ void store_keys(const float (&x)[MT][WIDTH / 8][4], c
             const int s = k0 + m * 16 + h * 8 + lane / 4;
             if (s >= p.S) continue;
             const int64_t at = key_at(to, b, kv, s);
-#pragma unroll
-            for (int d = 0; d < WIDTH / 8; d++)
-                put_pair(to, at, d * 8 + lane % 4 * 2, p.D, factor * x[m][d][2 * h], factor * x[m][d][2 * h + 1], add);
+            store_row<WIDTH>(x[m], 2 * h, to, at, p.D, factor, add);
         }
 }
 
@@ -399,10 +397,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         const int row = w0 + i * 8 + lane / 4;
         if (row >= p.rows) continue;
         const int64_t at = row_at(p.dq, p, b, kv, row);
-#pragma unroll
-        for (int d = 0; d < WIDTH / 8; d++)
-            put_pair(p.dq, at, d * 8 + lane % 4 * 2, p.D, p.scale * dq[i / 2][d][i % 2 * 2],
-                     p.scale * dq[i / 2][d][i % 2 * 2 + 1], p.add >> TN_ATT_Q & 1);
+        store_row<WIDTH>(dq[i / 2], i % 2 * 2, p.dq, at, p.D, p.scale, p.add >> TN_ATT_Q & 1);
     }
 }
 

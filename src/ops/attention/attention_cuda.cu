@@ -249,9 +249,7 @@ __device__ __forceinline__ void finish(const rows_state<WIDTH, MT> &r, const pro
             }
             const float factor = q.bad ? NAN : sum == 0 ? 0.f : 1 / sum;
             const int64_t at = row_at(p.y, p, q.b, kv, row);
-#pragma unroll
-            for (int d = 0; d < WIDTH / 8; d++)
-                put_pair(p.y, at, d * 8 + c, p.D, r.o[m][d][2 * h] * factor, r.o[m][d][2 * h + 1] * factor, false);
+            store_row<WIDTH>(r.o[m], 2 * h, p.y, at, p.D, factor, false);
             if (p.lse && c == 0) {
                 const int t = token_of(p, row), head_in = kv * p.group + row - t * p.group;
                 p.lse[q.b * p.lse_b + head_in * p.lse_h + t * p.lse_t] =

@@ -218,36 +218,44 @@ __device__ __forceinline__ int64_t key_at(const view &x, int b, int kv, int s) {
 /* Eight numbers from d on as bf16, zeros beyond D. */
 __device__ __forceinline__ uint4 eight_bf16(const view &x, int64_t at, int d, int D)
 {
-    float f[8];
+    uint32_t w[4];
     if (x.eights) {
         const tn_f8 v = tn_load8(x.data, x.type, at + d);
 #pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = v.v[i];
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++) f[i] = d + i < D ? tn_load(x.data, x.type, at + (d + i) * x.d) : 0.f;
+        for (int i = 0; i < 4; i++) w[i] = tn_pack_bf16(v.v[2 * i], v.v[2 * i + 1]);
+        return make_uint4(w[0], w[1], w[2], w[3]);
     }
-    return make_uint4(tn_pack_bf16(f[0], f[1]), tn_pack_bf16(f[2], f[3]), tn_pack_bf16(f[4], f[5]),
-                      tn_pack_bf16(f[6], f[7]));
+    const auto number = [&](int i) { return i < D ? tn_load(x.data, x.type, at + i * x.d) : 0.f; };
+#pragma unroll
+    for (int i = 0; i < 4; i++) w[i] = tn_pack_bf16(number(d + 2 * i), number(d + 2 * i + 1));
+    return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 /* Rows [r0, r0 + N) of x to shared memory, zeros from `end` on and beyond D; is_row: rows of queries, else keys. Whole
- * vectors arrive with the thread's group of copies, other numbers at once. */
+ * vectors arrive with the thread's group of copies, other numbers at once (a loop that stays one: its code is long). */
 template <int WIDTH, int N, int THREADS, bool is_row>
 __device__ __forceinline__ void load_tile(__nv_bfloat16 *to, const view &x, const problem &p, int b, int kv, int r0,
                                           int end)
 {
     const int per = WIDTH / 8;
+    const auto row = [&](int r) { return is_row ? row_at(x, p, b, kv, r) : key_at(x, b, kv, r); };
+    if (x.vectors) {
 #pragma unroll
-    for (int i0 = 0; i0 < N * per; i0 += THREADS) {
-        const int i = i0 + (int)threadIdx.x;
-        if (N * per % THREADS && i >= N * per) break;
+        for (int i0 = 0; i0 < N * per; i0 += THREADS) {
+            const int i = i0 + (int)threadIdx.x, r = i / per, d = i % per * 8;
+            if (N * per % THREADS && i >= N * per) break;
+            const bool wanted = r0 + r < end && d < p.D;
+            const __nv_bfloat16 *from = (const __nv_bfloat16 *)x.data + (wanted ? row(r0 + r) + d : 0);
+            tn_copy16(to + r * tile_of<WIDTH>::row + d, from, wanted);
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < N * per; i += THREADS) {
         const int r = i / per, d = i % per * 8;
         const bool wanted = r0 + r < end && d < p.D;
-        const int64_t at = !wanted ? 0 : is_row ? row_at(x, p, b, kv, r0 + r) : key_at(x, b, kv, r0 + r);
-        __nv_bfloat16 *cell = to + r * tile_of<WIDTH>::row + d;
-        if (x.vectors) tn_copy16(cell, (const __nv_bfloat16 *)x.data + (wanted ? at + d : 0), wanted);
-        else *(uint4 *)cell = wanted ? eight_bf16(x, at, d, p.D) : make_uint4(0, 0, 0, 0);
+        *(uint4 *)(to + r * tile_of<WIDTH>::row + d) =
+            wanted ? eight_bf16(x, row(r0 + r), d, p.D) : make_uint4(0, 0, 0, 0);
     }
 }
 
@@ -277,20 +285,35 @@ __device__ __forceinline__ void load_b_columns(uint32_t (&b)[4], const __nv_bflo
     tn_ldmatrix_turned(b, t + (r0 + (lane & 15)) * tile_of<WIDTH>::row + c0 + (lane >> 4) * 8);
 }
 
-/* Two neighbours of a row: overwritten or added to. */
-__device__ __forceinline__ void put_pair(const view &x, int64_t at, int d, int D, float a, float b, bool add)
+/* A lane's numbers x[d][at], x[d][at + 1] of a row, d-th neighbours of column 8 d + 2 (lane % 4), times `factor`:
+ * overwriting or added. Pairs of bf16 at once; else a loop that stays one, over a copy. */
+template <int WIDTH>
+__device__ __forceinline__ void store_row(const float (&x)[WIDTH / 8][4], int at, const view &to, int64_t row, int D,
+                                          float factor, bool add)
 {
-    if (x.pairs && d < D) {
-        __nv_bfloat162 *p = (__nv_bfloat162 *)((__nv_bfloat16 *)x.data + at + d);
-        if (add) {
-            const float2 old = __bfloat1622float2(*p);
-            a += old.x, b += old.y;
+    const int c = threadIdx.x % 4 * 2;
+    if (to.pairs) {
+#pragma unroll
+        for (int d = 0; d < WIDTH / 8; d++) {
+            float a = factor * x[d][at], b = factor * x[d][at + 1];
+            __nv_bfloat162 *p = (__nv_bfloat162 *)((__nv_bfloat16 *)to.data + row + d * 8 + c);
+            if (d * 8 + c >= D) continue;
+            if (add) {
+                const float2 old = __bfloat1622float2(*p);
+                a += old.x, b += old.y;
+            }
+            *p = __floats2bfloat162_rn(a, b);
         }
-        *p = __floats2bfloat162_rn(a, b);
         return;
     }
-    if (d < D) tn_put(x.data, x.type, at + d * x.d, a, add);
-    if (d + 1 < D) tn_put(x.data, x.type, at + (d + 1) * x.d, b, add);
+    float copy[WIDTH / 4];
+#pragma unroll
+    for (int d = 0; d < WIDTH / 8; d++) copy[2 * d] = factor * x[d][at], copy[2 * d + 1] = factor * x[d][at + 1];
+#pragma unroll 1
+    for (int i = 0; i < WIDTH / 4; i++) {
+        const int d = i / 2 * 8 + c + i % 2;
+        if (d < D) tn_put(to.data, to.type, row + d * to.d, copy[i], add);
+    }
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */

@@ -322,7 +322,7 @@ __device__ __forceinline__ void store_row(const float (&x)[WIDTH / 8][4], int at
 inline bool on_tensor_cores(const tn_call *c)
 {
     const tn_arg *q = &c->in[TN_ATT_Q];
-    return q->dims.dim[3] <= 128 && (q->dtype == TN_BF16 || (q->dtype == TN_F32 && c->round_bf16));
+    return q->dims.dim[3] <= 128 && (q->dtype == TN_BF16 || (q->dtype == TN_F32 && c->round == TN_BF16));
 }
 
 inline size_t whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }

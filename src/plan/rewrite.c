@@ -145,7 +145,7 @@ static int32_t plain_copy_of(legal *l, int32_t id)
 {
     const tn_gtensor t = l->g->tensor[id];
     const int32_t c = tn_graph_new_tensor(l->g, TN_ROLE_ACTIVATION, NULL,
-                                          tn_dtype_is_float(t.dtype) ? TN_F32 : t.dtype, t.dims);
+                                          tn_dtype_is_float(t.dtype) && !l->half ? TN_F32 : t.dtype, t.dims);
     if (c) l->g->tensor[c].live = t.live;
     return c;
 }

@@ -446,7 +446,8 @@ static void check_nan(const row *r, numbers *x)
 static void run_row(void **state)
 {
     const row *r = *state;
-    const double tolerance = (double)(r->dtype == TN_F32 ? r->c->f32 : r->c->bf16);
+    const double looser = tn_test_device() == TN_CPU ? 1 : 4; /* sums in other orders, approximate instructions */
+    const double tolerance = looser * (double)(r->dtype == TN_F32 ? r->c->f32 : r->c->bf16);
     const bool gradients = !(r->c->flags & TN_NO_GRAD);
     numbers x;
     draw(r, &x);

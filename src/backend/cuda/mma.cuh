@@ -15,8 +15,8 @@
 
 __device__ __forceinline__ uint32_t tn_shared_at(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* Four 8 x 8 matrices; lane l gives the address of row l % 8 of matrix l / 8. */
-__device__ __forceinline__ void tn_ldmatrix(uint32_t (&r)[4], const void *row)
+/* Four 8 x 8 matrices into r (4); lane l gives the address of row l % 8 of matrix l / 8. */
+__device__ __forceinline__ void tn_ldmatrix(uint32_t *r, const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -24,7 +24,7 @@ __device__ __forceinline__ void tn_ldmatrix(uint32_t (&r)[4], const void *row)
                  : "memory");
 }
 
-__device__ __forceinline__ void tn_ldmatrix_turned(uint32_t (&r)[4], const void *row)
+__device__ __forceinline__ void tn_ldmatrix_turned(uint32_t *r, const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -33,12 +33,14 @@ __device__ __forceinline__ void tn_ldmatrix_turned(uint32_t (&r)[4], const void 
 }
 
 /* c += a b */
-__device__ __forceinline__ void tn_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+__device__ __forceinline__ void tn_mma(float *c, const uint32_t *a, uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+__device__ __forceinline__ void tn_mma(float *c, const uint32_t *a, const uint32_t *b) { tn_mma(c, a, b[0], b[1]); }
 
 /* 16 bytes; not `wanted`: zeros, and nothing is read. */
 __device__ __forceinline__ void tn_copy16(void *shared, const void *from, bool wanted)

@@ -53,7 +53,7 @@ struct space {
     int64_t chunk, row; /* tokens at a time; numbers of a row of logits, a multiple of 64 */
     char *logits;       /* (chunk,row) */
     char *x;            /* (chunk,d) */
-    char *w;            /* (V,d) where w has another type */
+    char *w;            /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
     double *term;       /* (n): weight (nll + z lse^2) */
     double *scale;      /* 1 / sum of weights, or 1; 0 where nothing counts */
     size_t bytes;
@@ -66,7 +66,7 @@ static char *carve(char *base, size_t *at, size_t bytes)
     return p;
 }
 
-static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype type, bool converts, void *base)
+static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype type, void *base)
 {
     space s = {};
     const size_t item = tn_dtype_bytes(type);
@@ -77,7 +77,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     if (s.chunk > n) s.chunk = n;
     s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);
     s.x = carve((char *)base, &s.bytes, (size_t)(s.chunk * d) * item);
-    s.w = carve((char *)base, &s.bytes, converts ? (size_t)(V * d) * item : 0);
+    s.w = carve((char *)base, &s.bytes, (size_t)(s.row * d) * item);
     s.term = (double *)carve((char *)base, &s.bytes, (size_t)n * sizeof(double));
     s.scale = (double *)carve((char *)base, &s.bytes, sizeof(double));
     return s;
@@ -88,7 +88,7 @@ extern "C" size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward)
     (void)backward;
     const tn_dims w = s->in[W].dims;
     return space_of((const tn_linear_xent_attr *)s->attr, tn_dims_count(s->in[LABELS].dims), w.dim[0], w.dim[1], s->in[X].dtype,
-                    s->in[W].dtype != s->in[X].dtype, NULL).bytes;
+                    NULL).bytes;
 }
 
 /* --- kernels ------------------------------------------------------------------------------------------------------------ */
@@ -145,10 +145,20 @@ static __global__ void take_vectors(void *to, const void *x, tn_dtype type, toke
     }
 }
 
-static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n)
+/* The first n numbers of `to` are those of `from`, the rest 0. */
+static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
 {
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
-        tn_store(to, to_type, i, tn_load(from, from_type, i));
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x)
+        tn_store(to, to_type, i, i < n ? tn_load(from, from_type, i) : 0.f);
+}
+
+static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
+{
+    for (int64_t i = 8 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < total; i += 8 * (int64_t)gridDim.x * blockDim.x) {
+        tn_f8 x = { { 0 } };
+        if (i < n) x = tn_load8(from, from_type, i);
+        tn_store8(to, to_type, i, x);
+    }
 }
 
 /* What a row's pass reads and leaves. */
@@ -236,11 +246,11 @@ template <int KEPT> static __global__ void __launch_bounds__(ROW_THREADS) row_pa
     if (!j.gradient) return;
     const float p = coefficient * (1 + 2 * j.z * lse);
 #pragma unroll (KEPT ? KEPT : 1)
-    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < V; k++) {
+    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < j.row; k++) {
         const int64_t v0 = ((int64_t)k * ROW_THREADS + threadIdx.x) * 8;
-        if (v0 >= V) continue;
+        if (v0 >= j.row) continue;
         tn_f8 x = { { 0 } };
-        if (in) {
+        if (in && v0 < V) {
             x = KEPT ? tn_load8(&kept[KEPT ? k : 0], TN_BF16, 0) : tn_load8(j.logits, j.type, base + v0);
             for (int e = 0; e < 8; e++) {
                 if (j.bias && v0 + e < V) x.v[e] += tn_load(j.bias, j.bias_type, v0 + e);
@@ -292,13 +302,16 @@ static tn_status open_pass(const tn_call *c, pass *p)
     p->t = tokens_of(c);
     p->type = c->in[X].dtype;
     p->V = w->dims.dim[0], p->d = w->dims.dim[1];
-    p->s = space_of(a, p->t.n, p->V, p->d, p->type, w->dtype != p->type, c->work);
+    p->s = space_of(a, p->t.n, p->V, p->d, p->type, c->work);
     p->w = w->data;
     find_scale<<<1, ROW_THREADS, 0, tn_cuda_stream(c)>>>(p->s.scale, p->t, a->sum);
     TN_CUDA_LAUNCHED();
-    if (!w->data || w->dtype == p->type || p->V * p->d == 0) return TN_OK;
+    const int64_t n = p->V * p->d, total = p->s.row * p->d;
+    if (!w->data || n == 0 || (w->dtype == p->type && p->s.row == p->V)) return TN_OK;
     p->w = p->s.w;
-    convert<<<tn_blocks(c, p->V * p->d, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, p->V * p->d);
+    if (p->d % 8 == 0 && (uintptr_t)w->data % 16 == 0)
+        convert_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
+    else convert<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -312,7 +325,7 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
     else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
     TN_CUDA_LAUNCHED();
     tn_cuda_gemm g = {};
-    g.m = count, g.n = p->V, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1;
+    g.m = count, g.n = p->s.row, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1; /* padded columns are 0 */
     g.a = p->s.x, g.a_row = p->d, g.a_col = 1;
     g.b = p->w, g.b_row = 1, g.b_col = p->d;
     g.c = p->s.logits, g.c_row = p->s.row;
@@ -330,7 +343,7 @@ static tn_status pass_rows(const pass *p, int64_t first, int64_t count, bool gra
     if (outputs) j.term = p->s.term, j.nll = (float *)c->out[1].data, j.lse = (float *)c->out[2].data;
     const unsigned rows = (unsigned)count;
     const cudaStream_t stream = tn_cuda_stream(c);
-    const int64_t vectors = (p->V + 8 * ROW_THREADS - 1) / (8 * ROW_THREADS);
+    const int64_t vectors = (p->s.row + 8 * ROW_THREADS - 1) / (8 * ROW_THREADS);
     if (p->type != TN_BF16 || vectors > 8) row_pass<0><<<rows, ROW_THREADS, 0, stream>>>(j);
     else if (vectors <= 1) row_pass<1><<<rows, ROW_THREADS, 0, stream>>>(j);
     else if (vectors <= 2) row_pass<2><<<rows, ROW_THREADS, 0, stream>>>(j);
@@ -367,7 +380,7 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
 {
     const tn_arg *dx = &p->c->din[X];
     tn_cuda_gemm g = {};
-    g.m = count, g.n = p->d, g.k = p->V, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
+    g.m = count, g.n = p->d, g.k = p->s.row, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
     g.a = p->s.logits, g.a_row = p->s.row, g.a_col = 1;
     g.b = p->w, g.b_row = p->d, g.b_col = 1;
     g.c = (char *)dx->data + first * p->d * (int64_t)tn_dtype_bytes(dx->dtype), g.c_row = p->d;

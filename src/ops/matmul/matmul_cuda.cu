@@ -46,9 +46,10 @@ static __global__ void convert(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t t
 static size_t align256(size_t n) { return (n + 255) / 256 * 256; }
 
 /* x itself, or a contiguous copy of the type at *work, which then moves on. */
-static tn_status operand(const tn_call *c, const tn_arg *x, tn_dtype type, char **work, tn_arg *out)
+static tn_status operand(const tn_call *c, const tn_arg *given, tn_dtype type, char **work, tn_arg *out)
 {
-    *out = *x;
+    const tn_arg from = *given, *x = &from; /* out may be what was given */
+    *out = from;
     const int64_t total = tn_all_count(x);
     if ((x->dtype == type && !x->live) || !x->data || total == 0) return TN_OK;
     out->data = *work;

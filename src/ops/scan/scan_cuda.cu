@@ -87,9 +87,9 @@ template <int V, bool WRITE>
 __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr, const uint32_t *xi,
                                     float *re, float *im)
 {
-    const int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
 #pragma unroll
-    for (int i = 0; i < PIECE; i++) {
+    for (int i = 0; i < PIECE; i++, at += s.c.t) {
         if (i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
@@ -100,8 +100,8 @@ __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const chann
             im[v] = __fmaf_rn(q.lambda[v].y, r, __fmaf_rn(q.lambda[v].x, im[v], zi));
         }
         if (WRITE && t.on) {
-            tn_word_put<V>(s.c, at + i * s.c.t, re);
-            tn_word_put<V>(s.c, at + i * s.c.t + s.f.K, im);
+            tn_word_put<V>(s.c, at, re);
+            tn_word_put<V>(s.c, at + s.f.K, im);
         }
     }
 }
@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
         run<V, false>(s, t, q, xr, xi, a.re, a.im);
+        tn_words_anew(xr), tn_words_anew(xi);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
     }
     tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
@@ -243,6 +244,7 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) run_back<V>(t, q, w, a.re, a.im);
+    tn_words_anew(w.dr), tn_words_anew(w.di);
     load_before<V>(s, t, w); /* on its way while we look back */
     if (s.f.chunks > 1) a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
     tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, re, im, sum); });

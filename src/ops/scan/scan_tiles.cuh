@@ -76,6 +76,14 @@ __device__ __forceinline__ uint32_t tn_word(const void *p, tn_dtype t, int64_t i
     return __float_as_uint(tn_load(p, t, i));
 }
 
+/* Words are opened again in the second run. Without this the compiler keeps the opened numbers of the first, twice the
+ * registers, and spills. */
+__device__ __forceinline__ void tn_words_anew(uint32_t *w)
+{
+#pragma unroll
+    for (int i = 0; i < TN_TILE_PIECE; i++) asm volatile("" : "+r"(w[i]));
+}
+
 template <int V>
 __device__ __forceinline__ float tn_word_part(uint32_t w, int v)
 {
@@ -235,32 +243,36 @@ __device__ __forceinline__ tn_link<V> tn_link_kept(const float4 *row, bool cut, 
 
 /* --- nodes ---------------------------------------------------------------------------------------------------------- */
 
-/* Level 0..LEVELS-1: sums; LEVELS: states, the one that enters group i + 1 at index i. */
+/* Look-back is done for one channel at a time: beside a piece's words there are no registers for more. v: which of the
+ * thread's channels. Level 0..LEVELS-1: sums; LEVELS: states, the one that enters group i + 1 at index i. */
 template <int V, int WORDS>
-__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int level, int index)
+__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int v, int level, int index)
 {
     const int n = f.chunks, first = level == 0 ? 0 : level == 1 ? n : level == 2 ? n + n / 8 : n + n / 8 + n / 64;
     const int64_t at = ((int64_t)t.b * f.groups + t.group) * tn_tile_nodes(n) + first + index;
-    return f.node + (at * TN_TILE_LANES + t.lane) * (V * WORDS);
+    return f.node + ((at * TN_TILE_LANES + t.lane) * V + v) * WORDS;
 }
 
 /* WORDS 2: the sum; 4: the product too. */
-template <int V, int WORDS>
-__device__ __forceinline__ void tn_node_publish(unsigned long long *at, const tn_link<V> &a)
+template <int WORDS>
+__device__ __forceinline__ void tn_node_publish(unsigned long long *at, float re, float im, float pr, float pi, bool cut)
 {
-    const unsigned long long tag = (unsigned long long)(a.cut ? 2 : 1) << 32;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        volatile unsigned long long *w = at + v * WORDS;
-        w[0] = tag | __float_as_uint(a.re[v]);
-        w[1] = tag | __float_as_uint(a.im[v]);
-        if (WORDS == 4) w[2] = tag | __float_as_uint(a.pr[v]), w[3] = tag | __float_as_uint(a.pi[v]);
-    }
+    const unsigned long long tag = (unsigned long long)(cut ? 2 : 1) << 32;
+    volatile unsigned long long *w = at;
+    w[0] = tag | __float_as_uint(re);
+    w[1] = tag | __float_as_uint(im);
+    if (WORDS == 4) w[2] = tag | __float_as_uint(pr), w[WORDS - 1] = tag | __float_as_uint(pi);
 }
 
-/* Reads the words of N nodes that lie `apart` from one another, waiting for them. */
-template <int EACH, int N>
-__device__ __forceinline__ void tn_node_await(const unsigned long long *at, int apart, unsigned long long (*w)[EACH])
+template <int WORDS>
+__device__ __forceinline__ void tn_node_publish(unsigned long long *at, const tn_link<1> &a)
+{
+    tn_node_publish<WORDS>(at, a.re[0], a.im[0], a.pr[0], a.pi[0], a.cut);
+}
+
+/* Reads n <= N nodes that lie `apart` words from one another, waiting for them. */
+template <int WORDS, int N>
+__device__ __forceinline__ void tn_node_await(const unsigned long long *at, int apart, int n, unsigned long long (*w)[WORDS])
 {
     bool ready;
     do {
@@ -268,114 +280,122 @@ __device__ __forceinline__ void tn_node_await(const unsigned long long *at, int 
 #pragma unroll
         for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int j = 0; j < EACH; j++) w[i][j] = ((const volatile unsigned long long *)at)[i * apart + j];
+            for (int j = 0; j < WORDS; j++)
+                if (i < n) w[i][j] = ((const volatile unsigned long long *)at)[i * apart + j];
 #pragma unroll
         for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int j = 0; j < EACH; j++) ready = ready && w[i][j] >> 32;
+            for (int j = 0; j < WORDS; j++) ready = ready && (i >= n || w[i][j] >> 32);
     } while (!ready);
 }
 
 /* Sum and, where the node holds it, product. */
-template <int V, int WORDS>
-__device__ __forceinline__ void tn_node_open(const unsigned long long *w, tn_link<V> &a)
+template <int WORDS>
+__device__ __forceinline__ void tn_node_open(const unsigned long long *w, tn_link<1> &a)
 {
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        a.re[v] = __uint_as_float((uint32_t)w[v * WORDS]);
-        a.im[v] = __uint_as_float((uint32_t)w[v * WORDS + 1]);
-        if (WORDS < 4) continue;
-        a.pr[v] = __uint_as_float((uint32_t)w[v * WORDS + WORDS - 2]);
-        a.pi[v] = __uint_as_float((uint32_t)w[v * WORDS + WORDS - 1]);
-    }
+    a.re[0] = __uint_as_float((uint32_t)w[0]);
+    a.im[0] = __uint_as_float((uint32_t)w[1]);
+    if (WORDS == 4) a.pr[0] = __uint_as_float((uint32_t)w[WORDS - 2]), a.pi[0] = __uint_as_float((uint32_t)w[WORDS - 1]);
     a.cut = w[0] >> 32 == 2;
 }
 
-/* Nodes first..first+n-1 of a level, in order; n < RADIX. Two at a time: their way from memory is the price. */
+/* Nodes first..first+n-1 of a level, in order; n < RADIX. Several at a time: their way from memory is the price. */
 template <int V, int WORDS>
-__device__ __forceinline__ tn_link<V> tn_node_sum(const tn_tile_frame &f, const tn_tile &t, int level, int first, int n)
+__device__ __forceinline__ tn_link<1> tn_node_sum(const tn_tile_frame &f, const tn_tile &t, int v, int level, int first, int n)
 {
-    enum { PAIR = 2, EACH = V * WORDS, APART = TN_TILE_LANES * EACH };
-    const unsigned long long *at = tn_node_at<V, WORDS>(f, t, level, first);
-    tn_link<V> sum = tn_link_none<V>(), a = tn_link_none<V>();
-#pragma unroll
-    for (int v = 0; v < V && WORDS < 4; v++) {
+    enum { MANY = 8 / WORDS, APART = TN_TILE_LANES * V * WORDS };
+    const unsigned long long *at = tn_node_at<V, WORDS>(f, t, v, level, first);
+    tn_link<1> sum = tn_link_none<1>(), a = tn_link_none<1>();
+    if (WORDS < 4) {
         const float2 power = f.power[level * f.columns + t.k + v];
-        a.pr[v] = power.x, a.pi[v] = power.y;
+        a.pr[0] = power.x, a.pi[0] = power.y;
     }
 #pragma unroll 1
-    for (int i = 0; i < n; i += PAIR, at += PAIR * APART) {
-        unsigned long long w[PAIR][EACH];
-        if (i + 1 < n) tn_node_await<EACH, PAIR>(at, APART, w);
-        else tn_node_await<EACH, 1>(at, APART, w);
-        tn_node_open<V, WORDS>(w[0], a);
-        tn_link_then(sum, a);
-        if (i + 1 == n) break;
-        tn_node_open<V, WORDS>(w[1], a);
-        tn_link_then(sum, a);
+    for (int i = 0; i < n; i += MANY, at += MANY * APART) {
+        unsigned long long w[MANY][WORDS];
+        tn_node_await<WORDS, MANY>(at, APART, n - i, w);
+#pragma unroll
+        for (int j = 0; j < MANY; j++) {
+            if (i + j >= n) break;
+            tn_node_open<WORDS>(w[j], a);
+            tn_link_then(sum, a);
+        }
     }
     return sum;
 }
 
-/* The whole chunk's link, from its pieces. */
+/* One channel of the link of the chunk's first pieces. */
 template <int V>
-__device__ __forceinline__ tn_link<V> tn_tile_chunk(const tn_tile_shared<V> &s, int lane, int pieces)
+__device__ __forceinline__ tn_link<1> tn_tile_chunk(const tn_tile_shared<V> &s, int lane, int v, int pieces)
 {
-    tn_link<V> a = tn_link_none<V>();
+    tn_link<1> a = tn_link_none<1>();
 #pragma unroll 1
-    for (int w = 0; w < pieces; w++) tn_link_then(a, tn_link_kept<V>(s.piece[w], s.piece_cut[w], lane));
+    for (int w = 0; w < pieces; w++) tn_link_then(a, tn_link_kept<1>(s.piece[w], s.piece_cut[w], lane * V + v));
     return a;
 }
 
 /* What enters step 0 of the row; zero where it is not given. */
-template <int V>
-__device__ __forceinline__ tn_link<V> tn_tile_first(const tn_tile_frame &f, const tn_tile &t)
+__device__ __forceinline__ tn_link<1> tn_tile_first(const tn_tile_frame &f, const tn_tile &t, int v)
 {
-    tn_link<V> a = tn_link_none<V>();
+    tn_link<1> a = tn_link_none<1>();
     if (!f.first.at || !t.on) return a;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        a.re[v] = tn_load(f.first.at, f.first.type, t.b * f.first.b + t.k + v);
-        a.im[v] = tn_load(f.first.at, f.first.type, t.b * f.first.b + f.K + t.k + v);
-    }
+    a.re[0] = tn_load(f.first.at, f.first.type, t.b * f.first.b + t.k + v);
+    a.im[0] = tn_load(f.first.at, f.first.type, t.b * f.first.b + f.K + t.k + v);
+    return a;
+}
+
+/* The state that entered the chunk's group. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_tile_group_state(const tn_tile_frame &f, const tn_tile &t, int v)
+{
+    unsigned long long w[1][WORDS];
+    tn_link<1> a = tn_link_none<1>();
+    if (t.chunk < TN_TILE_GROUP) return tn_tile_first(f, t, v);
+    tn_node_await<WORDS, 1>(tn_node_at<V, WORDS>(f, t, v, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP - 1), 0, 1, w);
+    tn_node_open<WORDS>(w[0], a);
     return a;
 }
 
 /* Warp `level` sums its level's nodes before this chunk and publishes the nodes that end with it: level 0 and 1 by warp 0,
- * level 2 by warp 1, which sums level 0 for itself rather than wait for its neighbour. Warp LEVELS fetches the state
- * that entered the group. */
+ * level 2 by warp 1, which sums level 0 for itself rather than wait for its neighbour. */
 template <int V, int WORDS>
-__device__ __forceinline__ tn_link<V> tn_tile_look_back(const tn_tile_frame &f, const tn_tile &t, const tn_tile_shared<V> &s)
+__device__ __forceinline__ tn_link<1> tn_tile_look_back(const tn_tile_frame &f, const tn_tile &t, const tn_tile_shared<V> &s, int v)
 {
     const int level = t.warp, i = t.chunk, d0 = i % TN_TILE_RADIX, d1 = i / 8 % TN_TILE_RADIX, d2 = i / 64 % TN_TILE_RADIX;
-    if (level == TN_TILE_LEVELS) {
-        unsigned long long w[1][V * WORDS];
-        tn_link<V> a = tn_link_none<V>();
-        if (i < TN_TILE_GROUP) return tn_tile_first<V>(f, t);
-        tn_node_await<V * WORDS, 1>(tn_node_at<V, WORDS>(f, t, TN_TILE_LEVELS, i / TN_TILE_GROUP - 1), 0, w);
-        tn_node_open<V, WORDS>(w[0], a);
-        return a;
-    }
-    if (level == 2) return tn_node_sum<V, WORDS>(f, t, 2, i / 64 - d2, d2);
-    const bool ends_1 = d0 == TN_TILE_RADIX - 1, ends_2 = ends_1 && d1 == TN_TILE_RADIX - 1;
-    tn_link<V> sum = tn_link_none<V>();
+    if (level == TN_TILE_LEVELS) return tn_tile_group_state<V, WORDS>(f, t, v);
+    if (level == 2) return tn_node_sum<V, WORDS>(f, t, v, 2, i / 64 - d2, d2);
     if (level == 0) {
-        const tn_link<V> own = tn_tile_chunk<V>(s, t.lane, TN_TILE_WARPS);
-        tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 0, i), own);
-        sum = tn_node_sum<V, WORDS>(f, t, 0, i - d0, d0);
-        if (!ends_1) return sum;
-        tn_link<V> all = sum;
-        tn_link_then(all, own);
-        tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 1, i / 8), all);
-        return sum;
+        const tn_link<1> own = tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS);
+        tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, 0, i), own);
     }
-    sum = tn_node_sum<V, WORDS>(f, t, 1, i / 8 - d1, d1);
-    if (!ends_2) return sum;
-    tn_link<V> last = tn_node_sum<V, WORDS>(f, t, 0, i - d0, d0), all = sum;
-    tn_link_then(last, tn_tile_chunk<V>(s, t.lane, TN_TILE_WARPS));
-    tn_link_then(all, last);
-    tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 2, i / 64), all);
+    const tn_link<1> sum = level ? tn_node_sum<V, WORDS>(f, t, v, 1, i / 8 - d1, d1) : tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0);
+    if (d0 < TN_TILE_RADIX - 1 || (level && d1 < TN_TILE_RADIX - 1)) return sum;
+    tn_link<1> last = level ? tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0) : sum; /* of eight chunks; then of 64 */
+    tn_link_then(last, tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS));
+    if (level) {
+        tn_link<1> all = sum;
+        tn_link_then(all, last);
+        last = all;
+    }
+    tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, level + 1, level ? i / 64 : i / 8), last);
     return sum;
+}
+
+/* What enters the warp's piece, for one channel. The chunk's last warp publishes the state that leaves the group. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_tile_combine(const tn_tile_frame &f, const tn_tile &t, const tn_tile_shared<V> &s, int v)
+{
+    const int at = t.lane * V + v;
+    tn_link<1> a = tn_link_kept<1>(s.above[TN_TILE_LEVELS], false, at);
+#pragma unroll 1
+    for (int l = TN_TILE_LEVELS - 1; l >= 0; l--) tn_link_then(a, tn_link_kept<1>(s.above[l], s.above_cut[l], at));
+    tn_link_then(a, tn_tile_chunk<V>(s, t.lane, v, t.warp));
+    if (t.warp == TN_TILE_WARPS - 1 && t.chunk % TN_TILE_GROUP == TN_TILE_GROUP - 1) {
+        tn_link<1> state = a;
+        tn_link_then(state, tn_link_kept<1>(s.piece[t.warp], s.piece_cut[t.warp], at));
+        tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP), state);
+    }
+    return a;
 }
 
 /* What enters the warp's piece, where `mine` is what the piece makes of what enters it. For rows of several chunks; all
@@ -386,19 +406,18 @@ __device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, cons
 {
     tn_link_keep<V>(s.piece[t.warp], &s.piece_cut[t.warp], t.lane, mine);
     __syncthreads();
-    if (t.warp <= TN_TILE_LEVELS) {
-        const tn_link<V> a = tn_tile_look_back<V, WORDS>(f, t, s);
-        tn_link_keep<V>(s.above[t.warp], &s.above_cut[t.warp], t.lane, a);
+#pragma unroll 1
+    for (int v = 0; v < V && t.warp <= TN_TILE_LEVELS; v++) {
+        const tn_link<1> a = tn_tile_look_back<V, WORDS>(f, t, s, v);
+        s.above[t.warp][t.lane * V + v] = make_float4(a.re[0], a.im[0], a.pr[0], a.pi[0]);
+        if (t.lane == 0) s.above_cut[t.warp] = a.cut;
     }
     __syncthreads();
-    tn_link<V> enters = tn_link_kept<V>(s.above[TN_TILE_LEVELS], false, t.lane);
-#pragma unroll 1
-    for (int l = TN_TILE_LEVELS - 1; l >= 0; l--) tn_link_then(enters, tn_link_kept<V>(s.above[l], s.above_cut[l], t.lane));
-    tn_link_then(enters, tn_tile_chunk<V>(s, t.lane, t.warp));
-    if (t.warp == TN_TILE_WARPS - 1 && t.chunk % TN_TILE_GROUP == TN_TILE_GROUP - 1) {
-        tn_link<V> state = enters;
-        tn_link_then(state, mine);
-        tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP), state);
+    tn_link<V> enters = tn_link_none<V>();
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const tn_link<1> a = tn_tile_combine<V, WORDS>(f, t, s, v);
+        enters.re[v] = a.re[0], enters.im[v] = a.im[0];
     }
     return enters;
 }
@@ -409,13 +428,14 @@ template <int V, class Run>
 __device__ __forceinline__ void tn_tile_apply(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V> &s, tn_link<V> &a, Run run)
 {
     const bool one = f.chunks == 1;
-#pragma unroll 1
-    for (int w = 0; w < (one ? (int)TN_TILE_WARPS : 1); w++) {
-        if (one && t.warp == w) a = w ? tn_link_kept<V>(s.above[0], false, t.lane) : tn_tile_first<V>(f, t);
-        if (!one || t.warp == w) run(a.re, a.im);
-        if (one && t.warp == w) tn_link_keep<V>(s.above[0], &s.above_cut[0], t.lane, a);
-        if (one) __syncthreads();
+    for (int w = 0; one && w < t.warp; w++) __syncthreads(); /* every warp passes as many barriers as there are warps */
+    for (int v = 0; v < V && one; v++) {
+        const tn_link<1> enters = t.warp ? tn_link_kept<1>(s.above[0], false, t.lane * V + v) : tn_tile_first(f, t, v);
+        a.re[v] = enters.re[0], a.im[v] = enters.im[0];
     }
+    run(a.re, a.im);
+    if (one) tn_link_keep<V>(s.above[0], &s.above_cut[0], t.lane, a);
+    for (int w = t.warp; one && w < TN_TILE_WARPS; w++) __syncthreads();
 }
 
 /* The state of a row's end into a tensor (B,2K). */

@@ -1,7 +1,7 @@
-/* Second stage of a sum over all tokens: kernels leave one row of f32 partial sums per tile, here they are added in double
- * in an order that depends on their number alone, and `finish` takes the totals of a column. One launch: where there are
- * many rows they are cut into slices, and whichever block comes last (an integer counter says so) adds the slices, in
- * their order. Rows of the batch that are not alive are not read. */
+/* Second stage of a sum over all tokens: kernels leave one row of f32 partial sums per tile, here they are added in
+ * double in an order that depends on their number alone, and `finish` takes the totals of a column. One launch:
+ * where there are many rows they are cut into slices, and whichever block comes last (an integer counter says so)
+ * adds the slices, in their order. Rows of the batch that are not alive are not read. */
 #ifndef TN_OPS_SUM_ROWS_CUH
 #define TN_OPS_SUM_ROWS_CUH
 
@@ -22,7 +22,8 @@ static inline int64_t tn_sum_counters(int64_t columns) { return (columns + TN_SU
 /* Memory for slices and counters; a multiple of 64. */
 static inline size_t tn_sum_bytes(int fields, int64_t columns)
 {
-    const size_t bytes = sizeof(double) * (size_t)(TN_SUM_SLICES * fields * columns) + sizeof(unsigned) * (size_t)tn_sum_counters(columns);
+    const size_t bytes = sizeof(double) * (size_t)(TN_SUM_SLICES * fields * columns) +
+                         sizeof(unsigned) * (size_t)tn_sum_counters(columns);
     return (bytes + 63) / 64 * 64;
 }
 
@@ -47,7 +48,8 @@ __device__ __forceinline__ void tn_sum_slice(const tn_sum_rows &s, int64_t k, do
     __shared__ double shared[TN_SUM_WARPS][F][TN_SUM_LANES];
     const int lane = threadIdx.x % TN_SUM_LANES, warp = threadIdx.x / TN_SUM_LANES;
     const int64_t n = (s.live && *s.live < s.B ? (*s.live < 0 ? 0 : *s.live) : s.B) * s.parts;
-    const int64_t each = (n + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each, last = first + each < n ? first + each : n;
+    const int64_t each = (n + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each,
+                  last = first + each < n ? first + each : n;
     double sum[F] = { 0 };
     if (k < s.columns) {
 #pragma unroll 4
@@ -90,7 +92,8 @@ static __global__ void __launch_bounds__(TN_SUM_LANES *TN_SUM_WARPS) tn_sum_rows
         if (!tn_sum_last<F>(s, k, total)) return;
         for (int f = 0; f < F; f++) {
             total[f] = 0;
-            for (int i = 0; i < (int)gridDim.y && k < s.columns; i++) total[f] += __ldcg(&s.slice[(i * F + f) * s.columns + k]);
+            for (int i = 0; i < (int)gridDim.y && k < s.columns; i++)
+                total[f] += __ldcg(&s.slice[(i * F + f) * s.columns + k]);
         }
     }
     if (threadIdx.x < TN_SUM_LANES && k < s.columns) finish(k, total);

@@ -1,15 +1,16 @@
-/* conv_causal on the GPU. A warp takes SPAN tokens of 32 V neighbouring channels of one row and walks along them, forward
- * for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels in registers:
- * x is read once but for the W-1 tokens before a span. A document's start empties that window, so nothing earlier is
- * seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have a kernel of their own, V = 4; everything else runs
- * as eight taps, of which the first are left out, V = 1. Both add in the same order: the same bits.
- * Gradients of w and bias: f32 over a span, over the block's spans in order, then sum_rows.cuh.
- * Bytes per token and channel, bf16: forward 4 + 5 % for the overlap of spans; backward 6 + 5 %. Predicted: 85-90 % of
- * copy bandwidth, limited by the unrolled four tokens in flight per thread. */
+/* conv_causal on the GPU. A warp takes SPAN tokens of 32 V neighbouring channels of one row and walks along them,
+ * forward for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels
+ * in registers: x is read once but for the W-1 tokens before a span. A document's start empties that window, so
+ * nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have a kernel of their own, V = 4;
+ * everything else runs as eight taps, of which the first are left out, V = 1. Both add in the same order: the same
+ * bits. Gradients of w and bias: f32 over a span, over the block's spans in order, then sum_rows.cuh. Bytes per
+ * token and channel, bf16: forward 4 + 5 % for the overlap of spans; backward 6 + 5 %. Predicted: 85-90 % of copy
+ * bandwidth, limited by the unrolled four tokens in flight per thread. */
 #include "ops/conv_causal/conv_causal.h"
 #include "ops/sum_rows.cuh"
 
-namespace {
+namespace
+{
 
 enum { LANES = 32, WARPS = 8, THREADS = LANES * WARPS, SPAN = 64, AHEAD = 4, USUAL = 4, MOST = TN_CONV_MAX_WIDTH };
 
@@ -139,7 +140,8 @@ template <int W, int V>
 __device__ __forceinline__ void load_weights(const conv &v, int64_t c, few<V> *w)
 {
 #pragma unroll
-    for (int i = 0; i < W; i++) w[i] = i >= W - v.taps && v.w.at ? get<V>(v.w, (i - (W - v.taps)) * v.w.t + c) : zero<V>();
+    for (int i = 0; i < W; i++)
+        w[i] = i >= W - v.taps && v.w.at ? get<V>(v.w, (i - (W - v.taps)) * v.w.t + c) : zero<V>();
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -229,11 +231,12 @@ __device__ __forceinline__ void cross(walk<W, V> &k)
 
 /* The input at token t >= 1 - taps, whose gradient goes to `to` at i; the window is filled. */
 template <int W, int V>
-__device__ __forceinline__ void backward_token(const conv &v, const place &p, int64_t t, const few<V> &x, const rows &to,
-                                               int64_t i, walk<W, V> &k)
+__device__ __forceinline__ void backward_token(const conv &v, const place &p, int64_t t, const few<V> &x,
+                                               const rows &to, int64_t i, walk<W, V> &k)
 {
     const int64_t kept = t - (v.T - v.taps + 1);
-    few<V> d = kept >= 0 && k.open && v.dfinal.at ? get<V>(v.dfinal, p.b * v.dfinal.b + kept * v.dfinal.t + p.c) : zero<V>();
+    few<V> d =
+        kept >= 0 && k.open && v.dfinal.at ? get<V>(v.dfinal, p.b * v.dfinal.b + kept * v.dfinal.t + p.c) : zero<V>();
 #pragma unroll
     for (int lag = 0; lag < W; lag++) {
         if (lag >= v.taps) continue;
@@ -386,9 +389,9 @@ static conv set_up(const tn_call *c)
 
 static bool vectors(const conv *v)
 {
-    return v->taps == USUAL && v->C % 4 == 0 && by_four(&v->x) && by_four(&v->w) && by_four(&v->bias) && by_four(&v->state) &&
-           by_four(&v->y) && by_four(&v->final) && by_four(&v->dy) && by_four(&v->dfinal) && by_four(&v->dx) &&
-           by_four(&v->dstate);
+    return v->taps == USUAL && v->C % 4 == 0 && by_four(&v->x) && by_four(&v->w) && by_four(&v->bias) &&
+           by_four(&v->state) && by_four(&v->y) && by_four(&v->final) && by_four(&v->dy) && by_four(&v->dfinal) &&
+           by_four(&v->dx) && by_four(&v->dstate);
 }
 
 static dim3 grid_of(const conv *v, int channels)

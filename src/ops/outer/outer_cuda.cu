@@ -1,22 +1,32 @@
-/* outer on the GPU, in chunks of 64 tokens (.chunk is the CPU's), states of up to 64x64; more, and .steps, go token by token
- * (outer_step_cuda.cu). bf16 tensors, or operands to be rounded to bf16, multiply on tensor cores; f32 exactly.
+/* outer on the GPU, in chunks of 64 tokens (.chunk is the CPU's), states of up to 64x64; more, and .steps, go token
+ * by token (outer_step_cuda.cu). bf16 tensors, or operands to be rounded to bf16, multiply on tensor cores; f32
+ * exactly.
  *
  *   walk_kernel   S before every chunk: S1 = all S0 + (tail K)^T V, one block per head and 32 columns along the chunks;
  *                 the same, backwards, for G = dL/dS behind every chunk: G0 = all G1 + (lead Q)^T dO
  *   out_kernel    a block per chunk: O = M V + lead Q S0, M = Q K^T by the decays between tokens
  *   back_kernel   a block per chunk: all gradients from S0 and G, as in outer_cpu.c
  *
- * A document's start inside a chunk cuts decays to 0, by choice and not by multiplication, so that no NaN crosses it; and M V
- * leaves NaN and Inf of v out of the product and adds them to the tokens that may see them.
- * Bytes at B T = 65536, H = 8, N = P = 64 in bf16: forward 0.54 GB (k and v twice, states out and in), backward 0.94 GB: 0.35 ms
- * at copy bandwidth. 18 + 55 GFLOP are 0.1 ms of tensor cores. Predicted: forward 0.2 ms, backward 0.45 ms, limited by
- * barriers between the products of a chunk; the walks by latency, 0.7 us a chunk, where B H is below 100. */
+ * A document's start inside a chunk cuts decays to 0, by choice and not by multiplication, so that no NaN crosses
+ * it; and M V leaves NaN and Inf of v out of the product and adds them to the tokens that may see them. Bytes at B T
+ * = 65536, H = 8, N = P = 64 in bf16: forward 0.54 GB (k and v twice, states out and in), backward 0.94 GB: 0.35 ms
+ * at copy bandwidth. 18 + 55 GFLOP are 0.1 ms of tensor cores. Predicted: forward 0.2 ms, backward 0.45 ms, limited
+ * by barriers between the products of a chunk; the walks by latency, 0.7 us a chunk, where B H is below 100. */
 #include "ops/outer/outer_cuda.h"
 #include "ops/outer/outer_tiles.cuh"
 
-namespace {
+namespace
+{
 
-enum { C = TN_OUTER_C, SLICE = 32, WALKERS = 128, THREADS = 256, FEW_TOKENS = 4, FORWARD_TILES = 4, BACKWARD_TILES = 5 };
+enum {
+    C = TN_OUTER_C,
+    SLICE = 32,
+    WALKERS = 128,
+    THREADS = 256,
+    FEW_TOKENS = 4,
+    FORWARD_TILES = 4,
+    BACKWARD_TILES = 5
+};
 
 /* --- states along the chunks -------------------------------------------------------------------------------------- */
 
@@ -25,7 +35,7 @@ typedef struct walk {
     tn_outer_shape z;
     tn_outer_tensor a, b;
     tn_outer_tensor first, end; /* what enters the walk, NULL: zero; where its result goes, or NULL */
-    void *states;               /* (B,H,chunks,N,P) of T: before every chunk, in the walk's direction; NULL: not wanted */
+    void *states; /* (B,H,chunks,N,P) of T: before every chunk, in the walk's direction; NULL: not wanted */
     bool reverse;
 } walk;
 
@@ -115,7 +125,8 @@ __global__ void __launch_bounds__(WALKERS) walk_kernel(walk w)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int n = s.row_of(e), p = column + s.column_of(i, e);
-            if (w.first.at && n < w.z.N && p < w.z.P) s.v[i][e] = tn_load(w.first.at, w.first.type, tn_outer_place(w.first, b, h, n, p));
+            if (w.first.at && n < w.z.N && p < w.z.P)
+                s.v[i][e] = tn_load(w.first.at, w.first.type, tn_outer_place(w.first, b, h, n, p));
         }
     if (w.z.chunks) load_ahead(w, b, h, column, w.reverse ? w.z.chunks - 1 : 0, r);
     for (int i = 0; i < w.z.chunks; i++) {
@@ -139,7 +150,8 @@ __global__ void __launch_bounds__(WALKERS) walk_kernel(walk w)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int n = s.row_of(e), p = column + s.column_of(i, e);
-            if (n < w.z.N && p < w.z.P) tn_put(w.end.at, w.end.type, tn_outer_place(w.end, b, h, n, p), s.v[i][e], w.end.add);
+            if (n < w.z.N && p < w.z.P)
+                tn_put(w.end.at, w.end.type, tn_outer_place(w.end, b, h, n, p), s.v[i][e], w.end.add);
         }
 }
 
@@ -182,13 +194,15 @@ __device__ __forceinline__ void mask(tn_outer_part &a, const tn_outer_decays &d)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int row = a.row_of(e), column = a.column_of(i, e);
-            a.v[i][e] = tn_outer_by(a.v[i][e], tn_outer_between(d, row, column), column > row || d.doc[row] != d.doc[column]);
+            a.v[i][e] =
+                tn_outer_by(a.v[i][e], tn_outer_between(d, row, column), column > row || d.doc[row] != d.doc[column]);
         }
 }
 
 /* What was left out of M V: numbers of v that are NaN or Inf, for the tokens that see them. */
 template <class T>
-__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const chunk_at &k, const tn_outer_decays &d, const T *m, tn_outer_part &o)
+__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const chunk_at &k, const tn_outer_decays &d,
+                                        const T *m, tn_outer_part &o)
 {
 #pragma unroll
     for (int i = 0; i < TN_OUTER_PARTS; i++)
@@ -198,7 +212,8 @@ __device__ __forceinline__ void add_odd(const tn_outer_shape &z, const chunk_at 
 #pragma unroll 1
             for (int j = 0; j <= row && p < z.P && k.first + j < z.T; j++) {
                 const float x = tn_load(z.v.at, z.v.type, tn_outer_place(z.v, k.b, k.h, k.first + j, p));
-                if (!(fabsf(x) <= 3.402823466e38f) && d.doc[row] == d.doc[j]) o.v[i][e] += tn_outer_get(m + row * tn_tile_step<T>::V + j) * x;
+                if (!(fabsf(x) <= 3.402823466e38f) && d.doc[row] == d.doc[j])
+                    o.v[i][e] += tn_outer_get(m + row * tn_tile_step<T>::V + j) * x;
             }
         }
 }
@@ -291,9 +306,10 @@ __device__ __forceinline__ void sum_with_tile(const tn_outer_part &a, const T *t
     });
 }
 
-/* m = M and dp = dL/d(Q K^T), from Q K^T and dO V^T. Rows and columns are summed from the same rounded numbers, so that what
- * cancels in alpha's gradient cancels. */
-__device__ __forceinline__ void mask_pairs(tn_outer_part &m, tn_outer_part &dp, const tn_outer_decays &d, alpha_sums &sums)
+/* m = M and dp = dL/d(Q K^T), from Q K^T and dO V^T. Rows and columns are summed from the same rounded numbers, so
+ * that what cancels in alpha's gradient cancels. */
+__device__ __forceinline__ void mask_pairs(tn_outer_part &m, tn_outer_part &dp, const tn_outer_decays &d,
+                                           alpha_sums &sums)
 {
     tn_outer_part pairs = m;
     mask(dp, d);
@@ -322,9 +338,11 @@ __device__ __forceinline__ void sum_through(const T *s0, const T *g, alpha_sums 
     if (threadIdx.x % 32 == 0) sums.through[threadIdx.x / 32] = sum;
 }
 
-/* alpha_t decays everything that passes from before t to t or after it: pairs and reads of S0, by the later token, added up
- * from the end; writes to S1, by the earlier token, and what passes through, added up from the beginning. By one warp. */
-__device__ __forceinline__ void write_alpha(const gradients &a, const chunk_at &k, const tn_outer_decays &d, const alpha_sums &sums)
+/* alpha_t decays everything that passes from before t to t or after it: pairs and reads of S0, by the later token,
+ * added up from the end; writes to S1, by the earlier token, and what passes through, added up from the beginning.
+ * By one warp. */
+__device__ __forceinline__ void write_alpha(const gradients &a, const chunk_at &k, const tn_outer_decays &d,
+                                            const alpha_sums &sums)
 {
     const int lane = threadIdx.x % 32;
     double later[2], earlier[2], through = 0;
@@ -352,7 +370,8 @@ __device__ __forceinline__ void write_alpha(const gradients &a, const chunk_at &
     }
 }
 
-/* Five tiles in turn: q, k, v and dO stay but for q, whose place G takes while it is needed; x holds M, S0, then dL/d(Q K^T). */
+/* Five tiles in turn: q, k, v and dO stay but for q, whose place G takes while it is needed; x holds M, S0, then
+ * dL/d(Q K^T). */
 template <class T>
 __global__ void __launch_bounds__(THREADS, 2) back_kernel(gradients a)
 {

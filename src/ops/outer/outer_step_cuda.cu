@@ -1,12 +1,13 @@
-/* outer on the GPU, token by token: the recurrence as it is written. The plain twin (opt.outer=off), single tokens, and
- * states of more than 64 rows or columns. A block per sequence and head; warp w owns rows w, w+8, ... of the state, lanes
- * its columns, so a thread only ever touches its own elements and only sums over rows or columns cross threads. States
- * live in the workspace, behind the L1 cache. Backward walks forward once to keep the state before every chunk, then
- * back through the chunks, making a chunk's states again. */
+/* outer on the GPU, token by token: the recurrence as it is written. The plain twin (opt.outer=off), single tokens,
+ * and states of more than 64 rows or columns. A block per sequence and head; warp w owns rows w, w+8, ... of the
+ * state, lanes its columns, so a thread only ever touches its own elements and only sums over rows or columns cross
+ * threads. States live in the workspace, behind the L1 cache. Backward walks forward once to keep the state before
+ * every chunk, then back through the chunks, making a chunk's states again. */
 #include "ops/outer/outer_cuda.h"
 #include "ops/outer/outer_tiles.cuh"
 
-namespace {
+namespace
+{
 
 enum { WARPS = 8, THREADS = 32 * WARPS, CHUNK = TN_OUTER_C };
 
@@ -80,7 +81,8 @@ __device__ __forceinline__ void sum_rows(const steps &a, const room &r, F x)
     __syncthreads();
 }
 
-__device__ __forceinline__ void write_sums(const steps &a, const room &r, const tn_outer_tensor &to, int64_t b, int64_t h, int64_t t)
+__device__ __forceinline__ void write_sums(const steps &a, const room &r, const tn_outer_tensor &to, int64_t b,
+                                           int64_t h, int64_t t)
 {
     for (int p = threadIdx.x; p < a.z.P; p += THREADS)
         tn_put(to.at, to.type, tn_outer_place(to, b, h, t, p), r.part[p], to.add);
@@ -98,12 +100,15 @@ __global__ void __launch_bounds__(THREADS) forward_steps(steps a)
         if (a.o.at) write_sums(a, r, a.o, b, h, t);
     }
     if (!a.final.at) return;
-    own(a, [&](int n, int p, int64_t i) { tn_store(a.final.at, a.final.type, tn_outer_place(a.final, b, h, n, p), r.s[i]); });
+    own(a, [&](int n, int p, int64_t i) {
+        tn_store(a.final.at, a.final.type, tn_outer_place(a.final, b, h, n, p), r.s[i]);
+    });
 }
 
 /* Row sums of x(p, index) for every row of this warp, into a tensor's token t. */
 template <class F>
-__device__ __forceinline__ void sum_columns(const steps &a, const tn_outer_tensor &to, int64_t b, int64_t h, int64_t t, F x)
+__device__ __forceinline__ void sum_columns(const steps &a, const tn_outer_tensor &to, int64_t b, int64_t h, int64_t t,
+                                            F x)
 {
     for (int n = threadIdx.x / 32; n < a.z.N && to.at; n += WARPS) {
         float sum = 0;
@@ -114,8 +119,8 @@ __device__ __forceinline__ void sum_columns(const steps &a, const tn_outer_tenso
 }
 
 /* g is dL/dS_t without what flows through o_t, which is added here; on return it is dL/dS_{t-1}. now: S_t. */
-__device__ __forceinline__ void token_backward(const steps &a, const room &r, int64_t b, int64_t h, int64_t t, const float *before,
-                                               const float *now)
+__device__ __forceinline__ void token_backward(const steps &a, const room &r, int64_t b, int64_t h, int64_t t,
+                                               const float *before, const float *now)
 {
     __shared__ float shared[33];
     const bool fresh = tn_outer_starts(a.z, b, t);
@@ -134,7 +139,8 @@ __device__ __forceinline__ void token_backward(const steps &a, const room &r, in
     if (a.dalpha.at) {
         const float d = tn_block_sum(through, shared);
         if (threadIdx.x == 0)
-            tn_put(a.dalpha.at, a.dalpha.type, b * a.dalpha.b + t * a.dalpha.t + h * a.dalpha.h, fresh ? 0.f : decay * d, a.dalpha.add);
+            tn_put(a.dalpha.at, a.dalpha.type, b * a.dalpha.b + t * a.dalpha.t + h * a.dalpha.h,
+                   fresh ? 0.f : decay * d, a.dalpha.add);
         __syncthreads();
     }
     own(a, [&](int n, int p, int64_t i) { r.g[i] = fresh ? 0.f : decay * r.g[i]; });
@@ -157,7 +163,8 @@ __global__ void __launch_bounds__(THREADS) backward_steps(steps a)
         const int64_t last = first + CHUNK < a.z.T ? first + CHUNK : a.z.T;
         const float *entering = r.before + first / CHUNK * size;
         for (int64_t t = first; states && t < last; t++)
-            advance(a, b, h, t, t > first ? r.history + (t - first - 1) * size : entering, r.history + (t - first) * size);
+            advance(a, b, h, t, t > first ? r.history + (t - first - 1) * size : entering,
+                    r.history + (t - first) * size);
         for (int64_t t = last; t-- > first;) {
             const float *before = t > first ? r.history + (t - first - 1) * size : entering;
             token_backward(a, r, b, h, t, states ? before : NULL, r.history + (t - first) * size);

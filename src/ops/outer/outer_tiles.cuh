@@ -1,8 +1,8 @@
 /* For the CUDA kernels of outer: tensors as they see them, and a chunk of 64 tokens as 64x64 tiles in shared memory.
  *
- * A tile's numbers are T: bf16, multiplied on tensor cores, or f32, multiplied exactly. Sums are f32. Rows and columns that
- * do not exist are zeros. A warp's part of a product is 16 rows by 32 columns, in the order of mma.sync whichever
- * T is, so that kernels are written once. */
+ * A tile's numbers are T: bf16, multiplied on tensor cores, or f32, multiplied exactly. Sums are f32. Rows and
+ * columns that do not exist are zeros. A warp's part of a product is 16 rows by 32 columns, in the order of mma.sync
+ * whichever T is, so that kernels are written once. */
 #ifndef TN_OPS_OUTER_TILES_CUH
 #define TN_OPS_OUTER_TILES_CUH
 
@@ -10,7 +10,10 @@
 #include "backend/cuda/mma.cuh"
 #include "ops/outer/outer.h"
 
-enum { TN_OUTER_C = 64, TN_OUTER_PARTS = 4 }; /* tokens of a chunk, and most rows and columns of a state; tiles of 8 columns */
+enum {
+    TN_OUTER_C = 64,
+    TN_OUTER_PARTS = 4
+}; /* tokens of a chunk, and most rows and columns of a state; tiles of 8 columns */
 
 /* (B,T,H,n), (B,T,H) or (B,H,N,P): four axes, of which the middle two are told apart by name only. */
 typedef struct tn_outer_tensor {
@@ -65,7 +68,8 @@ static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
 }
 
 /* Number (row, column) of head h of sequence b. */
-__device__ __forceinline__ int64_t tn_outer_place(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row, int64_t column)
+__device__ __forceinline__ int64_t tn_outer_place(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row,
+                                                  int64_t column)
 {
     return b * p.b + h * p.h + row * p.t + column * p.n;
 }
@@ -99,12 +103,16 @@ __device__ __forceinline__ void tn_outer_set(float *p, float x) { *p = x; }
 __device__ __forceinline__ void tn_outer_set(__nv_bfloat16 *p, float x) { *p = __float2bfloat16_rn(x); }
 /* Two neighbours, the first at an even place. */
 __device__ __forceinline__ void tn_outer_set2(float *p, float x, float y) { *(float2 *)p = make_float2(x, y); }
-__device__ __forceinline__ void tn_outer_set2(__nv_bfloat16 *p, float x, float y) { *(__nv_bfloat162 *)p = __floats2bfloat162_rn(x, y); }
+__device__ __forceinline__ void tn_outer_set2(__nv_bfloat16 *p, float x, float y)
+{
+    *(__nv_bfloat162 *)p = __floats2bfloat162_rn(x, y);
+}
 __device__ __forceinline__ float tn_outer_get(const float *p) { return *p; }
 __device__ __forceinline__ float tn_outer_get(const __nv_bfloat16 *p) { return __bfloat162float(*p); }
 
 /* 8 neighbours of a row, zeros beyond `columns`; row is known to exist. */
-__device__ __forceinline__ tn_f8 tn_outer_eight(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row, int column, int columns)
+__device__ __forceinline__ tn_f8 tn_outer_eight(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t row, int column,
+                                                int columns)
 {
     tn_f8 r;
     if (p.vectors && column + 8 <= columns) return tn_load8(p.at, p.type, tn_outer_place(p, b, h, row, column));
@@ -117,10 +125,11 @@ __device__ __forceinline__ tn_f8 tn_outer_eight(const tn_outer_tensor &p, int64_
 __device__ __forceinline__ void tn_outer_set8(float *to, const tn_f8 &r) { tn_store8(to, TN_F32, 0, r); }
 __device__ __forceinline__ void tn_outer_set8(__nv_bfloat16 *to, const tn_f8 &r) { tn_store8(to, TN_BF16, 0, r); }
 
-/* Rows first..first+63 of `rows`, all columns. True where some number is NaN or Inf, which is left out then if `clean`. */
+/* Rows first..first+63 of `rows`, all columns. True where some number is NaN or Inf, which is left out then if
+ * `clean`. */
 template <class T, int THREADS>
-__device__ __forceinline__ bool tn_outer_tile_load(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first, int64_t rows, int columns,
-                                                   T *tile, bool clean)
+__device__ __forceinline__ bool tn_outer_tile_load(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first,
+                                                   int64_t rows, int columns, T *tile, bool clean)
 {
     bool bad = false;
 #pragma unroll
@@ -186,7 +195,8 @@ __device__ __forceinline__ tn_outer_part tn_outer_part_at(int row, int column)
 
 /* acc += A B over `depth` terms. A_FLIPPED: the tile holds A's columns as rows; B_FLIPPED likewise. */
 template <bool A_FLIPPED, bool B_FLIPPED>
-__device__ __forceinline__ void tn_outer_multiply(tn_outer_part &acc, const __nv_bfloat16 *a, const __nv_bfloat16 *b, int depth)
+__device__ __forceinline__ void tn_outer_multiply(tn_outer_part &acc, const __nv_bfloat16 *a, const __nv_bfloat16 *b,
+                                                  int depth)
 {
     enum { STEP = tn_tile_step<__nv_bfloat16>::V };
     const int lane = threadIdx.x % 32, r = lane % 8, odd = lane / 8 % 2, high = lane / 16;
@@ -237,8 +247,8 @@ __device__ __forceinline__ void tn_outer_part_keep(const tn_outer_part &a, T *ti
 }
 
 /* Rows first.. of a tensor. */
-__device__ __forceinline__ void tn_outer_part_write(const tn_outer_part &a, const tn_outer_tensor &p, int64_t b, int64_t h, int64_t first,
-                                                    int64_t rows, int columns)
+__device__ __forceinline__ void tn_outer_part_write(const tn_outer_part &a, const tn_outer_tensor &p, int64_t b,
+                                                    int64_t h, int64_t first, int64_t rows, int columns)
 {
     if (!p.at) return;
 #pragma unroll
@@ -302,12 +312,14 @@ struct tn_outer_alphas {
     bool starts[2];
 };
 
-__device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_shape &z, int64_t b, int64_t h, int64_t first)
+__device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_shape &z, int64_t b, int64_t h,
+                                                                int64_t first)
 {
     tn_outer_alphas a;
     for (int i = 0; i < 2; i++) {
         const int64_t t = first + threadIdx.x % 32 * 2 + i;
-        const float x = t < z.T ? tn_load(z.alpha.at, z.alpha.type, b * z.alpha.b + t * z.alpha.t + h * z.alpha.h) : 0.f;
+        const float x =
+            t < z.T ? tn_load(z.alpha.at, z.alpha.type, b * z.alpha.b + t * z.alpha.t + h * z.alpha.h) : 0.f;
         a.starts[i] = t < z.T && tn_outer_starts(z, b, t);
         a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
     }

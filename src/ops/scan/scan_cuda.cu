@@ -1,26 +1,27 @@
-/* scan on the GPU, coefficients per channel: lambda^n is known beforehand, so nodes of scan_tiles.cuh hold sums only.
- * Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu.
+/* scan on the GPU, coefficients per channel: lambda^n is known beforehand, so nodes of scan_tiles.cuh hold sums
+ * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu.
  *
- * Forward: c = lambda c + gamma x. Backward, in steps of falling time: a = dc + g, dx = gamma a, g = conj(lambda) a, and sums
- * over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh.
- * Bytes per token and complex channel in bf16: forward 8, backward 12 (16 with the gradient of gamma), plus 2 x 18 per
- * 128 tokens for nodes (3 % forward, 2 % backward) and 24 per 128 for partial sums. Look-back reads about 10 nodes, from
- * the L2 cache. Predicted: 85-90 % of copy bandwidth at a million tokens, where three (backward two) blocks a multiprocessor
- * keep 96 (128) KB of loads in flight; less below 100 MB, where the two small launches, 2-3 us each, show. */
+ * Forward: c = lambda c + gamma x. Backward, in steps of falling time: a = dc + g, dx = gamma a, g = conj(lambda) a,
+ * and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh. Bytes per token and complex
+ * channel in bf16: forward 8, backward 12 (16 with the gradient of gamma), plus 2 x 18 per 128 tokens for nodes (3 %
+ * forward, 2 % backward) and 24 per 128 for partial sums. Look-back reads about 10 nodes, from the L2 cache.
+ * Predicted: 85-90 % of copy bandwidth at a million tokens, where three (backward two) blocks a multiprocessor keep
+ * 96 (128) KB of loads in flight; less below 100 MB, where the two small launches, 2-3 us each, show. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_cuda.h"
 #include "ops/scan/scan_tiles.cuh"
 #include "ops/sum_rows.cuh"
 
-namespace {
+namespace
+{
 
 enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2, PART = 8 };
 enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
 
 typedef struct scan {
     tn_tile_frame f;
-    tn_tile_tensor x, c, final, state;     /* forward; backward reads them */
-    tn_tile_tensor gamma;                  /* (K) */
+    tn_tile_tensor x, c, final, state; /* forward; backward reads them */
+    tn_tile_tensor gamma;              /* (K) */
     tn_tile_tensor dc, dx, dstate;
     const float2 *table; /* (ROWS, padded K): powers of lambda, backward of its conjugate */
     float *partial;      /* (B, chunks, SUMS, padded K), or NULL: sums not wanted */
@@ -28,13 +29,14 @@ typedef struct scan {
 } scan;
 
 /* lambda in double, rounded once; powers of the rounded number. */
-__global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate, float2 *table,
-                        uint4 *zero, int64_t zeros)
+__global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate,
+                        float2 *table, uint4 *zero, int64_t zeros)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t j = i; j < zeros; j += step) zero[j] = make_uint4(0, 0, 0, 0);
     for (int64_t k = i; k < columns; k += step) {
-        const double r = k < K ? (double)tn_load(rho.at, rho.type, k) : 0, w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
+        const double r = k < K ? (double)tn_load(rho.at, rho.type, k) : 0,
+                     w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
         double re = (double)(float)(r * cos(w)), im = (double)(float)(r * sin(w));
         if (conjugate) im = -im;
         for (int row = 0; row < ROWS; row++) {
@@ -84,10 +86,12 @@ __device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, c
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 template <int V, bool WRITE>
-__device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr, const uint32_t *xi,
-                                    float *re, float *im)
+__device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr,
+                                    const uint32_t *xi, float *re, float *im)
 {
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    tn_tile_tensor c = s.c;
+    c.add = false; /* for the compiler to see */
 #pragma unroll
     for (int i = 0; i < PIECE; i++, at += s.c.t) {
         if (i >= t.n) break;
@@ -100,8 +104,8 @@ __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const chann
             im[v] = __fmaf_rn(q.lambda[v].y, r, __fmaf_rn(q.lambda[v].x, im[v], zi));
         }
         if (WRITE && t.on) {
-            tn_word_put<V>(s.c, at, re);
-            tn_word_put<V>(s.c, at + s.f.K, im);
+            tn_word_put<V>(c, at, re);
+            tn_word_put<V>(c, at + s.f.K, im);
         }
     }
 }
@@ -135,14 +139,16 @@ struct reverse_words {
 };
 
 template <int V>
-__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re, float *im)
+__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
+                                         float *im)
 {
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
         if (i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)), ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                        ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
             const bool cut = t.reset >> i & 1;
             re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
             im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
@@ -163,9 +169,9 @@ __device__ __forceinline__ void state_before(const scan &s, const tn_tile &t, fl
 
 /* One step with all that is wanted of it; sum: of a conj(c before) (re, im) and of Re(a conj(x)). */
 template <int V, bool GAIN>
-__device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const channel<V> &q, int i, const float *dr, const float *di,
-                                          const float *cr, const float *ci, uint32_t xr, uint32_t xi, float *re, float *im,
-                                          float (*sum)[V])
+__device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const channel<V> &q, int i, const float *dr,
+                                          const float *di, const float *cr, const float *ci, uint32_t xr, uint32_t xi,
+                                          float *re, float *im, float (*sum)[V])
 {
     const int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, i) * s.dx.t + t.k;
     const bool cut = t.reset >> i & 1;
@@ -189,8 +195,8 @@ __device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const
 
 /* x is read in two parts: all of it at once would not fit beside the rest. */
 template <int V, bool GAIN>
-__device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
-                                           float *im, float (*sum)[V])
+__device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
+                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
 {
     const int64_t x_at = t.b * s.x.b + tn_tile_token(s.f, t, 0) * s.x.t + t.k;
 #pragma unroll
@@ -298,19 +304,16 @@ static bool per_channel(const tn_dims *rho, const tn_dims *omega, const tn_dims 
 extern "C" size_t tn_scan_work_cuda(const tn_sig *s, bool backward)
 {
     const int64_t *d = s->in[TN_SCAN_X].dims.dim;
-    const tn_dims none = { 0 };
-    const bool tiles = per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims,
-                                   s->in[TN_SCAN_GAMMA].absent ? &none : &s->in[TN_SCAN_GAMMA].dims);
+    const bool tiles =
+        per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims, &s->in[TN_SCAN_GAMMA].dims);
     if (!tiles || ((const tn_scan_attr *)s->attr)->plain) return tn_scan_step_work_cuda(d[0], d[2] / 2);
     return layout_of(d[0], d[1], d[2] / 2, backward).bytes;
 }
 
 static bool by_tiles(const tn_call *c)
 {
-    const tn_dims none = { 0 };
     return !((const tn_scan_attr *)c->attr)->plain &&
-           per_channel(&c->in[TN_SCAN_RHO].dims, &c->in[TN_SCAN_OMEGA].dims,
-                       c->in[TN_SCAN_GAMMA].data || c->din ? &c->in[TN_SCAN_GAMMA].dims : &none);
+           per_channel(&c->in[TN_SCAN_RHO].dims, &c->in[TN_SCAN_OMEGA].dims, &c->in[TN_SCAN_GAMMA].dims);
 }
 
 static scan set_up(const tn_call *c, bool backward)
@@ -343,10 +346,11 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
 {
     enum { THREADS = 256 };
     const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
-    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0, most = zeros > s->f.columns ? zeros : s->f.columns;
+    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
+                  most = zeros > s->f.columns ? zeros : s->f.columns;
     prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        tn_tile_of(&c->in[TN_SCAN_RHO], false), tn_tile_of(&c->in[TN_SCAN_OMEGA], false), s->f.K, s->f.columns, s->f.reverse,
-        (float2 *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+        tn_tile_of(&c->in[TN_SCAN_RHO], false), tn_tile_of(&c->in[TN_SCAN_OMEGA], false), s->f.K, s->f.columns,
+        s->f.reverse, (float2 *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -366,7 +370,8 @@ extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
-    if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c)) forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c))
+        forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
     else forward_kernel<1><<<set_groups(&s, 1), TN_TILE_THREADS, 0, stream>>>(s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -375,7 +380,8 @@ extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
 static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
-    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->dx);
+    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
+                       tn_tile_pairs(&s->dx);
     const unsigned blocks = set_groups(s, pairs ? 2 : 1);
     if (pairs && gain) backward_kernel<2, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
     else if (pairs) backward_kernel<2, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);

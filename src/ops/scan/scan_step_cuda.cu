@@ -1,12 +1,13 @@
-/* scan on the GPU, token by token: a thread per row and channel walks along time in double, straight from the formula. The
- * plain twin (opt.scan=off), and coefficients per token. Coefficients are asked for a few tokens ahead, so that a walk
- * waits for memory once per AHEAD tokens and not at each; there is no parallelism along time. */
+/* scan on the GPU, token by token: a thread per row and channel walks along time in double, straight from the
+ * formula. The plain twin (opt.scan=off), and coefficients per token. Coefficients are asked for a few tokens ahead,
+ * so that a walk waits for memory once per AHEAD tokens and not at each; there is no parallelism along time. */
 #include "backend/cuda/device.cuh"
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_cuda.h"
 #include "ops/scan/scan_tiles.cuh"
 
-namespace {
+namespace
+{
 
 enum { THREADS = 64, AHEAD = 8, SUMS = 3 };
 
@@ -36,7 +37,8 @@ struct eigenvalue {
     double re, im, rho, cs, sn;
 };
 
-__device__ __forceinline__ float number(const steps &s, const coefficient &a, int64_t b, int64_t t, int64_t k, float other)
+__device__ __forceinline__ float number(const steps &s, const coefficient &a, int64_t b, int64_t t, int64_t k,
+                                        float other)
 {
     return a.at ? tn_load(a.at, a.type, a.per_token ? (b * s.T + t) * s.K + k : k) : other;
 }
@@ -104,14 +106,16 @@ __global__ void __launch_bounds__(THREADS) forward_steps(steps s)
 }
 
 /* Where the gradient of a token's coefficient goes: to its place, or to a sum. */
-__device__ __forceinline__ void keep(const steps &s, const coefficient &to, int64_t b, int64_t t, int64_t k, double x, double &sum)
+__device__ __forceinline__ void keep(const steps &s, const coefficient &to, int64_t b, int64_t t, int64_t k, double x,
+                                     double &sum)
 {
     if (!to.per_token) sum += x;
     else if (to.at) tn_put(to.at, to.type, (b * s.T + t) * s.K + k, (float)x, to.add);
 }
 
 /* c before token t, zero at the start of a document. */
-__device__ __forceinline__ void before(const steps &s, int64_t b, int64_t t, int64_t k, bool starts, float *re, float *im)
+__device__ __forceinline__ void before(const steps &s, int64_t b, int64_t t, int64_t k, bool starts, float *re,
+                                       float *im)
 {
     const tn_tile_tensor &p = t > 0 ? s.c : s.state;
     const int64_t at = b * p.b + (t > 0 ? (t - 1) * p.t : 0) + k;
@@ -121,8 +125,9 @@ __device__ __forceinline__ void before(const steps &s, int64_t b, int64_t t, int
 }
 
 /* On entry (gr, gi) is what later tokens give to c_t, on return what c_{t-1} gets. */
-__device__ __forceinline__ void backward_step(const steps &s, int64_t b, int64_t t, int64_t k, const token &q, const eigenvalue &l,
-                                              float cr, float ci, double *gr, double *gi, double *sum)
+__device__ __forceinline__ void backward_step(const steps &s, int64_t b, int64_t t, int64_t k, const token &q,
+                                              const eigenvalue &l, float cr, float ci, double *gr, double *gi,
+                                              double *sum)
 {
     const double ar = *gr + (double)q.re, ai = *gi + (double)q.im, gamma = (double)q.gamma;
     const double mr = ar * (double)cr + ai * (double)ci, mi = ai * (double)cr - ar * (double)ci;

@@ -1,14 +1,15 @@
-/* The recurrence s_i = p_i s_{i-1} + z_i on the GPU, in one pass over memory: what scan and scan_gated share. It knows
- * neither what p and z are made of nor which way time runs: a step i is token i, or T-1-i in a reverse scan.
+/* The recurrence s_i = p_i s_{i-1} + z_i on the GPU, in one pass over memory: what scan and scan_gated share. It
+ * knows neither what p and z are made of nor which way time runs: a step i is token i, or T-1-i in a reverse scan.
  *
  * A block (8 warps) owns a tile: CHUNK steps of 32 V channels of one row. Each warp keeps a piece of PIECE steps in
- * registers, runs it from zero, learns what really enters it, runs it again and writes. What enters a chunk comes from
- * a tree of fixed shape: chunks publish what they leave behind (level 0), every 8th also the sum of its 8 (level 1),
- * every 64th of its 64 (level 2), every 512th the state itself. A chunk combines the last such state with at most 7 nodes
- * of each level, always in the same order, so bits do not depend on who was faster; and no chain of waits is longer
- * than one hop per 512 chunks. Tiles are handed out by a counter in the order of time: a tile waits only for tiles that
- * are already running, so it cannot deadlock. A node's numbers travel as 64-bit words of a float and a tag (0: not yet; 1;
- * 2: a document starts inside, so what enters does not leave): a word is valid or not on its own, no fence is needed.
+ * registers, runs it from zero, learns what really enters it, runs it again and writes. What enters a chunk comes
+ * from a tree of fixed shape: chunks publish what they leave behind (level 0), every 8th also the sum of its 8
+ * (level 1), every 64th of its 64 (level 2), every 512th the state itself. A chunk combines the last such state with
+ * at most 7 nodes of each level, always in the same order, so bits do not depend on who was faster; and no chain of
+ * waits is longer than one hop per 512 chunks. Tiles are handed out by a counter in the order of time: a tile waits
+ * only for tiles that are already running, so it cannot deadlock. A node's numbers travel as 64-bit words of a float
+ * and a tag (0: not yet; 1; 2: a document starts inside, so what enters does not leave): a word is valid or not on
+ * its own, no fence is needed.
  *
  * A row of one chunk runs its pieces one after another instead: the recurrence exactly as written.
  *
@@ -48,8 +49,8 @@ typedef struct tn_tile_frame {
     tn_tile_tensor first;  /* (B,2K): what enters step 0 */
     unsigned *ticket;      /* 0 before the launch */
     unsigned long long *node;
-    const float2 *power;   /* (LEVELS, padded K): products of nodes, where these hold sums only */
-    int64_t columns;       /* padded K */
+    const float2 *power; /* (LEVELS, padded K): products of nodes, where these hold sums only */
+    int64_t columns;     /* padded K */
 } tn_tile_frame;
 
 static inline int tn_tile_chunks(int64_t T) { return T > 0 ? (int)((T + TN_TILE_CHUNK - 1) / TN_TILE_CHUNK) : 1; }
@@ -67,7 +68,8 @@ static inline size_t tn_tile_node_bytes(int64_t B, int64_t T, int64_t K, int wor
     return (size_t)(B * tn_tile_padded(K) * tn_tile_nodes(tn_tile_chunks(T))) * (size_t)words * 8;
 }
 
-/* --- words: two bf16 numbers or one of any type, as they came from memory ------------------------------------------- */
+/* --- words: two bf16 numbers or one of any type, as they came from memory
+ * ------------------------------------------- */
 
 template <int V>
 __device__ __forceinline__ uint32_t tn_word(const void *p, tn_dtype t, int64_t i)
@@ -127,16 +129,17 @@ static inline const int32_t *tn_tile_live(const tn_call *c)
     return live;
 }
 
-/* --- a tile -------------------------------------------------------------------------------------------------------- */
+/* --- a tile
+ * -------------------------------------------------------------------------------------------------------- */
 
 struct tn_tile {
     int b, group, chunk, lane, warp;
-    int k;              /* the thread's first channel */
-    bool lives;         /* the row is alive */
-    bool on;            /* the channel exists */
-    int step;           /* first step of the warp's piece */
-    int n;              /* its steps that exist, 0..PIECE */
-    uint32_t reset;     /* bit i: a document starts at step i's token */
+    int k;          /* the thread's first channel */
+    bool lives;     /* the row is alive */
+    bool on;        /* the channel exists */
+    int step;       /* first step of the warp's piece */
+    int n;          /* its steps that exist, 0..PIECE */
+    uint32_t reset; /* bit i: a document starts at step i's token */
 };
 
 template <int V>
@@ -160,7 +163,8 @@ __device__ __forceinline__ tn_tile tn_tile_take(const tn_tile_frame &f)
     const int64_t left = f.T - t.step;
     t.n = left <= 0 ? 0 : left < TN_TILE_PIECE ? (int)left : (int)TN_TILE_PIECE;
     const int64_t at = t.step + t.lane;
-    const bool starts = f.reset && t.lives && t.lane < t.n && f.reset[(int64_t)t.b * f.T + (f.reverse ? f.T - 1 - at : at)];
+    const bool starts =
+        f.reset && t.lives && t.lane < t.n && f.reset[(int64_t)t.b * f.T + (f.reverse ? f.T - 1 - at : at)];
     t.reset = __ballot_sync(0xffffffffu, starts);
     return t;
 }
@@ -172,15 +176,18 @@ __device__ __forceinline__ int64_t tn_tile_token(const tn_tile_frame &f, const t
 
 /* The piece's words of a tensor (B,T,2K), plane 0 or 1; zero where there are none. */
 template <int V>
-__device__ __forceinline__ void tn_tile_load(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p, int plane,
-                                             uint32_t *w)
+__device__ __forceinline__ void tn_tile_load(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p,
+                                             int plane, uint32_t *w)
 {
-    const int64_t step = f.reverse ? -p.t : p.t, at = t.b * p.b + tn_tile_token(f, t, 0) * p.t + plane * (int64_t)f.K + t.k;
+    const int64_t step = f.reverse ? -p.t : p.t,
+                  at = t.b * p.b + tn_tile_token(f, t, 0) * p.t + plane * (int64_t)f.K + t.k;
 #pragma unroll
-    for (int i = 0; i < TN_TILE_PIECE; i++) w[i] = p.at && t.on && i < t.n ? tn_word<V>(p.at, p.type, at + i * step) : 0u;
+    for (int i = 0; i < TN_TILE_PIECE; i++)
+        w[i] = p.at && t.on && i < t.n ? tn_word<V>(p.at, p.type, at + i * step) : 0u;
 }
 
-/* --- what pieces, chunks and nodes leave behind ---------------------------------------------------------------------- */
+/* --- what pieces, chunks and nodes leave behind
+ * ---------------------------------------------------------------------- */
 
 /* s becomes (cut ? 0 : p s) + z. */
 template <int V>
@@ -241,12 +248,14 @@ __device__ __forceinline__ tn_link<V> tn_link_kept(const float4 *row, bool cut, 
     return a;
 }
 
-/* --- nodes ---------------------------------------------------------------------------------------------------------- */
+/* --- nodes
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Look-back is done for one channel at a time: beside a piece's words there are no registers for more. v: which of the
  * thread's channels. Level 0..LEVELS-1: sums; LEVELS: states, the one that enters group i + 1 at index i. */
 template <int V, int WORDS>
-__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int v, int level, int index)
+__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int v, int level,
+                                                          int index)
 {
     const int n = f.chunks, first = level == 0 ? 0 : level == 1 ? n : level == 2 ? n + n / 8 : n + n / 8 + n / 64;
     const int64_t at = ((int64_t)t.b * f.groups + t.group) * tn_tile_nodes(n) + first + index;
@@ -255,7 +264,8 @@ __device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f
 
 /* WORDS 2: the sum; 4: the product too. */
 template <int WORDS>
-__device__ __forceinline__ void tn_node_publish(unsigned long long *at, float re, float im, float pr, float pi, bool cut)
+__device__ __forceinline__ void tn_node_publish(unsigned long long *at, float re, float im, float pr, float pi,
+                                                bool cut)
 {
     const unsigned long long tag = (unsigned long long)(cut ? 2 : 1) << 32;
     volatile unsigned long long *w = at;
@@ -272,7 +282,8 @@ __device__ __forceinline__ void tn_node_publish(unsigned long long *at, const tn
 
 /* Reads n <= N nodes that lie `apart` words from one another, waiting for them. */
 template <int WORDS, int N>
-__device__ __forceinline__ void tn_node_await(const unsigned long long *at, int apart, int n, unsigned long long (*w)[WORDS])
+__device__ __forceinline__ void tn_node_await(const unsigned long long *at, int apart, int n,
+                                              unsigned long long (*w)[WORDS])
 {
     bool ready;
     do {
@@ -295,13 +306,15 @@ __device__ __forceinline__ void tn_node_open(const unsigned long long *w, tn_lin
 {
     a.re[0] = __uint_as_float((uint32_t)w[0]);
     a.im[0] = __uint_as_float((uint32_t)w[1]);
-    if (WORDS == 4) a.pr[0] = __uint_as_float((uint32_t)w[WORDS - 2]), a.pi[0] = __uint_as_float((uint32_t)w[WORDS - 1]);
+    if (WORDS == 4)
+        a.pr[0] = __uint_as_float((uint32_t)w[WORDS - 2]), a.pi[0] = __uint_as_float((uint32_t)w[WORDS - 1]);
     a.cut = w[0] >> 32 == 2;
 }
 
 /* Nodes first..first+n-1 of a level, in order; n < RADIX. Several at a time: their way from memory is the price. */
 template <int V, int WORDS>
-__device__ __forceinline__ tn_link<1> tn_node_sum(const tn_tile_frame &f, const tn_tile &t, int v, int level, int first, int n)
+__device__ __forceinline__ tn_link<1> tn_node_sum(const tn_tile_frame &f, const tn_tile &t, int v, int level, int first,
+                                                  int n)
 {
     enum { MANY = 8 / WORDS, APART = TN_TILE_LANES * V * WORDS };
     const unsigned long long *at = tn_node_at<V, WORDS>(f, t, v, level, first);
@@ -356,19 +369,22 @@ __device__ __forceinline__ tn_link<1> tn_tile_group_state(const tn_tile_frame &f
     return a;
 }
 
-/* Warp `level` sums its level's nodes before this chunk and publishes the nodes that end with it: level 0 and 1 by warp 0,
- * level 2 by warp 1, which sums level 0 for itself rather than wait for its neighbour. */
+/* Warp `level` sums its level's nodes before this chunk and publishes the nodes that end with it: level 0 and 1 by
+ * warp 0, level 2 by warp 1, which sums level 0 for itself rather than wait for its neighbour. */
 template <int V, int WORDS>
-__device__ __forceinline__ tn_link<1> tn_tile_look_back(const tn_tile_frame &f, const tn_tile &t, const tn_tile_shared<V> &s, int v)
+__device__ __forceinline__ tn_link<1> tn_tile_look_back(const tn_tile_frame &f, const tn_tile &t,
+                                                        const tn_tile_shared<V> &s, int v)
 {
-    const int level = t.warp, i = t.chunk, d0 = i % TN_TILE_RADIX, d1 = i / 8 % TN_TILE_RADIX, d2 = i / 64 % TN_TILE_RADIX;
+    const int level = t.warp, i = t.chunk, d0 = i % TN_TILE_RADIX, d1 = i / 8 % TN_TILE_RADIX,
+              d2 = i / 64 % TN_TILE_RADIX;
     if (level == TN_TILE_LEVELS) return tn_tile_group_state<V, WORDS>(f, t, v);
     if (level == 2) return tn_node_sum<V, WORDS>(f, t, v, 2, i / 64 - d2, d2);
     if (level == 0) {
         const tn_link<1> own = tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS);
         tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, 0, i), own);
     }
-    const tn_link<1> sum = level ? tn_node_sum<V, WORDS>(f, t, v, 1, i / 8 - d1, d1) : tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0);
+    const tn_link<1> sum =
+        level ? tn_node_sum<V, WORDS>(f, t, v, 1, i / 8 - d1, d1) : tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0);
     if (d0 < TN_TILE_RADIX - 1 || (level && d1 < TN_TILE_RADIX - 1)) return sum;
     tn_link<1> last = level ? tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0) : sum; /* of eight chunks; then of 64 */
     tn_link_then(last, tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS));
@@ -383,7 +399,8 @@ __device__ __forceinline__ tn_link<1> tn_tile_look_back(const tn_tile_frame &f, 
 
 /* What enters the warp's piece, for one channel. The chunk's last warp publishes the state that leaves the group. */
 template <int V, int WORDS>
-__device__ __forceinline__ tn_link<1> tn_tile_combine(const tn_tile_frame &f, const tn_tile &t, const tn_tile_shared<V> &s, int v)
+__device__ __forceinline__ tn_link<1> tn_tile_combine(const tn_tile_frame &f, const tn_tile &t,
+                                                      const tn_tile_shared<V> &s, int v)
 {
     const int at = t.lane * V + v;
     tn_link<1> a = tn_link_kept<1>(s.above[TN_TILE_LEVELS], false, at);
@@ -422,10 +439,11 @@ __device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, cons
     return enters;
 }
 
-/* Runs the warp's piece with what enters it, a: at once; or in a row of one chunk, one piece after another. Behind the row's
- * last step the state is in that step's warp, or, in a row of one chunk, in the last warp, steps or none. */
+/* Runs the warp's piece with what enters it, a: at once; or in a row of one chunk, one piece after another. Behind
+ * the row's last step the state is in that step's warp, or, in a row of one chunk, in the last warp, steps or none. */
 template <int V, class Run>
-__device__ __forceinline__ void tn_tile_apply(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V> &s, tn_link<V> &a, Run run)
+__device__ __forceinline__ void tn_tile_apply(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V> &s,
+                                              tn_link<V> &a, Run run)
 {
     const bool one = f.chunks == 1;
     for (int w = 0; one && w < t.warp; w++) __syncthreads(); /* every warp passes as many barriers as there are warps */
@@ -440,8 +458,8 @@ __device__ __forceinline__ void tn_tile_apply(const tn_tile_frame &f, const tn_t
 
 /* The state of a row's end into a tensor (B,2K). */
 template <int V>
-__device__ __forceinline__ void tn_tile_leave(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &to, const float *re,
-                                              const float *im)
+__device__ __forceinline__ void tn_tile_leave(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &to,
+                                              const float *re, const float *im)
 {
     if (!to.at || !t.on) return;
 #pragma unroll
@@ -459,7 +477,8 @@ __device__ __forceinline__ bool tn_tile_ends(const tn_tile_frame &f, const tn_ti
 
 /* Sums of a tile's warps, in order, into its row of partial sums (B, chunks, F, padded K). All threads call it. */
 template <int V, int F>
-__device__ __forceinline__ void tn_tile_leave_sums(const tn_tile_frame &f, const tn_tile &t, const float (*sum)[V], float *partial)
+__device__ __forceinline__ void tn_tile_leave_sums(const tn_tile_frame &f, const tn_tile &t, const float (*sum)[V],
+                                                   float *partial)
 {
     __shared__ float shared[TN_TILE_WARPS][F][TN_TILE_LANES * V];
 #pragma unroll

@@ -1,19 +1,21 @@
-/* scan_gated on the GPU: gates become lambda and gain in registers, inside the one-pass recurrence of scan_tiles.cuh, so
- * that neither rho nor gamma ever exists in memory. l = rate r with rate = -8 softplus(nu), rho = exp(l), and 1 - rho^2 comes
- * from a series where rho is near 1, else from rho. A piece's product of lambdas is exp(sum of l) turned by 16 omega: the
- * error of a long memory's decay does not add up factor by factor. Nodes hold products too.
+/* scan_gated on the GPU: gates become lambda and gain in registers, inside the one-pass recurrence of
+ * scan_tiles.cuh, so that neither rho nor gamma ever exists in memory. l = rate r with rate = -8 softplus(nu), rho =
+ * exp(l), and 1 - rho^2 comes from a series where rho is near 1, else from rho. A piece's product of lambdas is
+ * exp(sum of l) turned by 16 omega: the error of a long memory's decay does not add up factor by factor. Nodes hold
+ * products too.
  *
- * Forward opens the gates once, keeps gain x and r, and needs only exp(l) again in the second run. Backward, in steps of
- * falling time: a = dc + g, g = conj(lambda) a; with m = a conj(c before) and e = Re(a conj(x)):
+ * Forward opens the gates once, keeps gain x and r, and needs only exp(l) again in the second run. Backward, in
+ * steps of falling time: a = dc + g, g = conj(lambda) a; with m = a conj(c before) and e = Re(a conj(x)):
  *     h = dL/dl = rho Re(m e^{-i omega}) - i e rho^2 / gamma,  dr = rate h,  di = gamma e,  dx = gamma i a.
- * Bytes per token and complex channel in bf16: forward 12, backward 24, plus 2 x 37 per 128 tokens for nodes (5 %, 2.5 %).
- * About 45 instructions per token and channel forward: 60 % of the issue slots at full bandwidth. Predicted: 75-85 % of
- * copy bandwidth forward, 75-80 % backward, both with two blocks a multiprocessor. */
+ * Bytes per token and complex channel in bf16: forward 12, backward 24, plus 2 x 37 per 128 tokens for nodes (5 %,
+ * 2.5 %). About 45 instructions per token and channel forward: 60 % of the issue slots at full bandwidth. Predicted:
+ * 75-85 % of copy bandwidth forward, 75-80 % backward, both with two blocks a multiprocessor. */
 #include "ops/scan/scan_tiles.cuh"
 #include "ops/scan_gated/scan_gated.h"
 #include "ops/sum_rows.cuh"
 
-namespace {
+namespace
+{
 
 enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2, PART = 4 };
 
@@ -31,13 +33,14 @@ typedef struct gated {
     tn_sum_rows sums;
 } gated;
 
-__global__ void prepare(tn_tile_tensor nu, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate, constants *table,
-                        uint4 *zero, int64_t zeros)
+__global__ void prepare(tn_tile_tensor nu, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate,
+                        constants *table, uint4 *zero, int64_t zeros)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t j = i; j < zeros; j += step) zero[j] = make_uint4(0, 0, 0, 0);
     for (int64_t k = i; k < columns; k += step) {
-        const double n = k < K ? (double)tn_load(nu.at, nu.type, k) : 0, w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
+        const double n = k < K ? (double)tn_load(nu.at, nu.type, k) : 0,
+                     w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
         constants q = {};
         q.rate = (float)(-8 * (n > 0 ? n + log1p(exp(-n)) : log1p(exp(n))));
         q.cs = (float)cos(w), q.sn = (float)(conjugate ? -sin(w) : sin(w));
@@ -81,7 +84,8 @@ __device__ __forceinline__ float under_root(float l, float rho)
 
 /* The piece's link: from its state after starting at zero, and the sum of l. */
 template <int V>
-__device__ __forceinline__ tn_link<V> link_of(const gated &s, const tn_tile &t, const tn_link<V> &from_zero, const float *sum)
+__device__ __forceinline__ tn_link<V> link_of(const gated &s, const tn_tile &t, const tn_link<V> &from_zero,
+                                              const float *sum)
 {
     tn_link<V> a = from_zero;
 #pragma unroll
@@ -104,7 +108,8 @@ struct piece {
 };
 
 template <int V>
-__device__ __forceinline__ void open_gates(const gated &s, const tn_tile &t, const channel<V> &q, piece<V> &p, float *sum)
+__device__ __forceinline__ void open_gates(const gated &s, const tn_tile &t, const channel<V> &q, piece<V> &p,
+                                           float *sum)
 {
     uint32_t xr[PIECE], xi[PIECE], in[PIECE];
     tn_tile_load<V>(s.f, t, s.ri, 0, p.r);
@@ -126,9 +131,12 @@ __device__ __forceinline__ void open_gates(const gated &s, const tn_tile &t, con
 }
 
 template <int V, bool WRITE>
-__device__ __forceinline__ void run(const gated &s, const tn_tile &t, const channel<V> &q, const piece<V> &p, float *re, float *im)
+__device__ __forceinline__ void run(const gated &s, const tn_tile &t, const channel<V> &q, const piece<V> &p, float *re,
+                                    float *im)
 {
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    tn_tile_tensor c = s.c;
+    c.add = false; /* for the compiler to see */
 #pragma unroll
     for (int i = 0; i < PIECE; i++, at += s.c.t) {
         if (i >= t.n) break;
@@ -142,8 +150,8 @@ __device__ __forceinline__ void run(const gated &s, const tn_tile &t, const chan
             im[v] = __fmaf_rn(li, r, __fmaf_rn(lr, im[v], p.im[i][v]));
         }
         if (!WRITE || !t.on) continue;
-        tn_word_put<V>(s.c, at, re);
-        tn_word_put<V>(s.c, at + s.f.K, im);
+        tn_word_put<V>(c, at, re);
+        tn_word_put<V>(c, at + s.f.K, im);
     }
 }
 
@@ -181,7 +189,8 @@ struct reverse_part {
 
 /* g = conj(lambda) a; q's phase is the conjugate's. */
 template <int V>
-__device__ __forceinline__ void retreat(const channel<V> &q, int v, float rho, float ar, float ai, bool cut, float *re, float *im)
+__device__ __forceinline__ void retreat(const channel<V> &q, int v, float rho, float ar, float ai, bool cut, float *re,
+                                        float *im)
 {
     const float lr = __fmul_rn(rho, q.cs[v]), li = __fmul_rn(rho, q.sn[v]);
     re[v] = cut ? 0.f : __fmaf_rn(-li, ai, __fmul_rn(lr, ar));
@@ -189,7 +198,8 @@ __device__ __forceinline__ void retreat(const channel<V> &q, int v, float rho, f
 }
 
 template <int V>
-__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re, float *im, float *sum)
+__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
+                                         float *im, float *sum)
 {
 #pragma unroll
     for (int v = 0; v < V; v++) sum[v] = 0;
@@ -198,7 +208,8 @@ __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, 
         if (i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)), ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                        ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
             const float l = __fmul_rn(q.rate[v], tn_word_part<V>(w.r[i], v));
             sum[v] = __fadd_rn(sum[v], l);
             retreat<V>(q, v, rho_of(l), ar, ai, t.reset >> i & 1, re, im);
@@ -239,15 +250,18 @@ struct given {
 };
 
 template <int V>
-__device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, const channel<V> &q, int i, const reverse_words<V> &w,
-                                          const reverse_part &p, int j, float *re, float *im, float (*sum)[V], given<V> &d)
+__device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, const channel<V> &q, int i,
+                                          const reverse_words<V> &w, const reverse_part &p, int j, float *re, float *im,
+                                          float (*sum)[V], given<V> &d)
 {
     const bool cut = t.reset >> i & 1, first = t.step + i == s.f.T - 1;
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)), ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+        const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                    ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
         const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p.in[j], v), l = __fmul_rn(q.rate[v], r);
-        const float rho = rho_of(l), under = under_root(l, rho), inverse = rsqrtf(under), gamma = __fmul_rn(under, inverse);
+        const float rho = rho_of(l), under = under_root(l, rho), inverse = rsqrtf(under),
+                    gamma = __fmul_rn(under, inverse);
         const float slope = under <= 1e-6f ? 0.f : __fmul_rn(__fmul_rn(rho, rho), inverse); /* the clamp has none */
         float2 c = make_float2(tn_word_part<V>(p.cr[j], v), tn_word_part<V>(p.ci[j], v));
         if (first) c = state_before(s, t, v);
@@ -266,8 +280,8 @@ __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, cons
 }
 
 template <int V>
-__device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
-                                           float *im, float (*sum)[V])
+__device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q,
+                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
 {
     const int64_t token = tn_tile_token(s.f, t, 0);
     int64_t x_to = t.b * s.dx.b + token * s.dx.t + t.k, ri_to = t.b * s.dri.b + token * s.dri.t + t.k;
@@ -382,10 +396,11 @@ static tn_status launch_prepare(const tn_call *c, const gated *s)
 {
     enum { THREADS = 256 };
     const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
-    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0, most = zeros > s->f.columns ? zeros : s->f.columns;
+    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
+                  most = zeros > s->f.columns ? zeros : s->f.columns;
     prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        tn_tile_of(&c->in[TN_GATED_NU], false), tn_tile_of(&c->in[TN_GATED_OMEGA], false), s->f.K, s->f.columns, s->f.reverse,
-        (constants *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+        tn_tile_of(&c->in[TN_GATED_NU], false), tn_tile_of(&c->in[TN_GATED_OMEGA], false), s->f.K, s->f.columns,
+        s->f.reverse, (constants *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -393,8 +408,8 @@ static tn_status launch_prepare(const tn_call *c, const gated *s)
 /* Pairs of channels where all that is read and written allows it. */
 static bool pairs(const gated *s)
 {
-    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->ri) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->dc) &&
-           tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
+    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->ri) && tn_tile_pairs(&s->c) &&
+           tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
 }
 
 static unsigned set_groups(gated *s, int V)

@@ -14,7 +14,7 @@ STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
 PKGS      := yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8
-NO_BUILD  := clean deps demo test test-long format lint help
+NO_BUILD  := clean deps demo test test-long test-cuda format lint help
 GOALS     := $(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 NEEDS     := build $(if $(filter %unit,$(GOALS)),unit)
@@ -60,7 +60,7 @@ LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c)) $(CUDAS
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
 
-.PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
+.PHONY: FORCE all unit deps demo demo-run test test-long test-cuda lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
 
 $(BUILD)/libtenon.a: $(LIBOBJ)
@@ -129,6 +129,10 @@ test:
 test-long:
 	@scripts/install-deps build test
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
+# By hand, on a machine with a GPU.
+test-cuda:
+	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit
+	@BUILD=$(BUILD) tests/cuda/run.sh
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words
 
@@ -159,7 +163,7 @@ format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
 help:
 	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' 'make demo        install what is missing, train on real text' \
-	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' \
+	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' 'make test-cuda   every op on a GPU' \
 	  'make unit        the unit tests (build/unit NAME runs some)' 'make lint        include order, file sizes, words' \
 	  'make install     into DESTDIR/PREFIX (/usr/local)' 'make deps        what build and tests need, by apt-get' \
 	  'make format      clang-format over all C files' 'make clean       remove build/'

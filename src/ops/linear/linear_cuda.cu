@@ -5,9 +5,10 @@
 #include "backend/cuda/gemm.h"
 #include "ops/act.cuh"
 #include "ops/linear/linear.h"
+#include "ops/rows.cuh"
 
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-enum { THREADS = 256, PARTS = 128 }; /* parts of the rows whose sums are added in the second stage */
+enum { THREADS = 256, VECTOR_THREADS = 96, PARTS = 128 }; /* parts of the rows whose sums are added in the second stage */
 
 static size_t align256(size_t n) { return (n + 255) / 256 * 256; }
 
@@ -86,19 +87,21 @@ static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_G
     }
 }
 
-static __global__ void finish_vectors(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg residual, int act, int64_t n)
+/* Vectors of rows at even distances: a block of VECTOR_THREADS threads has a row at a time. */
+static __global__ void finish_vectors(const __grid_constant__ tn_rowset y, const __grid_constant__ tn_rowset pre,
+                                      const __grid_constant__ tn_rowset residual, int act, int n)
 {
-    const int64_t per_row = n / 8, total = tn_d_rows(y) * per_row;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
-        const int64_t r = i / per_row, j = i % per_row * 8;
-        tn_f8 x = tn_load8(pre.data, pre.dtype, tn_d_row_offset(pre, r) + j);
-        for (int k = 0; k < 8; k++) x.v[k] = tn_d_act((tn_act)act, x.v[k]);
-        if (residual.data) {
-            const tn_f8 q = tn_load8(residual.data, residual.dtype, tn_d_row_offset(residual, r) + j);
-            for (int k = 0; k < 8; k++) x.v[k] += q.v[k];
+    const int64_t rows = tn_d_rows(y.a);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x)
+        for (int j = threadIdx.x * 8; j < n; j += VECTOR_THREADS * 8) {
+            tn_f8 x = tn_load8(pre.a.data, pre.a.dtype, r * pre.distance + j);
+            for (int k = 0; k < 8; k++) x.v[k] = tn_d_act((tn_act)act, x.v[k]);
+            if (residual.a.data) {
+                const tn_f8 q = tn_load8(residual.a.data, residual.a.dtype, r * residual.distance + j);
+                for (int k = 0; k < 8; k++) x.v[k] += q.v[k];
+            }
+            tn_store8(y.a.data, y.a.dtype, r * y.distance + j, x);
         }
-        tn_store8(y.data, y.dtype, tn_d_row_offset(y, r) + j, x);
-    }
 }
 
 /* d (rows,n) = dy act'(pre); dead rows 0. pre.data NULL: dy itself. */
@@ -112,19 +115,20 @@ static __global__ void before_act_numbers(TN_GRID tn_arg d, TN_GRID tn_arg dy, T
     }
 }
 
-static __global__ void before_act_vectors(TN_GRID tn_arg d, TN_GRID tn_arg dy, TN_GRID tn_arg pre, int act, int64_t total, int64_t n)
+static __global__ void before_act_vectors(const __grid_constant__ tn_rowset d, const __grid_constant__ tn_rowset dy,
+                                          const __grid_constant__ tn_rowset pre, int act, int64_t rows, int n)
 {
-    const int64_t per_row = n / 8, alive = tn_d_rows(dy) * per_row;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
-        const int64_t r = i / per_row, j = i % per_row * 8;
-        tn_f8 x = { { 0 } };
-        if (i < alive) {
-            x = tn_load8(dy.data, dy.dtype, tn_d_row_offset(dy, r) + j);
-            const tn_f8 p = tn_load8(pre.data, pre.dtype, tn_d_row_offset(pre, r) + j);
-            for (int k = 0; k < 8; k++) x.v[k] *= tn_d_act_grad((tn_act)act, p.v[k]);
+    const int64_t alive = tn_d_rows(dy.a);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x)
+        for (int j = threadIdx.x * 8; j < n; j += VECTOR_THREADS * 8) {
+            tn_f8 x = { { 0 } };
+            if (r < alive) {
+                x = tn_load8(dy.a.data, dy.a.dtype, r * dy.distance + j);
+                const tn_f8 p = tn_load8(pre.a.data, pre.a.dtype, r * pre.distance + j);
+                for (int k = 0; k < 8; k++) x.v[k] *= tn_d_act_grad((tn_act)act, p.v[k]);
+            }
+            tn_store8(d.a.data, d.a.dtype, r * d.distance + j, x);
         }
-        tn_store8(d.data, d.dtype, r * n + j, x);
-    }
 }
 
 /* to (+)= from; rows that are dead in from become 0, or stay where they are added to. */
@@ -138,13 +142,12 @@ static __global__ void pass_rows(TN_GRID tn_arg to, TN_GRID tn_arg from, bool ad
     }
 }
 
-static __global__ void pass_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t n)
+static __global__ void pass_vectors(const __grid_constant__ tn_rowset to, const __grid_constant__ tn_rowset from, bool add, int n)
 {
-    const int64_t per_row = n / 8, total = tn_d_rows(to) * per_row;
-    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
-        const int64_t r = i / per_row, j = i % per_row * 8;
-        tn_put8(to.data, to.dtype, tn_d_row_offset(to, r) + j, tn_load8(from.data, from.dtype, tn_d_row_offset(from, r) + j), add);
-    }
+    const int64_t rows = tn_d_rows(to.a);
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x)
+        for (int j = threadIdx.x * 8; j < n; j += VECTOR_THREADS * 8)
+            tn_put8(to.a.data, to.a.dtype, r * to.distance + j, tn_load8(from.a.data, from.a.dtype, r * from.distance + j), add);
 }
 
 /* --- forward -------------------------------------------------------------------------------------------------------------- */
@@ -183,13 +186,17 @@ static tn_status rows_as(const tn_call *c, const tn_arg *x, tn_dtype type, bool 
     return TN_OK;
 }
 
-static bool same_vectors(const tn_arg *a, const tn_arg *b) { return !b->data || (a->dims.rank > 1 && tn_vector_rows(a) && tn_vector_rows(b)); }
+/* Rows at even distances, of whole vectors; a tensor that is not there counts. */
+static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
+
+static unsigned row_blocks(const tn_call *c, int64_t rows) { return tn_blocks(c, rows, 2); }
 
 static tn_status finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias, const tn_arg *residual, tn_act act)
 {
     const int64_t n = tn_row_len(y), total = tn_all_count(y);
-    if (!bias->data && same_vectors(y, y) && same_vectors(y, pre) && same_vectors(y, residual))
-        finish_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *residual, act, n);
+    if (!bias->data && y->dims.rank > 1 && vectors(y) && vectors(pre) && vectors(residual))
+        finish_vectors<<<row_blocks(c, tn_all_rows(y)), VECTOR_THREADS, 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre),
+                                                                                                tn_rows_of(residual), act, (int)n);
     else finish_numbers<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *bias, *residual, act, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -265,8 +272,9 @@ static tn_status before_act(const tn_call *c, void *work, tn_arg *d)
         d->stride[i] = step;
         step *= d->dims.dim[i];
     }
-    if (pre->data && same_vectors(dy, pre) && same_vectors(dy, d))
-        before_act_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, total / 8, n);
+    if (pre->data && dy->dims.rank > 1 && vectors(dy) && vectors(pre) && vectors(d))
+        before_act_vectors<<<row_blocks(c, tn_all_rows(dy)), VECTOR_THREADS, 0, tn_cuda_stream(c)>>>(
+            tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), act, tn_all_rows(dy), (int)n);
     else before_act_numbers<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, total, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -317,14 +325,15 @@ static __global__ void sum_parts(float *part, TN_GRID tn_arg d, int64_t n)
 }
 
 /* The same for rows of whole vectors: a block is 32 vectors (256 columns) by 8 rows. */
-static __global__ void sum_parts_vectors(float *part, TN_GRID tn_arg d, int64_t n)
+static __global__ void sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
 {
     __shared__ float shared[8][32][9]; /* 9: no two lanes in one bank */
     const int lane = threadIdx.x, group = threadIdx.y;
-    const int64_t j = (blockIdx.x * 32 + lane) * 8, count = tn_d_rows(d);
+    const int64_t j = (blockIdx.x * 32 + lane) * 8, count = tn_d_rows(d.a);
     tn_f8 sum = { { 0 } };
+#pragma unroll 4
     for (int64_t r = blockIdx.y * 8 + group; j < n && r < count; r += gridDim.y * 8) {
-        const tn_f8 x = tn_load8(d.data, d.dtype, tn_d_row_offset(d, r) + j);
+        const tn_f8 x = tn_load8(d.a.data, d.a.dtype, r * d.distance + j);
         for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
     }
     for (int k = 0; k < 8; k++) shared[group][lane][k] = sum.v[k];
@@ -349,9 +358,9 @@ static tn_status grad_bias(const tn_call *c, const tn_arg *d, float *part)
 {
     const int64_t n = tn_row_len(d), count = tn_all_rows(d);
     const cudaStream_t stream = tn_cuda_stream(c);
-    if (d->dims.rank > 1 && tn_vector_rows(d)) {
+    if (d->dims.rank > 1 && vectors(d)) {
         const int parts = (int)(count < PARTS * 8 ? (count + 7) / 8 : PARTS);
-        sum_parts_vectors<<<dim3((unsigned)((n + 255) / 256), parts), dim3(32, 8), 0, stream>>>(part, *d, n);
+        sum_parts_vectors<<<dim3((unsigned)((n + 255) / 256), parts), dim3(32, 8), 0, stream>>>(part, tn_rows_of(d), n);
         TN_CUDA_LAUNCHED();
         add_parts<<<(unsigned)((n + 127) / 128), 128, 0, stream>>>(c->din[BIAS], part, parts, n, c->accumulate >> BIAS & 1);
     } else {
@@ -369,8 +378,8 @@ static tn_status grad_residual(const tn_call *c)
     const tn_arg *dy = &c->dout[0], *dr = &c->din[RESIDUAL];
     const int64_t n = tn_row_len(dr), total = tn_all_count(dr);
     const bool add = c->accumulate >> RESIDUAL & 1;
-    if (!dy->live && !dr->live && same_vectors(dr, dy) && same_vectors(dr, dr))
-        pass_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*dr, *dy, add, n);
+    if (!dy->live && !dr->live && dr->dims.rank > 1 && vectors(dr) && vectors(dy))
+        pass_vectors<<<row_blocks(c, tn_all_rows(dr)), VECTOR_THREADS, 0, tn_cuda_stream(c)>>>(tn_rows_of(dr), tn_rows_of(dy), add, (int)n);
     else pass_rows<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*dr, *dy, add, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;

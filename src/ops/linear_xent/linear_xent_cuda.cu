@@ -73,6 +73,8 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     s.row = (V + 63) / 64 * 64;
     s.chunk = s.row ? CHUNK_BYTES / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
     if (s.chunk < LEAST_CHUNK) s.chunk = LEAST_CHUNK;
+    const int64_t chunks = s.chunk ? (n + s.chunk - 1) / s.chunk : 0; /* of equal size: the last one costs no less */
+    if (chunks > 1) s.chunk = ((n + chunks - 1) / chunks + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
     if (a->tile) s.chunk = a->tile;
     if (s.chunk > n) s.chunk = n;
     s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);

@@ -71,7 +71,7 @@ extern "C" size_t tn_matmul_work_cuda(const tn_sig *s, bool backward)
     const tn_dtype type = s->out[0].dtype;
     size_t bytes = 0;
     for (int i = 0; i < 2; i++)
-        if (s->in[i].dtype != type || s->in[i].live) bytes += align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
+        if (s->in[i].dtype != type || s->in[i].live || (backward && s->in[A].live)) bytes += align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
     if (backward && s->in[A].live) bytes += align256((size_t)tn_dims_count(s->out[0].dims) * tn_dtype_bytes(type));
     return bytes;
 }
@@ -180,7 +180,13 @@ extern "C" tn_status tn_matmul_backward_cuda(const tn_call *c)
     if (c->in[A].live && !t->transpose_a) dy.live = c->in[A].live; /* its rows are a's */
     TN_RETURN_IF(operand(c, &dy, given->dtype, &work, &dy));
     TN_RETURN_IF(operand(c, &c->in[A], dy.dtype, &work, &a));
-    TN_RETURN_IF(operand(c, &c->in[B], dy.dtype, &work, &b));
+    b = c->in[B];
+    if (c->in[A].live && t->transpose_a && c->in[A].dims.rank == 2) { /* a's rows are the sum's: those of op(b) die with them */
+        if (t->transpose_b || b.dims.rank != 2)
+            return tn_error(TN_USAGE, "matmul with a transposed a of live rows and this b has no gradient on the GPU: use device=cpu");
+        b.live = c->in[A].live;
+    }
+    TN_RETURN_IF(operand(c, &b, dy.dtype, &work, &b));
     if (c->din[A].data) /* d op(a) = dy op(b)^T */
         TN_RETURN_IF(product_any(c, dy.dims, m, k, n, as_matrix(&dy, false, rank), as_matrix(&b, !t->transpose_b, rank),
                                  as_matrix(&c->din[A], t->transpose_a, rank), add_a));

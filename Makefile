@@ -32,10 +32,11 @@ endif
 CUDA       ?= $(if $(NVCC),1,0)
 NVCC       := $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
 CUDA_ARCHS ?= 90 80 120
+CUDA_DIR   :=
 ifeq ($(CUDA),1)
-CUDA_HOME  := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
-CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_HOME)/include
-CUDA_LIBS  := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt
+CUDA_DIR   := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_DIR)/include
+CUDA_LIBS  := -L$(CUDA_DIR)/lib64 -lcudart_static -lrt
 NVCC_FLAGS := -O3 -std=c++17 --fmad=true -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Iinclude -I$(BUILD)/include -Isrc -DTN_HAVE_CUDA -t 0 \
               -Xcudafe --diag_suppress=177 $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(NVCC_EXTRA)
 endif
@@ -46,8 +47,8 @@ ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contra
 LDLIBS  := $(PKG_LIBS) $(CUDA_LIBS) -lm -lpthread -ldl
 
 TEMPLATE := $(sort $(wildcard src/cli/template/*))
-SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_HOME),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
-CUDASRC := $(if $(CUDA_HOME),$(sort $(wildcard src/*/*/*.cu)))
+SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_DIR),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+CUDASRC := $(if $(CUDA_DIR),$(sort $(wildcard src/*/*/*.cu)))
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
 LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))

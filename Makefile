@@ -14,7 +14,7 @@ STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
 PKGS      := yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8
-NO_BUILD  := clean deps demo test test-long format lint help
+NO_BUILD  := clean deps demo test test-long test-cuda format lint help
 GOALS     := $(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)
 NEEDS     := build $(if $(filter %unit,$(GOALS)),unit)
@@ -27,13 +27,28 @@ PKG_LIBS   := $(shell pkg-config --libs $(PKGS))
 TEST_LIBS  := $(if $(filter unit,$(NEEDS)),$(shell pkg-config --libs cmocka))
 endif
 
+# CUDA: kernels (NAME_cuda.cu) and src/backend/cuda, where nvcc is found. The runtime is linked in; the driver and cuBLASLt
+# are looked for when a GPU is asked for, so that the program runs where they are not. CUDA_ARCHS: what GPUs it is for.
+CUDA       ?= $(if $(NVCC),1,0)
+NVCC       := $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
+CUDA_ARCHS ?= 90 80 120
+CUDA_DIR   :=
+ifeq ($(CUDA),1)
+CUDA_DIR   := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_DIR)/include
+CUDA_LIBS  := -L$(CUDA_DIR)/lib64 -lcudart_static -lrt
+NVCC_FLAGS := -O3 -std=c++17 --fmad=true -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Iinclude -I$(BUILD)/include -Isrc -DTN_HAVE_CUDA -t 0 \
+              -Xcudafe --diag_suppress=177 $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(NVCC_EXTRA)
+endif
+
 CFLAGS  ?= $(OPT) -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
-             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(SAN)
-LDLIBS  := $(PKG_LIBS) -lm -lpthread -ldl
+             $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CUDA_FLAGS) $(SAN)
+LDLIBS  := $(PKG_LIBS) $(CUDA_LIBS) -lm -lpthread -ldl
 
 TEMPLATE := $(sort $(wildcard src/cli/template/*))
-SRC     := $(filter-out $(TEMPLATE),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_DIR),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
+CUDASRC := $(if $(CUDA_DIR),$(sort $(wildcard src/*/*/*.cu)))
 TESTSRC := $(filter %_test.c,$(SRC)) $(sort $(wildcard tests/unit/*.c tests/families/*.c))
 LIBSRC  := $(filter-out %_test.c src/cli/%,$(SRC))
 CLISRC  := $(filter-out %_test.c,$(filter src/cli/%,$(SRC)))
@@ -42,11 +57,11 @@ obj      = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LEVELED := $(if $(filter x86_64%,$(TARGET)),$(shell grep -lsE '^TN_LEVELED' $(LIBSRC)))
 LEVEL3  := -DTN_LEVEL=3 -mavx2 -mfma -mf16c
 LEVEL4  := -DTN_LEVEL=4 -mavx2 -mfma -mf16c -mavx512f -mavx512vl -mavx512dq -mavx512bw -mprefer-vector-width=512
-LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c))
+LIBOBJ  := $(call obj,$(LIBSRC) $(LEVELED:.c=.v3.c) $(LEVELED:.c=.v4.c)) $(CUDASRC:%.cu=$(BUILD)/obj/%.cu.o)
 OPS     := $(shell sed -n 's/^TN_OP(\([a-z0-9_]*\)).*/\1/p' src/ops/ops.def 2>/dev/null)
 GEN     := $(BUILD)/include/tenon/ops.h $(BUILD)/include/tenon_tests.def $(BUILD)/include/tenon_template.def
 
-.PHONY: FORCE all unit deps demo demo-run test test-long lint install uninstall clean format help
+.PHONY: FORCE all unit deps demo demo-run test test-long test-cuda lint install uninstall clean format help
 all: $(if $(CLISRC),$(BUILD)/tenon) $(BUILD)/libtenon.so $(BUILD)/libtenon.a
 
 $(BUILD)/libtenon.a: $(LIBOBJ)
@@ -82,6 +97,9 @@ endef
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
 $(BUILD)/obj/%.o: %.c Makefile | $(GEN)
 	$(COMPILE)
+$(BUILD)/obj/%.cu.o: %.cu Makefile | $(GEN)
+	@mkdir -p $(@D)
+	$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/obj/%.v3.o: %.c Makefile | $(GEN)
 	$(COMPILE) $(LEVEL3)
 $(BUILD)/obj/%.v4.o: %.c Makefile | $(GEN)
@@ -112,6 +130,10 @@ test:
 test-long:
 	@scripts/install-deps build test
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
+# By hand, on a machine with a GPU.
+test-cuda:
+	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit
+	@BUILD=$(BUILD) tests/cuda/run.sh
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words
 
@@ -142,7 +164,7 @@ format:
 	git ls-files '*.c' '*.h' | xargs clang-format -i
 help:
 	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' 'make demo        install what is missing, train on real text' \
-	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' \
+	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' 'make test-cuda   every op on a GPU' \
 	  'make unit        the unit tests (build/unit NAME runs some)' 'make lint        include order, file sizes, words' \
 	  'make install     into DESTDIR/PREFIX (/usr/local)' 'make deps        what build and tests need, by apt-get' \
 	  'make format      clang-format over all C files' 'make clean       remove build/'

@@ -4,6 +4,7 @@
 #
 #   bench/wikitext2.sh DATA OUT [JOBS]     DATA: a folder made by `tenon data prepare`, see below; OUT: where the runs go;
 #                                          JOBS runs at a time share the cores (default 1). Run again, it goes on.
+#                                          EXTRA="device=cpu": settings for all runs; COMPUTE: bf16 (default) or f32.
 #
 # DATA comes from the tokenised WikiText-2 (train.txt.gz, valid.txt.gz and test.txt.gz in W):
 #   tenon data prepare W/train.txt.gz out=DATA doc_sep=wikitext valid=W/valid.txt.gz test=W/test.txt.gz tokenizer=train:4096
@@ -15,7 +16,7 @@ threads=$(( $(nproc) / jobs > 0 ? $(nproc) / jobs : 1 ))
 mkdir -p "$out"
 
 common="data=$data train.context=256 train.batch=16 train.steps=1221 train.eval_every=400 train.eval_batches=0 compute=$compute
-        threads=$threads seed=1 ckpt.every=100 log.every=50"
+        threads=$threads seed=1 ckpt.every=100 log.every=50 ${EXTRA:-}"
 ten="ten dim=192 layers=6 ffn=352"
 gpt="gpt dim=192 layers=5 heads=3"
 
@@ -36,7 +37,8 @@ for lr in 1e-3 3e-3; do
 done
 wait
 
-score() { "$tenon" eval "$out/$1" split="$2" --json | python3 -c '
+# shellcheck disable=SC2086
+score() { "$tenon" eval "$out/$1" split="$2" ${EXTRA:-} --json | python3 -c '
 import json, sys
 rows = [json.loads(line) for line in sys.stdin]
 loss = next(r["value"] for r in rows if r["unit"] == "nats/token")

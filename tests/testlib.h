@@ -15,6 +15,8 @@
 
 #include "base/status.h"
 
+#include <tenon/op.h>
+
 typedef struct tn_test_list tn_test_list;
 typedef void tn_test_fn(void **state); /* *state is the pointer given to tn_test_add */
 
@@ -34,6 +36,9 @@ void tn_test_add(tn_test_list *l, tn_test_fn *fn, const void *state, const char 
         if (s_ != (code)) fail_msg("%s: status %d instead of %d", #call, (int)s_, (int)(code));                        \
         if (!strstr(tn_error_text(), (part))) fail_msg("%s: \"%s\" does not say \"%s\"", #call, tn_error_text(), part); \
     } while (0)
+
+/* Where the rows of ops run: TENON_TEST_DEVICE=cuda, or the CPU. */
+tn_device tn_test_device(void);
 
 /* Data folder of real datasets, or NULL; under TENON_REQUIRE_DATA=1 a missing one fails the test. */
 const char *tn_test_data(const char *relative_path);

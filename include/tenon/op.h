@@ -21,6 +21,7 @@ typedef struct tn_type {
     tn_dims dims;
     bool absent;    /* an optional input that was not given */
     bool trainable; /* a gradient may be asked of it */
+    bool live;      /* only some of its rows may be alive */
 } tn_type;
 
 /* A node's types: what infer checks and fills, and what the other functions read. */
@@ -69,7 +70,7 @@ typedef struct tn_call {
     bool bf16x3, portable;
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
-    void *stream;         /* CUDA */
+    void *stream;         /* CUDA: a tn_cuda_queue */
 } tn_call;
 
 typedef tn_status tn_kernel(const tn_call *c);
@@ -84,18 +85,27 @@ typedef enum tn_op_flags {
                              such a node is never dropped or repeated, and runs at its place in the order of nodes */
 } tn_op_flags;
 
+/* What the planner leaves as it is; other tensors are copied first. */
+typedef enum tn_layout {
+    TN_LAYOUT_ANY = 0,
+    TN_LAYOUT_ROWS = 1,  /* the last axis is contiguous */
+    TN_LAYOUT_MATRIX = 2 /* the last axis or the one before it is contiguous */
+} tn_layout;
+
 typedef struct tn_op {
     const char *name;
     size_t attr_bytes;
     unsigned flags;
-    uint64_t half_in; /* inputs whose bf16/f16 data the kernels read themselves; elsewhere the planner converts */
+    uint64_t half_in; /* inputs whose bf16/f16 data the CPU's kernels read themselves; elsewhere the planner converts.
+                         CUDA's kernels read and write f32 and bf16 wherever a tensor of theirs has it. */
     tn_status (*infer)(tn_sig *s);
     void (*grad)(const tn_sig *s, uint64_t want, tn_uses *u); /* NULL: no gradient passes */
     void (*cost)(const tn_sig *s, tn_cost *c);                /* NULL: one operation per output element */
-    size_t (*work)(const tn_sig *s, bool backward);           /* NULL: none */
     struct {
         tn_kernel *forward, *backward;
-    } kernel[TN_DEVICES];
+        size_t (*work)(const tn_sig *s, bool backward); /* bytes of tn_call.work; NULL: none */
+        tn_layout layout; /* of a TN_OP_STRIDED op: what its kernels on this device take */
+    } kernel[TN_DEVICES]; /* a device without kernels: the plan says so */
     /* The twin made of plain ops, built instead when the switch is off; both NULL for plain ops. */
     const char *switch_name;
     const tn_setting *switch_row;

@@ -9,20 +9,36 @@
 
 typedef struct tn_backend {
     const char *name;
+    bool host_memory; /* the host reads and writes device memory directly, and work is done when a kernel returns */
     /* A queue of work: a thread pool (CPU) or a stream (CUDA). */
     tn_status (*open)(int threads, void **queue);
     void (*close)(void *queue);
     /* Zeroed device memory; NULL with the error text set when there is none. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *p);
-    /* Between host and device memory, in the order of the queue (NULL: at once). */
+    /* Between host and device memory, in the order of the queue (NULL: at once). The host may use its memory again when
+     * upload returns; download returns when the bytes are there. */
     tn_status (*upload)(void *queue, void *device, const void *host, size_t bytes);
     tn_status (*download)(void *queue, void *host, const void *device, size_t bytes);
     tn_status (*zero)(void *queue, void *device, size_t bytes);
-    tn_status (*wait)(void *queue); /* until all queued work is done; the only point where the host stops */
+    tn_status (*wait)(void *queue); /* until all queued work is done (NULL: of all queues) */
+    /* Bytes of device memory that could still be had, and all there are. */
+    tn_status (*memory)(size_t *free_bytes, size_t *all_bytes);
+    /* Work recorded once and replayed many times; NULL where that brings nothing. What is queued between record and
+     * recorded is not run. */
+    tn_status (*record)(void *queue);
+    tn_status (*recorded)(void *queue, void **recording);
+    tn_status (*replay)(void *queue, void *recording);
+    void (*drop)(void *recording);
+    /* Marks in the queue, numbered from 0, and the time between marks i and i + 1 once all work is done. */
+    tn_status (*mark)(void *queue, size_t i);
+    tn_status (*between)(void *queue, size_t i, double *ms);
 } tn_backend;
 
 extern const tn_backend tn_backend_cpu;
+#ifdef TN_HAVE_CUDA
+extern const tn_backend tn_backend_cuda;
+#endif
 
 /* NULL with the error text set when the device is not built in or not there. */
 const tn_backend *tn_backend_get(tn_device d);

@@ -71,34 +71,48 @@ static void fill_tokens(tn_session *s)
         tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
 }
 
-/* Where the time of a step goes: each region of the model, forward and backward, over a few steps. */
-static tn_status print_regions(tn_cli *c, tn_session *s)
+enum { TIMED_STEPS = 5, MOST_ROWS = 512 };
+
+/* Where the time of a step goes, over a few of them: each region of the model, or each op, forward and backward. */
+static tn_status print_times(tn_cli *c, const char *group, const tn_region_time *rows, size_t n)
 {
-    enum { STEPS = 5, MOST_REGIONS = 512 };
-    tn_region_time rows[MOST_REGIONS];
-    float loss;
     double total = 0;
-    tn_trainer_timers(s->trainer, true);
-    for (int i = 0; i < STEPS; i++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &loss));
-    size_t n = tn_trainer_times(s->trainer, rows, MOST_REGIONS);
-    tn_trainer_timers(s->trainer, false);
-    tn_store_zero_grad(tn_trainer_store(s->trainer));
-    if (n > MOST_REGIONS) n = MOST_REGIONS;
     for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
-    if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %12s\n", "region", "forward", "backward", "share", "GFLOP/s");
+    if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %12s\n", group, "forward", "backward", "share", "GFLOP/s");
     for (size_t i = 0; i < n; i++) {
         const double ms = rows[i].forward_ms + rows[i].backward_ms;
         const char *name = rows[i].region[0] ? rows[i].region : "(the rest)";
         if (ms <= 0) continue;
         if (c->json)
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", "region", "name", name, "value",
-                                                  ms / STEPS, "unit", "ms", "forward", rows[i].forward_ms / STEPS, "backward",
-                                                  rows[i].backward_ms / STEPS, "share", ms / total)));
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f, s:f, s:f}", "group", group, "name", name, "value",
+                                                  ms / TIMED_STEPS, "unit", "ms", "forward", rows[i].forward_ms / TIMED_STEPS,
+                                                  "backward", rows[i].backward_ms / TIMED_STEPS, "share", ms / total)));
         else
-            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12.1f\n", name, rows[i].forward_ms / STEPS,
-                    rows[i].backward_ms / STEPS, 100 * ms / total, rows[i].flops * STEPS / ms * 1e-6);
+            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12.1f\n", name, rows[i].forward_ms / TIMED_STEPS,
+                    rows[i].backward_ms / TIMED_STEPS, 100 * ms / total, rows[i].flops * TIMED_STEPS / ms * 1e-6);
     }
     return TN_OK;
+}
+
+static tn_status time_parts(tn_cli *c, tn_session *s)
+{
+    const bool regions = tn_args_flag(&c->args, "regions"), by_op = tn_args_flag(&c->args, "by-op");
+    tn_region_time rows[MOST_ROWS];
+    tn_op_time ops[MOST_ROWS];
+    float loss;
+    if (!regions && !by_op) return TN_OK;
+    tn_trainer_timers(s->trainer, true);
+    for (int i = 0; i < TIMED_STEPS; i++) TN_RETURN_IF(tn_trainer_grad(s->trainer, i, &loss));
+    size_t n = tn_trainer_times(s->trainer, rows, MOST_ROWS);
+    const size_t n_ops = tn_trainer_op_times(s->trainer, ops, MOST_ROWS);
+    tn_trainer_timers(s->trainer, false);
+    tn_store_zero_grad(tn_trainer_store(s->trainer));
+    if (n > MOST_ROWS) n = MOST_ROWS;
+    if (regions) TN_RETURN_IF(print_times(c, "region", rows, n));
+    for (size_t i = 0; i < n_ops; i++)
+        rows[i] = (tn_region_time){ .region = ops[i].op, .forward_ms = ops[i].forward_ms, .backward_ms = ops[i].backward_ms,
+                                    .flops = ops[i].flops };
+    return by_op ? print_times(c, "op", rows, n_ops) : TN_OK;
 }
 
 /* The session is opened before anything is measured: a wrong key should not have to wait. */
@@ -128,7 +142,7 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
         r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
-        if (tn_args_flag(&c->args, "regions")) st = print_regions(c, &s);
+        st = time_parts(c, &s);
     }
     tn_session_close(&s);
     return st;

@@ -162,8 +162,9 @@ void tn_session_describe(tn_session *s, FILE *f)
 {
     char count[16], memory[512];
     const tn_memory_plan m = tn_trainer_memory(s->trainer);
-    fprintf(f, "device  cpu, %d thread%s, %s\n", tn_trainer_threads(s->trainer), tn_trainer_threads(s->trainer) > 1 ? "s" : "",
-            tn_gemm_kernel_name());
+    const int threads = tn_trainer_threads(s->trainer);
+    if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
+    else fprintf(f, "device  cpu, %d thread%s, %s\n", threads, threads > 1 ? "s" : "", tn_gemm_kernel_name());
     fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
     fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);

@@ -86,7 +86,10 @@ tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
 void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra)
 {
     tn_region r = tn_region_begin(g, "head");
-    if (b->logits) tn_output(g, "logits", tn_linear(g, x, head));
+    if (b->logits) {
+        const tn_ref logits = tn_linear(g, x, head);
+        tn_output(g, "logits", tn_ref_dtype(g, logits) == TN_F32 ? logits : tn_cast(g, logits, TN_F32));
+    }
     if (b->labels.id) {
         const tn_ref xent = tn_linear_xent(g, x, head, b->labels);
         if (extra.id) tn_output(g, "xent", xent);

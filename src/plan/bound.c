@@ -1,5 +1,10 @@
 /* Contexts (arena and queue) and bound plans (a plan with a context and a store). A bound plan owns its inputs,
- * scalars and frame; everything is allocated when it is made, nothing when it runs. */
+ * scalars and frame; everything is allocated when it is made, nothing when it runs.
+ *
+ * On a device whose memory the host cannot touch, a bound plan has its inputs and scalars twice: the host writes its
+ * own, and every run begins by uploading them all in one copy. What the host asks for afterwards is downloaded then.
+ * There the first run of a plan queues its kernels one by one (they look up what they need), the second is recorded,
+ * and from then on the recording is replayed. */
 #include "backend/backend.h"
 #include "base/clock.h"
 #include "plan/plan_internal.h"
@@ -22,7 +27,14 @@ struct tn_bound {
     tn_context *context;
     tn_store *store;
     void **externs;
-    unsigned char *own;   /* inputs, scalars, gradients of inputs */
+    unsigned char *own;   /* inputs and scalars, then gradients of inputs: device memory */
+    unsigned char *host;  /* the same for the host: own itself where it can read that */
+    size_t input_bytes;   /* the first part of own, uploaded by every run */
+    size_t own_bytes;
+    bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
+    unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
+    void *recording[2];   /* of a whole run, and of one without its prologue */
+    bool queued[2];       /* ran once, kernel by kernel */
     void *frame;
     uint64_t generation;
     bool timers;
@@ -99,39 +111,55 @@ static tn_status find_in_store(const tn_bound *b, const tn_gtensor *t, void **ou
     return TN_OK;
 }
 
+/* Where the host reads and writes what lies at p in own memory. */
+static void *host_side(const tn_bound *b, const void *p) { return b->host + ((const unsigned char *)p - b->own); }
+
 static tn_status resolve_externs(tn_bound *b)
 {
-    size_t at = 0;
+    size_t input = 0, gradient = b->input_bytes;
     for (int i = 0; i < tn_plan_externs(b->plan); i++) {
         const tn_gtensor *t = tn_plan_extern(b->plan, i);
         if (!is_own(t->role)) {
             TN_RETURN_IF(find_in_store(b, t, &b->externs[i]));
             continue;
         }
-        b->externs[i] = b->own + at;
-        at += own_bytes(t);
-        if (t->role == TN_ROLE_SCALAR) memcpy(b->externs[i], &t->initial, sizeof t->initial);
+        size_t *at = t->role == TN_ROLE_DINPUT ? &gradient : &input;
+        b->externs[i] = b->own + *at;
+        *at += own_bytes(t);
+        if (t->role == TN_ROLE_SCALAR) memcpy(host_side(b, b->externs[i]), &t->initial, sizeof t->initial);
     }
     return TN_OK;
+}
+
+/* Inputs first, so that one copy uploads them all. */
+static tn_status alloc_own(tn_bound *b)
+{
+    const tn_backend *backend = b->context->backend;
+    size_t gradients = 64;
+    for (int i = 0; i < tn_plan_externs(b->plan); i++) {
+        const tn_gtensor *t = tn_plan_extern(b->plan, i);
+        if (is_own(t->role)) *(t->role == TN_ROLE_DINPUT ? &gradients : &b->input_bytes) += own_bytes(t);
+    }
+    b->own_bytes = b->input_bytes + gradients;
+    b->own = backend->alloc(b->own_bytes);
+    b->host = backend->host_memory ? b->own : tn_alloc(b->own_bytes);
+    return b->own && b->host ? TN_OK : TN_MEMORY;
 }
 
 tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
 {
     tn_status s = TN_OK;
-    size_t own = 64;
     tn_bound *b = tn_alloc(sizeof *b);
     if (!b) TN_TRY(TN_MEMORY);
     *b = (tn_bound){ .plan = p, .context = c, .store = st };
     if (p->device != c->device) TN_FAIL(TN_USAGE, "the plan and the context are for different devices");
     if (c->threads > p->threads)
         TN_FAIL(TN_USAGE, "the plan was made for %d threads, the context has %d", p->threads, c->threads);
-    for (int i = 0; i < tn_plan_externs(p); i++)
-        if (is_own(tn_plan_extern(p, i)->role)) own += own_bytes(tn_plan_extern(p, i));
+    TN_TRY(alloc_own(b));
     b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
-    b->own = c->backend->alloc(own);
     b->frame = tn_alloc(tn_plan_frame_bytes(p));
     b->step_ms = tn_alloc(sizeof *b->step_ms * (p->n_steps + 1));
-    if (!b->externs || !b->own || !b->frame || !b->step_ms) TN_TRY(TN_MEMORY);
+    if (!b->externs || !b->frame || !b->step_ms) TN_TRY(TN_MEMORY);
     TN_TRY(resolve_externs(b));
     TN_TRY(reserve(c, p->place.arena_bytes));
     *out = b;
@@ -141,12 +169,25 @@ done:
     return s;
 }
 
+static void forget_recordings(tn_bound *b)
+{
+    for (int i = 0; i < 2; i++) {
+        if (b->recording[i]) b->context->backend->drop(b->recording[i]);
+        b->recording[i] = NULL;
+        b->queued[i] = false;
+    }
+}
+
 void tn_bound_free(tn_bound *b)
 {
     if (!b) return;
     if (b->context->last == b) b->context->last = NULL;
+    forget_recordings(b);
     tn_free(b->externs);
+    if (b->host != b->own) tn_free(b->host);
     if (b->own) b->context->backend->free(b->own);
+    for (size_t i = 0; b->seen && i < b->plan->graph->n_outputs; i++) tn_free(b->seen[i]);
+    tn_free(b->seen);
     tn_free(b->frame);
     tn_free(b->step_ms);
     tn_free(b);
@@ -161,6 +202,7 @@ static tn_status refresh(tn_bound *b)
     if (c->arena_bytes < b->plan->place.arena_bytes)
         return tn_error(TN_MEMORY, "the context lost its memory when a larger plan did not fit: bind this plan again");
     const bool cpu = c->device == TN_CPU;
+    forget_recordings(b);
     tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
     b->generation = c->generation;
     return TN_OK;
@@ -181,12 +223,69 @@ static tn_status run_timed(tn_bound *b, bool again)
     return TN_OK;
 }
 
+/* The device's own clock: the host only queues. */
+static tn_status run_marked(tn_bound *b, bool again)
+{
+    const tn_plan *p = b->plan;
+    const tn_backend *backend = b->context->backend;
+    void *queue = b->context->queue;
+    const tn_frame f = tn_frame_parts(p, b->frame);
+    const size_t first = again ? p->prologue : 0;
+    TN_RETURN_IF(backend->mark(queue, first));
+    for (size_t i = first; i < p->n_steps; i++) {
+        TN_RETURN_IF(p->step[i].kernel(&f.call[i]));
+        TN_RETURN_IF(backend->mark(queue, i + 1));
+    }
+    TN_RETURN_IF(backend->wait(queue));
+    for (size_t i = first; i < p->n_steps; i++) {
+        double ms;
+        TN_RETURN_IF(backend->between(queue, i, &ms));
+        b->step_ms[i] += ms;
+    }
+    b->runs++;
+    return TN_OK;
+}
+
+static tn_status queue_all(tn_bound *b, bool again)
+{
+    return again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame);
+}
+
+static tn_status run_recorded(tn_bound *b, bool again)
+{
+    const tn_backend *backend = b->context->backend;
+    void *queue = b->context->queue;
+    if (!b->queued[again]) {
+        b->queued[again] = true;
+        return queue_all(b, again);
+    }
+    if (!b->recording[again]) {
+        TN_RETURN_IF(backend->record(queue));
+        const tn_status s = queue_all(b, again);
+        const tn_status ended = backend->recorded(queue, &b->recording[again]);
+        TN_RETURN_IF(s);
+        TN_RETURN_IF(ended);
+    }
+    return backend->replay(queue, b->recording[again]);
+}
+
+/* What the host wrote since the last run goes first. */
+static tn_status upload_own(tn_bound *b)
+{
+    const size_t bytes = b->gave_gradients ? b->own_bytes : b->input_bytes;
+    if (b->host == b->own || !bytes) return TN_OK;
+    b->gave_gradients = false;
+    return b->context->backend->upload(b->context->queue, b->own, b->host, bytes);
+}
+
 static tn_status run(tn_bound *b, bool again)
 {
+    const tn_backend *backend = b->context->backend;
     TN_RETURN_IF(refresh(b));
     b->context->last = NULL;
-    if (b->timers) TN_RETURN_IF(run_timed(b, again));
-    else TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
+    TN_RETURN_IF(upload_own(b));
+    if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
+    else TN_RETURN_IF(backend->record && tn_graph_switch(b->plan->graph, "opt.replay") ? run_recorded(b, again) : queue_all(b, again));
     b->context->last = b;
     return TN_OK;
 }
@@ -200,10 +299,22 @@ tn_status tn_run_again(tn_bound *b)
 
 const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
 
-void *tn_bound_data(tn_bound *b, const char *name)
+/* An outside tensor as the host sees it. */
+static void *own_data(tn_bound *b, int i)
 {
-    const int i = tn_plan_extern_find(b->plan, name);
-    if (i >= 0) return b->externs[i];
+    void *p = b->externs[i];
+    const tn_gtensor *t = tn_plan_extern(b->plan, i);
+    if (b->host == b->own || !is_own(t->role)) return p;
+    if (t->role == TN_ROLE_DINPUT) {
+        b->gave_gradients = true;
+        if (b->context->backend->download(b->context->queue, host_side(b, p), p, own_bytes(t)) != TN_OK) return NULL;
+    }
+    return host_side(b, p);
+}
+
+/* Where an output lies on the device, or NULL. */
+static void *output_place(tn_bound *b, const char *name)
+{
     if (refresh(b) != TN_OK) return NULL;
     void *p = tn_frame_output(b->plan, b->frame, name);
     if (p) return p;
@@ -217,19 +328,41 @@ void *tn_bound_data(tn_bound *b, const char *name)
     return NULL;
 }
 
+/* The output at p, copied for the host into memory that is kept for it. */
+static void *see_output(tn_bound *b, const char *name, const void *p)
+{
+    const tn_graph *g = b->plan->graph;
+    size_t i = 0;
+    while (i < g->n_outputs && strcmp(g->output[i].name, name) != 0) i++;
+    if (i == g->n_outputs || (!b->seen && !(b->seen = tn_alloc(sizeof *b->seen * g->n_outputs)))) return NULL;
+    const tn_gtensor *t = &g->tensor[g->output[i].id];
+    const size_t bytes = (size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype);
+    if (!b->seen[i] && !(b->seen[i] = tn_alloc(bytes + 64))) return NULL;
+    return b->context->backend->download(b->context->queue, b->seen[i], p, bytes) == TN_OK ? b->seen[i] : NULL;
+}
+
+void *tn_bound_data(tn_bound *b, const char *name)
+{
+    const int i = tn_plan_extern_find(b->plan, name);
+    if (i >= 0) return own_data(b, i);
+    void *p = output_place(b, name);
+    return !p || b->context->backend->host_memory ? p : see_output(b, name, p);
+}
+
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value)
 {
     const int i = tn_plan_extern_find(b->plan, scalar);
     if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_SCALAR)
         return tn_error(TN_USAGE, "the plan has no run-time scalar %s", scalar);
-    return b->context->backend->upload(b->context->queue, b->externs[i], &value, sizeof value);
+    memcpy(host_side(b, b->externs[i]), &value, sizeof value);
+    return TN_OK;
 }
 
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
 {
     const int64_t v[2] = { seed, step };
     const int i = tn_plan_extern_find(b->plan, "rng");
-    if (i >= 0) (void)b->context->backend->upload(b->context->queue, b->externs[i], v, sizeof v);
+    if (i >= 0) memcpy(host_side(b, b->externs[i]), v, sizeof v);
 }
 
 /* --- time ---------------------------------------------------------------------------------------------------------------- */

@@ -322,7 +322,8 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
     for (int i = 0; i < n_in; i++) {
         n.in[i] = in[i];
         const tn_gtensor *t = &g->tensor[in[i]];
-        types[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i], .trainable = t->needs_grad };
+        types[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i], .trainable = t->needs_grad,
+                              .live = t->live != 0 };
     }
     for (int i = 0; i < n_out; i++) {
         n.out[i] = out[i];
@@ -401,7 +402,8 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
     for (int i = 0; i < n_in && g->status == TN_OK; i++) {
         ids[i] = in[i].id;
         const tn_gtensor *t = &g->tensor[in[i].id];
-        in_type[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i].id, .trainable = t->needs_grad };
+        in_type[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i].id, .trainable = t->needs_grad,
+                                .live = t->live != 0 };
         trainable |= t->needs_grad;
     }
     if (g->status == TN_OK && op->plain && op->switch_name && !tn_graph_switch(g, op->switch_name)) {

@@ -129,9 +129,11 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
 void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
-void tn_pass_legalize(tn_graph *g);
+void tn_pass_legalize(tn_graph *g, tn_device device);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
 size_t tn_pass_pack(tn_graph *g, int64_t repeats);
+/* The same for a device whose products take both operands in one type: weights are rounded once for all of them. */
+size_t tn_pass_round_weights(tn_graph *g);
 
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
 int32_t *tn_graph_changed(tn_graph *g);

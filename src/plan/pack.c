@@ -3,6 +3,7 @@
  * a pack_weight node makes it and the linears read it. These nodes come first: they are the plan's prologue, which a run
  * that follows another one may leave out. What they write stays until the end of the plan. */
 #include "ops/linear/linear.h"
+#include "ops/linear_xent/linear_xent.h"
 #include "ops/pack_weight/pack_weight.h"
 #include "plan/graph.h"
 
@@ -72,4 +73,43 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
     const size_t packs = g->n_nodes - n;
     if (g->status == TN_OK && packs) bring_forward(g, packs);
     return packs;
+}
+
+/* --- one type for both operands ------------------------------------------------------------------------------------ */
+
+/* Inputs of a product that follow the type of its activations: weight and bias. */
+static uint64_t rounded_inputs(const tn_node *n)
+{
+    if (n->op == &tn_op_linear) return 1u << TN_LINEAR_W | 1u << TN_LINEAR_BIAS;
+    return n->op == &tn_op_linear_xent ? 1u << TN_LINEAR_XENT_W : 0;
+}
+
+static bool to_round(const tn_graph *g, const tn_node *n, int k)
+{
+    const int32_t id = rounded_inputs(n) >> k & 1 ? n->in[k] : 0;
+    return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
+}
+
+/* All later reads of the same view read the rounded one. */
+static void read_rounded(tn_graph *g, size_t from, size_t n, int32_t w, int32_t rounded)
+{
+    for (size_t i = from; i < n; i++)
+        for (int k = 0; k < g->node[i].n_in; k++)
+            if (to_round(g, &g->node[i], k) && same_view(&g->tensor[g->node[i].in[k]], &g->tensor[w])) g->node[i].in[k] = rounded;
+}
+
+size_t tn_pass_round_weights(tn_graph *g)
+{
+    const size_t n = g->n_nodes;
+    if (g->status != TN_OK || g->options.activation != TN_BF16) return 0;
+    for (size_t i = 0; i < n && g->status == TN_OK; i++)
+        for (int k = 0; k < g->node[i].n_in && g->status == TN_OK; k++) {
+            if (!to_round(g, &g->node[i], k)) continue;
+            const int32_t w = g->node[i].in[k];
+            const tn_ref rounded = tn_cast(g, (tn_ref){ w }, TN_BF16);
+            if (rounded.id) read_rounded(g, i, n, w, rounded.id);
+        }
+    const size_t rounds = g->n_nodes - n;
+    if (g->status == TN_OK && rounds) bring_forward(g, rounds);
+    return rounds;
 }

@@ -3,19 +3,17 @@
  * which is within a few percent of the peak of live bytes for training graphs. */
 #include "plan/place.h"
 
-#include "ops/pack_weight/pack_weight.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 enum { ALIGN = 64 };
 
-static void add_workspaces(tn_graph *g, int threads)
+static void add_workspaces(tn_graph *g, const tn_place_options *o)
 {
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node *n = &g->node[i];
-        const tn_sig sig = tn_node_sig(g, n, threads);
-        const size_t bytes = n->op->work ? n->op->work(&sig, n->backward) : 0;
+        const tn_sig sig = tn_node_sig(g, n, o->threads);
+        const size_t bytes = n->op->kernel[o->device].work ? n->op->kernel[o->device].work(&sig, n->backward) : 0;
         n->work = 0;
         if (bytes) g->node[i].work = tn_graph_new_tensor(g, TN_ROLE_WORK, NULL, TN_U8, tn_shape((int64_t)bytes));
     }
@@ -37,7 +35,7 @@ static void touch(lives *l, int32_t id, int32_t node)
     if (t->live) touch(l, t->live, node);
 }
 
-static void find_lives(lives *l)
+static void find_lives(lives *l, size_t prologue)
 {
     tn_graph *g = l->g;
     for (size_t i = 0; i < g->n_nodes; i++) {
@@ -53,8 +51,7 @@ static void find_lives(lives *l)
         touch(l, n->work, at);
     }
     for (size_t i = 0; i < g->n_outputs; i++) touch(l, g->output[i].id, (int32_t)g->n_nodes);
-    for (size_t i = 0; i < g->n_nodes; i++) /* the next run reads it again */
-        if (g->node[i].op == &tn_op_pack_weight) touch(l, g->node[i].out[0], (int32_t)g->n_nodes);
+    for (size_t i = 0; i < prologue; i++) touch(l, g->node[i].out[0], (int32_t)g->n_nodes);
 }
 
 /* --- sharing ----------------------------------------------------------------------------------------------------------- */
@@ -203,10 +200,10 @@ static bool make_slots(tn_graph *g, const lives *l, const int32_t *owner, tn_pla
     return true;
 }
 
-void tn_pass_place(tn_graph *g, int threads, tn_placement *p)
+void tn_pass_place(tn_graph *g, const tn_place_options *o, tn_placement *p)
 {
     *p = (tn_placement){ 0 };
-    add_workspaces(g, threads);
+    add_workspaces(g, o);
     if (g->status != TN_OK) return;
     lives l = { .g = g };
     l.first = tn_arena_alloc(&g->memory, sizeof *l.first * g->n_tensors);
@@ -222,7 +219,7 @@ void tn_pass_place(tn_graph *g, int threads, tn_placement *p)
         owner[i] = (int32_t)i;
         l.first[i] = -1;
     }
-    find_lives(&l);
+    find_lives(&l, o->prologue);
     if (tn_graph_switch(g, "opt.inplace")) share(&l, owner);
     if (!make_slots(g, &l, owner, p)) {
         g->status = TN_MEMORY;

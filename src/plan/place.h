@@ -21,7 +21,13 @@ typedef struct tn_placement {
     size_t arena_bytes, activation_peak;
 } tn_placement;
 
+typedef struct tn_place_options {
+    tn_device device;
+    int threads;
+    size_t prologue; /* what the first nodes make stays until the end: the next run may read it again */
+} tn_place_options;
+
 /* Adds workspace tensors to the nodes, then places everything. Memory comes from the graph's own arena. */
-void tn_pass_place(tn_graph *g, int threads, tn_placement *p);
+void tn_pass_place(tn_graph *g, const tn_place_options *o, tn_placement *p);
 
 #endif

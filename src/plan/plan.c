@@ -102,9 +102,10 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     tn_pass_assign(g);
     tn_pass_late(g);
     tn_pass_dead(g);
-    tn_pass_legalize(g);
-    p->prologue = tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1);
-    if (g->status == TN_OK) tn_pass_place(g, p->threads, &p->place);
+    tn_pass_legalize(g, p->device);
+    p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
+    const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue };
+    if (g->status == TN_OK) tn_pass_place(g, &where, &p->place);
     TN_TRY(tn_graph_status(g));
     p->graph = g;
     g = NULL;

@@ -76,8 +76,9 @@ tn_status tn_run(tn_bound *b);
 /* The same for a caller who has changed no parameter and no frozen tensor since b ran last: weights that were packed are
  * not packed again, unless another plan has run on the context since. */
 tn_status tn_run_again(tn_bound *b);
-/* Memory of an input, scalar, output, or gradient of an input by name; NULL when the plan has none.
- * Outputs lie in the context's arena: valid until the next run on that context, and until a plan is bound to it. */
+/* Memory of an input, scalar, output, or gradient of an input by name, for the host; NULL when the plan has none.
+ * Outputs lie in the context's arena: valid until the next run on that context, and until a plan is bound to it. On a
+ * device with memory of its own, asking for an output or a gradient waits for the device and copies it. */
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */

@@ -1,6 +1,6 @@
 /* Small passes over the node list: states are assigned last, dead nodes go, and kernels get the layout they take.
- * After tn_pass_legalize every argument of every node is f32 or integer and contiguous, unless its op says it takes
- * strides or half-precision inputs. */
+ * After tn_pass_legalize every argument of every node is contiguous, unless its op says it takes strides, and on the CPU
+ * f32 or integer, unless its op says it reads half precision there. */
 #include "plan/graph.h"
 
 #include <string.h>
@@ -90,6 +90,8 @@ typedef struct legal {
     tn_node *list;
     size_t n, capacity;
     bool strided;
+    tn_layout layout;
+    bool half; /* the device's kernels take half precision wherever it is */
     uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
 
@@ -120,18 +122,30 @@ static bool rows_contiguous(const tn_gtensor *t)
     return last < 0 || t->dims.dim[last] <= 1 || t->stride[last] == 1;
 }
 
+static bool columns_contiguous(const tn_gtensor *t)
+{
+    const int before = t->dims.rank - 2;
+    return before >= 0 && (t->dims.dim[before] <= 1 || t->stride[before] == 1);
+}
+
+static bool fits_strided(const legal *l, const tn_gtensor *t)
+{
+    if (!l->strided) return false;
+    return l->layout == TN_LAYOUT_ANY || rows_contiguous(t) || (l->layout == TN_LAYOUT_MATRIX && columns_contiguous(t));
+}
+
 static bool fits(const legal *l, int32_t id, bool rows_ok, bool half_ok)
 {
     const tn_gtensor *t = &l->g->tensor[id];
-    const bool layout = l->strided || tn_gtensor_contiguous(t) || (rows_ok && rows_contiguous(t));
-    return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok);
+    const bool layout = fits_strided(l, t) || tn_gtensor_contiguous(t) || (rows_ok && rows_contiguous(t));
+    return layout && (!tn_dtype_is_float(t->dtype) || t->dtype == TN_F32 || half_ok || l->half);
 }
 
 static int32_t plain_copy_of(legal *l, int32_t id)
 {
     const tn_gtensor t = l->g->tensor[id];
     const int32_t c = tn_graph_new_tensor(l->g, TN_ROLE_ACTIVATION, NULL,
-                                          tn_dtype_is_float(t.dtype) ? TN_F32 : t.dtype, t.dims);
+                                          tn_dtype_is_float(t.dtype) && !l->half ? TN_F32 : t.dtype, t.dims);
     if (c) l->g->tensor[c].live = t.live;
     return c;
 }
@@ -175,13 +189,14 @@ static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t rows, uint64_
     return count;
 }
 
-void tn_pass_legalize(tn_graph *g)
+void tn_pass_legalize(tn_graph *g, tn_device device)
 {
-    legal l = { .g = g };
+    legal l = { .g = g, .half = device != TN_CPU };
     write_back back[TN_MAX_ARGS];
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];
         l.strided = n.op->flags & TN_OP_STRIDED;
+        l.layout = n.op->kernel[device].layout;
         l.in_place = n.op->flags & TN_OP_WRITES_IN0 ? 1 : 0;
         if (n.op == &tn_op_copy || n.op == &tn_op_fill) {
             put(&l, &n);

@@ -17,6 +17,7 @@ typedef struct entry {
 
 struct tn_store {
     const tn_backend *backend;
+    tn_device device;
     uint64_t seed;
     tn_arena names;
     entry **entry; /* pointers, so that tn_entry addresses stay */
@@ -32,7 +33,7 @@ tn_status tn_store_new(tn_device device, uint64_t seed, tn_store **out)
     if (!b) return TN_USAGE;
     tn_store *s = tn_alloc(sizeof *s);
     if (!s) return TN_MEMORY;
-    *s = (tn_store){ .backend = b, .seed = seed };
+    *s = (tn_store){ .backend = b, .device = device, .seed = seed };
     *out = s;
     return TN_OK;
 }
@@ -257,6 +258,40 @@ void tn_store_zero_grad(tn_store *s)
 {
     for (size_t i = 0; i < s->n_buckets; i++)
         (void)s->backend->zero(NULL, s->bucket[i].grad, sizeof(float) * (size_t)s->bucket[i].count);
+}
+
+/* --- the host's hands on it ------------------------------------------------------------------------------------------------ */
+
+tn_device tn_store_device(const tn_store *s) { return s->device; }
+
+void tn_host_copy_free(tn_host_copy *h)
+{
+    tn_free(h->memory);
+    *h = (tn_host_copy){ 0 };
+}
+
+const void *tn_store_read(const tn_store *s, const void *data, size_t bytes, tn_host_copy *h)
+{
+    if (s->backend->host_memory) return data;
+    if (bytes > h->bytes || !h->memory) {
+        tn_host_copy_free(h);
+        h->memory = tn_alloc(bytes + 64);
+        if (!h->memory) return NULL;
+        h->bytes = bytes;
+    }
+    return s->backend->wait(NULL) == TN_OK && s->backend->download(NULL, h->memory, data, bytes) == TN_OK ? h->memory : NULL;
+}
+
+tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t bytes)
+{
+    TN_RETURN_IF(s->backend->wait(NULL));
+    return s->backend->upload(NULL, data, host, bytes);
+}
+
+tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes)
+{
+    TN_RETURN_IF(s->backend->wait(NULL));
+    return s->backend->zero(NULL, data, bytes);
 }
 
 void *tn_store_flat(const tn_store *s, const char *name, int64_t count)

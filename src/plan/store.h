@@ -45,6 +45,22 @@ int tn_store_buckets(const tn_store *s);
 const tn_bucket *tn_store_bucket(const tn_store *s, int i);
 tn_status tn_store_moments(tn_store *s, int how_many); /* 0, 1 (sgd with momentum) or 2 (adam) */
 void tn_store_zero_grad(tn_store *s);
+/* --- the host's hands on it: addresses in an entry or a bucket are the device's ---------------------------------------- */
+
+tn_device tn_store_device(const tn_store *s);
+
+/* Memory that grows as it is asked for; starts as { 0 }. */
+typedef struct tn_host_copy {
+    void *memory;
+    size_t bytes;
+} tn_host_copy;
+
+void tn_host_copy_free(tn_host_copy *h);
+/* The bytes at `data` for reading: `data` itself where the host can read it, else downloaded into h. NULL when that fails. */
+const void *tn_store_read(const tn_store *s, const void *data, size_t bytes, tn_host_copy *h);
+tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t bytes);
+tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes);
+
 /* Whole arrays by name for the optimizer's plan: "bucket<i>.param|grad|m|v"; NULL when there is none of this size. */
 void *tn_store_flat(const tn_store *s, const char *name, int64_t count);
 

@@ -7,6 +7,7 @@ const tn_setting tn_plan_switches[] = {
                       "weights that several products use are packed once for all of them (off: by each)"),
     TN_SETTING_SWITCH("opt.late_loss", "on",
                       "a loss is made together with its gradients, in one pass over the logits (off: the logits are made twice)"),
+    TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

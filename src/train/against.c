@@ -3,6 +3,7 @@
  * where to look. */
 #include "io/safetensors.h"
 #include "train/check.h"
+#include "train/store_files.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -102,11 +103,11 @@ static tn_status load_weights(const against *a)
         if (!tn_dims_equal(t->dims, e->dims))
             return tn_error(TN_BAD_FILE, "%s: %s has shape %s, the model wants %s", a->path, name,
                             tn_dims_text(t->dims, have, sizeof have), tn_dims_text(e->dims, want, sizeof want));
-        if (e->dtype == TN_F32) TN_RETURN_IF(tn_safetensors_copy_f32(t, e->data));
+        if (e->dtype == TN_F32) TN_RETURN_IF(tn_store_take_floats(st, e, t));
         else if (e->dtype != t->dtype)
             return tn_error(TN_BAD_FILE, "%s: %s is %s, the model wants %s", a->path, name, tn_dtype_name(t->dtype),
                             tn_dtype_name(e->dtype));
-        else memcpy(e->data, t->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype));
+        else TN_RETURN_IF(tn_store_write(st, e->data, t->data, (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype)));
     }
     return TN_OK;
 }
@@ -129,20 +130,26 @@ static tn_status compare_outputs(against *a)
 
 static tn_status compare_gradients(against *a)
 {
+    tn_status s = TN_OK;
     const tn_store *st = tn_trainer_store(a->trainer);
+    tn_host_copy host = { 0 };
     float loss;
-    TN_RETURN_IF(tn_trainer_grad(a->trainer, 0, &loss));
+    TN_TRY(tn_trainer_grad(a->trainer, 0, &loss));
     tn_trainer_unscale(a->trainer);
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
         char name[600];
         if (e->role != TN_ROLE_PARAM) continue;
         snprintf(name, sizeof name, "grad.%s", e->name);
-        if (tn_safetensors_has(a->file, name))
-            TN_RETURN_IF(compare(a, name, e->grad, tn_dims_count(e->dims), gradient_tolerance, "gradient"));
+        if (!tn_safetensors_has(a->file, name)) continue;
+        const float *grad = tn_store_read(st, e->grad, sizeof *grad * (size_t)tn_dims_count(e->dims), &host);
+        if (!grad) TN_TRY(TN_MEMORY);
+        TN_TRY(compare(a, name, grad, tn_dims_count(e->dims), gradient_tolerance, "gradient"));
     }
     tn_store_zero_grad(tn_trainer_store(a->trainer));
-    return TN_OK;
+done:
+    tn_host_copy_free(&host);
+    return s;
 }
 
 static tn_status compare_training(against *a)

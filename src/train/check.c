@@ -1,6 +1,7 @@
 /* The checks of check.h, one function each. They use trainers of their own, so that one check cannot disturb another. */
 #include "train/check.h"
 
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "train/train_settings.h"
@@ -33,19 +34,57 @@ static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, 
 
 /* --- gradients -------------------------------------------------------------------------------------------------------- */
 
-/* Slope of the loss along the tensor's own gradient, by central differences. */
-static tn_status slope(tn_trainer *t, const tn_entry *e, const float *grad, double norm, double h, double *out)
+/* One tensor as it was, its gradient, and room to move it: (n) each. */
+typedef struct probe {
+    tn_trainer *trainer;
+    const tn_entry *e;
+    int64_t n;
+    float *kept, *grad, *moved;
+} probe;
+
+static void close_probe(probe *p)
 {
+    tn_free(p->kept);
+    tn_free(p->grad);
+    tn_free(p->moved);
+}
+
+static tn_status open_probe(tn_trainer *t, const tn_entry *e, probe *p)
+{
+    tn_status s = TN_OK;
+    const tn_store *st = tn_trainer_store(t);
     const int64_t n = tn_dims_count(e->dims);
-    float *x = e->data, up, down;
-    tn_status s;
-    for (int64_t i = 0; i < n; i++) x[i] += (float)(h / norm) * grad[i];
-    s = tn_trainer_eval(t, &up);
-    for (int64_t i = 0; i < n; i++) x[i] -= 2 * (float)(h / norm) * grad[i];
-    if (s == TN_OK) s = tn_trainer_eval(t, &down);
-    for (int64_t i = 0; i < n; i++) x[i] += (float)(h / norm) * grad[i];
-    if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
+    const size_t bytes = sizeof(float) * (size_t)n;
+    tn_host_copy host = { 0 };
+    *p = (probe){ .trainer = t, .e = e, .n = n, .kept = tn_alloc(bytes + 64), .grad = tn_alloc(bytes + 64), .moved = tn_alloc(bytes + 64) };
+    if (!p->kept || !p->grad || !p->moved) TN_TRY(TN_MEMORY);
+    for (int i = 0; i < 2; i++) {
+        const void *x = tn_store_read(st, i ? (const void *)e->grad : e->data, bytes, &host);
+        if (!x) TN_TRY(TN_MEMORY);
+        memcpy(i ? p->grad : p->kept, x, bytes);
+    }
+done:
+    tn_host_copy_free(&host);
+    if (s != TN_OK) close_probe(p);
     return s;
+}
+
+static tn_status loss_at(const probe *p, float along, float *loss)
+{
+    for (int64_t i = 0; i < p->n; i++) p->moved[i] = p->kept[i] + along * p->grad[i];
+    TN_RETURN_IF(tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->moved, sizeof(float) * (size_t)p->n));
+    return tn_trainer_eval(p->trainer, loss);
+}
+
+/* Slope of the loss along the tensor's own gradient, by central differences. */
+static tn_status slope(const probe *p, double norm, double h, double *out)
+{
+    float up = 0, down = 0;
+    tn_status s = loss_at(p, (float)(h / norm), &up);
+    if (s == TN_OK) s = loss_at(p, -(float)(h / norm), &down);
+    const tn_status back = tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->kept, sizeof(float) * (size_t)p->n);
+    if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
+    return s == TN_OK ? back : s;
 }
 
 static double norm_of(const float *x, int64_t n)
@@ -59,17 +98,16 @@ static double norm_of(const float *x, int64_t n)
  * part of the tensor's own size: curvature wants it small, the noise of f32 losses wants it large, so the best of a few
  * counts. *noise is the error that noise and curvature alone can make there (the latter from how far the slope moved when
  * the step became a third); 1 and more: the gradient is too small to tell. */
-static tn_status slope_error(tn_trainer *t, const tn_entry *e, double loss, double *error, double *noise)
+static tn_status slope_error(const probe *p, double loss, double *error, double *noise)
 {
-    const int64_t n = tn_dims_count(e->dims);
-    const double norm = norm_of(e->grad, n), size = fmax(norm_of(e->data, n), 0.02 * sqrt((double)n));
+    const double norm = norm_of(p->grad, p->n), size = fmax(norm_of(p->kept, p->n), 0.02 * sqrt((double)p->n));
     double best = HUGE_VAL, wider = NAN;
     *error = *noise = HUGE_VAL;
     if (!isfinite(norm)) *noise = 0; /* as wrong as it gets */
     for (double part = 0.1; norm > 0 && isfinite(norm); part /= 3) {
         double got, h = part * size;
         if (h * norm > 0.05 * fmax(loss, 1)) continue;
-        TN_RETURN_IF(slope(t, e, e->grad, norm, h, &got));
+        TN_RETURN_IF(slope(p, norm, h, &got));
         const double bend = isnan(wider) ? 0 : fabs(got - wider) / (8 * norm);
         const double off = fabs(got - norm) / norm, floor = 4e-6 * fmax(loss, 1) / (h * norm);
         wider = got;
@@ -108,7 +146,11 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
         if (e->role != TN_ROLE_PARAM) continue;
         total++;
         if (k % stride || tn_clock_s() - begun > 20) continue;
-        TN_TRY(slope_error(t, e, (double)loss, &error, &noise));
+        probe p;
+        TN_TRY(open_probe(t, e, &p));
+        s = slope_error(&p, (double)loss, &error, &noise);
+        close_probe(&p);
+        if (s != TN_OK) goto done;
         if (noise > 0.05) continue;
         checked++;
         bad += error > 0.02 + noise;
@@ -213,6 +255,7 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     float loss;
     tn_applied a;
     uint64_t h = 0xcbf29ce484222325u;
+    tn_host_copy host = { 0 };
     TN_TRY(open_trainer(c, c->batch, c->length < 64 ? c->length : 64, threads, false, false, &t));
     for (int i = 0; i < 3; i++) {
         const uint64_t before = tn_alloc_count();
@@ -222,11 +265,13 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     }
     for (int i = 0; i < tn_store_buckets(tn_trainer_store(t)); i++) {
         const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), i);
-        const unsigned char *p = (const unsigned char *)b->param;
+        const unsigned char *p = tn_store_read(tn_trainer_store(t), b->param, sizeof(float) * (size_t)b->count, &host);
+        if (!p) TN_TRY(TN_MEMORY);
         for (int64_t k = 0; k < b->count * 4; k++) h = (h ^ p[k]) * 0x100000001b3u;
     }
     *hash = h;
 done:
+    tn_host_copy_free(&host);
     tn_trainer_free(t);
     return s;
 }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "io/tensor_file.h"
+#include "train/store_files.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -66,8 +67,9 @@ static tn_status open_part(const char *dir, const char *which, const tn_store *s
     return tn_tensor_file_open(path, most_bytes(st, guard), f);
 }
 
-/* One tensor into `to`; with to = NULL it is only looked at. */
-static tn_status take(const tn_tensor_file *f, const char *lead, const char *name, tn_dtype dtype, tn_dims dims, void *to)
+/* One tensor into `to` in the store (st NULL: the host's memory); with to = NULL it is only looked at. */
+static tn_status take(const tn_tensor_file *f, const tn_store *st, const char *lead, const char *name, tn_dtype dtype, tn_dims dims,
+                      void *to)
 {
     char whole[TN_SAFETENSORS_NAME_MAX + 16], has[128], wants[128];
     const tn_file_tensor *t;
@@ -77,6 +79,7 @@ static tn_status take(const tn_tensor_file *f, const char *lead, const char *nam
         return tn_error(TN_BAD_FILE, "the checkpoint's %.200s is %s %s and the model's is %s %s: another model made it", whole,
                         tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has), tn_dtype_name(dtype),
                         tn_dims_text(dims, wants, sizeof wants));
+    if (to && st) return tn_store_write(st, to, t->data, t->bytes);
     if (to) memcpy(to, t->data, t->bytes);
     return TN_OK;
 }
@@ -87,7 +90,7 @@ static tn_status take_params(const tn_tensor_file *f, const tn_store *st, bool c
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
         if (e->role != TN_ROLE_PARAM) continue;
-        TN_RETURN_IF(take(f, "", e->name, e->dtype, e->dims, copy ? e->data : NULL));
+        TN_RETURN_IF(take(f, st, "", e->name, e->dtype, e->dims, copy ? e->data : NULL));
         n++;
     }
     if (n != tn_safetensors_count(f->tensors))
@@ -100,11 +103,11 @@ static tn_status take_states(const tn_tensor_file *f, const tn_store *st, bool c
 {
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
-        if (e->role == TN_ROLE_STATE) TN_RETURN_IF(take(f, "state.", e->name, e->dtype, e->dims, copy ? e->data : NULL));
+        if (e->role == TN_ROLE_STATE) TN_RETURN_IF(take(f, st, "state.", e->name, e->dtype, e->dims, copy ? e->data : NULL));
         if (e->role != TN_ROLE_PARAM) continue;
         const tn_bucket *b = tn_store_bucket(st, e->bucket);
-        if (b->m) TN_RETURN_IF(take(f, "moment1.", e->name, TN_F32, e->dims, copy ? b->m + e->offset : NULL));
-        if (b->v) TN_RETURN_IF(take(f, "moment2.", e->name, TN_F32, e->dims, copy ? b->v + e->offset : NULL));
+        if (b->m) TN_RETURN_IF(take(f, st, "moment1.", e->name, TN_F32, e->dims, copy ? b->m + e->offset : NULL));
+        if (b->v) TN_RETURN_IF(take(f, st, "moment2.", e->name, TN_F32, e->dims, copy ? b->v + e->offset : NULL));
     }
     return TN_OK;
 }
@@ -116,7 +119,7 @@ static tn_status take_snapshot(const tn_tensor_file *f, const tn_guard *guard, b
         size_t bytes;
         void *data = tn_guard_part(guard, i, &bytes);
         snprintf(number, sizeof number, "%zu", i);
-        TN_RETURN_IF(take(f, "rollback.", number, TN_U8, tn_shape((int64_t)bytes), copy ? data : NULL));
+        TN_RETURN_IF(take(f, NULL, "rollback.", number, TN_U8, tn_shape((int64_t)bytes), copy ? data : NULL));
     }
     return TN_OK;
 }
@@ -161,7 +164,7 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
             return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it", e->name,
                             tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                             tn_dims_text(e->dims, wants, sizeof wants));
-        if (copy) TN_RETURN_IF(tn_safetensors_copy_f32(t, e->data));
+        if (copy) TN_RETURN_IF(tn_store_take_floats(st, e, t));
     }
     return TN_OK;
 }

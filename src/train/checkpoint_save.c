@@ -115,7 +115,8 @@ typedef struct item {
     char name[NAME];
     tn_dtype dtype;
     tn_dims dims;
-    const void *data; /* (dims) */
+    const void *data; /* (dims), in the store unless on_host */
+    bool on_host;
 } item;
 
 typedef struct item_list {
@@ -132,6 +133,7 @@ static tn_status add(item_list *l, const char *lead, const char *name, tn_dtype 
     it->dtype = dtype;
     it->dims = dims;
     it->data = data;
+    it->on_host = false;
     return TN_OK;
 }
 
@@ -164,13 +166,15 @@ static tn_status list_state(const tn_ckpt_what *w, item_list *l)
         const void *data = tn_guard_part(w->guard, i, &bytes);
         snprintf(number, sizeof number, "%zu", i);
         TN_RETURN_IF(add(l, "rollback.", number, TN_U8, tn_shape((int64_t)bytes), data));
+        l->item[l->n - 1].on_host = true;
     }
     return TN_OK;
 }
 
-static tn_status write_tensors(const char *dir, const item_list *l, tn_ckpt_file *f)
+static tn_status write_tensors(const char *dir, const tn_store *st, const item_list *l, tn_ckpt_file *f)
 {
     tn_status s = TN_OK;
+    tn_host_copy copy = { 0 };
     char path[TN_PATH_BYTES];
     tn_tensor_writer *w = NULL;
     TN_TRY(tn_path_join(dir, f->name, path, sizeof path));
@@ -179,12 +183,15 @@ static tn_status write_tensors(const char *dir, const item_list *l, tn_ckpt_file
     for (size_t i = 0; i < l->n; i++) {
         const item *it = &l->item[i];
         const size_t bytes = (size_t)tn_dims_count(it->dims) * tn_dtype_bytes(it->dtype);
-        TN_TRY(tn_tensor_writer_put(w, it->name, it->data, bytes));
+        const void *data = it->on_host ? it->data : tn_store_read(st, it->data, bytes, &copy);
+        if (!data) TN_TRY(TN_MEMORY);
+        TN_TRY(tn_tensor_writer_put(w, it->name, data, bytes));
     }
     s = tn_tensor_writer_finish(w, f->hash, &f->bytes);
     w = NULL;
 done:
     tn_tensor_writer_abort(w);
+    tn_host_copy_free(&copy);
     return s;
 }
 
@@ -219,8 +226,8 @@ static tn_status write_all(const char *dir, const tn_ckpt_what *w)
     snprintf(file[2].name, sizeof file[2].name, "state.json");
     TN_TRY(list_model(w, &model));
     TN_TRY(list_state(w, &state));
-    TN_TRY(write_tensors(dir, &model, &file[0]));
-    TN_TRY(write_tensors(dir, &state, &file[1]));
+    TN_TRY(write_tensors(dir, w->store, &model, &file[0]));
+    TN_TRY(write_tensors(dir, w->store, &state, &file[1]));
     TN_TRY(write_json(dir, file[2].name, tn__ckpt_state_json(w->state), &file[2]));
     TN_TRY(write_json(dir, "manifest.json", tn__ckpt_manifest_json(w->state, file, FILES), NULL));
     TN_TRY(tn__dir_sync(dir));

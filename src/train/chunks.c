@@ -146,7 +146,7 @@ static tn_status make_plan(tn_chunks *c, role r)
 {
     tn_graph *g;
     const int64_t batches = r == GRAD || r == ADVANCE ? tn_settings_int(c->settings, "train.accumulate") : 1;
-    tn_compile_options o = { .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
+    tn_compile_options o = { .device = tn_store_device(c->store), .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
     TN_RETURN_IF(build(c, r, &g));
     if (r == GRAD || r == GRAD_LAST) o.n_seeds = make_seeds(g, &o.seeds);
     if ((r == GRAD || r == GRAD_LAST) && !o.n_seeds) {

@@ -1,7 +1,7 @@
 /* Reading what a graph needs from the settings. */
 #include "train/graph_setup.h"
 
-#include "base/status.h"
+#include "backend/backend.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -26,12 +26,27 @@ static tn_status list_off(const tn_settings *st, const char **off)
     return TN_OK;
 }
 
-tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup *out)
+static tn_status find_device(const tn_settings *st, tn_device *out)
+{
+    const char *wanted = tn_settings_text(st, "device");
+    const bool gpu = strcmp(wanted, "cpu") != 0 && tn_backend_get(TN_CUDA);
+    if (!gpu && strcmp(wanted, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
+    *out = gpu ? TN_CUDA : TN_CPU;
+    return TN_OK;
+}
+
+tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
 {
     const char *compute = tn_settings_text(st, "compute");
     TN_RETURN_IF(list_off(st, out->off));
+    if (device) out->device = *device;
+    else TN_RETURN_IF(find_device(st, &out->device));
+    if (strcmp(compute, "auto") == 0) compute = out->device == TN_CUDA ? "bf16" : "f32";
+    if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0)
+        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16 or compute=f32", compute);
     out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                                        .off = out->off,
+                                       .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
                                        .round = strcmp(compute, "bf16") == 0  ? TN_BF16
                                                 : strcmp(compute, "f16") == 0 ? TN_F16
                                                                               : TN_F32,

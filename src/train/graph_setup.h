@@ -12,11 +12,13 @@ enum { TN_SWITCHES_MAX = 64 };
 /* Stays where it is while graphs and plans made with it live: their options point into `off`. */
 typedef struct tn_graph_setup {
     tn_graph_options options;
+    tn_device device;
     const char *off[TN_SWITCHES_MAX]; /* switches that are off, NULL-terminated */
 } tn_graph_setup;
 
-/* threads: 0 = as the settings say, or one per core where that is auto. The settings outlive the setup. */
-tn_status tn_graph_setup_read(const tn_settings *st, int threads, tn_graph_setup *out);
+/* device: NULL = as the settings say; auto is the GPU where one is there. threads: 0 = as the settings say, or one per core
+ * where that is auto. The settings outlive the setup. */
+tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out);
 
 typedef struct tn_graph_shape {
     int64_t batch, length;

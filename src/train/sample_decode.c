@@ -70,7 +70,7 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
-    s = tn_graph_compile(g, &(tn_compile_options){ .repeats = 1 }, &p.plan);
+    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = 1 }, &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));
@@ -89,8 +89,9 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     tn_decoder *d = tn_alloc(sizeof *d);
     if (!d) TN_TRY(TN_MEMORY);
     d->o = *o;
-    TN_TRY(tn_graph_setup_read(o->settings, o->threads, &d->setup));
-    TN_TRY(tn_context_new(TN_CPU, d->setup.options.threads, &d->context));
+    const tn_device device = tn_store_device(o->store);
+    TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
+    TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
     d->attends = tn_bound_data(d->piece[LAST].bound, "carry.keys") != NULL;
     const int64_t context = tn_settings_int(o->settings, "train.context");

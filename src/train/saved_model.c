@@ -7,6 +7,7 @@
 #include "io/tensor_file.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_convert.h"
+#include "train/store_files.h"
 #include "train/train_settings.h"
 
 #include <errno.h>
@@ -151,7 +152,7 @@ static const tn_file_tensor *find_tensor(const tn_tensors *f, const char *name)
     return NULL;
 }
 
-static tn_status take(const tn_tensors *f, const tn_entry *e, bool copy)
+static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)
 {
     char has[128], wants[128];
     const tn_file_tensor *t = find_tensor(f, e->name);
@@ -162,7 +163,7 @@ static tn_status take(const tn_tensors *f, const tn_entry *e, bool copy)
                         "%.200s is %s %s in the file and %s in the model: another model made it, or other settings",
                         e->name, tn_dtype_name(t->dtype), tn_dims_text(t->dims, has, sizeof has),
                         tn_dims_text(e->dims, wants, sizeof wants));
-    return copy ? tn_safetensors_copy_f32(t, e->data) : TN_OK;
+    return copy ? tn_store_take_floats(st, e, t) : TN_OK;
 }
 
 tn_status tn_weights_load(const char *path, tn_store *store)
@@ -172,7 +173,7 @@ tn_status tn_weights_load(const char *path, tn_store *store)
     TN_TRY(tn_tensors_open(path, &f));
     for (int copy = 0; copy < 2; copy++) /* all checks before the first number moves */
         for (size_t i = 0; i < tn_store_count(store); i++)
-            if (tn_store_at(store, i)->role == TN_ROLE_PARAM) TN_TRY(take(&f, tn_store_at(store, i), copy));
+            if (tn_store_at(store, i)->role == TN_ROLE_PARAM) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
 done:
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     tn_tensors_close(&f);
@@ -212,6 +213,7 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
 {
     tn_status s = TN_OK;
     tn_tensor_writer *w = NULL;
+    tn_host_copy host = { 0 };
     char text[TN_WEIGHTS_TEXT];
     tn_text_pair meta[TN_WEIGHTS_META];
     if (!ends_with(path, ".safetensors") && !ends_with(path, ".safetensors.zst"))
@@ -222,14 +224,16 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
         for (size_t i = 0; i < tn_store_count(store); i++) {
             const tn_entry *e = tn_store_at(store, i);
             if (e->role != TN_ROLE_PARAM) continue;
-            TN_TRY(put ? tn_tensor_writer_put(w, e->name, e->data,
-                                              (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype))
-                       : tn_tensor_writer_declare(w, e->name, e->dtype, e->dims));
+            const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
+            const void *data = put ? tn_store_read(store, e->data, bytes, &host) : NULL;
+            if (put && !data) TN_TRY(TN_MEMORY);
+            TN_TRY(put ? tn_tensor_writer_put(w, e->name, data, bytes) : tn_tensor_writer_declare(w, e->name, e->dtype, e->dims));
         }
     s = tn_tensor_writer_finish(w, NULL, NULL);
     w = NULL;
 done:
     tn_tensor_writer_abort(w);
+    tn_host_copy_free(&host);
     return s;
 }
 

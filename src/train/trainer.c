@@ -16,7 +16,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
 
@@ -50,7 +49,12 @@ struct tn_trainer {
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* The last tenth is left to the system and to what is not planned. */
-static double memory_limit(void) { return 0.9 * tn_memory_limit(); }
+static double memory_limit(const tn_trainer *t)
+{
+    size_t left, all;
+    if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
+    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.95 * (double)all : 0;
+}
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
@@ -58,7 +62,7 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
     const tn_trainer *t = trainer;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(); /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(t); /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -86,7 +90,7 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 /* Before the arena is allocated. */
 static tn_status check_plans_fit(const tn_trainer *t)
 {
-    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit();
+    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit(t);
     if (need <= limit) return TN_OK;
     return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
                                "plan.recompute=layer or chunk", need / 1e9, limit / 0.9e9);
@@ -116,7 +120,7 @@ static tn_status make_grad(void *user, tn_plan **out)
     tn_trainer *t = user;
     tn_graph *g;
     TN_RETURN_IF(build_graph(t, true, &g));
-    const tn_compile_options o = { .loss = tn_graph_output(g, "loss"),
+    const tn_compile_options o = { .device = t->setup.device, .loss = tn_graph_output(g, "loss"),
                                    .repeats = tn_settings_int(t->settings, "train.accumulate"),
                                    .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
     return tn_graph_compile(g, &o, out);
@@ -130,7 +134,7 @@ static tn_status make_eval(void *user, tn_plan **out)
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
     const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
-    const tn_compile_options o = { .repeats = !packs ? 1 : batches ? batches : 16 };
+    const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
     return tn_graph_compile(g, &o, out);
 }
 
@@ -139,7 +143,7 @@ static tn_status make_apply(void *user, tn_plan **out)
     tn_trainer *t = user;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
     const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW };
-    return tn_optim_plan(t->store, &o, TN_CPU, t->threads, out);
+    return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
 static tn_status make_whole(tn_trainer *t)
@@ -176,7 +180,7 @@ static tn_status make_guard(tn_trainer *t)
     const tn_guard_options o = { .policy = strcmp(policy, "skip") == 0       ? TN_NONFINITE_SKIP
                                            : strcmp(policy, "rollback") == 0 ? TN_NONFINITE_ROLLBACK
                                                                              : TN_NONFINITE_STOP,
-                                 .device = TN_CPU };
+                                 .device = t->setup.device };
     return tn_guard_new(t->store, &o, &t->guard);
 }
 
@@ -230,17 +234,17 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
                        .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
-    if (strcmp(tn_settings_text(o->settings, "device"), "cuda") == 0 && !tn_backend_get(TN_CUDA)) TN_TRY(TN_USAGE);
-    TN_TRY(tn_graph_setup_read(o->settings, o->threads, &t->setup));
-    t->threads = t->setup.options.threads;
     t->store = whole ? whole->store : o->store;
+    const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
+    TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
+    t->threads = t->setup.options.threads;
     t->borrowed = t->store != NULL;
-    if (!t->store) TN_TRY(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
     if (whole) {
         t->context = whole->context;
         t->plans = whole->plans;
     } else {
-        TN_TRY(tn_context_new(TN_CPU, t->threads, &t->context));
+        TN_TRY(tn_context_new(t->setup.device, t->threads, &t->context));
         TN_TRY(tn_plan_cache_new(&t->plans));
     }
     TN_TRY(bind_all(t, o));
@@ -459,24 +463,14 @@ const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }
 
+tn_device tn_trainer_device(const tn_trainer *t) { return t->setup.device; }
+
 int64_t tn_trainer_parameters(const tn_trainer *t)
 {
     int64_t n = 0;
     for (size_t i = 0; i < tn_store_count(t->store); i++)
         if (tn_store_at(t->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(t->store, i)->dims);
     return n;
-}
-
-void tn_memory_plan_add(tn_memory_plan *m, const tn_plan *p, size_t *arena)
-{
-    if (!p) return;
-    const tn_memory q = tn_plan_memory(p);
-    if (q.arena > *arena) { /* the plans share one arena */
-        *arena = q.arena;
-        m->activations = q.activations;
-        m->workspace = q.workspace;
-    }
-    m->other += q.inputs + q.frame;
 }
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t)
@@ -505,29 +499,6 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
     m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
     m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
     return m;
-}
-
-static size_t add_part(char *buf, size_t bytes, size_t at, const char *name, size_t value)
-{
-    if (!value || at >= bytes) return at;
-    const double mb = (double)value / 1e6;
-    return at + (size_t)snprintf(buf + at, bytes - at, "%s%s %.*f MB", at ? " · " : "", name, mb < 10 ? 1 : 0, mb);
-}
-
-const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes)
-{
-    size_t at = 0;
-    buf[0] = 0;
-    at = add_part(buf, bytes, at, "parameters", m->parameters);
-    at = add_part(buf, bytes, at, "gradients", m->gradients);
-    at = add_part(buf, bytes, at, "optimizer", m->optimizer);
-    at = add_part(buf, bytes, at, "frozen", m->frozen);
-    at = add_part(buf, bytes, at, "state", m->state);
-    at = add_part(buf, bytes, at, "activations", m->activations);
-    at = add_part(buf, bytes, at, "workspace", m->workspace);
-    at = add_part(buf, bytes, at, "other", m->other);
-    add_part(buf, bytes, at, "peak", m->total);
-    return buf;
 }
 
 /* --- time ------------------------------------------------------------------------------------------------------------------- */
@@ -593,18 +564,24 @@ double tn_trainer_flops(const tn_trainer *t)
 
 /* --- instruments --------------------------------------------------------------------------------------------------------------- */
 
+enum { READ_AT_ONCE = 16 }; /* tensors an instrument looks at together */
+
 typedef struct instrument_call {
     tn_trainer *trainer;
     void (*report)(void *ctx, const char *name, double value, const char *unit);
     void *ctx;
+    tn_host_copy copy[READ_AT_ONCE];
+    int next;
 } instrument_call;
 
 static const float *param_of(void *ctx, const char *name, int64_t *count)
 {
-    const tn_entry *e = tn_store_find(((instrument_call *)ctx)->trainer->store, name);
+    instrument_call *c = ctx;
+    const tn_entry *e = tn_store_find(c->trainer->store, name);
     if (!e || e->role != TN_ROLE_PARAM) return NULL;
     *count = tn_dims_count(e->dims);
-    return e->data;
+    c->next = (c->next + 1) % READ_AT_ONCE;
+    return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
 }
 
 static void pass_on(void *ctx, const char *name, double value, const char *unit)
@@ -616,7 +593,8 @@ static void pass_on(void *ctx, const char *name, double value, const char *unit)
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
                             void *ctx)
 {
-    instrument_call c = { t, report, ctx };
+    instrument_call c = { .trainer = t, .report = report, .ctx = ctx };
     const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on };
     if (t->model->instruments) t->model->instruments(t->settings, &in);
+    for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
 }

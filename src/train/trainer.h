@@ -88,6 +88,7 @@ tn_bound *tn_trainer_bound(tn_trainer *t, bool training);
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);
+tn_device tn_trainer_device(const tn_trainer *t);
 
 typedef struct tn_memory_plan {
     size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, total;

@@ -17,7 +17,7 @@ tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, int6
     tn_graph *g = NULL;
     int64_t n = 0;
     const tn_graph_shape shape = { .batch = 1, .length = tn_settings_int(st, "train.context"), .training = true };
-    TN_RETURN_IF(tn_graph_setup_read(st, 1, &setup));
+    TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
     for (size_t i = 1; i < g->n_tensors; i++)
         if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) n += tn_gtensor_count(&g->tensor[i]);

@@ -29,6 +29,12 @@ void tn_test_add(tn_test_list *l, tn_test_fn *fn, const void *state, const char 
     l->v[l->n++] = (struct CMUnitTest){ .name = strdup(name), .test_func = fn, .initial_state = (void *)(uintptr_t)state };
 }
 
+tn_device tn_test_device(void)
+{
+    const char *d = getenv("TENON_TEST_DEVICE");
+    return d && strcmp(d, "cuda") == 0 ? TN_CUDA : TN_CPU;
+}
+
 const char *tn_test_data(const char *relative_path)
 {
     static char path[1024];

@@ -43,6 +43,6 @@ static tn_status cpu_wait(void *queue)
 }
 
 const tn_backend tn_backend_cpu = {
-    .name = "cpu", .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
+    .name = "cpu", .host_memory = true, .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
     .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .wait = cpu_wait,
 };

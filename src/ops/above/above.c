@@ -2,8 +2,9 @@
 #include "ops/above/above.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_above_forward_cpu;
+tn_kernel tn_above_forward_cpu, tn_above_forward_cuda;
 
 static tn_status above_infer(tn_sig *s)
 {
@@ -21,7 +22,8 @@ const tn_op tn_op_above = {
     .attr_bytes = sizeof(tn_above_attr),
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE,
     .infer = above_infer,
-    .kernel = { [TN_CPU] = { tn_above_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { tn_above_forward_cpu, NULL }
+                TN_ON_CUDA(tn_above_forward_cuda, NULL, NULL) },
 };
 
 tn_ref tn_above_(tn_graph *g, const char *file, int line, tn_ref x, float threshold, bool invert)

@@ -2,9 +2,11 @@
 #include "ops/adamw/adamw.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 #include "ops/segments.h"
 
-tn_kernel tn_adamw_forward_cpu;
+tn_kernel tn_adamw_forward_cpu, tn_adamw_forward_cuda;
+size_t tn_adamw_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status adamw_infer(tn_sig *s)
 {
@@ -20,5 +22,5 @@ const tn_op tn_op_adamw = {
     .attr_bytes = sizeof(tn_adamw_attr),
     .infer = adamw_infer,
     .cost = adamw_cost,
-    .kernel = { [TN_CPU] = { tn_adamw_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { tn_adamw_forward_cpu, NULL, NULL } TN_ON_CUDA(tn_adamw_forward_cuda, NULL, tn_adamw_work_cuda) },
 };

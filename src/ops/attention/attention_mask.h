@@ -44,5 +44,9 @@ tn_kernel tn_attention_forward_cpu, tn_attention_backward_cpu, tn_attention_plai
     tn_attention_plain_backward_cpu;
 size_t tn_attention_work_cpu(const tn_sig *s, bool backward);
 size_t tn_attention_plain_work_cpu(const tn_sig *s, bool backward);
+tn_kernel tn_attention_forward_cuda, tn_attention_backward_cuda, tn_attention_plain_forward_cuda,
+    tn_attention_plain_backward_cuda;
+size_t tn_attention_work_cuda(const tn_sig *s, bool backward);
+size_t tn_attention_plain_work_cuda(const tn_sig *s, bool backward);
 
 #endif

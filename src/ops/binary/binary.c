@@ -3,8 +3,10 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_binary_forward_cpu, tn_binary_backward_cpu;
+tn_kernel tn_binary_forward_cpu, tn_binary_backward_cpu, tn_binary_forward_cuda, tn_binary_backward_cuda;
+size_t tn_binary_work_cuda(const tn_sig *s, bool backward);
 
 /* The common shape of a and b; false when some axis fits neither way. */
 static bool broadcast(tn_dims a, tn_dims b, tn_dims *y)
@@ -61,8 +63,8 @@ const tn_op tn_op_binary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = binary_infer,
     .grad = binary_grad,
-    .work = binary_work,
-    .kernel = { [TN_CPU] = { tn_binary_forward_cpu, tn_binary_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_binary_forward_cpu, tn_binary_backward_cpu, binary_work }
+                TN_ON_CUDA(tn_binary_forward_cuda, tn_binary_backward_cuda, tn_binary_work_cuda) },
 };
 
 /* Input 0 must have the rows of the result: prefer the input that is not repeated, then the one with its axis 0. */

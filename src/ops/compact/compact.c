@@ -2,6 +2,9 @@
 #include "ops/compact/compact.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
+
+tn_kernel tn_compact_forward_cuda;
 
 static tn_status compact_infer(tn_sig *s)
 {
@@ -31,7 +34,8 @@ static tn_status compact_forward_cpu(const tn_call *c)
 const tn_op tn_op_compact = {
     .name = "compact",
     .infer = compact_infer,
-    .kernel = { [TN_CPU] = { compact_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { compact_forward_cpu, NULL }
+                TN_ON_CUDA(tn_compact_forward_cuda, NULL, NULL) },
 };
 
 void tn_compact_(tn_graph *g, const char *file, int line, tn_ref keep, tn_ref *index, tn_ref *count)

@@ -2,9 +2,11 @@
 #include "ops/conv2d/conv2d.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_conv2d_forward_cpu, tn_conv2d_backward_cpu;
+tn_kernel tn_conv2d_forward_cpu, tn_conv2d_backward_cpu, tn_conv2d_forward_cuda, tn_conv2d_backward_cuda;
 size_t tn_conv2d_work_cpu(const tn_sig *s, bool backward);
+size_t tn_conv2d_work_cuda(const tn_sig *s, bool backward);
 
 enum { X, W, BIAS };
 
@@ -52,8 +54,8 @@ const tn_op tn_op_conv2d = {
     .infer = conv2d_infer,
     .grad = conv2d_grad,
     .cost = conv2d_cost,
-    .work = tn_conv2d_work_cpu,
-    .kernel = { [TN_CPU] = { tn_conv2d_forward_cpu, tn_conv2d_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_conv2d_forward_cpu, tn_conv2d_backward_cpu, tn_conv2d_work_cpu }
+                TN_ON_CUDA(tn_conv2d_forward_cuda, tn_conv2d_backward_cuda, tn_conv2d_work_cuda) },
 };
 
 tn_ref tn_conv2d_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv2d_options o)

@@ -3,6 +3,10 @@
 
 #include "base/status.h"
 #include "ops/conv_causal/conv_causal_cpu.h"
+#include "ops/on_cuda.h"
+
+tn_kernel tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda;
+size_t tn_conv_causal_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status conv_infer(tn_sig *s)
 {
@@ -58,8 +62,8 @@ const tn_op tn_op_conv_causal = {
     .infer = conv_infer,
     .grad = conv_grad,
     .cost = conv_cost,
-    .work = conv_work,
-    .kernel = { [TN_CPU] = { tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_conv_causal_forward_cpu, tn_conv_causal_backward_cpu, conv_work }
+                TN_ON_CUDA(tn_conv_causal_forward_cuda, tn_conv_causal_backward_cuda, tn_conv_causal_work_cuda) },
 };
 
 tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)

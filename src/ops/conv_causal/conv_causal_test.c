@@ -22,6 +22,7 @@ static const tn_case cases[] = {
     { "many tiles", { 3, 300, 131, 4 }, BIAS | STATE | RESET | TN_FEW, 1e-5f, 2e-2f },
     { "unbroken", { 2, 40, 37, 4 }, BIAS | STATE, 1e-6f, 2e-2f },
     { "unbroken, seven taps", { 1, 40, 21, 7 }, 0, 1e-6f, 2e-2f },
+    { "channels in fours", { 2, 600, 12, 4 }, BIAS | STATE | RESET | TN_FEW, 1e-5f, 2e-2f },
     { "long", { 1, 2500, 3, 3 }, BIAS | RESET | TN_FEW, 1e-5f, 2e-2f },
     { "only bias", { 2, 9, 5, 4 }, BIAS | ONLY_BIAS, 1e-6f, 2e-2f },
     { "no row", { 0, 5, 3, 4 }, BIAS | STATE | RESET, 1e-6f, 2e-2f },

@@ -3,8 +3,9 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_dropout_forward_cpu, tn_dropout_backward_cpu;
+tn_kernel tn_dropout_forward_cpu, tn_dropout_backward_cpu, tn_dropout_forward_cuda, tn_dropout_backward_cuda;
 
 static tn_status dropout_infer(tn_sig *s)
 {
@@ -28,7 +29,8 @@ const tn_op tn_op_dropout = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = dropout_infer,
     .grad = dropout_grad,
-    .kernel = { [TN_CPU] = { tn_dropout_forward_cpu, tn_dropout_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_dropout_forward_cpu, tn_dropout_backward_cpu }
+                TN_ON_CUDA(tn_dropout_forward_cuda, tn_dropout_backward_cuda, NULL) },
 };
 
 tn_ref tn_dropout_(tn_graph *g, const char *file, int line, tn_ref x, float p)

@@ -1,9 +1,12 @@
 /* fill: a constant tensor; also how the planner zeroes gradients. */
 #include "ops/fill/fill.h"
 
+#include "ops/on_cuda.h"
 #include "ops/rows.h"
 
 #include <string.h>
+
+tn_kernel tn_fill_forward_cuda;
 
 static tn_status fill_infer(tn_sig *s)
 {
@@ -53,7 +56,8 @@ const tn_op tn_op_fill = {
     .flags = TN_OP_STRIDED,
     .infer = fill_infer,
     .cost = fill_cost,
-    .kernel = { [TN_CPU] = { fill_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { fill_forward_cpu, NULL }
+                TN_ON_CUDA(tn_fill_forward_cuda, NULL, NULL) },
 };
 
 tn_ref tn_fill_(tn_graph *g, const char *file, int line, tn_dims dims, tn_dtype dtype, float value)

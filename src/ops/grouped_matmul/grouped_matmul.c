@@ -2,9 +2,11 @@
 #include "ops/grouped_matmul/grouped_matmul.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 #include "ops/product.h"
 
 tn_kernel tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu;
+tn_kernel tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda;
 
 enum { X, W, OFFSETS };
 
@@ -55,8 +57,8 @@ const tn_op tn_op_grouped_matmul = {
     .infer = grouped_infer,
     .grad = grouped_grad,
     .cost = grouped_cost,
-    .work = grouped_work,
-    .kernel = { [TN_CPU] = { tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu, grouped_work }
+                TN_ON_CUDA(tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda) },
 };
 
 tn_ref tn_grouped_matmul_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_ref offsets)

@@ -4,11 +4,13 @@
 #include "base/status.h"
 #include "ops/binary/binary.h"
 #include "ops/matmul/matmul.h"
+#include "ops/on_cuda.h"
 #include "ops/product.h"
 #include "ops/slots.h"
 #include "ops/unary/unary.h"
 
-tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu;
+tn_kernel tn_linear_forward_cpu, tn_linear_backward_cpu, tn_linear_forward_cuda, tn_linear_backward_cuda;
+size_t tn_linear_work_cuda(const tn_sig *s, bool backward);
 
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 
@@ -122,8 +124,8 @@ const tn_op tn_op_linear = {
     .infer = linear_infer,
     .grad = linear_grad,
     .cost = linear_cost,
-    .work = linear_work,
-    .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu, linear_work }
+                TN_ON_CUDA(tn_linear_forward_cuda, tn_linear_backward_cuda, tn_linear_work_cuda, TN_LAYOUT_ROWS) },
     TN_OP_SWITCH("opt.epilogue", "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,
 };

@@ -29,6 +29,9 @@ typedef struct tn_linear_xent_options {
     tn_ref *nll;      /* receives the per-token output, or NULL */
 } tn_linear_xent_options;
 
+/* Inputs of the node. */
+enum { TN_LINEAR_XENT_X, TN_LINEAR_XENT_W, TN_LINEAR_XENT_LABELS, TN_LINEAR_XENT_WEIGHTS, TN_LINEAR_XENT_BIAS };
+
 typedef struct tn_linear_xent_attr {
     int32_t ignore;
     float z_loss;

@@ -2,9 +2,11 @@
 #include "ops/matmul/matmul.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 #include "ops/product.h"
 
-tn_kernel tn_matmul_forward_cpu, tn_matmul_backward_cpu;
+tn_kernel tn_matmul_forward_cpu, tn_matmul_backward_cpu, tn_matmul_forward_cuda, tn_matmul_backward_cuda;
+size_t tn_matmul_work_cuda(const tn_sig *s, bool backward);
 
 enum { A, B };
 
@@ -81,8 +83,8 @@ const tn_op tn_op_matmul = {
     .infer = matmul_infer,
     .grad = matmul_grad,
     .cost = matmul_cost,
-    .work = matmul_work,
-    .kernel = { [TN_CPU] = { tn_matmul_forward_cpu, tn_matmul_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_matmul_forward_cpu, tn_matmul_backward_cpu, matmul_work }
+                TN_ON_CUDA(tn_matmul_forward_cuda, tn_matmul_backward_cuda, tn_matmul_work_cuda, TN_LAYOUT_MATRIX) },
 };
 
 tn_ref tn_matmul_(tn_graph *g, const char *file, int line, tn_ref a, tn_ref b, tn_matmul_options o)

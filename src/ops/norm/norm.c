@@ -4,8 +4,12 @@
 #include "base/status.h"
 #include "ops/binary/binary.h"
 #include "ops/norm/norm_cpu.h"
+#include "ops/on_cuda.h"
 #include "ops/reduce/reduce.h"
 #include "ops/unary/unary.h"
+
+tn_kernel tn_norm_forward_cuda, tn_norm_backward_cuda;
+size_t tn_norm_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status check_vector(const tn_type *t, const char *name, int64_t d)
 {
@@ -92,8 +96,8 @@ const tn_op tn_op_norm = {
     .infer = norm_infer,
     .grad = norm_grad,
     .cost = norm_cost,
-    .work = norm_work,
-    .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_norm_forward_cpu, tn_norm_backward_cpu, norm_work }
+                TN_ON_CUDA(tn_norm_forward_cuda, tn_norm_backward_cuda, tn_norm_work_cuda) },
     TN_OP_SWITCH("opt.norm", "normalisation and residual in one pass (off: add, square, mean, root, product one by one)"),
     .plain = norm_plain,
 };

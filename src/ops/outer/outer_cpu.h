@@ -1,12 +1,10 @@
-/* Between outer.c and the CPU kernels: the inputs' order, kernels and workspace; and, between the two kernel files, one
+/* Between outer.c and the CPU kernels: kernels and workspace; and, between the two kernel files, one
  * sequence of one head with its scratch memory. outer_cpu.c walks over sequences and chunks and computes chunks by
  * matrix products; outer_steps.c computes a chunk token by token. */
 #ifndef TN_OPS_OUTER_CPU_H
 #define TN_OPS_OUTER_CPU_H
 
 #include <tenon/op.h>
-
-enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_INPUTS };
 
 tn_kernel tn_outer_forward_cpu, tn_outer_backward_cpu;
 size_t tn_outer_work_cpu(const tn_sig *s, bool backward);

@@ -3,8 +3,10 @@
 
 #include "base/status.h"
 #include "ops/elem.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_reduce_forward_cpu, tn_reduce_backward_cpu;
+tn_kernel tn_reduce_forward_cpu, tn_reduce_backward_cpu, tn_reduce_forward_cuda, tn_reduce_backward_cuda;
+size_t tn_reduce_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status reduce_infer(tn_sig *s)
 {
@@ -49,8 +51,8 @@ const tn_op tn_op_reduce = {
     .infer = reduce_infer,
     .grad = reduce_grad,
     .cost = reduce_cost,
-    .work = reduce_work,
-    .kernel = { [TN_CPU] = { tn_reduce_forward_cpu, tn_reduce_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_reduce_forward_cpu, tn_reduce_backward_cpu, reduce_work }
+                TN_ON_CUDA(tn_reduce_forward_cuda, tn_reduce_backward_cuda, tn_reduce_work_cuda) },
 };
 
 tn_ref tn_reduce_(tn_graph *g, const char *file, int line, tn_reduce_kind kind, tn_ref x, int axis, bool all)

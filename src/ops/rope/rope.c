@@ -2,8 +2,10 @@
 #include "ops/rope/rope.h"
 
 #include "base/status.h"
+#include "ops/on_cuda.h"
 
-tn_kernel tn_rope_forward_cpu, tn_rope_backward_cpu;
+tn_kernel tn_rope_forward_cpu, tn_rope_backward_cpu, tn_rope_forward_cuda, tn_rope_backward_cuda;
+size_t tn_rope_work_cuda(const tn_sig *s, bool backward);
 
 enum { X, POSITION };
 
@@ -44,7 +46,8 @@ const tn_op tn_op_rope = {
     .infer = rope_infer,
     .grad = rope_grad,
     .cost = rope_cost,
-    .kernel = { [TN_CPU] = { tn_rope_forward_cpu, tn_rope_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_rope_forward_cpu, tn_rope_backward_cpu, NULL }
+                TN_ON_CUDA(tn_rope_forward_cuda, tn_rope_backward_cuda, tn_rope_work_cuda) },
 };
 
 tn_ref tn_rope_(tn_graph *g, const char *file, int line, tn_ref x, tn_rope_options o)

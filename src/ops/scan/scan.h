@@ -13,7 +13,8 @@
  * With rho and omega per channel, lambda = rho e^{i omega} is computed in double and rounded once to f32 (re, im):
  * that rounded number is what is raised to the power of thousands of tokens. Per token it is not rounded. The state is
  * carried in double: from one piece of a few tokens to the next where lambda is per channel, else at every token; only
- * where all lambdas per channel forget within a few hundred tokens (TN_SCAN_BRIEF) is it f32 throughout.
+ * where all lambdas per channel forget within a few hundred tokens (TN_SCAN_BRIEF) is it f32 throughout. On the GPU,
+ * with all coefficients per channel, it is f32 in a tree of fixed shape over time (scan_tiles.cuh).
  * Gradients of x, rho, omega, gamma and state are exact through every carry; the backward pass keeps c and what it
  * needs of the inputs.
  *

@@ -53,6 +53,8 @@ static const tn_case long_cases[] = {
     { "T=1000 chunk 1", { 1, 1000, 8, 1 }, STATE | NEAR_ONE, 1e-5f, 0 },
     { "T=1000 chunk 37", { 1, 1000, 8, 37 }, ALL_T | RESET, 1e-5f, 0 },
     { "T=1000 rho=1", { 2, 1000, 40, 0 }, STATE | ONE, 1e-5f, 0 },
+    { "pairs of channels", { 2, 1300, 70, 0 }, STATE | GAMMA | RESET, 1e-5f, 3e-2f },
+    { "pairs, one chunk", { 3, 100, 6, 0 }, STATE | RESET, 1e-5f, 3e-2f },
     { "T=32768", { 1, 32768, 8, 0 }, STATE | GAMMA | LONG, 1e-5f, 0 },
     { "T=32768 near 1", { 1, 32768, 8, 0 }, NEAR_ONE | LONG | TN_SLOW, 1e-5f, 0 },
     { "T=32768 rho=1", { 1, 32768, 4, 333 }, ONE | GAMMA_T | LONG | TN_SLOW, 1e-5f, 0 },

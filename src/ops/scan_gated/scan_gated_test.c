@@ -19,6 +19,7 @@ static const tn_case cases[] = {
     { "fixed gates", { 2, 9, 4, 0 }, STATE | FIXED_GATES, 1e-5f, 3e-2f },
     { "many tiles", { 5, 40, 70, 0 }, STATE | RESET | TN_FEW, 1e-5f, 3e-2f },
     { "long memory", { 1, 300, 5, 64 }, STATE | LONG_MEMORY | TN_FEW, 1e-5f, 0 },
+    { "pairs of channels", { 2, 300, 34, 0 }, STATE | RESET | TN_FEW, 1e-5f, 3e-2f },
     { "no row", { 0, 5, 3, 0 }, STATE | RESET, 1e-5f, 2e-2f },
     { "no token", { 2, 0, 3, 0 }, STATE, 1e-5f, 2e-2f },
     { "twin", { 2, 33, 19, 8 }, STATE | RESET | TWIN, 1e-5f, 0 },

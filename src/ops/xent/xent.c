@@ -2,9 +2,11 @@
 #include "ops/xent/xent.h"
 
 #include "ops/logits.h"
+#include "ops/on_cuda.h"
 #include "ops/rows.h"
 
-tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu;
+tn_kernel tn_xent_forward_cpu, tn_xent_backward_cpu, tn_xent_forward_cuda, tn_xent_backward_cuda;
+size_t tn_xent_work_cuda(const tn_sig *s, bool backward);
 
 static tn_status xent_infer(tn_sig *s)
 {
@@ -46,8 +48,8 @@ const tn_op tn_op_xent = {
     .infer = xent_infer,
     .grad = xent_grad,
     .cost = xent_cost,
-    .work = xent_work,
-    .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu } },
+    .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu, xent_work }
+                TN_ON_CUDA(tn_xent_forward_cuda, tn_xent_backward_cuda, tn_xent_work_cuda) },
 };
 
 tn_ref tn_xent_(tn_graph *g, const char *file, int line, tn_ref logits, tn_ref labels, tn_xent_options o)

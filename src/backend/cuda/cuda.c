@@ -1,0 +1,220 @@
+/* The CUDA backend: plain device memory, one stream per queue, recordings as CUDA graphs. Host memory on its way to the
+ * device is copied into pinned memory first, so that the caller has it back at once and the copy waits for nothing. */
+#include "backend/cuda/cuda.h"
+
+#include "backend/backend.h"
+#include "backend/cuda/gemm.h"
+#include "base/alloc.h"
+
+#include <string.h>
+
+tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line)
+{
+    (void)cudaGetLastError(); /* so that it is not found again by the next call */
+    if (e == cudaErrorMemoryAllocation)
+        return tn_error_at(file, line, TN_MEMORY, "the GPU has no memory left (%s): use a smaller train.batch or train.context, or "
+                                                  "plan.recompute=layer", what);
+    return tn_error_at(file, line, TN_INTERNAL, "CUDA: %s: %s", what, cudaGetErrorString(e));
+}
+
+tn_status tn_cuda_available(void)
+{
+    int n = 0;
+    const cudaError_t e = cudaGetDeviceCount(&n);
+    if (e == cudaSuccess && n > 0) return TN_OK;
+    (void)cudaGetLastError();
+    if (e == cudaErrorInsufficientDriver)
+        return tn_error(TN_USAGE, "device=cuda: no NVIDIA driver, or one older than CUDA %d.%d: install a newer driver, or use device=cpu",
+                        CUDART_VERSION / 1000, CUDART_VERSION / 10 % 100);
+    if (e == cudaErrorNoDevice || n == 0)
+        return tn_error(TN_USAGE, "device=cuda: the driver shows no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device=cpu");
+    return tn_error(TN_USAGE, "device=cuda: %s; use device=cpu", cudaGetErrorString(e));
+}
+
+/* --- queues ---------------------------------------------------------------------------------------------------------------- */
+
+static void cuda_close(void *queue)
+{
+    tn_cuda_queue *q = queue;
+    if (!q) return;
+    if (q->stream) cudaStreamSynchronize(q->stream);
+    tn_cuda_gemms_free(q->gemms);
+    for (int i = 0; i < 2; i++) {
+        if (q->stage[i].memory) cudaFreeHost(q->stage[i].memory);
+        if (q->stage[i].done) cudaEventDestroy(q->stage[i].done);
+    }
+    for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
+    tn_free(q->mark);
+    if (q->stream) cudaStreamDestroy(q->stream);
+    tn_free(q);
+}
+
+static tn_status open_parts(tn_cuda_queue *q)
+{
+    int device;
+    TN_CUDA_TRY(cudaGetDevice(&device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
+    for (int i = 0; i < 2; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
+    return tn_cuda_gemms_new(&q->gemms);
+}
+
+static tn_status cuda_open(int threads, void **queue)
+{
+    (void)threads;
+    TN_RETURN_IF(tn_cuda_available());
+    tn_cuda_queue *q = tn_alloc(sizeof *q);
+    if (!q) return TN_MEMORY;
+    const tn_status s = open_parts(q);
+    if (s != TN_OK) {
+        cuda_close(q);
+        return s;
+    }
+    *queue = q;
+    return TN_OK;
+}
+
+/* --- memory ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status new_memory(size_t bytes, void **out)
+{
+    TN_CUDA_TRY(cudaMalloc(out, bytes ? bytes : 64));
+    TN_CUDA_TRY(cudaMemset(*out, 0, bytes ? bytes : 64));
+    TN_CUDA_TRY(cudaDeviceSynchronize()); /* other streams do not wait for this one */
+    return TN_OK;
+}
+
+static void *cuda_alloc(size_t bytes)
+{
+    void *p = NULL;
+    if (new_memory(bytes, &p) == TN_OK) return p;
+    if (p) cudaFree(p);
+    return NULL;
+}
+
+static void cuda_free(void *p)
+{
+    if (p) cudaFree(p);
+}
+
+static tn_status grow_stage(struct tn_cuda_stage *s, size_t bytes)
+{
+    if (bytes <= s->bytes) return TN_OK;
+    if (s->memory) TN_CUDA_TRY(cudaFreeHost(s->memory));
+    s->memory = NULL;
+    s->bytes = 0;
+    TN_CUDA_TRY(cudaMallocHost(&s->memory, bytes));
+    s->bytes = bytes;
+    return TN_OK;
+}
+
+static tn_status cuda_upload(void *queue, void *device, const void *host, size_t bytes)
+{
+    tn_cuda_queue *q = queue;
+    if (!bytes) return TN_OK;
+    if (!q) {
+        TN_CUDA_TRY(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+        return TN_OK;
+    }
+    struct tn_cuda_stage *s = &q->stage[q->next_stage];
+    q->next_stage = !q->next_stage;
+    TN_CUDA_TRY(cudaEventSynchronize(s->done)); /* its last copy, two uploads ago */
+    TN_RETURN_IF(grow_stage(s, bytes));
+    memcpy(s->memory, host, bytes);
+    TN_CUDA_TRY(cudaMemcpyAsync(device, s->memory, bytes, cudaMemcpyHostToDevice, q->stream));
+    TN_CUDA_TRY(cudaEventRecord(s->done, q->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_download(void *queue, void *host, const void *device, size_t bytes)
+{
+    tn_cuda_queue *q = queue;
+    if (q) TN_CUDA_TRY(cudaStreamSynchronize(q->stream));
+    if (bytes) TN_CUDA_TRY(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    return TN_OK;
+}
+
+static tn_status cuda_zero(void *queue, void *device, size_t bytes)
+{
+    tn_cuda_queue *q = queue;
+    if (!bytes) return TN_OK;
+    if (q) {
+        TN_CUDA_TRY(cudaMemsetAsync(device, 0, bytes, q->stream));
+        return TN_OK;
+    }
+    TN_CUDA_TRY(cudaDeviceSynchronize());
+    TN_CUDA_TRY(cudaMemset(device, 0, bytes));
+    TN_CUDA_TRY(cudaDeviceSynchronize());
+    return TN_OK;
+}
+
+static tn_status cuda_wait(void *queue)
+{
+    if (queue) TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
+    else TN_CUDA_TRY(cudaDeviceSynchronize());
+    return TN_OK;
+}
+
+static tn_status cuda_memory(size_t *free_bytes, size_t *all_bytes)
+{
+    TN_CUDA_TRY(cudaMemGetInfo(free_bytes, all_bytes));
+    return TN_OK;
+}
+
+/* --- recordings -------------------------------------------------------------------------------------------------------------- */
+
+static tn_status cuda_record(void *queue)
+{
+    TN_CUDA_TRY(cudaStreamBeginCapture(((tn_cuda_queue *)queue)->stream, cudaStreamCaptureModeThreadLocal));
+    return TN_OK;
+}
+
+static tn_status cuda_recorded(void *queue, void **recording)
+{
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    TN_CUDA_TRY(cudaStreamEndCapture(((tn_cuda_queue *)queue)->stream, &graph));
+    const cudaError_t e = cudaGraphInstantiate(&exec, graph, 0);
+    cudaGraphDestroy(graph);
+    TN_CUDA_TRY(e);
+    *recording = exec;
+    return TN_OK;
+}
+
+static tn_status cuda_replay(void *queue, void *recording)
+{
+    TN_CUDA_TRY(cudaGraphLaunch(recording, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
+static void cuda_drop(void *recording) { cudaGraphExecDestroy(recording); }
+
+/* --- marks ---------------------------------------------------------------------------------------------------------------------- */
+
+static tn_status cuda_mark(void *queue, size_t i)
+{
+    tn_cuda_queue *q = queue;
+    if (i >= q->n_marks) {
+        size_t capacity = q->n_marks;
+        TN_RETURN_IF(tn_grow((void **)&q->mark, &capacity, i + 1, sizeof *q->mark));
+        for (; q->n_marks <= i; q->n_marks++) TN_CUDA_TRY(cudaEventCreate(&q->mark[q->n_marks]));
+    }
+    TN_CUDA_TRY(cudaEventRecord(q->mark[i], q->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_between(void *queue, size_t i, double *ms)
+{
+    float t = 0;
+    const tn_cuda_queue *q = queue;
+    TN_CUDA_TRY(cudaEventElapsedTime(&t, q->mark[i], q->mark[i + 1]));
+    *ms = (double)t;
+    return TN_OK;
+}
+
+const tn_backend tn_backend_cuda = {
+    .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
+    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .wait = cuda_wait, .memory = cuda_memory,
+    .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
+    .mark = cuda_mark, .between = cuda_between,
+};

@@ -1,0 +1,55 @@
+/* The CUDA backend for kernels and for each other: the queue behind tn_call.stream, and errors. Header for C and CUDA.
+ *
+ * A kernel function runs on the host, launches on the queue's stream and returns; it neither waits nor allocates, and it
+ * does the same launches every time, so that a step can be recorded and replayed. Sums have a fixed order: no float
+ * atomics. Counts that live in device memory (tn_arg.live) are read by the device only. */
+#ifndef TN_BACKEND_CUDA_CUDA_H
+#define TN_BACKEND_CUDA_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/status.h"
+
+#include <tenon/op.h>
+
+typedef struct tn_cuda_gemms tn_cuda_gemms;
+
+typedef struct tn_cuda_queue {
+    cudaStream_t stream;
+    int multiprocessors;
+    struct tn_cuda_stage { /* pinned memory on the way to the device; two take turns */
+        void *memory;
+        size_t bytes;
+        cudaEvent_t done;
+    } stage[2];
+    int next_stage;
+    cudaEvent_t *mark;
+    size_t n_marks;
+    tn_cuda_gemms *gemms; /* gemm.h */
+} tn_cuda_queue;
+
+/* TN_OK where a driver and a GPU are there; else the error text says what is missing. */
+tn_status tn_cuda_available(void);
+tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line);
+
+#define TN_CUDA_TRY(call)                                                                                              \
+    do {                                                                                                               \
+        const cudaError_t e_ = (call);                                                                                 \
+        if (e_ != cudaSuccess) return tn_cuda_failed(e_, #call, __FILE__, __LINE__);                                   \
+    } while (0)
+
+/* After a launch. */
+#define TN_CUDA_LAUNCHED() TN_CUDA_TRY(cudaGetLastError())
+
+static inline tn_cuda_queue *tn_cuda_queue_of(const tn_call *c) { return (tn_cuda_queue *)c->stream; }
+
+static inline cudaStream_t tn_cuda_stream(const tn_call *c) { return tn_cuda_queue_of(c)->stream; }
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,325 @@
+/* Matrix products through cuBLASLt. A shape's descriptors and algorithm are made when it is first seen, and looked up
+ * afterwards: a run makes one hash lookup and one call.
+ *
+ * cuBLASLt counts by columns, so c^T = b^T a^T is asked for: its m is our n, its A our b. */
+#include "backend/cuda/gemm.h"
+
+#include "backend/cuda/algorithms.h"
+#include "backend/cuda/cublaslt.h"
+#include "base/alloc.h"
+
+#include <string.h>
+
+enum { WORKSPACE = 64 << 20, CANDIDATES = 12, TABLE = 4096, ROUNDS = 3 };
+
+/* What decides the descriptors and the algorithm: no pointers, but how they are aligned. Zeroed before it is filled, as
+ * it is compared by its bytes. */
+typedef struct shape {
+    int64_t m, n, k, batch;
+    int64_t lda, ldb, ldc, ldd, ldaux; /* of cuBLASLt's A, B, C, D */
+    int64_t stride_a, stride_b, stride_c, stride_d;
+    int32_t type, c_type, trans_a, trans_b, epilogue, has_bias, has_aux, adds, apart, tf32, align;
+} shape;
+
+typedef struct planned {
+    shape key;
+    bool used;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c, d;
+    cublasLtMatmulAlgo_t algo;
+} planned;
+
+struct tn_cuda_gemms {
+    tn_cublaslt lt;
+    cublasLtHandle_t handle;
+    void *workspace;
+    void *scratch; /* where candidates put what they add up to, while they are measured; (scratch_bytes) */
+    size_t scratch_bytes;
+    cudaEvent_t begin, end;
+    tn_algorithms *known; /* from earlier runs */
+    planned *table; /* (TABLE), open addressing */
+    size_t n;
+};
+
+/* --- life ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status open_parts(tn_cuda_gemms *g)
+{
+    TN_RETURN_IF(tn_cublaslt_open(&g->lt));
+    TN_LT_TRY(g->lt.Create(&g->handle));
+    TN_CUDA_TRY(cudaMalloc(&g->workspace, WORKSPACE));
+    TN_CUDA_TRY(cudaEventCreate(&g->begin));
+    TN_CUDA_TRY(cudaEventCreate(&g->end));
+    g->table = tn_alloc(sizeof *g->table * TABLE);
+    if (!g->table) return TN_MEMORY;
+    int device;
+    struct cudaDeviceProp about;
+    TN_CUDA_TRY(cudaGetDevice(&device));
+    TN_CUDA_TRY(cudaGetDeviceProperties(&about, device));
+    g->known = tn_algorithms_open(about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
+    return TN_OK;
+}
+
+tn_status tn_cuda_gemms_new(tn_cuda_gemms **out)
+{
+    tn_cuda_gemms *g = tn_alloc(sizeof *g);
+    if (!g) return TN_MEMORY;
+    const tn_status s = open_parts(g);
+    if (s != TN_OK) {
+        tn_cuda_gemms_free(g);
+        return s;
+    }
+    *out = g;
+    return TN_OK;
+}
+
+static void free_planned(tn_cuda_gemms *g, planned *p)
+{
+    if (p->desc) g->lt.MatmulDescDestroy(p->desc);
+    if (p->a) g->lt.MatrixLayoutDestroy(p->a);
+    if (p->b) g->lt.MatrixLayoutDestroy(p->b);
+    if (p->c) g->lt.MatrixLayoutDestroy(p->c);
+    if (p->d) g->lt.MatrixLayoutDestroy(p->d);
+}
+
+void tn_cuda_gemms_free(tn_cuda_gemms *g)
+{
+    if (!g) return;
+    for (size_t i = 0; g->table && i < TABLE; i++)
+        if (g->table[i].used) free_planned(g, &g->table[i]);
+    tn_free(g->table);
+    tn_algorithms_close(g->known);
+    if (g->workspace) cudaFree(g->workspace);
+    if (g->scratch) cudaFree(g->scratch);
+    if (g->begin) cudaEventDestroy(g->begin);
+    if (g->end) cudaEventDestroy(g->end);
+    if (g->handle) g->lt.Destroy(g->handle);
+    tn_cublaslt_close(&g->lt);
+    tn_free(g);
+}
+
+/* --- descriptors ---------------------------------------------------------------------------------------------------------- */
+
+static cudaDataType_t data_type(tn_dtype t) { return t == TN_BF16 ? CUDA_R_16BF : t == TN_F16 ? CUDA_R_16F : CUDA_R_32F; }
+
+static int32_t alignment(const void *p)
+{
+    const uintptr_t low = (uintptr_t)p & 255;
+    return low ? (int32_t)(low & (~low + 1)) : 256;
+}
+
+static int32_t least(int32_t a, int32_t b) { return a < b ? a : b; }
+
+static tn_status shape_of(const tn_cuda_gemm *g, shape *s)
+{
+    memset(s, 0, sizeof *s);
+    /* our b (k,n): rows contiguous is A (n,k) as it lies; columns contiguous is A transposed */
+    const bool b_rows = g->b_col == 1 && (g->b_row != 1 || g->n > 1), a_rows = g->a_col == 1 && (g->a_row != 1 || g->k > 1);
+    if ((!b_rows && g->b_row != 1) || (!a_rows && g->a_row != 1))
+        return tn_error(TN_INTERNAL, "a matrix whose rows and columns both have steps");
+    s->m = g->n, s->n = g->m, s->k = g->k, s->batch = g->batch ? g->batch : 1;
+    s->trans_a = !b_rows, s->trans_b = !a_rows;
+    const int64_t a_least = b_rows ? g->n : g->k, b_least = a_rows ? g->k : g->m;
+    s->lda = b_rows ? g->b_row : g->b_col, s->ldb = a_rows ? g->a_row : g->a_col;
+    if (s->lda < a_least) s->lda = a_least; /* a step that is never taken */
+    if (s->ldb < b_least) s->ldb = b_least;
+    s->ldd = g->c_row < g->n ? g->n : g->c_row;
+    s->apart = g->add && g->add != g->c;
+    s->ldc = !s->apart ? s->ldd : g->add_row < g->n ? g->n : g->add_row;
+    s->stride_a = g->b_batch, s->stride_b = g->a_batch, s->stride_d = g->c_batch, s->stride_c = s->apart ? g->add_batch : g->c_batch;
+    s->type = g->type, s->c_type = g->c_type, s->epilogue = (int32_t)g->epilogue, s->has_bias = g->bias != NULL, s->has_aux = g->aux != NULL;
+    s->ldaux = g->aux ? g->aux_row : 0;
+    s->adds = g->beta != 0, s->tf32 = g->tf32;
+    s->align = least(least(alignment(g->a), alignment(g->b)), least(alignment(g->c), s->apart ? alignment(g->add) : 256));
+    return TN_OK;
+}
+
+static cublasLtEpilogue_t epilogue_of(const shape *s)
+{
+    switch ((tn_cuda_epilogue)s->epilogue) {
+    case TN_CUDA_BIAS: return CUBLASLT_EPILOGUE_BIAS;
+    case TN_CUDA_GELU:
+        return s->has_bias ? (s->has_aux ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS)
+                           : (s->has_aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU);
+    case TN_CUDA_DGELU: return CUBLASLT_EPILOGUE_DGELU;
+    case TN_CUDA_RELU: return s->has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    default: return CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+static tn_status make_layout(tn_cuda_gemms *g, cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols, int64_t ld,
+                             int64_t batch, int64_t stride)
+{
+    const int32_t count = (int32_t)batch;
+    TN_LT_TRY(g->lt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, ld));
+    if (batch <= 1) return TN_OK;
+    TN_LT_TRY(g->lt.MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
+    TN_LT_TRY(g->lt.MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride));
+    return TN_OK;
+}
+
+static tn_status set(tn_cuda_gemms *g, planned *p, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
+{
+    TN_LT_TRY(g->lt.MatmulDescSetAttribute(p->desc, what, value, bytes));
+    return TN_OK;
+}
+
+static tn_status describe(tn_cuda_gemms *g, planned *p)
+{
+    const shape *s = &p->key;
+    const cublasComputeType_t compute = s->type == TN_F32 && s->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasOperation_t ta = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t e = epilogue_of(s);
+    const cudaDataType_t in = data_type((tn_dtype)s->type), out = data_type((tn_dtype)s->c_type);
+    TN_LT_TRY(g->lt.MatmulDescCreate(&p->desc, compute, CUDA_R_32F));
+    TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta));
+    TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb));
+    TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e));
+    if (s->has_aux) TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldaux, sizeof s->ldaux));
+    TN_RETURN_IF(make_layout(g, &p->a, in, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, s->lda, s->batch, s->stride_a));
+    TN_RETURN_IF(make_layout(g, &p->b, in, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, s->ldb, s->batch, s->stride_b));
+    TN_RETURN_IF(make_layout(g, &p->c, out, s->m, s->n, s->ldc, s->batch, s->stride_c));
+    TN_RETURN_IF(make_layout(g, &p->d, out, s->m, s->n, s->ldd, s->batch, s->stride_d));
+    return TN_OK;
+}
+
+static tn_status point(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m)
+{
+    if (m->bias) TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
+    if (m->aux) TN_RETURN_IF(set(g, p, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &m->aux, sizeof m->aux));
+    return TN_OK;
+}
+
+/* --- choosing an algorithm --------------------------------------------------------------------------------------------------- */
+
+static cublasStatus_t multiply(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo, void *d,
+                               cudaStream_t stream)
+{
+    const void *c = p->key.apart ? m->add : d;
+    return g->lt.Matmul(g->handle, p->desc, &m->alpha, m->b, p->a, m->a, p->b, &m->beta, c, p->c, d, p->d, algo, g->workspace, WORKSPACE,
+                        stream);
+}
+
+/* Best of a few rounds; a candidate that fails never wins. */
+static float time_of(tn_cuda_gemms *g, const planned *p, const tn_cuda_gemm *m, const cublasLtMatmulAlgo_t *algo, void *d, cudaStream_t stream)
+{
+    float best = 1e30f, ms;
+    for (int r = 0; r <= ROUNDS; r++) {
+        cudaEventRecord(g->begin, stream);
+        if (multiply(g, p, m, algo, d, stream) != CUBLAS_STATUS_SUCCESS) return 1e30f;
+        cudaEventRecord(g->end, stream);
+        if (cudaEventSynchronize(g->end) != cudaSuccess || cudaEventElapsedTime(&ms, g->begin, g->end) != cudaSuccess) return 1e30f;
+        if (r > 0 && ms < best) best = ms;
+    }
+    return best;
+}
+
+/* Sums that are added to must not be added to while candidates are measured: those go elsewhere. */
+static tn_status scratch_for(tn_cuda_gemms *g, const planned *p, void **out)
+{
+    const shape *s = &p->key;
+    const size_t bytes = ((size_t)s->ldd * (size_t)s->n + (size_t)s->stride_d * (size_t)(s->batch - 1)) * (s->c_type == TN_F32 ? 4 : 2);
+    if (bytes > g->scratch_bytes) {
+        if (g->scratch) TN_CUDA_TRY(cudaFree(g->scratch));
+        g->scratch = NULL;
+        g->scratch_bytes = 0;
+        TN_CUDA_TRY(cudaMalloc(&g->scratch, bytes));
+        g->scratch_bytes = bytes;
+    }
+    *out = g->scratch;
+    return TN_OK;
+}
+
+static tn_status ask(tn_cuda_gemms *g, const planned *p, cublasLtMatmulHeuristicResult_t *found, int *n)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    const size_t workspace = WORKSPACE;
+    const uint32_t align = (uint32_t)p->key.align;
+    TN_LT_TRY(g->lt.MatmulPreferenceCreate(&preference));
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align);
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align);
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof align);
+    g->lt.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align);
+    const cublasStatus_t e = g->lt.MatmulAlgoGetHeuristic(g->handle, p->desc, p->a, p->b, p->c, p->d, preference, CANDIDATES, found, n);
+    g->lt.MatmulPreferenceDestroy(preference);
+    if (e != CUBLAS_STATUS_SUCCESS || *n == 0)
+        return tn_error(TN_INTERNAL, "cuBLASLt has no algorithm for %lld x %lld x %lld (status %d)", (long long)p->key.m, (long long)p->key.n,
+                        (long long)p->key.k, (int)e);
+    return TN_OK;
+}
+
+/* The algorithm of an earlier run, if cuBLASLt still takes it. */
+static bool recall(tn_cuda_gemms *g, planned *p)
+{
+    cublasLtMatmulHeuristicResult_t about;
+    return tn_algorithms_find(g->known, &p->key, &p->algo) &&
+           g->lt.MatmulAlgoCheck(g->handle, p->desc, p->a, p->b, p->c, p->d, &p->algo, &about) == CUBLAS_STATUS_SUCCESS &&
+           about.workspaceSize <= WORKSPACE;
+}
+
+static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cudaStream_t stream)
+{
+    if (recall(g, p)) return TN_OK;
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int n = 0, best = 0;
+    float least_ms = 1e30f;
+    void *d = m->c;
+    TN_RETURN_IF(ask(g, p, found, &n));
+    const double work = 2.0 * (double)p->key.m * (double)p->key.n * (double)p->key.k * (double)p->key.batch;
+    if (work > 1e8 && n > 1) { /* below that a launch costs more than any of them */
+        if (p->key.adds && !p->key.apart) TN_RETURN_IF(scratch_for(g, p, &d));
+        for (int i = 0; i < n; i++) {
+            const float ms = time_of(g, p, m, &found[i].algo, d, stream);
+            if (ms >= least_ms) continue;
+            least_ms = ms;
+            best = i;
+        }
+    }
+    p->algo = found[best].algo;
+    if (work > 1e8) tn_algorithms_add(g->known, &p->key, &p->algo);
+    return TN_OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash(const shape *s)
+{
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < sizeof *s; i++) h = (h ^ ((const unsigned char *)s)[i]) * 1099511628211u;
+    return h;
+}
+
+static tn_status find(tn_cuda_gemms *g, const shape *key, const tn_cuda_gemm *m, cudaStream_t stream, planned **out)
+{
+    size_t i = hash(key) % TABLE;
+    while (g->table[i].used && memcmp(&g->table[i].key, key, sizeof *key) != 0) i = (i + 1) % TABLE;
+    planned *p = &g->table[i];
+    *out = p;
+    if (p->used) return TN_OK;
+    if (g->n >= TABLE / 2) return tn_error(TN_INTERNAL, "more than %d shapes of matrix products", TABLE / 2);
+    *p = (planned){ .key = *key };
+    tn_status s = describe(g, p);
+    if (s == TN_OK) s = point(g, p, m);
+    if (s == TN_OK) s = choose(g, p, m, stream);
+    if (s != TN_OK) {
+        free_planned(g, p);
+        *p = (planned){ 0 };
+        return s;
+    }
+    p->used = true;
+    g->n++;
+    return TN_OK;
+}
+
+tn_status tn_cuda_gemm_run(tn_cuda_queue *q, const tn_cuda_gemm *m)
+{
+    shape key;
+    planned *p;
+    if (m->m == 0 || m->n == 0) return TN_OK;
+    TN_RETURN_IF(shape_of(m, &key));
+    TN_RETURN_IF(find(q->gemms, &key, m, q->stream, &p));
+    TN_RETURN_IF(point(q->gemms, p, m));
+    TN_LT_TRY(multiply(q->gemms, p, m, &p->algo, m->c, q->stream));
+    return TN_OK;
+}

@@ -1,0 +1,146 @@
+/* binary on the GPU: the walk of elem.cuh with the function as a constant where 8 neighbours are read at once.
+ * Gradients of repeated inputs are sums (elem_sum.cuh); where neither input is repeated, both gradients come from one
+ * pass. */
+#include "ops/binary/binary.h"
+#include "ops/elem_sum.cuh"
+
+enum { ANY = -1 }; /* the kind is looked at for every number */
+
+__device__ __forceinline__ float value_of(int kind, float a, float b)
+{
+    switch (kind) {
+    case TN_BINARY_ADD: return a + b;
+    case TN_BINARY_SUB: return a - b;
+    case TN_BINARY_MUL: return a * b;
+    case TN_BINARY_DIV: return a / b;
+    case TN_BINARY_MAXIMUM: return a > b || a != a ? a : b; /* NaN on either side passes */
+    case TN_BINARY_MINIMUM: return a < b || a != a ? a : b;
+    case TN_BINARY_RSUB: return b - a;
+    default: return b / a; /* RDIV */
+    }
+}
+
+__device__ __forceinline__ float if_above(float a, float b, float d) { return a > b ? d : a == b ? 0.5f * d : 0.f; }
+
+/* The gradient by in[0] or in[1]. Products are rounded before they are added to anything, so that a gradient does not
+ * depend on the loop it is made in. */
+__device__ __forceinline__ float slope_of(int kind, int which, float d, float a, float b)
+{
+    switch (kind) {
+    case TN_BINARY_ADD: return d;
+    case TN_BINARY_SUB: return which ? -d : d;
+    case TN_BINARY_MUL: return __fmul_rn(d, which ? a : b);
+    case TN_BINARY_DIV: return which ? -d * (a / b) / b : d / b;
+    case TN_BINARY_MAXIMUM: return which ? if_above(b, a, d) : if_above(a, b, d);
+    case TN_BINARY_MINIMUM: return which ? if_above(a, b, d) : if_above(b, a, d);
+    case TN_BINARY_RSUB: return which ? d : -d;
+    default: return which ? d / a : -d * (b / a) / a; /* RDIV */
+    }
+}
+
+template <int KIND>
+struct value_map {
+    int kind;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) y[0][e] = value_of(KIND == ANY ? kind : KIND, x[0][e], x[1][e]);
+    }
+};
+
+/* x: dy, a, b. */
+template <int KIND>
+struct slopes_map {
+    int kind;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[2][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            y[0][e] = slope_of(KIND == ANY ? kind : KIND, 0, x[0][e], x[1][e], x[2][e]);
+            y[1][e] = slope_of(KIND == ANY ? kind : KIND, 1, x[0][e], x[1][e], x[2][e]);
+        }
+    }
+};
+
+/* One gradient, to be summed. The kind is looked at once for N neighbours. */
+struct slope_sum {
+    int kind, which;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[3][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) y[0][e] = slope_of(kind, which, x[0][e], x[1][e], x[2][e]);
+    }
+};
+
+template <int KIND>
+static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
+{
+    if constexpr (KIND + 1 < TN_BINARY_KINDS)
+        if (kind != KIND) return forward_eights<KIND + 1>(c, s, kind);
+    return tn_d_run_eights<2, 1>(c, s, 0, value_map<KIND>{ kind });
+}
+
+template <int KIND>
+static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
+{
+    if constexpr (KIND + 1 < TN_BINARY_KINDS)
+        if (kind != KIND) return backward_eights<KIND + 1>(c, s, add, kind);
+    return tn_d_run_eights<3, 2>(c, s, add, slopes_map<KIND>{ kind });
+}
+
+extern "C" tn_status tn_binary_forward_cuda(const tn_call *c)
+{
+    const int kind = ((const tn_binary_attr *)c->attr)->kind;
+    const tn_arg *args[] = { &c->in[0], &c->in[1], &c->out[0] };
+    const tn_d_space s = tn_d_space_make(c->out[0].dims, c->out[0].live, 3, args);
+    if (tn_d_space_empty(s)) return TN_OK;
+    return s.eights ? forward_eights<0>(c, s, kind) : tn_d_run_ones<2, 1>(c, s, 0, value_map<ANY>{ kind });
+}
+
+/* Gradients of inputs that are not repeated; `first` and `second` have no data where they are not wanted here. */
+static tn_status spread(const tn_call *c, const tn_arg *first, const tn_arg *second)
+{
+    const int kind = ((const tn_binary_attr *)c->attr)->kind;
+    const tn_arg *dy = &c->dout[0], *args[] = { dy, &c->in[0], &c->in[1], first, second };
+    const tn_d_space s = tn_d_space_make(dy->dims, dy->live, 5, args);
+    const unsigned add = c->accumulate & 3;
+    if (tn_d_space_empty(s)) return TN_OK;
+    return s.eights ? backward_eights<0>(c, s, add, kind) : tn_d_run_ones<3, 2>(c, s, add, slopes_map<ANY>{ kind });
+}
+
+static tn_status gather(const tn_call *c, int which)
+{
+    const tn_arg *dy = &c->dout[0], *args[] = { dy, &c->in[0], &c->in[1], &c->din[which] };
+    const tn_d_sum m = tn_d_sum_make(dy->dims, dy->live, 3, args, c->accumulate >> which & 1, false, c->work);
+    return tn_d_sum_run<3>(c, m, slope_sum{ ((const tn_binary_attr *)c->attr)->kind, which });
+}
+
+static bool repeated(tn_dims in, tn_dims out) { return tn_dims_count(in) != tn_dims_count(out); }
+
+/* Sums first: the other gradient may take dy's place. */
+extern "C" tn_status tn_binary_backward_cuda(const tn_call *c)
+{
+    tn_arg d[2] = { c->din[0], c->din[1] };
+    for (int i = 0; i < 2; i++) {
+        if (!d[i].data || !repeated(d[i].dims, c->dout[0].dims)) continue;
+        const tn_status s = gather(c, i);
+        if (s != TN_OK) return s;
+        d[i].data = NULL;
+    }
+    return d[0].data || d[1].data ? spread(c, &d[0], &d[1]) : TN_OK;
+}
+
+/* The two sums come one after the other. */
+extern "C" size_t tn_binary_work_cuda(const tn_sig *s, bool backward)
+{
+    size_t most = 0;
+    for (int i = 0; backward && i < 2; i++) {
+        if (!repeated(s->in[i].dims, s->out[0].dims)) continue;
+        const size_t bytes = tn_d_sum_work(s->out[0].dims, s->in[i].dims);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}

@@ -1,0 +1,233 @@
+/* Walking several strided tensors of one shape on the GPU: the loop under every elementwise op, as elem.h is on the
+ * CPU.
+ *
+ * A space is a shape with up to TN_D_ARGS tensors broadcast to it (axes aligned at the end, size 1 repeats). Axes that
+ * lie behind one another in every tensor are merged, so that contiguous tensors become one long row. A thread takes 8
+ * neighbours at 16 bytes where all tensors allow it, else one number; both give the same bits, as the arithmetic of an
+ * element never depends on where it lies. Live counts are read on the device. Sums over axes are in elem_sum.cuh. */
+#ifndef TN_OPS_ELEM_CUH
+#define TN_OPS_ELEM_CUH
+
+#include "backend/cuda/device.cuh"
+
+enum { TN_D_ARGS = 5, TN_D_THREADS = 256 };
+
+/* Axes with the steps of each argument along them. */
+struct tn_d_axes {
+    int rank;
+    bool wide; /* positions need more than 31 bits */
+    int64_t dim[TN_MAX_RANK];
+    int64_t stride[TN_D_ARGS][TN_MAX_RANK]; /* elements; 0 along broadcast axes */
+};
+
+/* Adds the offsets of position i, row-major among the axes, of the first N arguments. */
+template <int N>
+__device__ __forceinline__ void tn_d_locate(const tn_d_axes &x, int64_t i, int64_t (&at)[N])
+{
+    if (x.wide) {
+        for (int a = x.rank - 1; a > 0; a--) {
+            const int64_t q = i / x.dim[a], j = i - q * x.dim[a];
+#pragma unroll
+            for (int k = 0; k < N; k++) at[k] += j * x.stride[k][a];
+            i = q;
+        }
+    } else {
+        uint32_t r = (uint32_t)i;
+        for (int a = x.rank - 1; a > 0; a--) {
+            const uint32_t d = (uint32_t)x.dim[a], q = r / d, j = r - q * d;
+#pragma unroll
+            for (int k = 0; k < N; k++) at[k] += (int64_t)j * x.stride[k][a];
+            r = q;
+        }
+        i = r;
+    }
+    if (x.rank == 0) return;
+#pragma unroll
+    for (int k = 0; k < N; k++) at[k] += i * x.stride[k][0];
+}
+
+/* Axis 0 of a shape as it is alive. */
+__device__ __forceinline__ int64_t tn_d_alive(const int32_t *live, int64_t n)
+{
+    return live && *live < n ? (*live < 0 ? 0 : *live) : n;
+}
+
+/* --- on the host: axes -------------------------------------------------------------------------------------------- */
+
+/* Stride of argument a along axis i of a shape of `rank` axes. */
+static inline int64_t tn_d_stride(const tn_arg *a, int rank, int i)
+{
+    const int own = i - (rank - a->dims.rank);
+    return !a->data || own < 0 || a->dims.dim[own] == 1 ? 0 : a->stride[own];
+}
+
+/* Appends an axis, or merges it with the last one where it follows it in every argument's memory. */
+static inline void tn_d_push(tn_d_axes *x, int n, int64_t dim, const int64_t *stride)
+{
+    bool follows = x->rank > 0;
+    for (int k = 0; follows && k < n; k++) follows = x->stride[k][x->rank - 1] == dim * stride[k];
+    if (follows) x->dim[x->rank - 1] *= dim;
+    else x->dim[x->rank++] = dim;
+    for (int k = 0; k < n; k++) x->stride[k][x->rank - 1] = stride[k];
+}
+
+static inline bool tn_d_wide(const tn_d_axes *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->rank; i++) n *= x->dim[i];
+    return n > INT32_MAX;
+}
+
+static inline int64_t tn_d_bytes(tn_dtype t) { return t == TN_F32 ? 4 : t == TN_F64 ? 8 : 2; }
+
+/* Argument k can be read 8 at a time along axis `inner`: one number for all, or neighbours at multiples of 16 bytes. */
+static inline bool tn_d_eights(const tn_d_axes *x, int k, int inner, const void *data, tn_dtype t)
+{
+    if (!data) return true;
+    if (inner >= 0 && x->stride[k][inner] == 0) return true;
+    if (inner < 0 || x->stride[k][inner] != 1 || t == TN_F64 || (uintptr_t)data % 16) return false;
+    for (int i = 0; i < x->rank; i++)
+        if (i != inner && x->stride[k][i] * tn_d_bytes(t) % 16) return false;
+    return true;
+}
+
+/* --- spaces ------------------------------------------------------------------------------------------------------- */
+
+struct tn_d_space {
+    tn_d_axes axes; /* rank >= 1 */
+    void *data[TN_D_ARGS];
+    tn_dtype dtype[TN_D_ARGS];
+    const int32_t *live;
+    int64_t first, rest; /* size of axis 0; elements to each of its positions */
+    bool eights;
+};
+
+/* dims is the shape to walk, its axis 0 cut to *live (NULL: all). Arguments without data are never touched. */
+static inline tn_d_space tn_d_space_make(tn_dims dims, const int32_t *live, int n, const tn_arg *const *args)
+{
+    tn_d_space s = {};
+    s.live = dims.rank ? live : NULL;
+    s.first = dims.rank ? dims.dim[0] : 1;
+    s.rest = 1;
+    for (int i = 1; i < dims.rank; i++) s.rest *= dims.dim[i];
+    for (int i = 0; i < dims.rank; i++) {
+        int64_t stride[TN_D_ARGS];
+        if (dims.dim[i] == 1) continue;
+        for (int k = 0; k < n; k++) stride[k] = tn_d_stride(args[k], dims.rank, i);
+        tn_d_push(&s.axes, n, dims.dim[i], stride);
+    }
+    if (s.axes.rank == 0) { /* one element */
+        s.axes.rank = 1;
+        s.axes.dim[0] = 1;
+    }
+    const int inner = s.axes.rank - 1;
+    s.axes.wide = tn_d_wide(&s.axes);
+    s.eights = inner == 0 || s.axes.dim[inner] % 8 == 0; /* only a space of one row has a short last vector */
+    for (int k = 0; k < n; k++) {
+        s.data[k] = args[k]->data;
+        s.dtype[k] = args[k]->dtype;
+        s.eights = s.eights && tn_d_eights(&s.axes, k, inner, s.data[k], s.dtype[k]);
+    }
+    return s;
+}
+
+static inline bool tn_d_space_empty(const tn_d_space &s) { return s.first * s.rest == 0; }
+
+/* 8 numbers of argument k, of which `left` exist. */
+__device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
+                                          float (&x)[8])
+{
+    if (!data || repeated) {
+        const float one = data ? tn_load(data, t, at) : 0.f;
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = one;
+    } else if (left >= 8) {
+        const tn_f8 r = tn_load8(data, t, at);
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = r.v[e];
+    } else {
+#pragma unroll
+        for (int e = 0; e < 8; e++) x[e] = e < left ? tn_load(data, t, at + e) : 0.f;
+    }
+}
+
+__device__ __forceinline__ void tn_d_put8(void *data, tn_dtype t, int64_t at, int64_t left, const float (&y)[8],
+                                          bool add)
+{
+    if (left >= 8) {
+        tn_f8 r;
+#pragma unroll
+        for (int e = 0; e < 8; e++) r.v[e] = y[e];
+        tn_put8(data, t, at, r, add);
+    } else {
+#pragma unroll
+        for (int e = 0; e < 8; e++)
+            if (e < left) tn_put(data, t, at + e, y[e], add);
+    }
+}
+
+/* Arguments 0 .. IN-1 are read, the next OUT written (or added to: bit k of add for output k), those without data
+ * neither. f(index, x, y) computes N neighbours of every output: x[IN][N], y[OUT][N]; index: row-major, of the first.
+ * Outputs may be inputs: a thread has read its numbers before it writes them. */
+template <int IN, int OUT, class F>
+__global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_eights(const __grid_constant__ tn_d_space s, unsigned add, F f)
+{
+    const int64_t n = tn_d_alive(s.live, s.first) * s.rest, step = (int64_t)gridDim.x * TN_D_THREADS * 8;
+    const int inner = s.axes.rank - 1;
+    for (int64_t i = ((int64_t)blockIdx.x * TN_D_THREADS + threadIdx.x) * 8; i < n; i += step) {
+        int64_t at[IN + OUT] = {};
+        float x[IN][8], y[OUT][8];
+        tn_d_locate(s.axes, i, at);
+#pragma unroll
+        for (int k = 0; k < IN; k++) tn_d_get8(s.data[k], s.dtype[k], at[k], s.axes.stride[k][inner] == 0, n - i, x[k]);
+        f(i, x, y);
+#pragma unroll
+        for (int k = 0; k < OUT; k++)
+            if (s.data[IN + k]) tn_d_put8(s.data[IN + k], s.dtype[IN + k], at[IN + k], n - i, y[k], add >> k & 1);
+    }
+}
+
+template <int IN, int OUT, class F>
+__global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_ones(const __grid_constant__ tn_d_space s, unsigned add, F f)
+{
+    const int64_t n = tn_d_alive(s.live, s.first) * s.rest, step = (int64_t)gridDim.x * TN_D_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * TN_D_THREADS + threadIdx.x; i < n; i += step) {
+        int64_t at[IN + OUT] = {};
+        float x[IN][1], y[OUT][1];
+        tn_d_locate(s.axes, i, at);
+#pragma unroll
+        for (int k = 0; k < IN; k++) x[k][0] = s.data[k] ? tn_load(s.data[k], s.dtype[k], at[k]) : 0.f;
+        f(i, x, y);
+#pragma unroll
+        for (int k = 0; k < OUT; k++)
+            if (s.data[IN + k]) tn_put(s.data[IN + k], s.dtype[IN + k], at[IN + k], y[k][0], add >> k & 1);
+    }
+}
+
+/* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. */
+template <int IN, int OUT, class F>
+static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+{
+    const unsigned blocks = tn_blocks(c, (s.first * s.rest + 7) / 8, TN_D_THREADS);
+    tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+template <int IN, int OUT, class F>
+static tn_status tn_d_run_ones(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+{
+    const unsigned blocks = tn_blocks(c, s.first * s.rest, TN_D_THREADS);
+    tn_d_map_ones<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+template <int IN, int OUT, class F>
+static tn_status tn_d_map(const tn_call *c, const tn_d_space &s, unsigned add, F f)
+{
+    if (tn_d_space_empty(s)) return TN_OK;
+    return s.eights ? tn_d_run_eights<IN, OUT>(c, s, add, f) : tn_d_run_ones<IN, OUT>(c, s, add, f);
+}
+
+#endif

@@ -1,0 +1,454 @@
+/* linear_xent on the GPU. Tokens go in chunks: logits of a chunk in the type of x, then one pass that turns each row into
+ * its loss and, backward, in place into its gradient, then the products for dx and dw. The backward pass makes the
+ * logits' statistics anew, whether or not a forward call has been there (makes_out): both give the same numbers.
+ *
+ * Rows that do not count are copied as 0, so that nothing they hold reaches dw. A label out of range cannot end the step
+ * here: its row counts as NaN. Sums over tokens: one block, in double, in a fixed order. */
+#include "backend/cuda/device.cuh"
+#include "backend/cuda/gemm.h"
+#include "ops/linear_xent/linear_xent.h"
+
+enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
+       BIAS = TN_LINEAR_XENT_BIAS };
+enum { THREADS = 256, ROW_THREADS = 1024, CHUNK_BYTES = 1 << 30, LEAST_CHUNK = 256 };
+
+/* What all kernels know of the tokens. */
+struct tokens {
+    const int32_t *label; /* (n) */
+    const void *weight;   /* (n) or NULL */
+    tn_dtype weight_type;
+    const int32_t *live; /* rows of axis 0, each of per_live tokens, or NULL */
+    int64_t per_live, n, classes;
+    int32_t ignore;
+};
+
+__device__ __forceinline__ int64_t alive(const tokens &t)
+{
+    const int64_t n = t.live ? (*t.live < 0 ? 0 : *t.live) * t.per_live : t.n;
+    return n < t.n ? n : t.n;
+}
+
+__device__ __forceinline__ bool counts(const tokens &t, int64_t i) { return i < alive(t) && t.label[i] != t.ignore; }
+
+__device__ __forceinline__ float weight_of(const tokens &t, int64_t i) { return t.weight ? tn_load(t.weight, t.weight_type, i) : 1.f; }
+
+static tokens tokens_of(const tn_call *c)
+{
+    const tn_arg *x = &c->in[X], *labels = &c->in[LABELS];
+    tokens t = {};
+    t.label = (const int32_t *)labels->data;
+    t.weight = c->in[WEIGHTS].data;
+    t.weight_type = c->in[WEIGHTS].dtype;
+    t.n = tn_all_count(labels);
+    t.live = x->live ? x->live : labels->live;
+    t.per_live = labels->dims.rank > 0 && labels->dims.dim[0] > 0 ? t.n / labels->dims.dim[0] : 1;
+    t.classes = c->in[W].dims.dim[0];
+    t.ignore = ((const tn_linear_xent_attr *)c->attr)->ignore;
+    return t;
+}
+
+/* --- workspace ---------------------------------------------------------------------------------------------------------- */
+
+struct space {
+    int64_t chunk, row; /* tokens at a time; numbers of a row of logits, a multiple of 64 */
+    char *logits;       /* (chunk,row) */
+    char *x;            /* (chunk,d) */
+    char *w;            /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
+    double *term;       /* (n): weight (nll + z lse^2) */
+    double *scale;      /* 1 / sum of weights, or 1; 0 where nothing counts */
+    size_t bytes;
+};
+
+static char *carve(char *base, size_t *at, size_t bytes)
+{
+    char *p = base ? base + *at : NULL;
+    *at += (bytes + 255) / 256 * 256;
+    return p;
+}
+
+static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_t d, tn_dtype type, void *base)
+{
+    space s = {};
+    const size_t item = tn_dtype_bytes(type);
+    s.row = (V + 63) / 64 * 64;
+    s.chunk = s.row ? CHUNK_BYTES / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
+    if (s.chunk < LEAST_CHUNK) s.chunk = LEAST_CHUNK;
+    const int64_t chunks = s.chunk ? (n + s.chunk - 1) / s.chunk : 0; /* of equal size: the last one costs no less */
+    if (chunks > 1) s.chunk = ((n + chunks - 1) / chunks + LEAST_CHUNK - 1) / LEAST_CHUNK * LEAST_CHUNK;
+    if (a->tile) s.chunk = a->tile;
+    if (s.chunk > n) s.chunk = n;
+    s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);
+    s.x = carve((char *)base, &s.bytes, (size_t)(s.chunk * d) * item);
+    s.w = carve((char *)base, &s.bytes, (size_t)(s.row * d) * item);
+    s.term = (double *)carve((char *)base, &s.bytes, (size_t)n * sizeof(double));
+    s.scale = (double *)carve((char *)base, &s.bytes, sizeof(double));
+    return s;
+}
+
+extern "C" size_t tn_linear_xent_work_cuda(const tn_sig *s, bool backward)
+{
+    (void)backward;
+    const tn_dims w = s->in[W].dims;
+    return space_of((const tn_linear_xent_attr *)s->attr, tn_dims_count(s->in[LABELS].dims), w.dim[0], w.dim[1], s->in[X].dtype,
+                    NULL).bytes;
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------------------------ */
+
+/* Over a block of ROW_THREADS threads, in the order of warps; every thread gets the sum. */
+__device__ double block_sum(double x, double *shared)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    if (lane == 0) shared[warp] = x;
+    __syncthreads();
+    double sum = 0;
+    for (int i = 0; i < ROW_THREADS / 32; i++) sum += shared[i];
+    __syncthreads();
+    return sum;
+}
+
+static __global__ void find_scale(double *scale, tokens t, bool sum)
+{
+    __shared__ double shared[ROW_THREADS / 32];
+    double total = 0;
+    for (int64_t i = threadIdx.x; i < t.n; i += ROW_THREADS)
+        if (counts(t, i)) total += (double)weight_of(t, i);
+    total = block_sum(total, shared);
+    if (threadIdx.x == 0) *scale = sum ? 1 : total == 0 ? 0 : 1 / total;
+}
+
+static __global__ void finish_loss(float *loss, const double *term, const double *scale, int64_t n)
+{
+    __shared__ double shared[ROW_THREADS / 32];
+    double total = 0;
+    for (int64_t i = threadIdx.x; i < n; i += ROW_THREADS) total += term[i];
+    total = block_sum(total, shared);
+    if (threadIdx.x == 0) *loss = *scale == 0 ? 0.f : (float)(total * *scale);
+}
+
+/* Rows first .. first+count-1 of x, 0 where they do not count. */
+static __global__ void take_rows(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+{
+    for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
+        const bool in = counts(t, first + r);
+        for (int64_t j = threadIdx.x; j < d; j += blockDim.x)
+            tn_store(to, type, r * d + j, in ? tn_load(x, type, (first + r) * d + j) : 0.f);
+    }
+}
+
+static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+{
+    const int64_t per_row = d / 8, total = count * per_row;
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
+        tn_f8 v = { { 0 } };
+        if (counts(t, first + i / per_row)) v = tn_load8(x, type, first * d + i * 8);
+        tn_store8(to, type, i * 8, v);
+    }
+}
+
+/* The first n numbers of `to` are those of `from`, the rest 0. */
+static __global__ void convert(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x)
+        tn_store(to, to_type, i, i < n ? tn_load(from, from_type, i) : 0.f);
+}
+
+static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, int64_t n, int64_t total)
+{
+    for (int64_t i = 8 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < total; i += 8 * (int64_t)gridDim.x * blockDim.x) {
+        tn_f8 x = { { 0 } };
+        if (i < n) x = tn_load8(from, from_type, i);
+        tn_store8(to, to_type, i, x);
+    }
+}
+
+/* What a row's pass reads and leaves. */
+struct row_job {
+    void *logits; /* (rows,row) */
+    tn_dtype type;
+    int64_t row, first;
+    tokens t;
+    const void *bias; /* (V) or NULL */
+    tn_dtype bias_type;
+    float z;
+    double *term;      /* (n) or NULL */
+    float *nll, *lse;  /* (n) or NULL */
+    const double *scale;
+    const float *dy;   /* NULL: no gradient is made */
+    bool gradient;
+};
+
+/* Maximum and sum over the block, given each thread's. NaN passes through the sum. */
+__device__ float2 block_lse(float most, float sum, float2 *shared)
+{
+    for (int d = 16; d; d >>= 1) {
+        const float m = __shfl_xor_sync(0xffffffffu, most, d), s = __shfl_xor_sync(0xffffffffu, sum, d), top = fmaxf(most, m);
+        sum = (most == top ? sum : sum * __expf(most - top)) + (m == top ? s : s * __expf(m - top));
+        most = top;
+    }
+    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = make_float2(most, sum);
+    __syncthreads();
+    float top = -INFINITY, total = 0;
+    for (int i = 0; i < ROW_THREADS / 32; i++) top = fmaxf(top, shared[i].x);
+    for (int i = 0; i < ROW_THREADS / 32; i++)
+        if (shared[i].y != 0) total += shared[i].y * (shared[i].x == top ? 1.f : __expf(shared[i].x - top));
+    return make_float2(top, total);
+}
+
+/* Loss of the row's token; the coefficient of its gradient. Thread 0 writes. */
+__device__ float finish_row(const row_job &j, int64_t i, bool in, float lse, float target)
+{
+    const bool ok = in && j.t.label[i] >= 0 && j.t.label[i] < j.t.classes;
+    const float nll = ok ? lse - target : NAN, w = in ? weight_of(j.t, i) : 0.f;
+    if (threadIdx.x == 0) {
+        if (j.term) j.term[i] = in ? (double)w * ((double)nll + (double)j.z * (double)lse * (double)lse) : 0;
+        if (j.nll) j.nll[i] = in ? nll : 0.f;
+        if (j.lse) j.lse[i] = in ? lse : 0.f;
+    }
+    if (!in || !j.gradient) return 0.f;
+    return ok ? (float)(*j.scale * (double)*j.dy) * w : NAN;
+}
+
+/* A block per row. KEPT > 0: a thread keeps KEPT vectors of 8 bf16 numbers, so that the row is read once; 0: it is read
+ * twice more, in any type. */
+template <int KEPT> static __global__ void __launch_bounds__(ROW_THREADS) row_pass(row_job j)
+{
+    __shared__ float2 shared[ROW_THREADS / 32];
+    __shared__ float target;
+    const int64_t i = j.first + blockIdx.x, V = j.t.classes, base = blockIdx.x * j.row;
+    const bool in = counts(j.t, i);
+    const int64_t label = in ? j.t.label[i] : -1;
+    uint4 kept[KEPT ? KEPT : 1];
+    float most = -INFINITY, sum = 0;
+    if (threadIdx.x == 0) target = 0;
+    __syncthreads();
+#pragma unroll (KEPT ? KEPT : 1)
+    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < V; k++) {
+        const int64_t v0 = ((int64_t)k * ROW_THREADS + threadIdx.x) * 8;
+        if (!in || v0 >= V) continue;
+        tn_f8 x = tn_load8(j.logits, KEPT ? TN_BF16 : j.type, base + v0);
+        if (KEPT) kept[KEPT ? k : 0] = *(const uint4 *)((const uint16_t *)j.logits + base + v0);
+        float top = -INFINITY;
+        for (int e = 0; e < 8; e++) {
+            if (v0 + e >= V) x.v[e] = -INFINITY;
+            else if (j.bias) x.v[e] += tn_load(j.bias, j.bias_type, v0 + e);
+            if (v0 + e == label) target = x.v[e];
+            top = fmaxf(top, x.v[e]);
+        }
+        if (top > most) {
+            sum = sum == 0 ? 0 : sum * __expf(most - top);
+            most = top;
+        }
+        for (int e = 0; e < 8; e++)
+            if (v0 + e < V) sum += KEPT ? __expf(x.v[e] - most) : expf(x.v[e] - most);
+    }
+    const float2 all = block_lse(most, sum, shared); /* its barrier also publishes target */
+    const float lse = all.x + logf(all.y), coefficient = finish_row(j, i, in, lse, target);
+    if (!j.gradient) return;
+    const float p = coefficient * (1 + 2 * j.z * lse);
+#pragma unroll (KEPT ? KEPT : 1)
+    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < j.row; k++) {
+        const int64_t v0 = ((int64_t)k * ROW_THREADS + threadIdx.x) * 8;
+        if (v0 >= j.row) continue;
+        tn_f8 x = { { 0 } };
+        if (in && v0 < V) {
+            x = KEPT ? tn_load8(&kept[KEPT ? k : 0], TN_BF16, 0) : tn_load8(j.logits, j.type, base + v0);
+            for (int e = 0; e < 8; e++) {
+                if (j.bias && v0 + e < V) x.v[e] += tn_load(j.bias, j.bias_type, v0 + e);
+                x.v[e] = v0 + e < V ? p * (KEPT ? __expf(x.v[e] - lse) : expf(x.v[e] - lse)) : 0.f;
+                if (v0 + e == label) x.v[e] -= coefficient;
+            }
+        }
+        tn_store8(j.logits, KEPT ? TN_BF16 : j.type, base + v0, x);
+    }
+}
+
+/* db (V) (+)= sum over the rows of a chunk; a thread has one column. */
+static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V, bool add)
+{
+    const int64_t v = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (v >= V) return;
+    float sum = 0;
+    for (int64_t r = 0; r < rows; r++) sum += tn_load(logits, type, r * row + v);
+    tn_put(db.data, db.dtype, v * db.stride[0], sum, add);
+}
+
+static __global__ void grad_weights(tn_arg d, tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
+                             bool sum, float z, bool add)
+{
+    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (i >= t.n) return;
+    const double s = lse[i], mean = sum ? 0 : (double)*loss;
+    const double g = counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * ((double)nll[i] + (double)z * s * s - mean) : 0;
+    tn_put(d.data, d.dtype, i, (float)g, add);
+}
+
+/* --- chunks ----------------------------------------------------------------------------------------------------------------- */
+
+struct pass {
+    const tn_call *c;
+    space s;
+    tokens t;
+    const void *w;
+    tn_dtype type;
+    int64_t V, d;
+};
+
+static tn_status open_pass(const tn_call *c, pass *p)
+{
+    const tn_linear_xent_attr *a = (const tn_linear_xent_attr *)c->attr;
+    const tn_arg *w = &c->in[W];
+    *p = (pass){};
+    p->c = c;
+    p->t = tokens_of(c);
+    p->type = c->in[X].dtype;
+    p->V = w->dims.dim[0], p->d = w->dims.dim[1];
+    p->s = space_of(a, p->t.n, p->V, p->d, p->type, c->work);
+    p->w = w->data;
+    find_scale<<<1, ROW_THREADS, 0, tn_cuda_stream(c)>>>(p->s.scale, p->t, a->sum);
+    TN_CUDA_LAUNCHED();
+    const int64_t n = p->V * p->d, total = p->s.row * p->d;
+    if (!w->data || n == 0 || (w->dtype == p->type && p->s.row == p->V)) return TN_OK;
+    p->w = p->s.w;
+    if (p->d % 8 == 0 && (uintptr_t)w->data % 16 == 0)
+        convert_vectors<<<tn_blocks(c, total / 8, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
+    else convert<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(p->s.w, p->type, w->data, w->dtype, n, total);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status make_logits(const pass *p, int64_t first, int64_t count)
+{
+    const tn_arg *x = &p->c->in[X];
+    const cudaStream_t stream = tn_cuda_stream(p->c);
+    if (p->d % 8 == 0 && (uintptr_t)x->data % 16 == 0)
+        take_vectors<<<tn_blocks(p->c, count * p->d / 8, THREADS), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
+    else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
+    TN_CUDA_LAUNCHED();
+    tn_cuda_gemm g = {};
+    g.m = count, g.n = p->s.row, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1; /* padded columns are 0 */
+    g.a = p->s.x, g.a_row = p->d, g.a_col = 1;
+    g.b = p->w, g.b_row = 1, g.b_col = p->d;
+    g.c = p->s.logits, g.c_row = p->s.row;
+    return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
+}
+
+static tn_status pass_rows(const pass *p, int64_t first, int64_t count, bool gradient, bool outputs)
+{
+    const tn_call *c = p->c;
+    row_job j = {};
+    j.logits = p->s.logits, j.type = p->type, j.row = p->s.row, j.first = first, j.t = p->t;
+    j.bias = c->in[BIAS].data, j.bias_type = c->in[BIAS].dtype;
+    j.z = ((const tn_linear_xent_attr *)c->attr)->z_loss;
+    j.scale = p->s.scale, j.dy = gradient ? (const float *)c->dout[0].data : NULL, j.gradient = gradient;
+    if (outputs) j.term = p->s.term, j.nll = (float *)c->out[1].data, j.lse = (float *)c->out[2].data;
+    const unsigned rows = (unsigned)count;
+    const cudaStream_t stream = tn_cuda_stream(c);
+    const int64_t vectors = (p->s.row + 8 * ROW_THREADS - 1) / (8 * ROW_THREADS);
+    if (p->type != TN_BF16 || vectors > 8) row_pass<0><<<rows, ROW_THREADS, 0, stream>>>(j);
+    else if (vectors <= 1) row_pass<1><<<rows, ROW_THREADS, 0, stream>>>(j);
+    else if (vectors <= 2) row_pass<2><<<rows, ROW_THREADS, 0, stream>>>(j);
+    else if (vectors <= 4) row_pass<4><<<rows, ROW_THREADS, 0, stream>>>(j);
+    else if (vectors <= 7) row_pass<7><<<rows, ROW_THREADS, 0, stream>>>(j);
+    else row_pass<8><<<rows, ROW_THREADS, 0, stream>>>(j);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status finish_outputs(const pass *p)
+{
+    if (!p->c->out[0].data) return TN_OK;
+    finish_loss<<<1, ROW_THREADS, 0, tn_cuda_stream(p->c)>>>((float *)p->c->out[0].data, p->s.term, p->s.scale, p->t.n);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+extern "C" tn_status tn_linear_xent_forward_cuda(const tn_call *c)
+{
+    pass p;
+    TN_RETURN_IF(open_pass(c, &p));
+    for (int64_t at = 0; at < p.t.n; at += p.s.chunk) {
+        const int64_t count = p.t.n - at < p.s.chunk ? p.t.n - at : p.s.chunk;
+        TN_RETURN_IF(make_logits(&p, at, count));
+        TN_RETURN_IF(pass_rows(&p, at, count, false, true));
+    }
+    return finish_outputs(&p);
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------------------- */
+
+static tn_status add_dx(const pass *p, int64_t first, int64_t count)
+{
+    const tn_arg *dx = &p->c->din[X];
+    tn_cuda_gemm g = {};
+    g.m = count, g.n = p->d, g.k = p->s.row, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
+    g.a = p->s.logits, g.a_row = p->s.row, g.a_col = 1;
+    g.b = p->w, g.b_row = p->d, g.b_col = 1;
+    g.c = (char *)dx->data + first * p->d * (int64_t)tn_dtype_bytes(dx->dtype), g.c_row = p->d;
+    g.beta = p->c->accumulate >> X & 1 ? 1.f : 0.f;
+    return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
+}
+
+static tn_status add_dw(const pass *p, int64_t count, bool add)
+{
+    const tn_arg *dw = &p->c->din[W];
+    tn_cuda_gemm g = {};
+    g.m = p->V, g.n = p->d, g.k = count, g.type = p->type, g.c_type = dw->dtype, g.alpha = 1;
+    g.a = p->s.logits, g.a_row = 1, g.a_col = p->s.row;
+    g.b = p->s.x, g.b_row = p->d, g.b_col = 1;
+    g.c = dw->data, g.c_row = p->d;
+    g.beta = add ? 1.f : 0.f;
+    return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
+}
+
+static tn_status add_bias(const pass *p, int64_t count, bool add)
+{
+    sum_columns<<<(unsigned)((p->V + 127) / 128), 128, 0, tn_cuda_stream(p->c)>>>(p->c->din[BIAS], p->s.logits, p->type, count, p->s.row,
+                                                                                  p->V, add);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status add_weights(const pass *p)
+{
+    const tn_call *c = p->c;
+    const tn_linear_xent_attr *a = (const tn_linear_xent_attr *)c->attr;
+    if (p->t.n == 0) return TN_OK;
+    grad_weights<<<(unsigned)((p->t.n + THREADS - 1) / THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
+        c->din[WEIGHTS], p->t, p->s.scale, (const float *)c->dout[0].data, (const float *)c->out[1].data, (const float *)c->out[2].data,
+        (const float *)c->out[0].data, a->sum, a->z_loss, c->accumulate >> WEIGHTS & 1);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status clear(const tn_call *c, int i)
+{
+    const tn_arg *d = &c->din[i];
+    if (!d->data || (c->accumulate >> i & 1) || tn_all_count(d) == 0) return TN_OK;
+    TN_CUDA_TRY(cudaMemsetAsync(d->data, 0, (size_t)tn_all_count(d) * tn_dtype_bytes(d->dtype), tn_cuda_stream(c)));
+    return TN_OK;
+}
+
+extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
+{
+    pass p;
+    TN_RETURN_IF(open_pass(c, &p));
+    const bool gradient = c->dout[0].data && (c->din[X].data || c->din[W].data || c->din[BIAS].data);
+    if (c->din[WEIGHTS].data) TN_RETURN_IF(add_weights(&p));
+    if (!gradient || p.t.n == 0) {
+        TN_RETURN_IF(clear(c, X));
+        TN_RETURN_IF(clear(c, W));
+        TN_RETURN_IF(clear(c, BIAS));
+    }
+    for (int64_t at = 0; at < p.t.n && (gradient || c->makes_out); at += p.s.chunk) {
+        const int64_t count = p.t.n - at < p.s.chunk ? p.t.n - at : p.s.chunk;
+        TN_RETURN_IF(make_logits(&p, at, count));
+        TN_RETURN_IF(pass_rows(&p, at, count, gradient, c->makes_out));
+        if (!gradient) continue;
+        if (c->din[X].data) TN_RETURN_IF(add_dx(&p, at, count));
+        if (c->din[W].data) TN_RETURN_IF(add_dw(&p, count, at > 0 || (c->accumulate >> W & 1)));
+        if (c->din[BIAS].data) TN_RETURN_IF(add_bias(&p, count, at > 0 || (c->accumulate >> BIAS & 1)));
+    }
+    return c->makes_out ? finish_outputs(&p) : TN_OK;
+}

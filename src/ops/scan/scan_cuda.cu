@@ -1,0 +1,417 @@
+/* scan on the GPU, coefficients per channel: lambda^n is known beforehand, so nodes of scan_tiles.cuh hold sums
+ * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu.
+ *
+ * Forward: c = lambda c + gamma x. Backward, in steps of falling time: a = dc + g, dx = gamma a, g = conj(lambda) a,
+ * and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh. Bytes per token and complex
+ * channel in bf16: forward 8, backward 12 (16 with the gradient of gamma), plus 2 x 18 per 128 tokens for nodes (3 %
+ * forward, 2 % backward) and 24 per 128 for partial sums. Look-back reads about 10 nodes, from the L2 cache.
+ * Predicted: 85-90 % of copy bandwidth at a million tokens, where three (backward two) blocks a multiprocessor keep
+ * 96 (128) KB of loads in flight; less below 100 MB, where the two small launches, 2-3 us each, show. */
+#include "ops/scan/scan.h"
+#include "ops/scan/scan_cuda.h"
+#include "ops/scan/scan_tiles.cuh"
+#include "ops/sum_rows.cuh"
+
+namespace
+{
+
+enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2, PART = 8 };
+enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
+
+typedef struct scan {
+    tn_tile_frame f;
+    tn_tile_tensor x, c, final, state; /* forward; backward reads them */
+    tn_tile_tensor gamma;              /* (K) */
+    tn_tile_tensor dc, dx, dstate;
+    const float2 *table; /* (ROWS, padded K): powers of lambda, backward of its conjugate */
+    float *partial;      /* (B, chunks, SUMS, padded K), or NULL: sums not wanted */
+    tn_sum_rows sums;
+} scan;
+
+/* lambda in double, rounded once; powers of the rounded number. */
+__global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate,
+                        float2 *table, uint4 *zero, int64_t zeros)
+{
+    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t j = i; j < zeros; j += step) zero[j] = make_uint4(0, 0, 0, 0);
+    for (int64_t k = i; k < columns; k += step) {
+        const double r = k < K ? (double)tn_load(rho.at, rho.type, k) : 0,
+                     w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
+        double re = (double)(float)(r * cos(w)), im = (double)(float)(r * sin(w));
+        if (conjugate) im = -im;
+        for (int row = 0; row < ROWS; row++) {
+            table[row * columns + k] = make_float2((float)re, (float)im);
+            const int doublings = row == LAMBDA ? 4 : 3; /* 1, 16, then eightfold */
+            for (int d = 0; d < doublings; d++) {
+                const double next = re * re - im * im;
+                im = 2 * re * im;
+                re = next;
+            }
+        }
+    }
+}
+
+template <int V>
+struct channel { /* what a thread knows of its channels */
+    float2 lambda[V];
+    float gamma[V];
+};
+
+template <int V>
+__device__ __forceinline__ channel<V> channel_of(const scan &s, const tn_tile &t)
+{
+    channel<V> q;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        q.lambda[v] = s.table[LAMBDA * s.f.columns + t.k + v];
+        q.gamma[v] = s.gamma.at && t.on ? tn_load(s.gamma.at, s.gamma.type, t.k + v) : 1.f;
+    }
+    return q;
+}
+
+/* The piece's link from its state after starting at zero. */
+template <int V>
+__device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, const tn_link<V> &from_zero)
+{
+    tn_link<V> a = from_zero;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float2 power = s.table[LAMBDA_PIECE * s.f.columns + t.k + v];
+        a.pr[v] = power.x, a.pi[v] = power.y;
+    }
+    a.cut = t.reset != 0;
+    return a;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+template <int V, bool WRITE>
+__device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr,
+                                    const uint32_t *xi, float *re, float *im)
+{
+    int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    tn_tile_tensor c = s.c;
+    c.add = false; /* for the compiler to see */
+#pragma unroll
+    for (int i = 0; i < PIECE; i++, at += s.c.t) {
+        if (i >= t.n) break;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (t.reset >> i & 1) re[v] = im[v] = 0;
+            const float r = re[v], zr = __fmul_rn(q.gamma[v], tn_word_part<V>(xr[i], v));
+            const float zi = __fmul_rn(q.gamma[v], tn_word_part<V>(xi[i], v));
+            re[v] = __fmaf_rn(-q.lambda[v].y, im[v], __fmaf_rn(q.lambda[v].x, r, zr));
+            im[v] = __fmaf_rn(q.lambda[v].y, r, __fmaf_rn(q.lambda[v].x, im[v], zi));
+        }
+        if (WRITE && t.on) {
+            tn_word_put<V>(c, at, re);
+            tn_word_put<V>(c, at + s.f.K, im);
+        }
+    }
+}
+
+template <int V>
+__global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
+{
+    __shared__ tn_tile_shared<V> shared;
+    const tn_tile t = tn_tile_take<V>(s.f);
+    if (!t.lives) return;
+    uint32_t xr[PIECE], xi[PIECE];
+    tn_tile_load<V>(s.f, t, s.x, 0, xr);
+    tn_tile_load<V>(s.f, t, s.x, 1, xi);
+    const channel<V> q = channel_of<V>(s, t);
+    tn_link<V> a = tn_link_none<V>();
+    if (s.f.chunks > 1) {
+        run<V, false>(s, t, q, xr, xi, a.re, a.im);
+        tn_words_anew(xr), tn_words_anew(xi);
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+    }
+    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
+    if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
+
+template <int V>
+struct reverse_words {
+    uint32_t dr[PIECE], di[PIECE]; /* gradient of c */
+    uint32_t cr[PIECE], ci[PIECE]; /* c before the token */
+};
+
+template <int V>
+__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
+                                         float *im)
+{
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) {
+        if (i >= t.n) break;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                        ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+            const bool cut = t.reset >> i & 1;
+            re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
+            im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
+        }
+    }
+}
+
+/* c before token 0: the given state, which may have another type than c. */
+template <int V>
+__device__ __forceinline__ void state_before(const scan &s, const tn_tile &t, float *cr, float *ci)
+{
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        cr[v] = s.state.at && t.on ? tn_load(s.state.at, s.state.type, t.b * s.state.b + t.k + v) : 0.f;
+        ci[v] = s.state.at && t.on ? tn_load(s.state.at, s.state.type, t.b * s.state.b + s.f.K + t.k + v) : 0.f;
+    }
+}
+
+/* One step with all that is wanted of it; sum: of a conj(c before) (re, im) and of Re(a conj(x)). */
+template <int V, bool GAIN>
+__device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const channel<V> &q, int i, const float *dr,
+                                          const float *di, const float *cr, const float *ci, uint32_t xr, uint32_t xi,
+                                          float *re, float *im, float (*sum)[V])
+{
+    const int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, i) * s.dx.t + t.k;
+    const bool cut = t.reset >> i & 1;
+    float wr[V], wi[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float ar = __fadd_rn(re[v], dr[v]), ai = __fadd_rn(im[v], di[v]);
+        wr[v] = __fmul_rn(q.gamma[v], ar), wi[v] = __fmul_rn(q.gamma[v], ai);
+        if (!cut) {
+            sum[0][v] = __fmaf_rn(ai, ci[v], __fmaf_rn(ar, cr[v], sum[0][v]));
+            sum[1][v] = __fmaf_rn(-ar, ci[v], __fmaf_rn(ai, cr[v], sum[1][v]));
+        }
+        if (GAIN) sum[2][v] = __fmaf_rn(ai, tn_word_part<V>(xi, v), __fmaf_rn(ar, tn_word_part<V>(xr, v), sum[2][v]));
+        re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
+        im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
+    }
+    if (!s.dx.at || !t.on) return;
+    tn_word_put<V>(s.dx, at, wr);
+    tn_word_put<V>(s.dx, at + s.f.K, wi);
+}
+
+/* x is read in two parts: all of it at once would not fit beside the rest. */
+template <int V, bool GAIN>
+__device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
+                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+{
+    const int64_t x_at = t.b * s.x.b + tn_tile_token(s.f, t, 0) * s.x.t + t.k;
+#pragma unroll
+    for (int part = 0; part < PIECE; part += PART) {
+        uint32_t xr[PART], xi[PART];
+#pragma unroll
+        for (int i = 0; i < PART; i++) {
+            const bool there = GAIN && t.on && part + i < t.n;
+            xr[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t) : 0u;
+            xi[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t + s.f.K) : 0u;
+        }
+#pragma unroll
+        for (int i = 0; i < PART; i++) {
+            float dr[V], di[V], cr[V], ci[V];
+            if (part + i >= t.n) break;
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                dr[v] = tn_word_part<V>(w.dr[part + i], v), di[v] = tn_word_part<V>(w.di[part + i], v);
+                cr[v] = tn_word_part<V>(w.cr[part + i], v), ci[v] = tn_word_part<V>(w.ci[part + i], v);
+            }
+            if (t.step + part + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
+            step_back<V, GAIN>(s, t, q, part + i, dr, di, cr, ci, xr[i], xi[i], re, im, sum);
+        }
+    }
+}
+
+/* c of the token before each step's; what lies before token 0 is left to state_before. */
+template <int V>
+__device__ __forceinline__ void load_before(const scan &s, const tn_tile &t, reverse_words<V> &w)
+{
+    const int64_t at = t.b * s.c.b + (tn_tile_token(s.f, t, 0) - 1) * s.c.t + t.k;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) {
+        const bool there = s.c.at && t.on && i < t.n && t.step + i < s.f.T - 1;
+        w.cr[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t) : 0u;
+        w.ci[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t + s.f.K) : 0u;
+    }
+}
+
+template <int V, bool GAIN>
+__global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
+{
+    __shared__ tn_tile_shared<V> shared;
+    const tn_tile t = tn_tile_take<V>(s.f);
+    if (s.partial) tn_sum_clear(s.sums);
+    if (!t.lives) return;
+    reverse_words<V> w;
+    float sum[SUMS][V] = {};
+    tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
+    tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
+    const channel<V> q = channel_of<V>(s, t);
+    tn_link<V> a = tn_link_none<V>();
+    if (s.f.chunks > 1) run_back<V>(t, q, w, a.re, a.im);
+    tn_words_anew(w.dr), tn_words_anew(w.di);
+    load_before<V>(s, t, w); /* on its way while we look back */
+    if (s.f.chunks > 1) a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, re, im, sum); });
+    if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
+    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+}
+
+/* From the gradient of lambda (re, im) to modulus and phase. */
+struct to_gradients {
+    tn_tile_tensor rho, omega, drho, domega, dgamma;
+    int64_t K;
+
+    __device__ void operator()(int64_t k, const double *total) const
+    {
+        if (k >= K) return;
+        const double w = (double)tn_load(omega.at, omega.type, k), cs = cos(w), sn = sin(w);
+        const double r = total[0] * cs + total[1] * sn;
+        const double p = (double)tn_load(rho.at, rho.type, k) * (total[1] * cs - total[0] * sn);
+        if (drho.at) tn_put(drho.at, drho.type, k, (float)r, drho.add);
+        if (domega.at) tn_put(domega.at, domega.type, k, (float)p, domega.add);
+        if (dgamma.at) tn_put(dgamma.at, dgamma.type, k, (float)total[2], dgamma.add);
+    }
+};
+
+} // namespace
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+/* The workspace: ticket and nodes, which begin as zeros, then the table, then sums. */
+typedef struct layout {
+    size_t zeros, table, partial, sums, bytes;
+} layout;
+
+static layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
+{
+    const int64_t columns = tn_tile_padded(K);
+    layout l = {};
+    l.zeros = 64 + tn_tile_node_bytes(B, T, K, WORDS);
+    l.table = l.zeros;
+    l.partial = l.table + sizeof(float2) * (size_t)(ROWS * columns);
+    l.sums = l.partial + (backward ? sizeof(float) * (size_t)(B * tn_tile_chunks(T) * SUMS * columns) : 0);
+    l.bytes = l.sums + (backward ? tn_sum_bytes(SUMS, columns) : 0);
+    return l;
+}
+
+static bool per_channel(const tn_dims *rho, const tn_dims *omega, const tn_dims *gamma)
+{
+    return rho->rank == 1 && omega->rank == 1 && gamma->rank < 3;
+}
+
+extern "C" size_t tn_scan_work_cuda(const tn_sig *s, bool backward)
+{
+    const int64_t *d = s->in[TN_SCAN_X].dims.dim;
+    const bool tiles =
+        per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims, &s->in[TN_SCAN_GAMMA].dims);
+    if (!tiles || ((const tn_scan_attr *)s->attr)->plain) return tn_scan_step_work_cuda(d[0], d[2] / 2);
+    return layout_of(d[0], d[1], d[2] / 2, backward).bytes;
+}
+
+static bool by_tiles(const tn_call *c)
+{
+    return !((const tn_scan_attr *)c->attr)->plain &&
+           per_channel(&c->in[TN_SCAN_RHO].dims, &c->in[TN_SCAN_OMEGA].dims, &c->in[TN_SCAN_GAMMA].dims);
+}
+
+static scan set_up(const tn_call *c, bool backward)
+{
+    const int64_t *d = c->in[TN_SCAN_X].dims.dim;
+    char *work = (char *)c->work;
+    scan s = {};
+    const layout l = layout_of(d[0], d[1], d[2] / 2, backward);
+    s.f.B = d[0], s.f.T = d[1], s.f.K = (int)(d[2] / 2);
+    s.f.chunks = tn_tile_chunks(d[1]);
+    s.f.reverse = backward;
+    s.f.reset = (const int32_t *)c->in[TN_SCAN_RESET].data;
+    s.f.live = tn_tile_live(c);
+    s.f.ticket = (unsigned *)work;
+    s.f.node = (unsigned long long *)(work + 64);
+    s.x = tn_tile_of(&c->in[TN_SCAN_X], false);
+    s.c = tn_tile_of(&c->out[0], false);
+    s.gamma = tn_tile_of(&c->in[TN_SCAN_GAMMA], false);
+    s.state = tn_tile_of(&c->in[TN_SCAN_STATE], false);
+    s.f.columns = tn_tile_padded(d[2] / 2);
+    s.table = (const float2 *)(work + l.table);
+    s.f.power = s.table + LAMBDA_NODE * s.f.columns;
+    s.sums.partial = (const float *)(work + l.partial);
+    s.sums.B = s.f.B, s.sums.parts = s.f.chunks, s.sums.columns = s.f.columns, s.sums.live = s.f.live;
+    if (backward) tn_sum_place(&s.sums, SUMS, work + l.sums);
+    return s;
+}
+
+static tn_status launch_prepare(const tn_call *c, const scan *s)
+{
+    enum { THREADS = 256 };
+    const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
+    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
+                  most = zeros > s->f.columns ? zeros : s->f.columns;
+    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
+        tn_tile_of(&c->in[TN_SCAN_RHO], false), tn_tile_of(&c->in[TN_SCAN_OMEGA], false), s->f.K, s->f.columns,
+        s->f.reverse, (float2 *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static unsigned set_groups(scan *s, int V)
+{
+    s->f.groups = (s->f.K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);
+    return (unsigned)(s->f.B * s->f.groups * s->f.chunks);
+}
+
+extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
+{
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (!by_tiles(c)) return tn_scan_step_forward_cuda(c);
+    scan s = set_up(c, false);
+    if (!s.f.B || !s.f.K) return TN_OK;
+    s.f.first = s.state;
+    s.final = tn_tile_of(&c->out[1], false);
+    TN_RETURN_IF(launch_prepare(c, &s));
+    if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c))
+        forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    else forward_kernel<1><<<set_groups(&s, 1), TN_TILE_THREADS, 0, stream>>>(s);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
+{
+    const cudaStream_t stream = tn_cuda_stream(c);
+    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
+                       tn_tile_pairs(&s->dx);
+    const unsigned blocks = set_groups(s, pairs ? 2 : 1);
+    if (pairs && gain) backward_kernel<2, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    else if (pairs) backward_kernel<2, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    else if (gain) backward_kernel<1, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    else backward_kernel<1, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+extern "C" tn_status tn_scan_backward_cuda(const tn_call *c)
+{
+    if (!by_tiles(c)) return tn_scan_step_backward_cuda(c);
+    scan s = set_up(c, true);
+    if (!s.f.K) return TN_OK;
+    s.dc = tn_tile_of(&c->dout[0], false);
+    s.f.first = tn_tile_of(&c->dout[1], false);
+    s.dx = tn_tile_of(&c->din[TN_SCAN_X], c->accumulate >> TN_SCAN_X & 1);
+    s.dstate = tn_tile_of(&c->din[TN_SCAN_STATE], c->accumulate >> TN_SCAN_STATE & 1);
+    to_gradients g = {};
+    g.rho = tn_tile_of(&c->in[TN_SCAN_RHO], false), g.omega = tn_tile_of(&c->in[TN_SCAN_OMEGA], false), g.K = s.f.K;
+    g.drho = tn_tile_of(&c->din[TN_SCAN_RHO], c->accumulate >> TN_SCAN_RHO & 1);
+    g.domega = tn_tile_of(&c->din[TN_SCAN_OMEGA], c->accumulate >> TN_SCAN_OMEGA & 1);
+    g.dgamma = tn_tile_of(&c->din[TN_SCAN_GAMMA], c->accumulate >> TN_SCAN_GAMMA & 1);
+    const bool lambda = g.drho.at || g.domega.at, gain = g.dgamma.at;
+    if (!lambda) s.c.at = NULL;
+    if (!gain) s.x.at = NULL;
+    if (lambda || gain) s.partial = (float *)(uintptr_t)s.sums.partial;
+    if (s.f.B) {
+        TN_RETURN_IF(launch_prepare(c, &s));
+        TN_RETURN_IF(launch_backward(c, &s, gain));
+    }
+    return s.partial ? tn_sum_rows_run<SUMS>(c, &s.sums, g) : TN_OK;
+}

@@ -1,0 +1,498 @@
+/* The recurrence s_i = p_i s_{i-1} + z_i on the GPU, in one pass over memory: what scan and scan_gated share. It
+ * knows neither what p and z are made of nor which way time runs: a step i is token i, or T-1-i in a reverse scan.
+ *
+ * A block (8 warps) owns a tile: CHUNK steps of 32 V channels of one row. Each warp keeps a piece of PIECE steps in
+ * registers, runs it from zero, learns what really enters it, runs it again and writes. What enters a chunk comes
+ * from a tree of fixed shape: chunks publish what they leave behind (level 0), every 8th also the sum of its 8
+ * (level 1), every 64th of its 64 (level 2), every 512th the state itself. A chunk combines the last such state with
+ * at most 7 nodes of each level, always in the same order, so bits do not depend on who was faster; and no chain of
+ * waits is longer than one hop per 512 chunks. Tiles are handed out by a counter in the order of time: a tile waits
+ * only for tiles that are already running, so it cannot deadlock. A node's numbers travel as 64-bit words of a float
+ * and a tag (0: not yet; 1; 2: a document starts inside, so what enters does not leave): a word is valid or not on
+ * its own, no fence is needed.
+ *
+ * A row of one chunk runs its pieces one after another instead: the recurrence exactly as written.
+ *
+ * Rounding: f32 within a piece and between pieces, but sums of T steps are formed by a tree of depth 4 (plus one
+ * addition per 512 chunks), so errors do not add up along T as they would in a loop. */
+#ifndef TN_OPS_SCAN_TILES_CUH
+#define TN_OPS_SCAN_TILES_CUH
+
+#include "backend/cuda/device.cuh"
+
+enum {
+    TN_TILE_LANES = 32,
+    TN_TILE_WARPS = 8,
+    TN_TILE_THREADS = TN_TILE_LANES * TN_TILE_WARPS,
+    TN_TILE_PIECE = 16,                            /* steps of a warp */
+    TN_TILE_CHUNK = TN_TILE_PIECE * TN_TILE_WARPS, /* steps of a block */
+    TN_TILE_RADIX = 8,
+    TN_TILE_LEVELS = 3, /* of sums; above them, states every RADIX^LEVELS chunks */
+    TN_TILE_GROUP = 512,
+    TN_TILE_PAD = 64 /* channels are padded to it in tables and nodes: V is 1 or 2 */
+};
+
+/* A tensor (B,T,2K) or (B,2K) with contiguous channels. */
+typedef struct tn_tile_tensor {
+    void *at; /* NULL: absent, not wanted or zero */
+    tn_dtype type;
+    int64_t b, t; /* from row to row, from token to token */
+    bool add;
+} tn_tile_tensor;
+
+typedef struct tn_tile_frame {
+    int64_t B, T;
+    int K, groups, chunks; /* groups: of 32 V channels */
+    bool reverse;          /* step 0 is the last token */
+    const int32_t *reset;  /* (B,T) or NULL */
+    const int32_t *live;   /* rows alive, or NULL: all */
+    tn_tile_tensor first;  /* (B,2K): what enters step 0 */
+    unsigned *ticket;      /* 0 before the launch */
+    unsigned long long *node;
+    const float2 *power; /* (LEVELS, padded K): products of nodes, where these hold sums only */
+    int64_t columns;     /* padded K */
+} tn_tile_frame;
+
+static inline int tn_tile_chunks(int64_t T) { return T > 0 ? (int)((T + TN_TILE_CHUNK - 1) / TN_TILE_CHUNK) : 1; }
+
+__host__ __device__ static inline int64_t tn_tile_nodes(int64_t chunks) /* of one row and group */
+{
+    return chunks < 2 ? 0 : chunks + chunks / 8 + chunks / 64 + chunks / TN_TILE_GROUP;
+}
+
+static inline int64_t tn_tile_padded(int64_t K) { return (K + TN_TILE_PAD - 1) / TN_TILE_PAD * TN_TILE_PAD; }
+
+/* words: per channel of a node. */
+static inline size_t tn_tile_node_bytes(int64_t B, int64_t T, int64_t K, int words)
+{
+    return (size_t)(B * tn_tile_padded(K) * tn_tile_nodes(tn_tile_chunks(T))) * (size_t)words * 8;
+}
+
+/* --- words: two bf16 numbers or one of any type, as they came from memory
+ * ------------------------------------------- */
+
+template <int V>
+__device__ __forceinline__ uint32_t tn_word(const void *p, tn_dtype t, int64_t i)
+{
+    if (V == 2) return *(const uint32_t *)((const uint16_t *)p + i);
+    return __float_as_uint(tn_load(p, t, i));
+}
+
+/* Words are opened again in the second run. Without this the compiler keeps the opened numbers of the first, twice the
+ * registers, and spills. */
+__device__ __forceinline__ void tn_words_anew(uint32_t *w)
+{
+#pragma unroll
+    for (int i = 0; i < TN_TILE_PIECE; i++) asm volatile("" : "+r"(w[i]));
+}
+
+template <int V>
+__device__ __forceinline__ float tn_word_part(uint32_t w, int v)
+{
+    return V == 2 ? __uint_as_float(v ? w & 0xffff0000u : w << 16) : __uint_as_float(w);
+}
+
+template <int V>
+__device__ __forceinline__ void tn_word_put(const tn_tile_tensor &p, int64_t i, const float *x)
+{
+    if (V == 2) {
+        float a = x[0], b = x[V - 1];
+        if (p.add) {
+            const uint32_t old = *(const uint32_t *)((const uint16_t *)p.at + i);
+            a = __fadd_rn(a, tn_word_part<2>(old, 0)), b = __fadd_rn(b, tn_word_part<2>(old, 1));
+        }
+        const __nv_bfloat162 h = __floats2bfloat162_rn(a, b);
+        *(uint32_t *)((uint16_t *)p.at + i) = *(const uint32_t *)&h;
+        return;
+    }
+    tn_put(p.at, p.type, i, x[0], p.add);
+}
+
+/* May pairs of bf16 be moved at once? Tensors that are absent do not matter. */
+static inline bool tn_tile_pairs(const tn_tile_tensor *p)
+{
+    return !p->at || (p->type == TN_BF16 && p->b % 2 == 0 && p->t % 2 == 0 && (uintptr_t)p->at % 4 == 0);
+}
+
+static inline tn_tile_tensor tn_tile_of(const tn_arg *a, bool add)
+{
+    tn_tile_tensor p = { a->data, a->dtype, 0, 0, add };
+    if (a->dims.rank >= 2) p.b = a->stride[0];
+    if (a->dims.rank == 3) p.t = a->stride[1];
+    return p;
+}
+
+static inline const int32_t *tn_tile_live(const tn_call *c)
+{
+    const int32_t *live = c->in[0].live;
+    for (int k = 0; !live && c->dout && k < c->n_out; k++) live = c->dout[k].live;
+    return live;
+}
+
+/* --- a tile
+ * -------------------------------------------------------------------------------------------------------- */
+
+struct tn_tile {
+    int b, group, chunk, lane, warp;
+    int k;          /* the thread's first channel */
+    bool lives;     /* the row is alive */
+    bool on;        /* the channel exists */
+    int step;       /* first step of the warp's piece */
+    int n;          /* its steps that exist, 0..PIECE */
+    uint32_t reset; /* bit i: a document starts at step i's token */
+};
+
+template <int V>
+__device__ __forceinline__ tn_tile tn_tile_take(const tn_tile_frame &f)
+{
+    __shared__ unsigned mine;
+    tn_tile t;
+    unsigned i = blockIdx.x;
+    if (f.chunks > 1) {
+        if (threadIdx.x == 0) mine = atomicAdd(f.ticket, 1u);
+        __syncthreads();
+        i = mine;
+    }
+    const unsigned rows = (unsigned)(f.B * f.groups), r = i % rows;
+    t.chunk = (int)(i / rows), t.b = (int)(r / (unsigned)f.groups), t.group = (int)(r % (unsigned)f.groups);
+    t.lane = threadIdx.x % TN_TILE_LANES, t.warp = threadIdx.x / TN_TILE_LANES;
+    t.k = (t.group * TN_TILE_LANES + t.lane) * V;
+    t.on = t.k < f.K;
+    t.lives = !f.live || t.b < *f.live;
+    t.step = t.chunk * TN_TILE_CHUNK + t.warp * TN_TILE_PIECE;
+    const int64_t left = f.T - t.step;
+    t.n = left <= 0 ? 0 : left < TN_TILE_PIECE ? (int)left : (int)TN_TILE_PIECE;
+    const int64_t at = t.step + t.lane;
+    const bool starts =
+        f.reset && t.lives && t.lane < t.n && f.reset[(int64_t)t.b * f.T + (f.reverse ? f.T - 1 - at : at)];
+    t.reset = __ballot_sync(0xffffffffu, starts);
+    return t;
+}
+
+__device__ __forceinline__ int64_t tn_tile_token(const tn_tile_frame &f, const tn_tile &t, int i)
+{
+    return f.reverse ? f.T - 1 - (t.step + i) : t.step + i;
+}
+
+/* The piece's words of a tensor (B,T,2K), plane 0 or 1; zero where there are none. */
+template <int V>
+__device__ __forceinline__ void tn_tile_load(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p,
+                                             int plane, uint32_t *w)
+{
+    const int64_t step = f.reverse ? -p.t : p.t,
+                  at = t.b * p.b + tn_tile_token(f, t, 0) * p.t + plane * (int64_t)f.K + t.k;
+#pragma unroll
+    for (int i = 0; i < TN_TILE_PIECE; i++)
+        w[i] = p.at && t.on && i < t.n ? tn_word<V>(p.at, p.type, at + i * step) : 0u;
+}
+
+/* --- what pieces, chunks and nodes leave behind
+ * ---------------------------------------------------------------------- */
+
+/* s becomes (cut ? 0 : p s) + z. */
+template <int V>
+struct tn_link {
+    float re[V], im[V], pr[V], pi[V];
+    bool cut;
+};
+
+template <int V>
+__device__ __forceinline__ tn_link<V> tn_link_none()
+{
+    tn_link<V> a;
+    for (int v = 0; v < V; v++) a.re[v] = a.im[v] = a.pi[v] = 0, a.pr[v] = 1;
+    a.cut = false;
+    return a;
+}
+
+/* First a, then b. */
+template <int V>
+__device__ __forceinline__ void tn_link_then(tn_link<V> &a, const tn_link<V> &b)
+{
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float re = a.re[v], im = a.im[v], pr = a.pr[v], pi = a.pi[v];
+        a.re[v] = b.cut ? b.re[v] : __fmaf_rn(-b.pi[v], im, __fmaf_rn(b.pr[v], re, b.re[v]));
+        a.im[v] = b.cut ? b.im[v] : __fmaf_rn(b.pi[v], re, __fmaf_rn(b.pr[v], im, b.im[v]));
+        a.pr[v] = __fmaf_rn(-b.pi[v], pi, __fmul_rn(b.pr[v], pr));
+        a.pi[v] = __fmaf_rn(b.pi[v], pr, __fmul_rn(b.pr[v], pi));
+    }
+    a.cut = a.cut || b.cut;
+}
+
+template <int V>
+struct tn_tile_shared {
+    float4 piece[TN_TILE_WARPS][TN_TILE_LANES * V];      /* re, im, pr, pi */
+    float4 above[TN_TILE_LEVELS + 1][TN_TILE_LANES * V]; /* sums of nodes by level; then the state before them */
+    bool piece_cut[TN_TILE_WARPS], above_cut[TN_TILE_LEVELS + 1];
+};
+
+template <int V>
+__device__ __forceinline__ void tn_link_keep(float4 *row, bool *cut, int lane, const tn_link<V> &a)
+{
+#pragma unroll
+    for (int v = 0; v < V; v++) row[lane * V + v] = make_float4(a.re[v], a.im[v], a.pr[v], a.pi[v]);
+    if (lane == 0) *cut = a.cut;
+}
+
+template <int V>
+__device__ __forceinline__ tn_link<V> tn_link_kept(const float4 *row, bool cut, int lane)
+{
+    tn_link<V> a;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float4 q = row[lane * V + v];
+        a.re[v] = q.x, a.im[v] = q.y, a.pr[v] = q.z, a.pi[v] = q.w;
+    }
+    a.cut = cut;
+    return a;
+}
+
+/* --- nodes
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/* Look-back is done for one channel at a time: beside a piece's words there are no registers for more. v: which of the
+ * thread's channels. Level 0..LEVELS-1: sums; LEVELS: states, the one that enters group i + 1 at index i. */
+template <int V, int WORDS>
+__device__ __forceinline__ unsigned long long *tn_node_at(const tn_tile_frame &f, const tn_tile &t, int v, int level,
+                                                          int index)
+{
+    const int n = f.chunks, first = level == 0 ? 0 : level == 1 ? n : level == 2 ? n + n / 8 : n + n / 8 + n / 64;
+    const int64_t at = ((int64_t)t.b * f.groups + t.group) * tn_tile_nodes(n) + first + index;
+    return f.node + ((at * TN_TILE_LANES + t.lane) * V + v) * WORDS;
+}
+
+/* WORDS 2: the sum; 4: the product too. */
+template <int WORDS>
+__device__ __forceinline__ void tn_node_publish(unsigned long long *at, float re, float im, float pr, float pi,
+                                                bool cut)
+{
+    const unsigned long long tag = (unsigned long long)(cut ? 2 : 1) << 32;
+    volatile unsigned long long *w = at;
+    w[0] = tag | __float_as_uint(re);
+    w[1] = tag | __float_as_uint(im);
+    if (WORDS == 4) w[2] = tag | __float_as_uint(pr), w[WORDS - 1] = tag | __float_as_uint(pi);
+}
+
+template <int WORDS>
+__device__ __forceinline__ void tn_node_publish(unsigned long long *at, const tn_link<1> &a)
+{
+    tn_node_publish<WORDS>(at, a.re[0], a.im[0], a.pr[0], a.pi[0], a.cut);
+}
+
+/* Reads n <= N nodes that lie `apart` words from one another, waiting for them. */
+template <int WORDS, int N>
+__device__ __forceinline__ void tn_node_await(const unsigned long long *at, int apart, int n,
+                                              unsigned long long (*w)[WORDS])
+{
+    bool ready;
+    do {
+        ready = true;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int j = 0; j < WORDS; j++)
+                if (i < n) w[i][j] = ((const volatile unsigned long long *)at)[i * apart + j];
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int j = 0; j < WORDS; j++) ready = ready && (i >= n || w[i][j] >> 32);
+    } while (!ready);
+}
+
+/* Sum and, where the node holds it, product. */
+template <int WORDS>
+__device__ __forceinline__ void tn_node_open(const unsigned long long *w, tn_link<1> &a)
+{
+    a.re[0] = __uint_as_float((uint32_t)w[0]);
+    a.im[0] = __uint_as_float((uint32_t)w[1]);
+    if (WORDS == 4)
+        a.pr[0] = __uint_as_float((uint32_t)w[WORDS - 2]), a.pi[0] = __uint_as_float((uint32_t)w[WORDS - 1]);
+    a.cut = w[0] >> 32 == 2;
+}
+
+/* Nodes first..first+n-1 of a level, in order; n < RADIX. Several at a time: their way from memory is the price. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_node_sum(const tn_tile_frame &f, const tn_tile &t, int v, int level, int first,
+                                                  int n)
+{
+    enum { MANY = 8 / WORDS, APART = TN_TILE_LANES * V * WORDS };
+    const unsigned long long *at = tn_node_at<V, WORDS>(f, t, v, level, first);
+    tn_link<1> sum = tn_link_none<1>(), a = tn_link_none<1>();
+    if (WORDS < 4) {
+        const float2 power = f.power[level * f.columns + t.k + v];
+        a.pr[0] = power.x, a.pi[0] = power.y;
+    }
+#pragma unroll 1
+    for (int i = 0; i < n; i += MANY, at += MANY * APART) {
+        unsigned long long w[MANY][WORDS];
+        tn_node_await<WORDS, MANY>(at, APART, n - i, w);
+#pragma unroll
+        for (int j = 0; j < MANY; j++) {
+            if (i + j >= n) break;
+            tn_node_open<WORDS>(w[j], a);
+            tn_link_then(sum, a);
+        }
+    }
+    return sum;
+}
+
+/* One channel of the link of the chunk's first pieces. */
+template <int V>
+__device__ __forceinline__ tn_link<1> tn_tile_chunk(const tn_tile_shared<V> &s, int lane, int v, int pieces)
+{
+    tn_link<1> a = tn_link_none<1>();
+#pragma unroll 1
+    for (int w = 0; w < pieces; w++) tn_link_then(a, tn_link_kept<1>(s.piece[w], s.piece_cut[w], lane * V + v));
+    return a;
+}
+
+/* What enters step 0 of the row; zero where it is not given. */
+__device__ __forceinline__ tn_link<1> tn_tile_first(const tn_tile_frame &f, const tn_tile &t, int v)
+{
+    tn_link<1> a = tn_link_none<1>();
+    if (!f.first.at || !t.on) return a;
+    a.re[0] = tn_load(f.first.at, f.first.type, t.b * f.first.b + t.k + v);
+    a.im[0] = tn_load(f.first.at, f.first.type, t.b * f.first.b + f.K + t.k + v);
+    return a;
+}
+
+/* The state that entered the chunk's group. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_tile_group_state(const tn_tile_frame &f, const tn_tile &t, int v)
+{
+    unsigned long long w[1][WORDS];
+    tn_link<1> a = tn_link_none<1>();
+    if (t.chunk < TN_TILE_GROUP) return tn_tile_first(f, t, v);
+    tn_node_await<WORDS, 1>(tn_node_at<V, WORDS>(f, t, v, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP - 1), 0, 1, w);
+    tn_node_open<WORDS>(w[0], a);
+    return a;
+}
+
+/* Warp `level` sums its level's nodes before this chunk and publishes the nodes that end with it: level 0 and 1 by
+ * warp 0, level 2 by warp 1, which sums level 0 for itself rather than wait for its neighbour. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_tile_look_back(const tn_tile_frame &f, const tn_tile &t,
+                                                        const tn_tile_shared<V> &s, int v)
+{
+    const int level = t.warp, i = t.chunk, d0 = i % TN_TILE_RADIX, d1 = i / 8 % TN_TILE_RADIX,
+              d2 = i / 64 % TN_TILE_RADIX;
+    if (level == TN_TILE_LEVELS) return tn_tile_group_state<V, WORDS>(f, t, v);
+    if (level == 2) return tn_node_sum<V, WORDS>(f, t, v, 2, i / 64 - d2, d2);
+    if (level == 0) {
+        const tn_link<1> own = tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS);
+        tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, 0, i), own);
+    }
+    const tn_link<1> sum =
+        level ? tn_node_sum<V, WORDS>(f, t, v, 1, i / 8 - d1, d1) : tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0);
+    if (d0 < TN_TILE_RADIX - 1 || (level && d1 < TN_TILE_RADIX - 1)) return sum;
+    tn_link<1> last = level ? tn_node_sum<V, WORDS>(f, t, v, 0, i - d0, d0) : sum; /* of eight chunks; then of 64 */
+    tn_link_then(last, tn_tile_chunk<V>(s, t.lane, v, TN_TILE_WARPS));
+    if (level) {
+        tn_link<1> all = sum;
+        tn_link_then(all, last);
+        last = all;
+    }
+    tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, level + 1, level ? i / 64 : i / 8), last);
+    return sum;
+}
+
+/* What enters the warp's piece, for one channel. The chunk's last warp publishes the state that leaves the group. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<1> tn_tile_combine(const tn_tile_frame &f, const tn_tile &t,
+                                                      const tn_tile_shared<V> &s, int v)
+{
+    const int at = t.lane * V + v;
+    tn_link<1> a = tn_link_kept<1>(s.above[TN_TILE_LEVELS], false, at);
+#pragma unroll 1
+    for (int l = TN_TILE_LEVELS - 1; l >= 0; l--) tn_link_then(a, tn_link_kept<1>(s.above[l], s.above_cut[l], at));
+    tn_link_then(a, tn_tile_chunk<V>(s, t.lane, v, t.warp));
+    if (t.warp == TN_TILE_WARPS - 1 && t.chunk % TN_TILE_GROUP == TN_TILE_GROUP - 1) {
+        tn_link<1> state = a;
+        tn_link_then(state, tn_link_kept<1>(s.piece[t.warp], s.piece_cut[t.warp], at));
+        tn_node_publish<WORDS>(tn_node_at<V, WORDS>(f, t, v, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP), state);
+    }
+    return a;
+}
+
+/* What enters the warp's piece, where `mine` is what the piece makes of what enters it. For rows of several chunks; all
+ * threads of the block call it. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V> &s,
+                                                    const tn_link<V> &mine)
+{
+    tn_link_keep<V>(s.piece[t.warp], &s.piece_cut[t.warp], t.lane, mine);
+    __syncthreads();
+#pragma unroll 1
+    for (int v = 0; v < V && t.warp <= TN_TILE_LEVELS; v++) {
+        const tn_link<1> a = tn_tile_look_back<V, WORDS>(f, t, s, v);
+        s.above[t.warp][t.lane * V + v] = make_float4(a.re[0], a.im[0], a.pr[0], a.pi[0]);
+        if (t.lane == 0) s.above_cut[t.warp] = a.cut;
+    }
+    __syncthreads();
+    tn_link<V> enters = tn_link_none<V>();
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const tn_link<1> a = tn_tile_combine<V, WORDS>(f, t, s, v);
+        enters.re[v] = a.re[0], enters.im[v] = a.im[0];
+    }
+    return enters;
+}
+
+/* Runs the warp's piece with what enters it, a: at once; or in a row of one chunk, one piece after another. Behind
+ * the row's last step the state is in that step's warp, or, in a row of one chunk, in the last warp, steps or none. */
+template <int V, class Run>
+__device__ __forceinline__ void tn_tile_apply(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V> &s,
+                                              tn_link<V> &a, Run run)
+{
+    const bool one = f.chunks == 1;
+    for (int w = 0; one && w < t.warp; w++) __syncthreads(); /* every warp passes as many barriers as there are warps */
+    for (int v = 0; v < V && one; v++) {
+        const tn_link<1> enters = t.warp ? tn_link_kept<1>(s.above[0], false, t.lane * V + v) : tn_tile_first(f, t, v);
+        a.re[v] = enters.re[0], a.im[v] = enters.im[0];
+    }
+    run(a.re, a.im);
+    if (one) tn_link_keep<V>(s.above[0], &s.above_cut[0], t.lane, a);
+    for (int w = t.warp; one && w < TN_TILE_WARPS; w++) __syncthreads();
+}
+
+/* The state of a row's end into a tensor (B,2K). */
+template <int V>
+__device__ __forceinline__ void tn_tile_leave(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &to,
+                                              const float *re, const float *im)
+{
+    if (!to.at || !t.on) return;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        tn_put(to.at, to.type, t.b * to.b + t.k + v, re[v], to.add);
+        tn_put(to.at, to.type, t.b * to.b + f.K + t.k + v, im[v], to.add);
+    }
+}
+
+/* Is the state behind the row's last step in this warp? */
+__device__ __forceinline__ bool tn_tile_ends(const tn_tile_frame &f, const tn_tile &t)
+{
+    return f.chunks > 1 ? t.n > 0 && t.step + t.n == f.T : t.warp == TN_TILE_WARPS - 1;
+}
+
+/* Sums of a tile's warps, in order, into its row of partial sums (B, chunks, F, padded K). All threads call it. */
+template <int V, int F>
+__device__ __forceinline__ void tn_tile_leave_sums(const tn_tile_frame &f, const tn_tile &t, const float (*sum)[V],
+                                                   float *partial)
+{
+    __shared__ float shared[TN_TILE_WARPS][F][TN_TILE_LANES * V];
+#pragma unroll
+    for (int i = 0; i < F; i++)
+#pragma unroll
+        for (int v = 0; v < V; v++) shared[t.warp][i][t.lane * V + v] = sum[i][v];
+    __syncthreads();
+    float *to = partial + ((int64_t)t.b * f.chunks + t.chunk) * F * f.columns + t.group * (TN_TILE_LANES * V);
+    for (int j = threadIdx.x; j < F * TN_TILE_LANES * V; j += TN_TILE_THREADS) {
+        const int i = j / (TN_TILE_LANES * V), k = j % (TN_TILE_LANES * V);
+        float all = 0;
+        for (int w = 0; w < TN_TILE_WARPS; w++) all += shared[w][i][k];
+        to[i * f.columns + k] = all;
+    }
+}
+
+#endif

@@ -1,0 +1,466 @@
+/* scan_gated on the GPU: gates become lambda and gain in registers, inside the one-pass recurrence of
+ * scan_tiles.cuh, so that neither rho nor gamma ever exists in memory. l = rate r with rate = -8 softplus(nu), rho =
+ * exp(l), and 1 - rho^2 comes from a series where rho is near 1, else from rho. A piece's product of lambdas is
+ * exp(sum of l) turned by 16 omega: the error of a long memory's decay does not add up factor by factor. Nodes hold
+ * products too.
+ *
+ * Forward opens the gates once, keeps gain x and r, and needs only exp(l) again in the second run. Backward, in
+ * steps of falling time: a = dc + g, g = conj(lambda) a; with m = a conj(c before) and e = Re(a conj(x)):
+ *     h = dL/dl = rho Re(m e^{-i omega}) - i e rho^2 / gamma,  dr = rate h,  di = gamma e,  dx = gamma i a.
+ * Bytes per token and complex channel in bf16: forward 12, backward 24, plus 2 x 37 per 128 tokens for nodes (5 %,
+ * 2.5 %). About 45 instructions per token and channel forward: 60 % of the issue slots at full bandwidth. Predicted:
+ * 75-85 % of copy bandwidth forward, 75-80 % backward, both with two blocks a multiprocessor. */
+#include "ops/scan/scan_tiles.cuh"
+#include "ops/scan_gated/scan_gated.h"
+#include "ops/sum_rows.cuh"
+
+namespace
+{
+
+enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2, PART = 4 };
+
+/* Of a channel: rate, and what the phase turns in one token and in a piece (backward: the other way). */
+typedef struct constants {
+    float rate, cs, sn, piece_cs, piece_sn, unused[3]; /* two vectors of four */
+} constants;
+
+typedef struct gated {
+    tn_tile_frame f;
+    tn_tile_tensor x, ri, c, final, state;
+    tn_tile_tensor dc, dx, dri, dstate;
+    const constants *table; /* (padded K) */
+    float *partial;         /* (B, chunks, SUMS, padded K), or NULL: sums not wanted */
+    tn_sum_rows sums;
+} gated;
+
+__global__ void prepare(tn_tile_tensor nu, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate,
+                        constants *table, uint4 *zero, int64_t zeros)
+{
+    const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t j = i; j < zeros; j += step) zero[j] = make_uint4(0, 0, 0, 0);
+    for (int64_t k = i; k < columns; k += step) {
+        const double n = k < K ? (double)tn_load(nu.at, nu.type, k) : 0,
+                     w = k < K ? (double)tn_load(omega.at, omega.type, k) : 0;
+        constants q = {};
+        q.rate = (float)(-8 * (n > 0 ? n + log1p(exp(-n)) : log1p(exp(n))));
+        q.cs = (float)cos(w), q.sn = (float)(conjugate ? -sin(w) : sin(w));
+        q.piece_cs = (float)cos(PIECE * w), q.piece_sn = (float)(conjugate ? -sin(PIECE * w) : sin(PIECE * w));
+        table[k] = q;
+    }
+}
+
+template <int V>
+struct channel {
+    float rate[V], cs[V], sn[V];
+};
+
+template <int V>
+__device__ __forceinline__ channel<V> channel_of(const gated &s, const tn_tile &t)
+{
+    channel<V> q;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const constants &p = s.table[t.k + v];
+        q.rate[v] = p.rate, q.cs[v] = p.cs, q.sn[v] = p.sn;
+    }
+    return q;
+}
+
+__device__ __forceinline__ float rho_of(float l) { return __expf(l); }
+
+/* 1 - rho^2 = -expm1(2 l), not below the floor; NaN stays. */
+__device__ __forceinline__ float under_root(float l, float rho)
+{
+    const float y = __fmul_rn(2.f, l);
+    float p = __fmaf_rn(y, 1.f / 5040, 1.f / 720);
+    p = __fmaf_rn(y, p, 1.f / 120);
+    p = __fmaf_rn(y, p, 1.f / 24);
+    p = __fmaf_rn(y, p, 1.f / 6);
+    p = __fmaf_rn(y, p, 0.5f);
+    p = __fmaf_rn(y, p, 1.f);
+    const float v = y > -0.5f ? __fmul_rn(-y, p) : __fmaf_rn(-rho, rho, 1.f);
+    return v < 1e-6f ? 1e-6f : v;
+}
+
+/* The piece's link: from its state after starting at zero, and the sum of l. */
+template <int V>
+__device__ __forceinline__ tn_link<V> link_of(const gated &s, const tn_tile &t, const tn_link<V> &from_zero,
+                                              const float *sum)
+{
+    tn_link<V> a = from_zero;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const constants &p = s.table[t.k + v];
+        const float rho = expf(sum[v]);
+        a.pr[v] = __fmul_rn(rho, p.piece_cs), a.pi[v] = __fmul_rn(rho, p.piece_sn);
+    }
+    a.cut = t.reset != 0;
+    return a;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+/* A piece with its gates open: what enters each state, and r. */
+template <int V>
+struct piece {
+    float re[PIECE][V], im[PIECE][V];
+    uint32_t r[PIECE];
+};
+
+template <int V>
+__device__ __forceinline__ void open_gates(const gated &s, const tn_tile &t, const channel<V> &q, piece<V> &p,
+                                           float *sum)
+{
+    uint32_t xr[PIECE], xi[PIECE], in[PIECE];
+    tn_tile_load<V>(s.f, t, s.ri, 0, p.r);
+    tn_tile_load<V>(s.f, t, s.ri, 1, in);
+    tn_tile_load<V>(s.f, t, s.x, 0, xr);
+    tn_tile_load<V>(s.f, t, s.x, 1, xi);
+#pragma unroll
+    for (int v = 0; v < V; v++) sum[v] = 0;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const float l = __fmul_rn(q.rate[v], tn_word_part<V>(p.r[i], v)), under = under_root(l, rho_of(l));
+            const float gain = __fmul_rn(__fmul_rn(under, rsqrtf(under)), tn_word_part<V>(in[i], v));
+            p.re[i][v] = __fmul_rn(gain, tn_word_part<V>(xr[i], v));
+            p.im[i][v] = __fmul_rn(gain, tn_word_part<V>(xi[i], v));
+            sum[v] = __fadd_rn(sum[v], l);
+        }
+}
+
+template <int V, bool WRITE>
+__device__ __forceinline__ void run(const gated &s, const tn_tile &t, const channel<V> &q, const piece<V> &p, float *re,
+                                    float *im)
+{
+    int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    tn_tile_tensor c = s.c;
+    c.add = false; /* for the compiler to see */
+#pragma unroll
+    for (int i = 0; i < PIECE; i++, at += s.c.t) {
+        if (i >= t.n) break;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const float rho = rho_of(__fmul_rn(q.rate[v], tn_word_part<V>(p.r[i], v)));
+            const float lr = __fmul_rn(rho, q.cs[v]), li = __fmul_rn(rho, q.sn[v]);
+            if (t.reset >> i & 1) re[v] = im[v] = 0;
+            const float r = re[v];
+            re[v] = __fmaf_rn(-li, im[v], __fmaf_rn(lr, r, p.re[i][v]));
+            im[v] = __fmaf_rn(li, r, __fmaf_rn(lr, im[v], p.im[i][v]));
+        }
+        if (!WRITE || !t.on) continue;
+        tn_word_put<V>(c, at, re);
+        tn_word_put<V>(c, at + s.f.K, im);
+    }
+}
+
+template <int V>
+__global__ void __launch_bounds__(TN_TILE_THREADS, 2) forward_kernel(gated s)
+{
+    __shared__ tn_tile_shared<V> shared;
+    const tn_tile t = tn_tile_take<V>(s.f);
+    if (!t.lives) return;
+    piece<V> p;
+    float sum[V];
+    const channel<V> q = channel_of<V>(s, t);
+    tn_link<V> a = tn_link_none<V>();
+    open_gates<V>(s, t, q, p, sum);
+    if (s.f.chunks > 1) {
+        run<V, false>(s, t, q, p, a.re, a.im);
+        tn_words_anew(p.r);
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, sum));
+    }
+    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, p, re, im); });
+    if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
+}
+
+/* --- backward ----------------------------------------------------------------------------------------------------- */
+
+template <int V>
+struct reverse_words {
+    uint32_t dr[PIECE], di[PIECE], r[PIECE]; /* gradient of c, and the gate r */
+};
+
+/* Of PART steps: c before the token, x, and the gate i. */
+struct reverse_part {
+    uint32_t cr[PART], ci[PART], xr[PART], xi[PART], in[PART];
+};
+
+/* g = conj(lambda) a; q's phase is the conjugate's. */
+template <int V>
+__device__ __forceinline__ void retreat(const channel<V> &q, int v, float rho, float ar, float ai, bool cut, float *re,
+                                        float *im)
+{
+    const float lr = __fmul_rn(rho, q.cs[v]), li = __fmul_rn(rho, q.sn[v]);
+    re[v] = cut ? 0.f : __fmaf_rn(-li, ai, __fmul_rn(lr, ar));
+    im[v] = cut ? 0.f : __fmaf_rn(li, ar, __fmul_rn(lr, ai));
+}
+
+template <int V>
+__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
+                                         float *im, float *sum)
+{
+#pragma unroll
+    for (int v = 0; v < V; v++) sum[v] = 0;
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) {
+        if (i >= t.n) break;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                        ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+            const float l = __fmul_rn(q.rate[v], tn_word_part<V>(w.r[i], v));
+            sum[v] = __fadd_rn(sum[v], l);
+            retreat<V>(q, v, rho_of(l), ar, ai, t.reset >> i & 1, re, im);
+        }
+    }
+}
+
+template <int V>
+__device__ __forceinline__ void load_part(const gated &s, const tn_tile &t, int first, reverse_part &p)
+{
+    const int64_t token = tn_tile_token(s.f, t, 0), K = s.f.K;
+    const int64_t c_at = t.b * s.c.b + (token - 1) * s.c.t + t.k, x_at = t.b * s.x.b + token * s.x.t + t.k;
+    const int64_t in_at = t.b * s.ri.b + token * s.ri.t + K + t.k;
+#pragma unroll
+    for (int j = 0; j < PART; j++) {
+        const int i = first + j;
+        const bool there = t.on && i < t.n, c = there && s.c.at && t.step + i < s.f.T - 1, x = there && s.x.at;
+        p.cr[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t) : 0u;
+        p.ci[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t + K) : 0u;
+        p.xr[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t) : 0u;
+        p.xi[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t + K) : 0u;
+        p.in[j] = there ? tn_word<V>(s.ri.at, s.ri.type, in_at - i * s.ri.t) : 0u;
+    }
+}
+
+/* c before token 0: the given state, which may have another type than c. */
+__device__ __forceinline__ float2 state_before(const gated &s, const tn_tile &t, int v)
+{
+    if (!s.state.at || !t.on) return make_float2(0, 0);
+    const int64_t at = t.b * s.state.b + t.k + v;
+    return make_float2(tn_load(s.state.at, s.state.type, at), tn_load(s.state.at, s.state.type, at + s.f.K));
+}
+
+/* What a step's adjoint gives; (V) each. */
+template <int V>
+struct given {
+    float xr[V], xi[V], r[V], in[V];
+};
+
+template <int V>
+__device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, const channel<V> &q, int i,
+                                          const reverse_words<V> &w, const reverse_part &p, int j, float *re, float *im,
+                                          float (*sum)[V], given<V> &d)
+{
+    const bool cut = t.reset >> i & 1, first = t.step + i == s.f.T - 1;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
+                    ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
+        const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p.in[j], v), l = __fmul_rn(q.rate[v], r);
+        const float rho = rho_of(l), under = under_root(l, rho), inverse = rsqrtf(under),
+                    gamma = __fmul_rn(under, inverse);
+        const float slope = under <= 1e-6f ? 0.f : __fmul_rn(__fmul_rn(rho, rho), inverse); /* the clamp has none */
+        float2 c = make_float2(tn_word_part<V>(p.cr[j], v), tn_word_part<V>(p.ci[j], v));
+        if (first) c = state_before(s, t, v);
+        if (cut) c = make_float2(0, 0);
+        const float mr = __fmaf_rn(ai, c.y, __fmul_rn(ar, c.x)), mi = __fmaf_rn(ai, c.x, -__fmul_rn(ar, c.y));
+        const float e = __fmaf_rn(ai, tn_word_part<V>(p.xi[j], v), __fmul_rn(ar, tn_word_part<V>(p.xr[j], v)));
+        const float along = __fmaf_rn(-mi, q.sn[v], __fmul_rn(mr, q.cs[v])); /* q.sn is -sin(omega) */
+        const float across = __fmaf_rn(mr, q.sn[v], __fmul_rn(mi, q.cs[v]));
+        const float h = __fmaf_rn(along, rho, -__fmul_rn(__fmul_rn(in, e), slope)), gain = __fmul_rn(gamma, in);
+        sum[0][v] = __fmaf_rn(r, h, sum[0][v]);
+        sum[1][v] = __fmaf_rn(rho, across, sum[1][v]);
+        d.xr[v] = __fmul_rn(gain, ar), d.xi[v] = __fmul_rn(gain, ai);
+        d.r[v] = __fmul_rn(q.rate[v], h), d.in[v] = __fmul_rn(gamma, e);
+        retreat<V>(q, v, rho, ar, ai, cut, re, im);
+    }
+}
+
+template <int V>
+__device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q,
+                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+{
+    const int64_t token = tn_tile_token(s.f, t, 0);
+    int64_t x_to = t.b * s.dx.b + token * s.dx.t + t.k, ri_to = t.b * s.dri.b + token * s.dri.t + t.k;
+#pragma unroll
+    for (int first = 0; first < PIECE; first += PART) {
+        reverse_part p;
+        load_part<V>(s, t, first, p);
+#pragma unroll
+        for (int j = 0; j < PART; j++, x_to -= s.dx.t, ri_to -= s.dri.t) {
+            given<V> d;
+            if (first + j >= t.n) break;
+            step_back<V>(s, t, q, first + j, w, p, j, re, im, sum, d);
+            if (!t.on) continue;
+            if (s.dx.at) tn_word_put<V>(s.dx, x_to, d.xr), tn_word_put<V>(s.dx, x_to + s.f.K, d.xi);
+            if (s.dri.at) tn_word_put<V>(s.dri, ri_to, d.r), tn_word_put<V>(s.dri, ri_to + s.f.K, d.in);
+        }
+    }
+}
+
+template <int V>
+__global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
+{
+    __shared__ tn_tile_shared<V> shared;
+    const tn_tile t = tn_tile_take<V>(s.f);
+    if (s.partial) tn_sum_clear(s.sums);
+    if (!t.lives) return;
+    reverse_words<V> w;
+    float sum[SUMS][V] = {}, logs[V];
+    tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
+    tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
+    tn_tile_load<V>(s.f, t, s.ri, 0, w.r);
+    const channel<V> q = channel_of<V>(s, t);
+    tn_link<V> a = tn_link_none<V>();
+    if (s.f.chunks > 1) {
+        run_back<V>(t, q, w, a.re, a.im, logs);
+        tn_words_anew(w.dr), tn_words_anew(w.di), tn_words_anew(w.r);
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, logs));
+    }
+    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V>(s, t, q, w, re, im, sum); });
+    if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
+    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+}
+
+struct to_gradients {
+    tn_tile_tensor nu, dnu, domega;
+    int64_t K;
+
+    __device__ void operator()(int64_t k, const double *total) const
+    {
+        if (k >= K) return;
+        if (dnu.at) {
+            const double slope = -8 / (1 + exp(-(double)tn_load(nu.at, nu.type, k))); /* of -8 softplus(nu) */
+            tn_put(dnu.at, dnu.type, k, (float)(slope * total[0]), dnu.add);
+        }
+        if (domega.at) tn_put(domega.at, domega.type, k, (float)total[1], domega.add);
+    }
+};
+
+} // namespace
+
+/* --- on the host -------------------------------------------------------------------------------------------------- */
+
+/* The workspace: ticket and nodes, which begin as zeros, then the table, then sums. */
+typedef struct layout {
+    size_t zeros, table, partial, sums, bytes;
+} layout;
+
+static layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
+{
+    const int64_t columns = tn_tile_padded(K);
+    layout l = {};
+    l.zeros = 64 + tn_tile_node_bytes(B, T, K, WORDS);
+    l.table = l.zeros;
+    l.partial = l.table + sizeof(constants) * (size_t)columns;
+    l.sums = l.partial + (backward ? sizeof(float) * (size_t)(B * tn_tile_chunks(T) * SUMS * columns) : 0);
+    l.bytes = l.sums + (backward ? tn_sum_bytes(SUMS, columns) : 0);
+    return l;
+}
+
+extern "C" size_t tn_scan_gated_work_cuda(const tn_sig *s, bool backward)
+{
+    const int64_t *d = s->in[TN_GATED_X].dims.dim;
+    return layout_of(d[0], d[1], d[2] / 2, backward).bytes;
+}
+
+static gated set_up(const tn_call *c, bool backward)
+{
+    const int64_t *d = c->in[TN_GATED_X].dims.dim;
+    const layout l = layout_of(d[0], d[1], d[2] / 2, backward);
+    char *work = (char *)c->work;
+    gated s = {};
+    s.f.B = d[0], s.f.T = d[1], s.f.K = (int)(d[2] / 2);
+    s.f.chunks = tn_tile_chunks(d[1]);
+    s.f.columns = tn_tile_padded(d[2] / 2);
+    s.f.reverse = backward;
+    s.f.reset = (const int32_t *)c->in[TN_GATED_RESET].data;
+    s.f.live = tn_tile_live(c);
+    s.f.ticket = (unsigned *)work;
+    s.f.node = (unsigned long long *)(work + 64);
+    s.x = tn_tile_of(&c->in[TN_GATED_X], false);
+    s.ri = tn_tile_of(&c->in[TN_GATED_RI], false);
+    s.c = tn_tile_of(&c->out[0], false);
+    s.state = tn_tile_of(&c->in[TN_GATED_STATE], false);
+    s.table = (const constants *)(work + l.table);
+    s.sums.partial = (const float *)(work + l.partial);
+    s.sums.B = s.f.B, s.sums.parts = s.f.chunks, s.sums.columns = s.f.columns, s.sums.live = s.f.live;
+    if (backward) tn_sum_place(&s.sums, SUMS, work + l.sums);
+    return s;
+}
+
+static tn_status launch_prepare(const tn_call *c, const gated *s)
+{
+    enum { THREADS = 256 };
+    const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
+    const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
+                  most = zeros > s->f.columns ? zeros : s->f.columns;
+    prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
+        tn_tile_of(&c->in[TN_GATED_NU], false), tn_tile_of(&c->in[TN_GATED_OMEGA], false), s->f.K, s->f.columns,
+        s->f.reverse, (constants *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+/* Pairs of channels where all that is read and written allows it. */
+static bool pairs(const gated *s)
+{
+    return s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->ri) && tn_tile_pairs(&s->c) &&
+           tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
+}
+
+static unsigned set_groups(gated *s, int V)
+{
+    s->f.groups = (s->f.K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);
+    return (unsigned)(s->f.B * s->f.groups * s->f.chunks);
+}
+
+extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
+{
+    const cudaStream_t stream = tn_cuda_stream(c);
+    gated s = set_up(c, false);
+    if (!s.f.B || !s.f.K) return TN_OK;
+    s.f.first = s.state;
+    s.final = tn_tile_of(&c->out[1], false);
+    TN_RETURN_IF(launch_prepare(c, &s));
+    if (pairs(&s)) forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    else forward_kernel<1><<<set_groups(&s, 1), TN_TILE_THREADS, 0, stream>>>(s);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+static tn_status launch_backward(const tn_call *c, gated *s)
+{
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (pairs(s)) backward_kernel<2><<<set_groups(s, 2), TN_TILE_THREADS, 0, stream>>>(*s);
+    else backward_kernel<1><<<set_groups(s, 1), TN_TILE_THREADS, 0, stream>>>(*s);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+extern "C" tn_status tn_scan_gated_backward_cuda(const tn_call *c)
+{
+    gated s = set_up(c, true);
+    to_gradients g = {};
+    if (!s.f.K) return TN_OK;
+    s.dc = tn_tile_of(&c->dout[0], false);
+    s.f.first = tn_tile_of(&c->dout[1], false);
+    s.dx = tn_tile_of(&c->din[TN_GATED_X], c->accumulate >> TN_GATED_X & 1);
+    s.dri = tn_tile_of(&c->din[TN_GATED_RI], c->accumulate >> TN_GATED_RI & 1);
+    s.dstate = tn_tile_of(&c->din[TN_GATED_STATE], c->accumulate >> TN_GATED_STATE & 1);
+    g.nu = tn_tile_of(&c->in[TN_GATED_NU], false), g.K = s.f.K;
+    g.dnu = tn_tile_of(&c->din[TN_GATED_NU], c->accumulate >> TN_GATED_NU & 1);
+    g.domega = tn_tile_of(&c->din[TN_GATED_OMEGA], c->accumulate >> TN_GATED_OMEGA & 1);
+    const bool gates = s.dri.at || g.dnu.at;
+    if (!gates) s.x.at = NULL;
+    if (!gates && !g.domega.at) s.c.at = s.state.at = NULL;
+    if (g.dnu.at || g.domega.at) s.partial = (float *)(uintptr_t)s.sums.partial;
+    if (s.f.B) {
+        TN_RETURN_IF(launch_prepare(c, &s));
+        TN_RETURN_IF(launch_backward(c, &s));
+    }
+    return s.partial ? tn_sum_rows_run<SUMS>(c, &s.sums, g) : TN_OK;
+}

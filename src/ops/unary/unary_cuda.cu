@@ -1,0 +1,137 @@
+/* unary on the GPU: a kernel for each function and each slope, over the walk of elem.cuh. x, y, dy and dx may each be
+ * of any float type and strides. Bytes: one read and one write per element forward; one read more backward, where the
+ * slope needs x or y. Arithmetic stays below the memory's time for all but sin, cos and gelu_erf in bf16. */
+#include "ops/act.cuh"
+#include "ops/elem.cuh"
+#include "ops/unary/unary.h"
+
+/* log(1 + e) for 0 <= e <= 1 is log1pf; NaN passes as in act.cuh. */
+__device__ __forceinline__ float softplus(float x) { return tn_d_at_least(x, 0.f) + log1pf(expf(-fabsf(x))); }
+
+/* Near 0 the terms of a + log1p(e^-2a) - ln 2 cancel: there the Taylor polynomial of degree 10. */
+__device__ __forceinline__ float logcosh(float x)
+{
+    const float a = fabsf(x), w = x * x;
+    float p = 31.f / 14175;
+    p = p * w - 17.f / 2520;
+    p = p * w + 1.f / 45;
+    p = p * w - 1.f / 12;
+    p = p * w + 0.5f;
+    return a < 0.4f ? p * w : a + (log1pf(expf(-2.f * a)) - 0.693147181f);
+}
+
+__device__ __forceinline__ float value_of(int kind, float x, float a, float b)
+{
+    switch (kind) {
+    case TN_UNARY_GELU: return tn_d_gelu(x);
+    case TN_UNARY_GELU_ERF: return tn_d_gelu_erf(x);
+    case TN_UNARY_SILU: return tn_d_silu(x);
+    case TN_UNARY_TANH: return tn_d_tanh(x);
+    case TN_UNARY_SIGMOID: return tn_d_sigmoid(x);
+    case TN_UNARY_RELU: return tn_d_relu(x);
+    case TN_UNARY_EXP: return expf(x);
+    case TN_UNARY_EXPM1: return expm1f(x);
+    case TN_UNARY_LOG: return logf(x);
+    case TN_UNARY_SQRT: return sqrtf(x);
+    case TN_UNARY_SQUARE: return x * x;
+    case TN_UNARY_ABS: return fabsf(x);
+    case TN_UNARY_SOFTPLUS: return softplus(x);
+    case TN_UNARY_LOGCOSH: return logcosh(x);
+    case TN_UNARY_SIN: return sinf(x);
+    case TN_UNARY_COS: return cosf(x);
+    case TN_UNARY_RECIPROCAL: return 1.f / x;
+    case TN_UNARY_CLAMP_MIN: return tn_d_at_least(x, a);
+    case TN_UNARY_SCALE: return a * x;
+    default: return a * x + b;
+    }
+}
+
+/* s is what unary.c says the backward pass reads: x, y or nothing. */
+__device__ __forceinline__ float slope_of(int kind, float s, float a)
+{
+    switch (kind) {
+    case TN_UNARY_GELU: return tn_d_gelu_grad(s);
+    case TN_UNARY_GELU_ERF: return tn_d_gelu_erf_grad(s);
+    case TN_UNARY_SILU: return tn_d_silu_grad(s);
+    case TN_UNARY_TANH: return (1.f - s) * (1.f + s);
+    case TN_UNARY_SIGMOID: return s * (1.f - s);
+    case TN_UNARY_RELU: return s > 0.f ? 1.f : s * 0.f;
+    case TN_UNARY_EXP: return s;
+    case TN_UNARY_EXPM1: return s + 1.f;
+    case TN_UNARY_LOG: return 1.f / s;
+    case TN_UNARY_SQRT: return 0.5f / s;
+    case TN_UNARY_SQUARE: return 2.f * s;
+    case TN_UNARY_ABS: return s > 0.f ? 1.f : s < 0.f ? -1.f : s * 0.f;
+    case TN_UNARY_SOFTPLUS: return tn_d_sigmoid(s);
+    case TN_UNARY_LOGCOSH: return tn_d_tanh(s);
+    case TN_UNARY_SIN: return cosf(s);
+    case TN_UNARY_COS: return -sinf(s);
+    case TN_UNARY_RECIPROCAL: return -s * s;
+    case TN_UNARY_CLAMP_MIN: return s > a ? 1.f : s <= a ? 0.f : s;
+    default: return a; /* scale, affine */
+    }
+}
+
+enum {
+    ANY = -1
+}; /* the kind is looked at for every number: where they lie so that 8 neighbours cannot be read at once */
+
+template <int KIND>
+struct value_map {
+    tn_unary_attr attr;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) y[0][e] = value_of(KIND == ANY ? attr.kind : KIND, x[0][e], attr.a, attr.b);
+    }
+};
+
+/* x: dy, and what the slope is computed from. The product is rounded before it is added to anything. */
+template <int KIND>
+struct slope_map {
+    tn_unary_attr attr;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++)
+            y[0][e] = __fmul_rn(x[0][e], slope_of(KIND == ANY ? attr.kind : KIND, x[1][e], attr.a));
+    }
+};
+
+/* The kind as a constant: looks for it from KIND on. */
+template <int KIND>
+static tn_status forward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
+{
+    if constexpr (KIND + 1 < TN_UNARY_KINDS)
+        if (a.kind != KIND) return forward_eights<KIND + 1>(c, s, a);
+    return tn_d_run_eights<1, 1>(c, s, 0, value_map<KIND>{ a });
+}
+
+template <int KIND>
+static tn_status backward_eights(const tn_call *c, const tn_d_space &s, tn_unary_attr a)
+{
+    if constexpr (KIND + 1 < TN_UNARY_KINDS)
+        if (a.kind != KIND) return backward_eights<KIND + 1>(c, s, a);
+    return tn_d_run_eights<2, 1>(c, s, c->accumulate & 1, slope_map<KIND>{ a });
+}
+
+extern "C" tn_status tn_unary_forward_cuda(const tn_call *c)
+{
+    const tn_unary_attr a = *(const tn_unary_attr *)c->attr;
+    const tn_arg *args[] = { &c->in[0], &c->out[0] };
+    const tn_d_space s = tn_d_space_make(c->in[0].dims, c->in[0].live, 2, args);
+    if (tn_d_space_empty(s)) return TN_OK;
+    return s.eights ? forward_eights<0>(c, s, a) : tn_d_run_ones<1, 1>(c, s, 0, value_map<ANY>{ a });
+}
+
+extern "C" tn_status tn_unary_backward_cuda(const tn_call *c)
+{
+    const tn_unary_attr a = *(const tn_unary_attr *)c->attr;
+    const tn_arg *saved = c->in[0].data ? &c->in[0] : &c->out[0]; /* neither has data where nothing is read */
+    const tn_arg *args[] = { &c->dout[0], saved, &c->din[0] };
+    const tn_d_space s = tn_d_space_make(c->in[0].dims, c->dout[0].live, 3, args);
+    if (tn_d_space_empty(s)) return TN_OK;
+    return s.eights ? backward_eights<0>(c, s, a) : tn_d_run_ones<2, 1>(c, s, c->accumulate & 1, slope_map<ANY>{ a });
+}

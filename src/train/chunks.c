@@ -184,6 +184,8 @@ tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
                       .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk, .documents = t->documents,
                       .forward_only = t->forward_only, .logits = t->logits, .store = o->store, .context = o->context,
                       .fits = o->fits, .ctx = o->ctx };
+    if (tn_store_device(o->store) != TN_CPU)
+        TN_FAIL(TN_USAGE, "plan.recompute=chunk runs on the CPU only so far: use plan.recompute=layer or none, or device=cpu");
     for (role r = 0; r < ROLES; r++) {
         const bool last = r == GRAD_LAST || r == EVAL_LAST;
         c->piece[r].length = last ? last_length(c) : c->chunk;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Whole models on the GPU: 20 training steps in f32 against the CPU's, in bf16 near them; the same bits twice; a run that is
+# stopped and goes on has the losses of one that was not; memory stays flat over many steps.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+tenon=${BUILD:-build}/tenon passed=0 failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cat README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md > "$work/text.txt"
+small="data=$work/text.txt train.context=128 train.batch=4 train.eval_every=0 train.eval_batches=2 train.warmup=5 log.every=1 loader.workers=0"
+
+# NAME, then settings: trains and leaves the losses in $work/NAME.losses.
+losses() {
+    local name=$1
+    shift
+    # shellcheck disable=SC2086
+    "$tenon" train "$@" $small run="$work/$name" > "$work/$name.log" 2>&1 || { tail -3 "$work/$name.log"; return 1; }
+    grep -o '"loss":[0-9.e+-]*' "$work/$name/metrics.jsonl" | cut -d: -f2 > "$work/$name.losses"
+}
+
+# What, two lists of losses, the most they may differ as a part.
+near() {
+    if paste "$2" "$3" | awk -v most="$4" 'NF != 2 { bad = 1 } { d = $1 - $2; if (d < 0) d = -d; if (!(d <= most * $2)) bad = 1; if (d / $2 > w) w = d / $2 } END { printf "  largest difference %.1e of %d losses\n", w, NR; exit bad || NR == 0 }'
+    then passed=$((passed + 1)); echo "ok      $1"
+    else failed=$((failed + 1)); echo "FAILED  $1"; fi
+}
+
+i=0
+for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=2" "ten preset=ten_b dim=64 layers=2 k=16 heads=2 train.dropout=0" "ten dim=64 layers=4 pattern=DOEW heads=2"; do
+    i=$((i + 1))
+    # shellcheck disable=SC2086
+    {
+        losses cpu$i $model device=cpu compute=f32 train.steps=20
+        losses f32$i $model device=cuda compute=f32 train.steps=20
+        losses bf16$i $model device=cuda train.steps=20
+        losses again$i $model device=cuda train.steps=20
+    }
+    near "$model: f32 as on the CPU" $work/f32$i.losses $work/cpu$i.losses 1e-4
+    near "$model: bf16 near it" $work/bf16$i.losses $work/cpu$i.losses 1e-2
+    near "$model: the same bits twice" $work/again$i.losses $work/bf16$i.losses 0
+done
+
+losses part ten dim=64 layers=2 device=cuda train.steps=10 train.schedule=constant ckpt.every=5
+losses part ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant ckpt.every=5
+losses whole ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
+near 'stopped and gone on' "$work/part.losses" "$work/whole.losses" 0
+
+taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
+# shellcheck disable=SC2086
+"$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=1000 run="$work/soak" > "$work/soak.log" 2>&1 &
+pid=$!
+sleep 3; early=$(taken)
+while kill -0 $pid 2> /dev/null; do late=$(taken); sleep 0.2; done
+wait $pid && rc=0 || rc=1
+if [ $rc = 0 ] && [ "${late:-0}" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      1000 steps, $early and ${late:-?} MiB"
+else failed=$((failed + 1)); echo "FAILED  1000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

@@ -1,5 +1,6 @@
-/* norm on the GPU: a team of warps holds a row in registers, 8 numbers a thread, and goes from row to row; weights and
- * their gradients stay in registers meanwhile. Rows longer than HELD are read again for each step of the formula.
+/* norm on the GPU. Short rows that lie well go to warps (norm_warp.cuh); for others, here, a team of warps holds a row in
+ * registers, 8 numbers a thread, and goes from row to row; weights and their gradients stay in registers meanwhile.
+ * Rows longer than HELD are read again for each step of the formula.
  *
  * Weight gradients: each team adds up its rows, a block its teams in order, and a second kernel the blocks in order.
  * Which team takes a row depends on the row's number alone, so that dead rows leave no trace in the bits. Statistics as
@@ -9,7 +10,9 @@
  * Bytes a number in bf16: forward 4 (8 with a residual), backward 6 (8 with dsum). */
 #include "ops/norm/norm.h"
 #include "ops/norm/norm_cpu.h"
-#include "ops/rows.cuh"
+#include "ops/norm/norm_warp.cuh"
+
+using namespace tn_norm;
 
 enum {
     HELD = TN_TEAM_BLOCK * 8, /* numbers of a row that a team of a whole block can hold */
@@ -17,27 +20,7 @@ enum {
     SUMMERS = 16              /* threads that share a column of partial sums */
 };
 
-struct job {
-    tn_rowset x, r, w, b, y, s, stat; /* s: the sum, to be written (forward) or read (backward: x where there is none) */
-    tn_rowset dy, dsum, dx, dr;
-    int d, threads; /* of a team */
-    float eps;
-    bool add_x, add_r, want_w, want_b;
-    float *partial; /* (blocks,2,d): weight, bias */
-};
-
-struct statistic {
-    float scale, m0, m1;
-};
-
 /* --- forward -------------------------------------------------------------------------------------------------------- */
-
-template <bool LAYER> __device__ __forceinline__ tn_f8 normalised(tn_f8 s, const statistic &t)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++) s.v[k] = __fmul_rn(LAYER ? (s.v[k] - t.m0) - t.m1 : s.v[k], t.scale);
-    return s;
-}
 
 template <bool FAST> __device__ __forceinline__ tn_f8 load_sum(const job &j, int64_t row_x, int64_t row_r, int i)
 {
@@ -48,11 +31,6 @@ template <bool FAST> __device__ __forceinline__ tn_f8 load_sum(const job &j, int
         for (int k = 0; k < 8; k++) s.v[k] += r.v[k];
     }
     return s;
-}
-
-__device__ __forceinline__ float sum_of(const tn_f8 &s)
-{
-    return ((s.v[0] + s.v[1]) + (s.v[2] + s.v[3])) + ((s.v[4] + s.v[5]) + (s.v[6] + s.v[7]));
 }
 
 /* Sums of s - m and of its square; numbers beyond the row's end do not count. */
@@ -90,15 +68,6 @@ __device__ __forceinline__ statistic measure(tn_team &t, const job &j, int step,
 }
 
 template <bool LAYER, bool FAST>
-__device__ __forceinline__ void write_statistic(const job &j, int64_t row, const statistic &t)
-{
-    if (!j.stat.a.data) return;
-    float *p = (float *)j.stat.a.data + tn_row_at<FAST>(j.stat, row);
-    p[0] = t.scale;
-    if (LAYER) p[j.stat.step] = t.m0, p[2 * j.stat.step] = t.m1;
-}
-
-template <bool LAYER, bool FAST>
 __device__ __forceinline__ void write_y(const job &j, int64_t at, int i, const tn_f8 &s, const statistic &t, const tn_f8 &w,
                                         const tn_f8 &b)
 {
@@ -106,15 +75,6 @@ __device__ __forceinline__ void write_y(const job &j, int64_t at, int i, const t
 #pragma unroll
     for (int k = 0; k < 8; k++) y.v[k] = fmaf(y.v[k], w.v[k], b.v[k]);
     tn_row_put8<FAST>(j.y, at, i, j.d, y, false);
-}
-
-template <bool FAST> __device__ __forceinline__ tn_f8 load_all(const tn_rowset &w, int i, int d, float otherwise)
-{
-    tn_f8 x;
-    if (w.a.data) return tn_row_load8<FAST>(w, 0, i, d);
-#pragma unroll
-    for (int k = 0; k < 8; k++) x.v[k] = otherwise;
-    return x;
 }
 
 template <bool LAYER, bool FAST>
@@ -156,39 +116,6 @@ static __global__ void __launch_bounds__(TN_TEAM_BLOCK, 2) forward_long(const __
 
 /* --- backward ------------------------------------------------------------------------------------------------------- */
 
-/* One row's gradient: ds = scale dn - c0 - c1 (s - mean) + dsum. */
-struct slope {
-    float c0, c1;
-};
-
-template <bool LAYER, bool FAST>
-__device__ __forceinline__ statistic read_statistic(const job &j, int64_t row)
-{
-    statistic t = { 0, 0, 0 };
-    if (!j.stat.a.data) return t;
-    const float *p = (const float *)j.stat.a.data + tn_row_at<FAST>(j.stat, row);
-    t.scale = p[0];
-    if (LAYER) t.m0 = p[j.stat.step], t.m1 = p[2 * j.stat.step];
-    return t;
-}
-
-/* dy becomes dn = dy w. */
-__device__ __forceinline__ void weigh(tn_f8 *dy, const tn_f8 &w)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++) dy->v[k] = __fmul_rn(dy->v[k], w.v[k]);
-}
-
-/* Sums of dn and of dn n; beyond the row's end dn is 0. */
-__device__ __forceinline__ void add_slopes(const tn_f8 &n, const tn_f8 &dn, float *first, float *second)
-{
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        *first += dn.v[k];
-        *second = fmaf(dn.v[k], n.v[k], *second);
-    }
-}
-
 template <bool LAYER>
 __device__ __forceinline__ slope slope_of(tn_team &t, const job &j, const statistic &m, float first, float second)
 {
@@ -198,16 +125,11 @@ __device__ __forceinline__ slope slope_of(tn_team &t, const job &j, const statis
     return { m.scale * (sums.x / d), m.scale * (sums.y / d) };
 }
 
-/* n is normalised: c1 (s - mean) = (scale along) n. */
 template <bool LAYER, bool FAST>
 __device__ __forceinline__ void turn(const job &j, int64_t row, int i, tn_f8 n, const tn_f8 &dn, const statistic &m,
                                      slope c)
 {
-#pragma unroll
-    for (int k = 0; k < 8; k++) {
-        const float moved = LAYER ? fmaf(dn.v[k], m.scale, -c.c0) : __fmul_rn(dn.v[k], m.scale);
-        n.v[k] = fmaf(n.v[k], -c.c1, moved);
-    }
+    n = turned<LAYER>(n, dn, m, c);
     if (j.dsum.a.data) {
         const tn_f8 more = tn_row_load8<FAST>(j.dsum, tn_row_at<FAST>(j.dsum, row), i, j.d);
 #pragma unroll
@@ -338,7 +260,7 @@ static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *pa
     void *data = which ? b.data : w.data;
     if (!data) return;
     float sum = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int p = threadIdx.y; p < parts && i < d; p += SUMMERS) sum += partial[((int64_t)p * 2 + which) * d + i];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
@@ -354,6 +276,8 @@ static bool all_fast(const job &j)
     return j.x.fast && j.r.fast && j.w.fast && j.b.fast && j.y.fast && j.s.fast && j.stat.even && j.dy.fast && j.dsum.fast &&
            j.dx.fast && j.dr.fast;
 }
+
+static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 
 static bool layer_of(const tn_call *c) { return ((const tn_norm_attr *)c->attr)->kind == TN_NORM_LAYER; }
 
@@ -377,8 +301,6 @@ static target target_of(const tn_call *c, int input)
     return { a->data, a->dtype, a->data ? a->stride[0] : 0, (bool)(c->accumulate >> input & 1) };
 }
 
-typedef void kernel(const job j);
-
 /* Of the four builds of a kernel the one for this norm and these tensors. */
 #define PICK(name, layer, fast)                                                                                        \
     ((kernel *)((layer)  ? (fast) ? name<true, true> : name<true, false>                                               \
@@ -396,17 +318,37 @@ extern "C" tn_status tn_norm_forward_cuda(const tn_call *c)
     j.b = tn_rows_of(&c->in[TN_NORM_B]);
     j.y = tn_rows_of(&c->out[TN_NORM_Y]);
     j.s = tn_rows_of(c->n_out == 3 ? &c->out[TN_NORM_SUM] : NULL);
-    const bool held = j.d <= HELD;
+    const bool fast = all_fast(j), held = j.d <= HELD;
+    const warp_kernel by_warp = fast ? forward_warp_of(j, layer_of(c)) : warp_kernel{};
+    if (by_warp.run) {
+        const int most = tn_cuda_queue_of(c)->multiprocessors * by_warp.blocks;
+        by_warp.run<<<(unsigned)least((rows + WARPS - 1) / WARPS, most), WARP_BLOCK, 0, stream>>>(j);
+        TN_CUDA_LAUNCHED();
+        return TN_OK;
+    }
     const int teams = teams_of(j.threads);
     const unsigned blocks = tn_blocks(c, rows, held ? teams : 1), threads = (unsigned)(teams * j.threads);
-    const bool fast = all_fast(j);
     kernel *const k = held ? PICK(forward_held, layer_of(c), fast) : PICK(forward_long, layer_of(c), fast);
     k<<<blocks, threads, 0, stream>>>(j);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
+/* By warps, where the rows are for them; returns the number of partial sums, or 0: nothing was launched. */
+static int launch_warps(const tn_call *c, job j, int64_t rows)
+{
+    if (!j.dy.a.data || !j.s.a.data || !all_fast(j)) return 0;
+    const warp_kernel by_warp = backward_warp_of(j, layer_of(c));
+    if (!by_warp.run) return 0;
+    if (j.add_x && !j.dsum.a.data && !j.dr.a.data) { /* what dx has already is fetched early, as dsum would be */
+        j.dsum = j.dx;
+        j.add_x = false;
+    }
+    const int most = least(tn_cuda_queue_of(c)->multiprocessors * by_warp.blocks, MOST_PARTS);
+    const int blocks = least((rows + WARPS - 1) / WARPS, most);
+    by_warp.run<<<(unsigned)blocks, WARP_BLOCK, 0, tn_cuda_stream(c)>>>(j);
+    return blocks;
+}
 
 /* Launches what makes dx, dr and the partial sums; returns how many partial sums there are. */
 static int launch_rows(const tn_call *c, job *j, int64_t rows)
@@ -455,7 +397,8 @@ extern "C" tn_status tn_norm_backward_cuda(const tn_call *c)
     j.want_w = dw->data != NULL;
     j.want_b = db->data != NULL;
     j.partial = (float *)c->work;
-    const int parts = rows ? launch_rows(c, &j, rows) : 0;
+    int parts = rows ? launch_warps(c, j, rows) : 0;
+    if (rows && !parts) parts = launch_rows(c, &j, rows);
     TN_CUDA_LAUNCHED();
     if (!dw->data && !db->data) return TN_OK;
     const dim3 grid((unsigned)(j.d + 31) / 32, 2), block(32, SUMMERS);

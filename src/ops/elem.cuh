@@ -4,7 +4,9 @@
  * A space is a shape with up to TN_D_ARGS tensors broadcast to it (axes aligned at the end, size 1 repeats). Axes that
  * lie behind one another in every tensor are merged, so that contiguous tensors become one long row. A thread takes 8
  * neighbours at 16 bytes where all tensors allow it, else one number; both give the same bits, as the arithmetic of an
- * element never depends on where it lies. Live counts are read on the device. Sums over axes are in elem_sum.cuh. */
+ * element never depends on where it lies. All that a thread takes is asked for before any of it is looked at: types are
+ * known at run time only, and a branch that waits for one tensor would keep the next from being asked for. Live counts
+ * are read on the device. Sums over axes are in elem_sum.cuh. */
 #ifndef TN_OPS_ELEM_CUH
 #define TN_OPS_ELEM_CUH
 
@@ -17,6 +19,8 @@ struct tn_d_axes {
     int rank;
     bool wide; /* positions need more than 31 bits */
     int64_t dim[TN_MAX_RANK];
+    uint32_t inverse[TN_MAX_RANK]; /* of dim, where not wide: see tn_d_finish */
+    uint8_t shift[TN_MAX_RANK];
     int64_t stride[TN_D_ARGS][TN_MAX_RANK]; /* elements; 0 along broadcast axes */
 };
 
@@ -34,7 +38,7 @@ __device__ __forceinline__ void tn_d_locate(const tn_d_axes &x, int64_t i, int64
     } else {
         uint32_t r = (uint32_t)i;
         for (int a = x.rank - 1; a > 0; a--) {
-            const uint32_t d = (uint32_t)x.dim[a], q = r / d, j = r - q * d;
+            const uint32_t q = __umulhi(r, x.inverse[a]) >> x.shift[a], j = r - q * (uint32_t)x.dim[a];
 #pragma unroll
             for (int k = 0; k < N; k++) at[k] += (int64_t)j * x.stride[k][a];
             r = q;
@@ -71,11 +75,20 @@ static inline void tn_d_push(tn_d_axes *x, int n, int64_t dim, const int64_t *st
     for (int k = 0; k < n; k++) x->stride[k][x->rank - 1] = stride[k];
 }
 
-static inline bool tn_d_wide(const tn_d_axes *x)
+/* After the last push. A quotient by d of a number below 2^31 is a product with m = floor(2^(31 + b) / d) + 1, 2^b the
+ * power of two at or above d: m d exceeds 2^(31 + b) by at most 2^b, so the product by less than 1 / d. m < 2^32. */
+static inline void tn_d_finish(tn_d_axes *x)
 {
     int64_t n = 1;
     for (int i = 0; i < x->rank; i++) n *= x->dim[i];
-    return n > INT32_MAX;
+    x->wide = n > INT32_MAX;
+    for (int i = 0; i < x->rank && !x->wide; i++) {
+        int b = 1;
+        if (x->dim[i] < 2 || x->dim[i] > INT32_MAX) continue; /* nothing to divide; an empty space */
+        while ((int64_t)1 << b < x->dim[i]) b++;
+        x->inverse[i] = (uint32_t)(((uint64_t)1 << (31 + b)) / (uint64_t)x->dim[i] + 1);
+        x->shift[i] = (uint8_t)(b - 1);
+    }
 }
 
 static inline int64_t tn_d_bytes(tn_dtype t) { return t == TN_F32 ? 4 : t == TN_F64 ? 8 : 2; }
@@ -100,6 +113,8 @@ struct tn_d_space {
     const int32_t *live;
     int64_t first, rest; /* size of axis 0; elements to each of its positions */
     bool eights;
+    bool bf16;      /* eights, none of them short or one number repeated, of bf16 but for the arguments in `small` */
+    unsigned small; /* bit k: argument k is f32, and repeated along some axis */
 };
 
 /* dims is the shape to walk, its axis 0 cut to *live (NULL: all). Arguments without data are never touched. */
@@ -121,34 +136,80 @@ static inline tn_d_space tn_d_space_make(tn_dims dims, const int32_t *live, int 
         s.axes.dim[0] = 1;
     }
     const int inner = s.axes.rank - 1;
-    s.axes.wide = tn_d_wide(&s.axes);
+    tn_d_finish(&s.axes);
     s.eights = inner == 0 || s.axes.dim[inner] % 8 == 0; /* only a space of one row has a short last vector */
+    s.bf16 = s.rest % 8 == 0 || (!s.live && s.first * s.rest % 8 == 0);
     for (int k = 0; k < n; k++) {
         s.data[k] = args[k]->data;
         s.dtype[k] = args[k]->dtype;
         s.eights = s.eights && tn_d_eights(&s.axes, k, inner, s.data[k], s.dtype[k]);
+        bool repeated = false;
+        for (int i = 0; i < s.axes.rank; i++) repeated = repeated || s.axes.stride[k][i] == 0;
+        if (!s.data[k]) continue;
+        if (s.dtype[k] == TN_F32 && repeated) s.small |= 1u << k;
+        s.bf16 = s.bf16 && s.axes.stride[k][inner] == 1 && (s.dtype[k] == TN_BF16 || s.small >> k & 1);
     }
+    s.bf16 = s.bf16 && s.eights;
     return s;
 }
 
 static inline bool tn_d_space_empty(const tn_d_space &s) { return s.first * s.rest == 0; }
 
-/* 8 numbers of argument k, of which `left` exist. */
-__device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
-                                          float (&x)[8])
+/* 8 neighbours as they lie in memory; hi is f32's second half. */
+struct tn_d_raw {
+    uint4 lo, hi;
+};
+
+/* What tn_load8 would read, without waiting for it. */
+__device__ __forceinline__ void tn_d_ask8(const void *data, tn_dtype t, int64_t at, tn_d_raw &r)
+{
+    const bool f32 = t == TN_F32;
+    const uint4 *p = (const uint4 *)((const char *)data + (at << (f32 ? 2 : 1)));
+    r.lo = p[0];
+    if (f32) r.hi = p[1];
+}
+
+__device__ __forceinline__ void tn_d_unpack8(tn_dtype t, const tn_d_raw &r, float (&x)[8])
+{
+    const uint32_t lo[4] = { r.lo.x, r.lo.y, r.lo.z, r.lo.w }, hi[4] = { r.hi.x, r.hi.y, r.hi.z, r.hi.w };
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        if (t == TN_F32) {
+            x[k] = __uint_as_float(lo[k]);
+            x[4 + k] = __uint_as_float(hi[k]);
+        } else if (t == TN_BF16) {
+            x[2 * k] = __uint_as_float(lo[k] << 16);
+            x[2 * k + 1] = __uint_as_float(lo[k] & 0xffff0000u);
+        } else {
+            const float2 f = __half22float2(*(const __half2 *)&lo[k]);
+            x[2 * k] = f.x, x[2 * k + 1] = f.y;
+        }
+    }
+}
+
+/* 8 numbers of which `left` exist; r: they were asked for, unless they are one number repeated or a short last vector. */
+__device__ __forceinline__ void tn_d_take8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
+                                           const tn_d_raw &r, float (&x)[8])
 {
     if (!data || repeated) {
         const float one = data ? tn_load(data, t, at) : 0.f;
 #pragma unroll
         for (int e = 0; e < 8; e++) x[e] = one;
     } else if (left >= 8) {
-        const tn_f8 r = tn_load8(data, t, at);
-#pragma unroll
-        for (int e = 0; e < 8; e++) x[e] = r.v[e];
+        tn_d_unpack8(t, r, x);
     } else {
 #pragma unroll
         for (int e = 0; e < 8; e++) x[e] = e < left ? tn_load(data, t, at + e) : 0.f;
     }
+}
+
+/* Both at once. */
+__device__ __forceinline__ void tn_d_get8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
+                                          float (&x)[8])
+{
+    tn_d_raw r;
+    if (data && !repeated && left >= 8) tn_d_ask8(data, t, at, r);
+    tn_d_take8(data, t, at, repeated, left, r, x);
 }
 
 __device__ __forceinline__ void tn_d_put8(void *data, tn_dtype t, int64_t at, int64_t left, const float (&y)[8],
@@ -176,14 +237,57 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_eights(const __grid_con
     const int inner = s.axes.rank - 1;
     for (int64_t i = ((int64_t)blockIdx.x * TN_D_THREADS + threadIdx.x) * 8; i < n; i += step) {
         int64_t at[IN + OUT] = {};
+        tn_d_raw raw[IN];
         float x[IN][8], y[OUT][8];
         tn_d_locate(s.axes, i, at);
 #pragma unroll
-        for (int k = 0; k < IN; k++) tn_d_get8(s.data[k], s.dtype[k], at[k], s.axes.stride[k][inner] == 0, n - i, x[k]);
+        for (int k = 0; k < IN; k++)
+            if (s.data[k] && s.axes.stride[k][inner] && n - i >= 8) tn_d_ask8(s.data[k], s.dtype[k], at[k], raw[k]);
+#pragma unroll
+        for (int k = 0; k < IN; k++)
+            tn_d_take8(s.data[k], s.dtype[k], at[k], s.axes.stride[k][inner] == 0, n - i, raw[k], x[k]);
         f(i, x, y);
 #pragma unroll
         for (int k = 0; k < OUT; k++)
             if (s.data[IN + k]) tn_d_put8(s.data[IN + k], s.dtype[IN + k], at[IN + k], n - i, y[k], add >> k & 1);
+    }
+}
+
+/* Vectors a thread asks for at once: enough bytes on their way for the memory's full speed. */
+template <int IN>
+struct tn_d_unroll {
+    enum { N = IN > 2 ? 1 : 2 };
+};
+
+/* The same with types known when compiled, which takes fewer registers: bf16, but f32 for the arguments in SMALL. */
+template <int IN, int OUT, unsigned SMALL, class F>
+__global__ void __launch_bounds__(TN_D_THREADS, 4)
+    tn_d_map_bf16(const __grid_constant__ tn_d_space s, unsigned add, F f)
+{
+    constexpr int U = tn_d_unroll<IN>::N, next = TN_D_THREADS * 8; /* next: from a thread's vector to its next one */
+    const int64_t n = tn_d_alive(s.live, s.first) * s.rest, step = (int64_t)gridDim.x * (next * U);
+    for (int64_t i = (int64_t)blockIdx.x * (next * U) + threadIdx.x * 8; i < n; i += step) {
+        int64_t at[U][IN + OUT] = {};
+        tn_d_raw raw[U][IN] = {};
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (i + u * next >= n) continue;
+            tn_d_locate(s.axes, i + u * next, at[u]);
+#pragma unroll
+            for (int k = 0; k < IN; k++)
+                if (s.data[k]) tn_d_ask8(s.data[k], SMALL >> k & 1 ? TN_F32 : TN_BF16, at[u][k], raw[u][k]);
+        }
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            float x[IN][8], y[OUT][8];
+            if (i + u * next >= n) continue;
+#pragma unroll
+            for (int k = 0; k < IN; k++) tn_d_unpack8(SMALL >> k & 1 ? TN_F32 : TN_BF16, raw[u][k], x[k]);
+            f(i + u * next, x, y);
+#pragma unroll
+            for (int k = 0; k < OUT; k++)
+                if (s.data[IN + k]) tn_d_put8(s.data[IN + k], TN_BF16, at[u][IN + k], 8, y[k], add >> k & 1);
+        }
     }
 }
 
@@ -204,12 +308,19 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_ones(const __grid_const
     }
 }
 
-/* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. */
-template <int IN, int OUT, class F>
+/* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. SMALL:
+ * arguments of bf16 spaces that are often f32 vectors, worth a kernel. */
+template <int IN, int OUT, unsigned SMALL = 0, class F>
 static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
-    const unsigned blocks = tn_blocks(c, (s.first * s.rest + 7) / 8, TN_D_THREADS);
-    tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, tn_cuda_stream(c)>>>(s, add, f);
+    const int64_t vectors = (s.first * s.rest + 7) / 8;
+    const unsigned blocks = tn_blocks(c, vectors, TN_D_THREADS);
+    const unsigned fewer = tn_blocks(c, vectors, TN_D_THREADS * tn_d_unroll<IN>::N);
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (s.bf16 && s.small == 0) tn_d_map_bf16<IN, OUT, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
+    else if (SMALL && s.bf16 && s.small == SMALL)
+        tn_d_map_bf16<IN, OUT, SMALL, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
+    else tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, stream>>>(s, add, f);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -88,8 +88,8 @@ static inline tn_d_sum tn_d_sum_make(tn_dims dims, const int32_t *live, int n, c
         for (int k = 0; k <= n; k++) stride[k] = tn_d_stride(args[k], dims.rank, i);
         tn_d_push(tn_d_kept(dims, args[n]->dims, i) ? &m.kept : &m.summed, n + 1, dims.dim[i], stride);
     }
-    m.kept.wide = tn_d_wide(&m.kept);
-    m.summed.wide = tn_d_wide(&m.summed);
+    tn_d_finish(&m.kept);
+    tn_d_finish(&m.summed);
     const tn_d_axes *in = m.cut.columns ? &m.kept : &m.summed, *out = m.cut.columns ? &m.summed : &m.kept;
     const int inner = in->rank - 1;
     m.eights = inner >= 0 && in->dim[inner] % 8 == 0;

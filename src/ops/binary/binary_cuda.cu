@@ -64,6 +64,20 @@ struct slopes_map {
     }
 };
 
+/* Both gradients of kinds that are linear in both inputs, from dy alone. */
+struct signs_map {
+    int kind;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[2][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) {
+            y[0][e] = kind == TN_BINARY_RSUB ? -x[0][e] : x[0][e];
+            y[1][e] = kind == TN_BINARY_SUB ? -x[0][e] : x[0][e];
+        }
+    }
+};
+
 /* One gradient, to be summed. The kind is looked at once for N neighbours. */
 struct slope_sum {
     int kind, which;
@@ -80,15 +94,20 @@ static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
 {
     if constexpr (KIND + 1 < TN_BINARY_KINDS)
         if (kind != KIND) return forward_eights<KIND + 1>(c, s, kind);
-    return tn_d_run_eights<2, 1>(c, s, 0, value_map<KIND>{ kind });
+    return tn_d_run_eights<2, 1, 1 << 1>(c, s, 0, value_map<KIND>{ kind }); /* in[1]: often a vector */
 }
 
-template <int KIND>
+static bool linear(int kind) { return kind == TN_BINARY_ADD || kind == TN_BINARY_SUB || kind == TN_BINARY_RSUB; }
+
 static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
 {
-    if constexpr (KIND + 1 < TN_BINARY_KINDS)
-        if (kind != KIND) return backward_eights<KIND + 1>(c, s, add, kind);
-    return tn_d_run_eights<3, 2>(c, s, add, slopes_map<KIND>{ kind });
+    switch (kind) {
+    case TN_BINARY_MUL: return tn_d_run_eights<3, 2, 1 << 2>(c, s, add, slopes_map<TN_BINARY_MUL>{ kind });
+    case TN_BINARY_DIV: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_DIV>{ kind });
+    case TN_BINARY_MAXIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MAXIMUM>{ kind });
+    case TN_BINARY_MINIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MINIMUM>{ kind });
+    default: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_RDIV>{ kind });
+    }
 }
 
 extern "C" tn_status tn_binary_forward_cuda(const tn_call *c)
@@ -100,6 +119,23 @@ extern "C" tn_status tn_binary_forward_cuda(const tn_call *c)
     return s.eights ? forward_eights<0>(c, s, kind) : tn_d_run_ones<2, 1>(c, s, 0, value_map<ANY>{ kind });
 }
 
+/* da is dy, in its memory: nothing to do. */
+static bool in_place(const tn_arg *d, const tn_arg *dy)
+{
+    bool same = d->data == dy->data && d->dtype == dy->dtype && d->dims.rank == dy->dims.rank;
+    for (int i = 0; same && i < dy->dims.rank; i++) same = dy->dims.dim[i] == 1 || d->stride[i] == dy->stride[i];
+    return same;
+}
+
+/* `spread` for kinds that are linear in both inputs, from dy alone. */
+static tn_status spread_signs(const tn_call *c, int kind, tn_arg first, const tn_arg *second)
+{
+    const tn_arg *dy = &c->dout[0], *args[] = { dy, &first, second };
+    if (kind != TN_BINARY_RSUB && !(c->accumulate & 1) && in_place(&first, dy)) first.data = NULL;
+    if (!first.data && !second->data) return TN_OK;
+    return tn_d_map<1, 2>(c, tn_d_space_make(dy->dims, dy->live, 3, args), c->accumulate & 3, signs_map{ kind });
+}
+
 /* Gradients of inputs that are not repeated; `first` and `second` have no data where they are not wanted here. */
 static tn_status spread(const tn_call *c, const tn_arg *first, const tn_arg *second)
 {
@@ -107,8 +143,9 @@ static tn_status spread(const tn_call *c, const tn_arg *first, const tn_arg *sec
     const tn_arg *dy = &c->dout[0], *args[] = { dy, &c->in[0], &c->in[1], first, second };
     const tn_d_space s = tn_d_space_make(dy->dims, dy->live, 5, args);
     const unsigned add = c->accumulate & 3;
+    if (linear(kind)) return spread_signs(c, kind, *first, second);
     if (tn_d_space_empty(s)) return TN_OK;
-    return s.eights ? backward_eights<0>(c, s, add, kind) : tn_d_run_ones<3, 2>(c, s, add, slopes_map<ANY>{ kind });
+    return s.eights ? backward_eights(c, s, add, kind) : tn_d_run_ones<3, 2>(c, s, add, slopes_map<ANY>{ kind });
 }
 
 static tn_status gather(const tn_call *c, int which)

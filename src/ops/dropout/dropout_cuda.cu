@@ -37,7 +37,7 @@ struct keep_map {
     template <int N>
     __device__ __forceinline__ void operator()(int64_t index, const float (&x)[1][N], float (&y)[1][N]) const
     {
-        const uint64_t key = (uint64_t)seed[0] + (uint64_t)seed[1] * 0x9E3779B97F4A7C15u;
+        const uint64_t key = (uint64_t)__ldg(seed) + (uint64_t)__ldg(seed + 1) * 0x9E3779B97F4A7C15u; /* read once */
         uint32_t bits[4];
         if constexpr (N == 1) {
             philox(key, stream, (uint64_t)index / 4, bits);

@@ -141,7 +141,7 @@ static tn_status max_run(const tn_call *c, const tn_reduce_attr *a, const tn_arg
         for (int k = 0; k < ARGS; k++) stride[k] = tn_d_stride(args[k], x->dims.rank, i);
         if (x->dims.dim[i] != 1) tn_d_push(&j.axes, ARGS, x->dims.dim[i], stride);
     }
-    j.axes.wide = tn_d_wide(&j.axes);
+    tn_d_finish(&j.axes);
     if (j.results == 0) return TN_OK;
     if (axis == x->dims.rank - 1)
         max_walk<32><<<tn_blocks(c, j.results, TN_D_WARPS), TN_D_THREADS, 0, tn_cuda_stream(c)>>>(j, dx != NULL);

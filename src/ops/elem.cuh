@@ -187,7 +187,7 @@ __device__ __forceinline__ void tn_d_unpack8(tn_dtype t, const tn_d_raw &r, floa
     }
 }
 
-/* 8 numbers of which `left` exist; r: they were asked for, unless they are one number repeated or a short last vector. */
+/* 8 of which `left` exist. r: they were asked for, unless they are one number repeated or a short last vector. */
 __device__ __forceinline__ void tn_d_take8(const void *data, tn_dtype t, int64_t at, bool repeated, int64_t left,
                                            const tn_d_raw &r, float (&x)[8])
 {

@@ -4,7 +4,8 @@
  * A result k is the sum over s of what f makes of the arguments there; k and s are row-major positions among the kept
  * and the summed axes. Where the last axis is kept, neighbouring lanes take neighbouring results (columns); where it is
  * summed, a warp takes one result (rows). Long sums are cut into segments, joined in order. The cut and the order come
- * from sizes alone, never from where numbers lie or what is alive, and all sums are double. */
+ * from sizes alone, never from where numbers lie or what is alive. Sums are double, but for the two or four numbers of
+ * a column that a thread reads at once: those are added in f32, in pairs. */
 #ifndef TN_OPS_ELEM_SUM_CUH
 #define TN_OPS_ELEM_SUM_CUH
 
@@ -141,10 +142,51 @@ __device__ __forceinline__ double tn_d_warp_sum(double x)
     return x;
 }
 
+/* What f makes of N neighbours in R rows, TN_D_WARPS apart from s on, added in pairs; rows from hi on count as 0. */
+template <int IN, int N, int R, class F>
+__device__ __forceinline__ void tn_d_sum_batch(const tn_d_sum &m, const int64_t (&base)[IN], int64_t s, int64_t hi,
+                                               const F &f, float (&all)[N])
+{
+    const int inner = m.kept.rank - 1;
+    int64_t at[R][IN];
+    tn_d_raw raw[R][IN];
+    float y[R][1][N];
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+#pragma unroll
+        for (int k = 0; k < IN; k++) at[r][k] = base[k];
+        if (s + r * TN_D_WARPS >= hi) continue;
+        tn_d_locate(m.summed, s + r * TN_D_WARPS, at[r]);
+#pragma unroll
+        for (int k = 0; k < IN; k++)
+            if (N == 8 && m.data[k] && m.kept.stride[k][inner]) tn_d_ask8(m.data[k], m.dtype[k], at[r][k], raw[r][k]);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        float x[IN][N];
+#pragma unroll
+        for (int e = 0; e < N; e++) y[r][0][e] = 0.f;
+        if (s + r * TN_D_WARPS >= hi) continue;
+#pragma unroll
+        for (int k = 0; k < IN; k++) {
+            const bool repeated = m.kept.stride[k][inner] == 0;
+            if constexpr (N == 8) tn_d_take8(m.data[k], m.dtype[k], at[r][k], repeated, 8, raw[r][k], x[k]);
+            else x[k][0] = m.data[k] ? tn_load(m.data[k], m.dtype[k], at[r][k]) : 0.f;
+        }
+        f((int64_t)0, x, y[r]);
+    }
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        all[e] = y[0][0][e] + y[1][0][e];
+        if constexpr (R == 4) all[e] += y[2][0][e] + y[3][0][e];
+    }
+}
+
 /* A lane takes N neighbouring results, the warps of a block every eighth number each. */
 template <int IN, int N, class F>
-__global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_columns(const __grid_constant__ tn_d_sum m, F f)
+__global__ void __launch_bounds__(TN_D_THREADS, 2) tn_d_sum_columns(const __grid_constant__ tn_d_sum m, F f)
 {
+    constexpr int R = IN == 1 ? 4 : 2; /* rows at once: what the registers hold */
     __shared__ double part[TN_D_WARPS][32 * N];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     const int64_t across = (m.cut.kept + 32 * N - 1) / (32 * N), segment = blockIdx.x / across;
@@ -155,22 +197,12 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_columns(const __grid_co
     if (k0 < kept) {
         int64_t base[IN] = {};
         tn_d_locate(m.kept, k0, base);
-#pragma unroll 2
-        for (int64_t s = lo + warp; s < hi; s += TN_D_WARPS) {
-            int64_t at[IN];
-            float x[IN][N], y[1][N];
+#pragma unroll 1
+        for (int64_t s = lo + warp; s < hi; s += TN_D_WARPS * R) {
+            float y[N];
+            tn_d_sum_batch<IN, N, R>(m, base, s, hi, f, y);
 #pragma unroll
-            for (int k = 0; k < IN; k++) at[k] = base[k];
-            tn_d_locate(m.summed, s, at);
-#pragma unroll
-            for (int k = 0; k < IN; k++) {
-                if constexpr (N == 8)
-                    tn_d_get8(m.data[k], m.dtype[k], at[k], m.kept.stride[k][m.kept.rank - 1] == 0, 8, x[k]);
-                else x[k][0] = m.data[k] ? tn_load(m.data[k], m.dtype[k], at[k]) : 0.f;
-            }
-            f((int64_t)0, x, y);
-#pragma unroll
-            for (int e = 0; e < N; e++) sum[e] += (double)y[0][e];
+            for (int e = 0; e < N; e++) sum[e] += (double)y[e];
         }
     }
 #pragma unroll
@@ -231,6 +263,7 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_join(const __grid_const
     const int64_t kept = tn_d_sum_kept(m), step = (int64_t)gridDim.x * TN_D_WARPS;
     for (int64_t k = (int64_t)blockIdx.x * TN_D_WARPS + (threadIdx.x >> 5); k < kept; k += step) {
         double sum = 0;
+#pragma unroll 4
         for (int64_t s = threadIdx.x & 31; s < m.cut.segments; s += 32) sum += m.partial[s * m.cut.kept + k];
         sum = tn_d_warp_sum(sum);
         if ((threadIdx.x & 31) == 0) tn_d_sum_write<IN>(m, k, sum);

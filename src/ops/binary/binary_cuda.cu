@@ -78,7 +78,28 @@ struct signs_map {
     }
 };
 
-/* One gradient, to be summed. The kind is looked at once for N neighbours. */
+/* One gradient, to be summed: of linear kinds, where x is dy ... */
+struct sign_sum {
+    bool minus;
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[1][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) y[0][e] = minus ? -x[0][e] : x[0][e];
+    }
+};
+
+/* ... of products, where x is dy and the other factor ... */
+struct product_sum {
+    template <int N>
+    __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
+    {
+#pragma unroll
+        for (int e = 0; e < N; e++) y[0][e] = __fmul_rn(x[0][e], x[1][e]);
+    }
+};
+
+/* ... and of all others. The kind is looked at once for N neighbours. */
 struct slope_sum {
     int kind, which;
     template <int N>
@@ -150,9 +171,21 @@ static tn_status spread(const tn_call *c, const tn_arg *first, const tn_arg *sec
 
 static tn_status gather(const tn_call *c, int which)
 {
-    const tn_arg *dy = &c->dout[0], *args[] = { dy, &c->in[0], &c->in[1], &c->din[which] };
-    const tn_d_sum m = tn_d_sum_make(dy->dims, dy->live, 3, args, c->accumulate >> which & 1, false, c->work);
-    return tn_d_sum_run<3>(c, m, slope_sum{ ((const tn_binary_attr *)c->attr)->kind, which });
+    const int kind = ((const tn_binary_attr *)c->attr)->kind;
+    const tn_arg *dy = &c->dout[0], *d = &c->din[which];
+    const bool add = c->accumulate >> which & 1;
+    if (linear(kind)) {
+        const tn_arg *args[] = { dy, d };
+        const bool minus = kind == (which ? TN_BINARY_SUB : TN_BINARY_RSUB);
+        return tn_d_sum_run<1>(c, tn_d_sum_make(dy->dims, dy->live, 1, args, add, false, c->work), sign_sum{ minus });
+    }
+    if (kind == TN_BINARY_MUL) {
+        const tn_arg *args[] = { dy, &c->in[!which], d };
+        return tn_d_sum_run<2>(c, tn_d_sum_make(dy->dims, dy->live, 2, args, add, false, c->work), product_sum{});
+    }
+    const tn_arg *args[] = { dy, &c->in[0], &c->in[1], d };
+    const tn_d_sum m = tn_d_sum_make(dy->dims, dy->live, 3, args, add, false, c->work);
+    return tn_d_sum_run<3>(c, m, slope_sum{ kind, which });
 }
 
 static bool repeated(tn_dims in, tn_dims out) { return tn_dims_count(in) != tn_dims_count(out); }

@@ -2,7 +2,48 @@
 #include "backend/cuda/device.cuh"
 #include "ops/copy/copy.h"
 
-enum { THREADS = 256, PIECES = 4 };
+enum { THREADS = 256 };
+
+/* Both tensors as rows at even distances, of contiguous numbers: axes that lie so are one. */
+struct even_rows {
+    int64_t rows, length, to, from; /* to, from: distances in elements */
+};
+
+/* False where they do not lie so, or where only some of the rows are alive. */
+static bool as_even_rows(const tn_arg *to, const tn_arg *from, even_rows *e)
+{
+    int i = from->dims.rank - 1;
+    *e = { 1, 1, 0, 0 };
+    for (; i >= 0 && (from->dims.dim[i] == 1 || (to->stride[i] == e->length && from->stride[i] == e->length)); i--)
+        e->length *= from->dims.dim[i];
+    for (; i >= 0; i--) {
+        const int64_t d = from->dims.dim[i];
+        if (d == 1) continue;
+        if (e->rows == 1) e->to = to->stride[i], e->from = from->stride[i];
+        else if (to->stride[i] != e->rows * e->to || from->stride[i] != e->rows * e->from) return false;
+        e->rows *= d;
+    }
+    return !from->live && !to->live;
+}
+
+/* ... and all of them are vectors of 8 at 16 bytes. */
+static bool in_vectors(const tn_arg *to, const tn_arg *from, const even_rows *e)
+{
+    const int64_t to_bytes = (int64_t)tn_dtype_bytes(to->dtype), from_bytes = (int64_t)tn_dtype_bytes(from->dtype);
+    return e->length % 8 == 0 && to->dtype != TN_F64 && from->dtype != TN_F64 && (uintptr_t)to->data % 16 == 0 &&
+           (uintptr_t)from->data % 16 == 0 && e->to * to_bytes % 16 == 0 && e->from * from_bytes % 16 == 0 &&
+           e->rows * (e->length / 8) < INT32_MAX;
+}
+
+/* A thread moves 8 numbers at a time. */
+static __global__ void copy_even(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, bool add, even_rows e)
+{
+    const uint32_t per_row = (uint32_t)(e.length / 8), n = (uint32_t)e.rows * per_row;
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        const uint32_t r = i / per_row, j = (i - r * per_row) * 8;
+        tn_put8(to, to_type, r * e.to + j, tn_load8(from, from_type, r * e.from + j), add);
+    }
+}
 
 /* Rows of a multiple of 8 numbers, every one at 16 bytes: a thread moves 8. */
 static __global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add, int64_t length)
@@ -14,21 +55,6 @@ static __global__ void copy_vectors(TN_GRID tn_arg to, TN_GRID tn_arg from, bool
         tn_put8(to.data, to.dtype, tn_d_row_offset(to, r) + j, x, add);
     }
 }
-
-/* The same where both lie whole and in order. A thread has PIECES vectors under way at once. */
-static __global__ void copy_flat(void *to, tn_dtype to_type, const void *from, tn_dtype from_type, bool add, int64_t n)
-{
-    const int64_t step = 8 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 8 * (blockIdx.x * (int64_t)blockDim.x + threadIdx.x); i < n; i += PIECES * step) {
-        tn_f8 x[PIECES];
-        for (int k = 0; k < PIECES; k++)
-            if (i + k * step < n) x[k] = tn_load8(from, from_type, i + k * step);
-        for (int k = 0; k < PIECES; k++)
-            if (i + k * step < n) tn_put8(to, to_type, i + k * step, x[k], add);
-    }
-}
-
-static bool flat(const tn_arg *a) { return !a->live && tn_arg_contiguous(a) && (uintptr_t)a->data % 16 == 0 && a->dtype != TN_F64; }
 
 static __global__ void copy_numbers(TN_GRID tn_arg to, TN_GRID tn_arg from, bool add)
 {
@@ -50,10 +76,17 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
     const cudaStream_t stream = tn_cuda_stream(c);
     const int64_t n = tn_all_count(from), length = tn_row_len(from);
     const size_t bytes = tn_dtype_bytes(to->dtype);
+    even_rows even;
     if (n == 0) return TN_OK;
+    const bool evenly = as_even_rows(to, from, &even);
     if (to->dtype == from->dtype && !add) {
-        if (!from->live && tn_arg_contiguous(to) && tn_arg_contiguous(from)) {
+        if (evenly && even.rows == 1) {
             TN_CUDA_TRY(cudaMemcpyAsync(to->data, from->data, (size_t)n * bytes, cudaMemcpyDeviceToDevice, stream));
+            return TN_OK;
+        }
+        if (evenly && even.to >= even.length && even.from >= even.length) {
+            TN_CUDA_TRY(cudaMemcpy2DAsync(to->data, (size_t)even.to * bytes, from->data, (size_t)even.from * bytes,
+                                          (size_t)even.length * bytes, (size_t)even.rows, cudaMemcpyDeviceToDevice, stream));
             return TN_OK;
         }
         const unsigned blocks = tn_blocks(c, n, THREADS);
@@ -61,8 +94,8 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
         else if (bytes == 2) copy_bits<uint16_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
         else if (bytes == 4) copy_bits<uint32_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
         else copy_bits<uint64_t><<<blocks, THREADS, 0, stream>>>(*to, *from);
-    } else if (n % 8 == 0 && flat(to) && flat(from)) {
-        copy_flat<<<tn_blocks(c, n / 8, PIECES * THREADS), THREADS, 0, stream>>>(to->data, to->dtype, from->data, from->dtype, add, n);
+    } else if (evenly && in_vectors(to, from, &even)) {
+        copy_even<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(to->data, to->dtype, from->data, from->dtype, add, even);
     } else if (from->dims.rank > 1 && tn_vector_rows(to) && tn_vector_rows(from)) {
         copy_vectors<<<tn_blocks(c, n / 8, THREADS), THREADS, 0, stream>>>(*to, *from, add, length);
     } else {

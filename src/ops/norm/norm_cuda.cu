@@ -271,10 +271,14 @@ static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *pa
 
 /* --- on the host ---------------------------------------------------------------------------------------------------- */
 
+/* A set that is not there is no obstacle. */
+static bool fast_or_absent(const tn_rowset &s) { return !s.a.data || s.fast; }
+
 static bool all_fast(const job &j)
 {
-    return j.x.fast && j.r.fast && j.w.fast && j.b.fast && j.y.fast && j.s.fast && j.stat.even && j.dy.fast && j.dsum.fast &&
-           j.dx.fast && j.dr.fast;
+    return fast_or_absent(j.x) && fast_or_absent(j.r) && fast_or_absent(j.w) && fast_or_absent(j.b) && fast_or_absent(j.y) &&
+           fast_or_absent(j.s) && (!j.stat.a.data || j.stat.even) && fast_or_absent(j.dy) && fast_or_absent(j.dsum) &&
+           fast_or_absent(j.dx) && fast_or_absent(j.dr);
 }
 
 static int least(int64_t a, int64_t b) { return (int)(a < b ? a : b); }

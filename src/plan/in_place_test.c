@@ -25,7 +25,7 @@ static tn_status bump_run(const tn_call *c)
 }
 
 static const tn_op bump = {
-    .name = "bump", .flags = TN_OP_WRITES_IN0, .infer = bump_infer, .kernel = { [TN_CPU] = { bump_run, NULL } }
+    .name = "bump", .flags = TN_OP_WRITES_IN0, .infer = bump_infer, .kernel = { [TN_CPU] = { .forward = bump_run } }
 };
 
 static tn_ref add_bump(tn_graph *g, tn_ref state, tn_ref x)

@@ -36,7 +36,7 @@ const tn_op tn_op_cache_write = {
     .flags = TN_OP_STRIDED | TN_OP_WRITES_IN0,
     .infer = cache_write_infer,
     .cost = cache_write_cost,
-    .kernel = { [TN_CPU] = { tn_cache_write_forward_cpu, NULL }
+    .kernel = { [TN_CPU] = { .forward = tn_cache_write_forward_cpu }
                 TN_ON_CUDA(tn_cache_write_forward_cuda, NULL, NULL) },
 };
 

@@ -34,7 +34,7 @@ static tn_status compact_forward_cpu(const tn_call *c)
 const tn_op tn_op_compact = {
     .name = "compact",
     .infer = compact_infer,
-    .kernel = { [TN_CPU] = { compact_forward_cpu, NULL }
+    .kernel = { [TN_CPU] = { .forward = compact_forward_cpu }
                 TN_ON_CUDA(tn_compact_forward_cuda, NULL, NULL) },
 };
 

@@ -43,7 +43,7 @@ const tn_op tn_op_concat = {
     .infer = concat_infer,
     .grad = concat_grad,
     .cost = concat_cost,
-    .kernel = { [TN_CPU] = { tn_concat_forward_cpu, tn_concat_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_concat_forward_cpu, .backward = tn_concat_backward_cpu }
                 TN_ON_CUDA(tn_concat_forward_cuda, tn_concat_backward_cuda, NULL) },
 };
 

@@ -32,7 +32,7 @@ const tn_op tn_op_copy = {
     .infer = copy_infer,
     .grad = copy_grad,
     .cost = copy_cost,
-    .kernel = { [TN_CPU] = { tn_copy_forward_cpu, tn_copy_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_copy_forward_cpu, .backward = tn_copy_backward_cpu }
                 TN_ON_CUDA(tn_copy_forward_cuda, tn_copy_backward_cuda, NULL) },
 };
 

@@ -41,7 +41,7 @@ const tn_op tn_op_embed = {
     .infer = embed_infer,
     .grad = embed_grad,
     .cost = embed_cost,
-    .kernel = { [TN_CPU] = { tn_embed_forward_cpu, tn_embed_backward_cpu, NULL }
+    .kernel = { [TN_CPU] = { .forward = tn_embed_forward_cpu, .backward = tn_embed_backward_cpu, .work = NULL }
                 TN_ON_CUDA(tn_embed_forward_cuda, tn_embed_backward_cuda, tn_embed_work_cuda) },
 };
 

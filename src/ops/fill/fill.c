@@ -56,7 +56,7 @@ const tn_op tn_op_fill = {
     .flags = TN_OP_STRIDED,
     .infer = fill_infer,
     .cost = fill_cost,
-    .kernel = { [TN_CPU] = { fill_forward_cpu, NULL }
+    .kernel = { [TN_CPU] = { .forward = fill_forward_cpu }
                 TN_ON_CUDA(tn_fill_forward_cuda, NULL, NULL) },
 };
 

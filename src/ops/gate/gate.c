@@ -54,7 +54,7 @@ const tn_op tn_op_gate = {
     .infer = gate_infer,
     .grad = gate_grad,
     .cost = gate_cost,
-    .kernel = { [TN_CPU] = { tn_gate_forward_cpu, tn_gate_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_gate_forward_cpu, .backward = tn_gate_backward_cpu }
                 TN_ON_CUDA(tn_gate_forward_cuda, tn_gate_backward_cuda, NULL) },
     TN_OP_SWITCH("opt.gate", "x act(z) in one pass (off: the activation is stored, then multiplied)"),
     .plain = gate_plain,

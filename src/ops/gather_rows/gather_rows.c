@@ -40,7 +40,7 @@ const tn_op tn_op_gather_rows = {
     .infer = gather_rows_infer,
     .grad = gather_rows_grad,
     .cost = gather_rows_cost,
-    .kernel = { [TN_CPU] = { tn_gather_rows_forward_cpu, tn_gather_rows_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_gather_rows_forward_cpu, .backward = tn_gather_rows_backward_cpu }
                 TN_ON_CUDA(tn_gather_rows_forward_cuda, tn_gather_rows_backward_cuda, tn_gather_rows_work_cuda) },
 };
 

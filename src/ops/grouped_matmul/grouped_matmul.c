@@ -57,7 +57,7 @@ const tn_op tn_op_grouped_matmul = {
     .infer = grouped_infer,
     .grad = grouped_grad,
     .cost = grouped_cost,
-    .kernel = { [TN_CPU] = { tn_grouped_matmul_forward_cpu, tn_grouped_matmul_backward_cpu, grouped_work }
+    .kernel = { [TN_CPU] = { .forward = tn_grouped_matmul_forward_cpu, .backward = tn_grouped_matmul_backward_cpu, .work = grouped_work }
                 TN_ON_CUDA(tn_grouped_matmul_forward_cuda, tn_grouped_matmul_backward_cuda) },
 };
 

@@ -51,7 +51,7 @@ const tn_op tn_op_infonce = {
     .infer = infonce_infer,
     .grad = infonce_grad,
     .cost = infonce_cost,
-    .kernel = { [TN_CPU] = { tn_infonce_forward_cpu, tn_infonce_backward_cpu, tn_infonce_work_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_infonce_forward_cpu, .backward = tn_infonce_backward_cpu, .work = tn_infonce_work_cpu }
                 TN_ON_CUDA(tn_infonce_forward_cuda, tn_infonce_backward_cuda, tn_infonce_work_cuda) },
 };
 

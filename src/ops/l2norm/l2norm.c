@@ -39,7 +39,7 @@ const tn_op tn_op_l2norm = {
     .infer = l2norm_infer,
     .grad = l2norm_grad,
     .cost = l2norm_cost,
-    .kernel = { [TN_CPU] = { tn_l2norm_forward_cpu, tn_l2norm_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_l2norm_forward_cpu, .backward = tn_l2norm_backward_cpu }
                 TN_ON_CUDA(tn_l2norm_forward_cuda, tn_l2norm_backward_cuda, NULL) },
 };
 

@@ -124,7 +124,7 @@ const tn_op tn_op_linear = {
     .infer = linear_infer,
     .grad = linear_grad,
     .cost = linear_cost,
-    .kernel = { [TN_CPU] = { tn_linear_forward_cpu, tn_linear_backward_cpu, linear_work }
+    .kernel = { [TN_CPU] = { .forward = tn_linear_forward_cpu, .backward = tn_linear_backward_cpu, .work = linear_work }
                 TN_ON_CUDA(tn_linear_forward_cuda, tn_linear_backward_cuda, tn_linear_work_cuda, TN_LAYOUT_ROWS) },
     TN_OP_SWITCH("opt.epilogue", "bias, activation and residual inside the matrix product (off: one pass over memory for each)"),
     .plain = linear_as_plain,

@@ -68,7 +68,7 @@ const tn_op tn_op_linear_xent = {
     .infer = linear_xent_infer,
     .grad = linear_xent_grad,
     .cost = linear_xent_cost,
-    .kernel = { [TN_CPU] = { tn_linear_xent_forward_cpu, tn_linear_xent_backward_cpu, tn_linear_xent_work_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_linear_xent_forward_cpu, .backward = tn_linear_xent_backward_cpu, .work = tn_linear_xent_work_cpu }
                 TN_ON_CUDA(tn_linear_xent_forward_cuda, tn_linear_xent_backward_cuda, tn_linear_xent_work_cuda) },
     TN_OP_SWITCH("opt.linear_xent", "cross-entropy that makes the logits tile by tile (off: all of them in memory)"),
     .plain = linear_xent_plain,

@@ -87,7 +87,7 @@ const tn_op tn_op_loop = {
     .infer = loop_infer,
     .grad = loop_gradient,
     .cost = loop_cost,
-    .kernel = { [TN_CPU] = { tn_loop_forward_cpu, tn_loop_backward_cpu, tn_loop_work_cpu } },
+    .kernel = { [TN_CPU] = { .forward = tn_loop_forward_cpu, .backward = tn_loop_backward_cpu, .work = tn_loop_work_cpu } },
     .release = loop_release,
 };
 

@@ -40,7 +40,7 @@ const tn_op tn_op_masked_mean = {
     .infer = masked_mean_infer,
     .grad = masked_mean_grad,
     .cost = masked_mean_cost,
-    .kernel = { [TN_CPU] = { tn_masked_mean_forward_cpu, tn_masked_mean_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_masked_mean_forward_cpu, .backward = tn_masked_mean_backward_cpu }
                 TN_ON_CUDA(tn_masked_mean_forward_cuda, tn_masked_mean_backward_cuda, NULL) },
 };
 

@@ -39,7 +39,7 @@ const tn_op tn_op_mse = {
     .infer = mse_infer,
     .grad = mse_grad,
     .cost = mse_cost,
-    .kernel = { [TN_CPU] = { tn_mse_forward_cpu, tn_mse_backward_cpu, tn_mse_work_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_mse_forward_cpu, .backward = tn_mse_backward_cpu, .work = tn_mse_work_cpu }
                 TN_ON_CUDA(tn_mse_forward_cuda, tn_mse_backward_cuda, tn_mse_work_cuda) },
 };
 

@@ -27,7 +27,7 @@ const tn_op tn_op_pack_weight = {
     .half_in = 1,
     .infer = pack_weight_infer,
     .cost = pack_weight_cost,
-    .kernel = { [TN_CPU] = { tn_pack_weight_forward_cpu, NULL } },
+    .kernel = { [TN_CPU] = { .forward = tn_pack_weight_forward_cpu } },
 };
 
 tn_ref tn_pack_weight_(tn_graph *g, const char *file, int line, tn_ref w, bool backward)

@@ -51,7 +51,7 @@ const tn_op tn_op_reduce = {
     .infer = reduce_infer,
     .grad = reduce_grad,
     .cost = reduce_cost,
-    .kernel = { [TN_CPU] = { tn_reduce_forward_cpu, tn_reduce_backward_cpu, reduce_work }
+    .kernel = { [TN_CPU] = { .forward = tn_reduce_forward_cpu, .backward = tn_reduce_backward_cpu, .work = reduce_work }
                 TN_ON_CUDA(tn_reduce_forward_cuda, tn_reduce_backward_cuda, tn_reduce_work_cuda) },
 };
 

@@ -46,7 +46,7 @@ const tn_op tn_op_rope = {
     .infer = rope_infer,
     .grad = rope_grad,
     .cost = rope_cost,
-    .kernel = { [TN_CPU] = { tn_rope_forward_cpu, tn_rope_backward_cpu, NULL }
+    .kernel = { [TN_CPU] = { .forward = tn_rope_forward_cpu, .backward = tn_rope_backward_cpu, .work = NULL }
                 TN_ON_CUDA(tn_rope_forward_cuda, tn_rope_backward_cuda, tn_rope_work_cuda) },
 };
 

@@ -41,7 +41,7 @@ const tn_op tn_op_scatter_rows = {
     .infer = scatter_rows_infer,
     .grad = scatter_rows_grad,
     .cost = scatter_rows_cost,
-    .kernel = { [TN_CPU] = { tn_scatter_rows_forward_cpu, tn_scatter_rows_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_scatter_rows_forward_cpu, .backward = tn_scatter_rows_backward_cpu }
                 TN_ON_CUDA(tn_scatter_rows_forward_cuda, tn_scatter_rows_backward_cuda, tn_scatter_rows_work_cuda) },
 };
 

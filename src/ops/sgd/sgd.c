@@ -22,5 +22,5 @@ const tn_op tn_op_sgd = {
     .attr_bytes = sizeof(tn_sgd_attr),
     .infer = sgd_infer,
     .cost = sgd_cost,
-    .kernel = { [TN_CPU] = { tn_sgd_forward_cpu, NULL, NULL } TN_ON_CUDA(tn_sgd_forward_cuda, NULL, tn_sgd_work_cuda) },
+    .kernel = { [TN_CPU] = { .forward = tn_sgd_forward_cpu } TN_ON_CUDA(tn_sgd_forward_cuda, NULL, tn_sgd_work_cuda) },
 };

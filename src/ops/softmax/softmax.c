@@ -47,7 +47,7 @@ const tn_op tn_op_softmax = {
     .infer = softmax_infer,
     .grad = softmax_grad,
     .cost = softmax_cost,
-    .kernel = { [TN_CPU] = { tn_softmax_forward_cpu, tn_softmax_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_softmax_forward_cpu, .backward = tn_softmax_backward_cpu }
                 TN_ON_CUDA(tn_softmax_forward_cuda, tn_softmax_backward_cuda, NULL) },
 };
 

@@ -36,7 +36,7 @@ const tn_op tn_op_sumsq = {
     .name = "sumsq",
     .infer = sumsq_infer,
     .cost = sumsq_cost,
-    .kernel = { [TN_CPU] = { tn_sumsq_forward_cpu, NULL, sumsq_work }
+    .kernel = { [TN_CPU] = { .forward = tn_sumsq_forward_cpu, .backward = NULL, .work = sumsq_work }
                 TN_ON_CUDA(tn_sumsq_forward_cuda, NULL, tn_sumsq_work_cuda) },
 };
 

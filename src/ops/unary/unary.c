@@ -44,7 +44,7 @@ const tn_op tn_op_unary = {
     .flags = TN_OP_STRIDED | TN_OP_ROWWISE | TN_OP_INPLACE,
     .infer = unary_infer,
     .grad = unary_grad,
-    .kernel = { [TN_CPU] = { tn_unary_forward_cpu, tn_unary_backward_cpu }
+    .kernel = { [TN_CPU] = { .forward = tn_unary_forward_cpu, .backward = tn_unary_backward_cpu }
                 TN_ON_CUDA(tn_unary_forward_cuda, tn_unary_backward_cuda, NULL) },
 };
 

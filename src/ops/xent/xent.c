@@ -48,7 +48,7 @@ const tn_op tn_op_xent = {
     .infer = xent_infer,
     .grad = xent_grad,
     .cost = xent_cost,
-    .kernel = { [TN_CPU] = { tn_xent_forward_cpu, tn_xent_backward_cpu, xent_work }
+    .kernel = { [TN_CPU] = { .forward = tn_xent_forward_cpu, .backward = tn_xent_backward_cpu, .work = xent_work }
                 TN_ON_CUDA(tn_xent_forward_cuda, tn_xent_backward_cuda, tn_xent_work_cuda) },
 };
 

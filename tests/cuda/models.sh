@@ -47,12 +47,12 @@ near 'stopped and gone on' "$work/part.losses" "$work/whole.losses" 0
 
 taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
 # shellcheck disable=SC2086
-"$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=1000 run="$work/soak" > "$work/soak.log" 2>&1 &
+"$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=20000 run="$work/soak" > "$work/soak.log" 2>&1 &
 pid=$!
-sleep 3; early=$(taken)
+sleep 2; early=$(taken) late=
 while kill -0 $pid 2> /dev/null; do late=$(taken); sleep 0.2; done
 wait $pid && rc=0 || rc=1
-if [ $rc = 0 ] && [ "${late:-0}" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      1000 steps, $early and ${late:-?} MiB"
-else failed=$((failed + 1)); echo "FAILED  1000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
+if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      20000 steps, $early and $late MiB"
+else failed=$((failed + 1)); echo "FAILED  20000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -22,10 +22,11 @@ static void print_row(void *ctx, const tn_bench_row *r)
         (void)tn_cli_emit(c, row);
         return;
     }
-    char bytes[24] = "";
+    char bytes[24] = "", part[16] = "";
+    if (r->of_ceiling > 0) snprintf(part, sizeof part, "  %3.0f %%", 100 * r->of_ceiling);
     if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%8.1f GB/s", r->gbs);
-    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %8.1f GFLOP/s %s  %3.0f %%\n", r->group, r->name, r->ms, r->spread_ms, r->gflops,
-            bytes[0] ? bytes : "             ", 100 * r->of_ceiling);
+    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %8.1f GFLOP/s %s%s\n", r->group, r->name, r->ms, r->spread_ms, r->gflops,
+            bytes[0] ? bytes : "             ", part);
     fflush(c->out);
 }
 
@@ -123,7 +124,8 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     double times[MOST];
     size_t runs = 0;
     tn_status st = open_session(c, target, threads, &s);
-    if (st == TN_OK) st = measure_ceilings(c, tn_trainer_threads(s.trainer), &b->ceilings);
+    const bool gpu = st == TN_OK && tn_trainer_device(s.trainer) != TN_CPU; /* the ceilings are those of the processor */
+    if (st == TN_OK && !gpu) st = measure_ceilings(c, tn_trainer_threads(s.trainer), &b->ceilings);
     if (st == TN_OK) fill_tokens(&s);
     const double start = tn_clock_s();
     while (st == TN_OK && runs < MOST && (runs < 4 || tn_clock_s() - start < 20)) {
@@ -140,7 +142,7 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         r.spread_ms *= 1e3;
         r.gflops = tn_trainer_flops(s.trainer) / r.ms * 1e-6;
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
-        r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
+        if (!gpu) r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
         st = time_parts(c, &s);
     }

@@ -123,6 +123,7 @@ static double measure_peak(void *ctx)
 {
     const tn_session *on = ((const watcher *)ctx)->on;
     tn_ceilings c;
+    if (tn_trainer_device(on->trainer) != TN_CPU) return 0; /* not measured there yet */
     if (tn_ceilings_arithmetic(tn_trainer_threads(on->trainer), &c) != TN_OK) return 0;
     return 1e9 * (strncmp(tn_settings_text(on->settings, "compute"), "bf16", 4) == 0 ? c.bf16_gflops : c.fma_gflops);
 }

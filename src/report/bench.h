@@ -10,7 +10,7 @@ typedef struct tn_bench_row {
     const char *group, *name; /* "gemm", "512x512x512" */
     double ms, spread_ms;     /* median of the runs, half the distance of the quartiles */
     double gflops, gbs;       /* 0 where it does not apply */
-    double of_ceiling;        /* 0..1, of the ceiling that bounds it */
+    double of_ceiling;        /* 0..1, of the ceiling that bounds it; 0: not known */
 } tn_bench_row;
 
 typedef struct tn_bench {

@@ -1,8 +1,8 @@
 /* The checks of check.h, one function each. They use trainers of their own, so that one check cannot disturb another. */
 #include "train/check.h"
 
-#include "base/alloc.h"
 #include "backend/backend.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
 #include "train/train_settings.h"

@@ -183,6 +183,40 @@ static inline unsigned tn_blocks(const tn_call *c, int64_t n, int64_t each)
     return (unsigned)(want < 1 ? 1 : want < most ? want : most);
 }
 
+/* Workspaces are cut into pieces that begin at multiples of 256 bytes. */
+static inline size_t tn_align256(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+/* a, of another type, contiguous at `data`; all of its rows. */
+static inline tn_arg tn_contiguous_at(const tn_arg *a, void *data, tn_dtype type)
+{
+    tn_arg r = *a;
+    int64_t step = 1;
+    r.data = data;
+    r.dtype = type;
+    r.live = NULL;
+    for (int i = a->dims.rank - 1; i >= 0; i--) {
+        r.stride[i] = step;
+        step *= a->dims.dim[i];
+    }
+    return r;
+}
+
+static __global__ void tn_clear_numbers(TN_GRID tn_arg a, int64_t n)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        tn_store(a.data, a.dtype, tn_d_offset(a, i), 0.f);
+}
+
+/* The gradient of a sum over nothing: 0, or what it is where it is added to. */
+static inline tn_status tn_clear_gradient(const tn_call *c, const tn_arg *d, bool add)
+{
+    const int64_t n = tn_all_count(d);
+    if (!d->data || add || n == 0) return TN_OK;
+    tn_clear_numbers<<<tn_blocks(c, n, 256), 256, 0, tn_cuda_stream(c)>>>(*d, n);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
 /* --- sums ------------------------------------------------------------------------------------------------------------------ */
 
 __device__ __forceinline__ float tn_warp_sum(float x)

@@ -141,8 +141,6 @@ static cublasLtEpilogue_t epilogue_of(const shape *s)
     case TN_CUDA_GELU:
         return s->has_bias ? (s->has_aux ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_BIAS)
                            : (s->has_aux ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU);
-    case TN_CUDA_DGELU: return CUBLASLT_EPILOGUE_DGELU;
-    case TN_CUDA_RELU: return s->has_bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     default: return CUBLASLT_EPILOGUE_DEFAULT;
     }
 }

@@ -5,7 +5,7 @@
  *     c[b] (m,n) = epilogue(alpha a[b] (m,k) b[b] (k,n)) + beta add[b] (m,n)
  *
  * Row-major views: a and b have any leading dimension and may be transposed (one of their two steps is 1); c and add have
- * contiguous rows. a and b have one type, f32 or bf16 (tn_f16 too); c is of that type or f32; add is of c's type. f32
+ * contiguous rows. a and b have one type, f32, bf16 or f16; c is of that type or f32; add is of c's type. f32
  * operands multiply in f32 (tf32 where asked for). Sums are f32. */
 #ifndef TN_BACKEND_CUDA_GEMM_H
 #define TN_BACKEND_CUDA_GEMM_H
@@ -20,8 +20,6 @@ typedef enum tn_cuda_epilogue {
     TN_CUDA_PLAIN = 0,
     TN_CUDA_BIAS = 1,      /* + bias (n), in the type of c */
     TN_CUDA_GELU = 2,      /* tanh form of (product + bias where given); aux (m,n) gets the value before, where given */
-    TN_CUDA_DGELU = 3,     /* product times gelu'(aux) */
-    TN_CUDA_RELU = 4,
 } tn_cuda_epilogue;
 
 typedef struct tn_cuda_gemm {

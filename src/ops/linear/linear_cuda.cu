@@ -10,8 +10,6 @@
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 enum { THREADS = 256, VECTOR_THREADS = 96, PARTS = 128 }; /* parts of the rows whose sums are added in the second stage */
 
-static size_t align256(size_t n) { return (n + 255) / 256 * 256; }
-
 /* --- rows: the leading axes of several tensors, merged where all of them allow it ------------------------------------ */
 
 enum { MOST = 4 };
@@ -158,10 +156,7 @@ static tn_status weight_as(const tn_call *c, tn_dtype type, void *work, tn_arg *
     const tn_arg *w = &c->in[W];
     *out = *w;
     if (w->dtype == type) return TN_OK;
-    out->data = work;
-    out->dtype = type;
-    out->stride[0] = w->dims.dim[1];
-    out->stride[1] = 1;
+    *out = tn_contiguous_at(w, work, type);
     const int64_t total = tn_all_count(w);
     convert_rows<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*out, *w, total, w->dims.dim[1]);
     TN_CUDA_LAUNCHED();
@@ -174,13 +169,7 @@ static tn_status rows_as(const tn_call *c, const tn_arg *x, tn_dtype type, bool 
     *out = *x;
     if (x->dtype == type && !(mask && x->live)) return TN_OK;
     const int64_t total = tn_all_count(x), n = tn_row_len(x);
-    out->data = work;
-    out->dtype = type;
-    int64_t step = 1;
-    for (int i = x->dims.rank - 1; i >= 0; i--) {
-        out->stride[i] = step;
-        step *= x->dims.dim[i];
-    }
+    *out = tn_contiguous_at(x, work, type);
     convert_rows<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*out, *x, total, n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -207,10 +196,10 @@ extern "C" size_t tn_linear_work_cuda(const tn_sig *s, bool backward)
     const size_t n = (size_t)s->in[W].dims.dim[0], k = (size_t)s->in[W].dims.dim[1], y = (size_t)tn_dims_count(s->out[0].dims);
     const size_t item = tn_dtype_bytes(s->out[0].dtype), x = (size_t)tn_dims_count(s->in[X].dims);
     const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE, live = s->in[X].live;
-    size_t bytes = s->in[W].dtype == s->out[0].dtype ? 0 : align256(n * k * item);
-    if (s->in[X].dtype != s->out[0].dtype || (backward && live)) bytes += align256(x * item);
-    if (backward && (act || live)) bytes += align256(y * item);
-    if (backward && !s->in[BIAS].absent) bytes += align256(PARTS * n * sizeof(float));
+    size_t bytes = s->in[W].dtype == s->out[0].dtype ? 0 : tn_align256(n * k * item);
+    if (s->in[X].dtype != s->out[0].dtype || (backward && live)) bytes += tn_align256(x * item);
+    if (backward && (act || live)) bytes += tn_align256(y * item);
+    if (backward && !s->in[BIAS].absent) bytes += tn_align256(PARTS * n * sizeof(float));
     return bytes;
 }
 
@@ -224,7 +213,7 @@ extern "C" tn_status tn_linear_forward_cuda(const tn_call *c)
     tn_arg w, x;
     if (tn_all_count(y) == 0) return TN_OK;
     TN_RETURN_IF(weight_as(c, type, work, &w));
-    if (w.data == work) work += align256((size_t)(n * k) * tn_dtype_bytes(type));
+    if (w.data == work) work += tn_align256((size_t)(n * k) * tn_dtype_bytes(type));
     TN_RETURN_IF(rows_as(c, &c->in[X], type, false, work, &x));
     const tn_arg *pre = c->n_out > 1 && c->out[1].data ? &c->out[1] : y;
     const bool bias_inside = bias->data && bias->dtype == type && (bias->dims.dim[0] == 1 || bias->stride[0] == 1);
@@ -265,13 +254,7 @@ static tn_status before_act(const tn_call *c, void *work, tn_arg *d)
     tn_arg from = *dy;
     if (!from.live) from.live = c->in[X].live;
     const int64_t total = tn_all_count(dy), n = tn_row_len(dy);
-    d->data = work;
-    d->live = NULL;
-    int64_t step = 1;
-    for (int i = d->dims.rank - 1; i >= 0; i--) {
-        d->stride[i] = step;
-        step *= d->dims.dim[i];
-    }
+    *d = tn_contiguous_at(dy, work, dy->dtype);
     if (pre->data && dy->dims.rank > 1 && vectors(dy) && vectors(pre) && vectors(d))
         before_act_vectors<<<row_blocks(c, tn_all_rows(dy)), VECTOR_THREADS, 0, tn_cuda_stream(c)>>>(
             tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), act, tn_all_rows(dy), (int)n);
@@ -385,15 +368,6 @@ static tn_status grad_residual(const tn_call *c)
     return TN_OK;
 }
 
-/* A gradient of no rows. */
-static tn_status clear(const tn_call *c, int i)
-{
-    const tn_arg *d = &c->din[i];
-    if (!d->data || (c->accumulate >> i & 1) || tn_all_count(d) == 0) return TN_OK;
-    TN_CUDA_TRY(cudaMemsetAsync(d->data, 0, (size_t)tn_all_count(d) * tn_dtype_bytes(d->dtype), tn_cuda_stream(c)));
-    return TN_OK;
-}
-
 extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
 {
     const tn_arg *dy = &c->dout[0];
@@ -402,19 +376,19 @@ extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
     char *work = (char *)c->work;
     tn_arg d, w, x;
     if (tn_all_count(dy) == 0) {
-        TN_RETURN_IF(clear(c, W));
-        return clear(c, BIAS);
+        TN_RETURN_IF(tn_clear_gradient(c, &c->din[W], c->accumulate >> W & 1));
+        return tn_clear_gradient(c, &c->din[BIAS], c->accumulate >> BIAS & 1);
     }
     TN_RETURN_IF(before_act(c, work, &d));
-    if (d.data == work) work += align256((size_t)tn_all_count(dy) * item);
+    if (d.data == work) work += tn_align256((size_t)tn_all_count(dy) * item);
     if (c->din[X].data) {
         TN_RETURN_IF(weight_as(c, type, work, &w));
-        if (w.data == work) work += align256((size_t)tn_all_count(&w) * item);
+        if (w.data == work) work += tn_align256((size_t)tn_all_count(&w) * item);
         TN_RETURN_IF(grad_x(c, &d, &w));
     }
     if (c->din[W].data) {
         TN_RETURN_IF(rows_as(c, &c->in[X], type, true, work, &x));
-        if (x.data == work) work += align256((size_t)tn_all_count(&x) * item);
+        if (x.data == work) work += tn_align256((size_t)tn_all_count(&x) * item);
         TN_RETURN_IF(grad_w(c, &d, &x));
     }
     if (c->din[BIAS].data) TN_RETURN_IF(grad_bias(c, &d, (float *)work));

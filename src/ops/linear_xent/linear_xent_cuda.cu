@@ -62,7 +62,7 @@ struct space {
 static char *carve(char *base, size_t *at, size_t bytes)
 {
     char *p = base ? base + *at : NULL;
-    *at += (bytes + 255) / 256 * 256;
+    *at += tn_align256(bytes);
     return p;
 }
 
@@ -422,14 +422,6 @@ static tn_status add_weights(const pass *p)
     return TN_OK;
 }
 
-static tn_status clear(const tn_call *c, int i)
-{
-    const tn_arg *d = &c->din[i];
-    if (!d->data || (c->accumulate >> i & 1) || tn_all_count(d) == 0) return TN_OK;
-    TN_CUDA_TRY(cudaMemsetAsync(d->data, 0, (size_t)tn_all_count(d) * tn_dtype_bytes(d->dtype), tn_cuda_stream(c)));
-    return TN_OK;
-}
-
 extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
 {
     pass p;
@@ -437,9 +429,9 @@ extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
     const bool gradient = c->dout[0].data && (c->din[X].data || c->din[W].data || c->din[BIAS].data);
     if (c->din[WEIGHTS].data) TN_RETURN_IF(add_weights(&p));
     if (!gradient || p.t.n == 0) {
-        TN_RETURN_IF(clear(c, X));
-        TN_RETURN_IF(clear(c, W));
-        TN_RETURN_IF(clear(c, BIAS));
+        TN_RETURN_IF(tn_clear_gradient(c, &c->din[X], c->accumulate >> X & 1));
+        TN_RETURN_IF(tn_clear_gradient(c, &c->din[W], c->accumulate >> W & 1));
+        TN_RETURN_IF(tn_clear_gradient(c, &c->din[BIAS], c->accumulate >> BIAS & 1));
     }
     for (int64_t at = 0; at < p.t.n && (gradient || c->makes_out); at += p.s.chunk) {
         const int64_t count = p.t.n - at < p.s.chunk ? p.t.n - at : p.s.chunk;

@@ -43,8 +43,6 @@ static __global__ void convert(TN_GRID tn_arg to, TN_GRID tn_arg from, int64_t t
         tn_store(to.data, to.dtype, i, i < alive ? tn_load(from.data, from.dtype, tn_d_offset(from, i)) : 0.f);
 }
 
-static size_t align256(size_t n) { return (n + 255) / 256 * 256; }
-
 /* x itself, or a contiguous copy of the type at *work, which then moves on. */
 static tn_status operand(const tn_call *c, const tn_arg *given, tn_dtype type, char **work, tn_arg *out)
 {
@@ -52,15 +50,8 @@ static tn_status operand(const tn_call *c, const tn_arg *given, tn_dtype type, c
     *out = from;
     const int64_t total = tn_all_count(x);
     if ((x->dtype == type && !x->live) || !x->data || total == 0) return TN_OK;
-    out->data = *work;
-    out->dtype = type;
-    out->live = NULL;
-    int64_t step = 1;
-    for (int i = x->dims.rank - 1; i >= 0; i--) {
-        out->stride[i] = step;
-        step *= x->dims.dim[i];
-    }
-    *work += align256((size_t)total * tn_dtype_bytes(type));
+    *out = tn_contiguous_at(x, *work, type);
+    *work += tn_align256((size_t)total * tn_dtype_bytes(type));
     convert<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*out, *x, total);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -71,8 +62,8 @@ extern "C" size_t tn_matmul_work_cuda(const tn_sig *s, bool backward)
     const tn_dtype type = s->out[0].dtype;
     size_t bytes = 0;
     for (int i = 0; i < 2; i++)
-        if (s->in[i].dtype != type || s->in[i].live || (backward && s->in[A].live)) bytes += align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
-    if (backward && s->in[A].live) bytes += align256((size_t)tn_dims_count(s->out[0].dims) * tn_dtype_bytes(type));
+        if (s->in[i].dtype != type || s->in[i].live || (backward && s->in[A].live)) bytes += tn_align256((size_t)tn_dims_count(s->in[i].dims) * tn_dtype_bytes(type));
+    if (backward && s->in[A].live) bytes += tn_align256((size_t)tn_dims_count(s->out[0].dims) * tn_dtype_bytes(type));
     return bytes;
 }
 
@@ -141,14 +132,6 @@ static int64_t inner_size(const tn_call *c)
     return a->dims.dim[a->dims.rank - (((const tn_matmul_attr *)c->attr)->transpose_a ? 2 : 1)];
 }
 
-/* A product over nothing. */
-static tn_status clear(const tn_call *c, const tn_arg *d, bool add)
-{
-    if (!d->data || add || tn_all_count(d) == 0) return TN_OK;
-    TN_CUDA_TRY(cudaMemsetAsync(d->data, 0, (size_t)tn_all_count(d) * tn_dtype_bytes(d->dtype), tn_cuda_stream(c)));
-    return TN_OK;
-}
-
 extern "C" tn_status tn_matmul_forward_cuda(const tn_call *c)
 {
     const tn_matmul_attr *t = (const tn_matmul_attr *)c->attr;
@@ -157,7 +140,7 @@ extern "C" tn_status tn_matmul_forward_cuda(const tn_call *c)
     char *work = (char *)c->work;
     tn_arg a, b;
     if (tn_all_count(y) == 0) return TN_OK;
-    if (inner_size(c) == 0) return clear(c, y, false);
+    if (inner_size(c) == 0) return tn_clear_gradient(c, y, false);
     TN_RETURN_IF(operand(c, &c->in[A], y->dtype, &work, &a));
     TN_RETURN_IF(operand(c, &c->in[B], y->dtype, &work, &b));
     return product_any(c, y->dims, y->dims.dim[rank - 2], y->dims.dim[rank - 1], inner_size(c), as_matrix(&a, t->transpose_a, rank),
@@ -174,8 +157,8 @@ extern "C" tn_status tn_matmul_backward_cuda(const tn_call *c)
     char *work = (char *)c->work;
     tn_arg a, b, dy = *given;
     if (m == 0 || n == 0 || k == 0 || tn_all_count(given) == 0) {
-        TN_RETURN_IF(clear(c, &c->din[A], add_a));
-        return clear(c, &c->din[B], add_b);
+        TN_RETURN_IF(tn_clear_gradient(c, &c->din[A], add_a));
+        return tn_clear_gradient(c, &c->din[B], add_b);
     }
     if (c->in[A].live && !t->transpose_a) dy.live = c->in[A].live; /* its rows are a's */
     TN_RETURN_IF(operand(c, &dy, given->dtype, &work, &dy));

@@ -2,23 +2,9 @@
  * gradient is the same space the other way. Maxima walk the results and look along the axis for each. */
 #include "backend/cpu/level.h"
 #include "ops/elem.h"
-#include "ops/reduce/reduce.h"
+#include "ops/reduce/reduce_axis.h"
 
 tn_kernel tn_reduce_forward_cpu, tn_reduce_backward_cpu;
-
-static int axis_of(const tn_reduce_attr *a, int rank) { return a->axis < 0 ? a->axis + rank : a->axis; }
-
-/* The result as a tensor of x's rank, with size 1 along the axis. */
-static tn_arg with_axis(const tn_arg *y, const tn_reduce_attr *a, const tn_arg *x)
-{
-    tn_arg r = *y;
-    if (a->all) return r;
-    const int axis = axis_of(a, x->dims.rank);
-    r.dims = x->dims;
-    r.dims.dim[axis] = 1;
-    for (int i = 0, k = 0; i < x->dims.rank; i++) r.stride[i] = i == axis ? 0 : y->stride[k++];
-    return r;
-}
 
 static int64_t alive(const tn_arg *x, int axis)
 {
@@ -30,7 +16,7 @@ static int64_t alive(const tn_arg *x, int axis)
 /* 1, or one over how many numbers a mean is of (0 for none). */
 static double factor(const tn_reduce_attr *a, const tn_arg *x)
 {
-    const int64_t n = a->all ? tn_arg_count(x) : alive(x, axis_of(a, x->dims.rank));
+    const int64_t n = a->all ? tn_arg_count(x) : alive(x, tn_reduce_axis(a, x->dims.rank));
     return a->kind != TN_REDUCE_MEAN ? 1 : n ? 1 / (double)n : 0;
 }
 
@@ -44,7 +30,7 @@ static const float *load_piece(const void *job, const tn_elem *e, const int64_t 
 
 static void sum_forward(const tn_call *c, const tn_reduce_attr *a)
 {
-    const tn_arg *x = &c->in[0], y = with_axis(&c->out[0], a, x);
+    const tn_arg *x = &c->in[0], y = tn_reduce_with_axis(&c->out[0], a, x);
     const tn_elem_sum s = { .target = 1, .factor = factor(a, x), .fn = load_piece, .work = c->work };
     tn_elem e;
     tn_elem_make(&e, x->dims, x->live, 2, (const tn_arg *[]){ x, &y });
@@ -70,7 +56,7 @@ static void spread_piece(const void *arg, const tn_elem *e, const int64_t *at, i
 
 static void sum_backward(const tn_call *c, const tn_reduce_attr *a)
 {
-    const tn_arg *dx = &c->din[0], dy = with_axis(&c->dout[0], a, dx);
+    const tn_arg *dx = &c->din[0], dy = tn_reduce_with_axis(&c->dout[0], a, dx);
     const spread_job j = { .factor = (float)factor(a, dx), .add = c->accumulate & 1 };
     tn_elem e;
     tn_elem_make(&e, dx->dims, dx->live, 2, (const tn_arg *[]){ &dy, dx });
@@ -129,8 +115,8 @@ static void max_gradient_piece(const void *arg, const tn_elem *e, const int64_t 
 /* One walk over the results: x (and dx) stand at the first number along the axis. */
 static void max_walk(const tn_call *c, const tn_reduce_attr *a, const tn_arg *x, const tn_arg *y, const tn_arg *dx)
 {
-    const int axis = axis_of(a, x->dims.rank);
-    const tn_arg result = with_axis(y, a, x);
+    const int axis = tn_reduce_axis(a, x->dims.rank);
+    const tn_arg result = tn_reduce_with_axis(y, a, x);
     tn_arg first = *x, dfirst = dx ? *dx : *x;
     const max_job j = { .n = alive(x, axis), .step = x->stride[axis], .dx_step = dfirst.stride[axis],
                         .add = dx && (c->accumulate & 1) };

@@ -2,21 +2,7 @@
  * gradient is the same space the other way (elem.cuh). Maxima: a warp looks along the axis for each result where the
  * axis is the last one, else a thread does; the first maximum wins, and the first NaN before all others. */
 #include "ops/elem_sum.cuh"
-#include "ops/reduce/reduce.h"
-
-static int axis_of(const tn_reduce_attr *a, int rank) { return a->axis < 0 ? a->axis + rank : a->axis; }
-
-/* The result as a tensor of x's rank, with size 1 along the axis. */
-static tn_arg with_axis(const tn_arg *y, const tn_reduce_attr *a, const tn_arg *x)
-{
-    tn_arg r = *y;
-    if (a->all) return r;
-    const int axis = axis_of(a, x->dims.rank);
-    r.dims = x->dims;
-    r.dims.dim[axis] = 1;
-    for (int i = 0, k = 0; i < x->dims.rank; i++) r.stride[i] = i == axis ? 0 : y->stride[k++];
-    return r;
-}
+#include "ops/reduce/reduce_axis.h"
 
 extern "C" size_t tn_reduce_work_cuda(const tn_sig *s, bool backward)
 {
@@ -26,7 +12,7 @@ extern "C" size_t tn_reduce_work_cuda(const tn_sig *s, bool backward)
     if (backward || a->kind == TN_REDUCE_MAX) return 0;
     if (!a->all) {
         y = x;
-        y.dim[axis_of(a, x.rank)] = 1;
+        y.dim[tn_reduce_axis(a, x.rank)] = 1;
     }
     return tn_d_sum_work(x, y);
 }
@@ -59,9 +45,9 @@ struct spread_map {
 
 static tn_status sum_backward(const tn_call *c, const tn_reduce_attr *a)
 {
-    const tn_arg *dx = &c->din[0], dy = with_axis(&c->dout[0], a, dx), *args[] = { &dy, dx };
+    const tn_arg *dx = &c->din[0], dy = tn_reduce_with_axis(&c->dout[0], a, dx), *args[] = { &dy, dx };
     const tn_d_space s = tn_d_space_make(dx->dims, dx->live, 2, args);
-    const int axis = a->all ? 0 : axis_of(a, dx->dims.rank);
+    const int axis = a->all ? 0 : tn_reduce_axis(a, dx->dims.rank);
     spread_map f = { a->kind == TN_REDUCE_MEAN, s.live, s.first, a->all ? s.rest : 1 };
     if (axis != 0) f.live = NULL, f.n = dx->dims.dim[axis];
     return tn_d_map<1, 1>(c, s, c->accumulate & 1, f);
@@ -127,8 +113,8 @@ __global__ void __launch_bounds__(TN_D_THREADS) max_walk(const __grid_constant__
 
 static tn_status max_run(const tn_call *c, const tn_reduce_attr *a, const tn_arg *x, const tn_arg *y, const tn_arg *dx)
 {
-    const int axis = axis_of(a, x->dims.rank);
-    const tn_arg result = with_axis(y, a, x), *args[ARGS] = { x, &result, dx ? dx : x };
+    const int axis = tn_reduce_axis(a, x->dims.rank);
+    const tn_arg result = tn_reduce_with_axis(y, a, x), *args[ARGS] = { x, &result, dx ? dx : x };
     max_job j = {};
     j.results = 1;
     j.n = x->dims.dim[axis], j.first = x->dims.dim[0], j.live = x->live, j.along_first = axis == 0;
@@ -155,7 +141,7 @@ extern "C" tn_status tn_reduce_forward_cuda(const tn_call *c)
     const tn_reduce_attr *a = (const tn_reduce_attr *)c->attr;
     const tn_arg *x = &c->in[0];
     if (a->kind == TN_REDUCE_MAX) return max_run(c, a, x, &c->out[0], NULL);
-    const tn_arg y = with_axis(&c->out[0], a, x), *args[] = { x, &y };
+    const tn_arg y = tn_reduce_with_axis(&c->out[0], a, x), *args[] = { x, &y };
     const tn_d_sum m = tn_d_sum_make(x->dims, x->live, 1, args, false, a->kind == TN_REDUCE_MEAN, c->work);
     return tn_d_sum_run<1>(c, m, pass_map{});
 }

@@ -9,8 +9,7 @@
  * 96 (128) KB of loads in flight; less below 100 MB, where the two small launches, 2-3 us each, show. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_cuda.h"
-#include "ops/scan/scan_tiles.cuh"
-#include "ops/sum_rows.cuh"
+#include "ops/scan/scan_setup.cuh"
 
 namespace
 {
@@ -279,21 +278,9 @@ struct to_gradients {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-/* The workspace: ticket and nodes, which begin as zeros, then the table, then sums. */
-typedef struct layout {
-    size_t zeros, table, partial, sums, bytes;
-} layout;
-
-static layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
+static tn_tile_layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
 {
-    const int64_t columns = tn_tile_padded(K);
-    layout l = {};
-    l.zeros = 64 + tn_tile_node_bytes(B, T, K, WORDS);
-    l.table = l.zeros;
-    l.partial = l.table + sizeof(float2) * (size_t)(ROWS * columns);
-    l.sums = l.partial + (backward ? sizeof(float) * (size_t)(B * tn_tile_chunks(T) * SUMS * columns) : 0);
-    l.bytes = l.sums + (backward ? tn_sum_bytes(SUMS, columns) : 0);
-    return l;
+    return tn_tile_layout_of(B, T, K, WORDS, sizeof(float2) * ROWS, SUMS, backward);
 }
 
 static bool per_channel(const tn_dims *rho, const tn_dims *omega, const tn_dims *gamma)
@@ -321,31 +308,22 @@ static scan set_up(const tn_call *c, bool backward)
     const int64_t *d = c->in[TN_SCAN_X].dims.dim;
     char *work = (char *)c->work;
     scan s = {};
-    const layout l = layout_of(d[0], d[1], d[2] / 2, backward);
-    s.f.B = d[0], s.f.T = d[1], s.f.K = (int)(d[2] / 2);
-    s.f.chunks = tn_tile_chunks(d[1]);
-    s.f.reverse = backward;
-    s.f.reset = (const int32_t *)c->in[TN_SCAN_RESET].data;
-    s.f.live = tn_tile_live(c);
-    s.f.ticket = (unsigned *)work;
-    s.f.node = (unsigned long long *)(work + 64);
+    const tn_tile_layout l = layout_of(d[0], d[1], d[2] / 2, backward);
+    s.f = tn_tile_frame_of(c, &c->in[TN_SCAN_X], &c->in[TN_SCAN_RESET], backward);
     s.x = tn_tile_of(&c->in[TN_SCAN_X], false);
     s.c = tn_tile_of(&c->out[0], false);
     s.gamma = tn_tile_of(&c->in[TN_SCAN_GAMMA], false);
     s.state = tn_tile_of(&c->in[TN_SCAN_STATE], false);
-    s.f.columns = tn_tile_padded(d[2] / 2);
     s.table = (const float2 *)(work + l.table);
     s.f.power = s.table + LAMBDA_NODE * s.f.columns;
-    s.sums.partial = (const float *)(work + l.partial);
-    s.sums.B = s.f.B, s.sums.parts = s.f.chunks, s.sums.columns = s.f.columns, s.sums.live = s.f.live;
-    if (backward) tn_sum_place(&s.sums, SUMS, work + l.sums);
+    s.sums = tn_tile_sums_of(c, &s.f, &l, SUMS, backward);
     return s;
 }
 
 static tn_status launch_prepare(const tn_call *c, const scan *s)
 {
     enum { THREADS = 256 };
-    const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
+    const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
     const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
                   most = zeros > s->f.columns ? zeros : s->f.columns;
     prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
@@ -353,12 +331,6 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
         s->f.reverse, (float2 *)(uintptr_t)s->table, (uint4 *)c->work, zeros);
     TN_CUDA_LAUNCHED();
     return TN_OK;
-}
-
-static unsigned set_groups(scan *s, int V)
-{
-    s->f.groups = (s->f.K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);
-    return (unsigned)(s->f.B * s->f.groups * s->f.chunks);
 }
 
 extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
@@ -371,8 +343,8 @@ extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
     if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c))
-        forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
-    else forward_kernel<1><<<set_groups(&s, 1), TN_TILE_THREADS, 0, stream>>>(s);
+        forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -382,7 +354,7 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
     const cudaStream_t stream = tn_cuda_stream(c);
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
                        tn_tile_pairs(&s->dx);
-    const unsigned blocks = set_groups(s, pairs ? 2 : 1);
+    const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
     if (pairs && gain) backward_kernel<2, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
     else if (pairs) backward_kernel<2, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
     else if (gain) backward_kernel<1, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);

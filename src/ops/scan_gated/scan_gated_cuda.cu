@@ -10,9 +10,8 @@
  * Bytes per token and complex channel in bf16: forward 12, backward 24, plus 2 x 37 per 128 tokens for nodes (5 %,
  * 2.5 %). About 45 instructions per token and channel forward: 60 % of the issue slots at full bandwidth. Predicted:
  * 75-85 % of copy bandwidth forward, 75-80 % backward, both with two blocks a multiprocessor. */
-#include "ops/scan/scan_tiles.cuh"
+#include "ops/scan/scan_setup.cuh"
 #include "ops/scan_gated/scan_gated.h"
-#include "ops/sum_rows.cuh"
 
 namespace
 {
@@ -344,21 +343,9 @@ struct to_gradients {
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-/* The workspace: ticket and nodes, which begin as zeros, then the table, then sums. */
-typedef struct layout {
-    size_t zeros, table, partial, sums, bytes;
-} layout;
-
-static layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
+static tn_tile_layout layout_of(int64_t B, int64_t T, int64_t K, bool backward)
 {
-    const int64_t columns = tn_tile_padded(K);
-    layout l = {};
-    l.zeros = 64 + tn_tile_node_bytes(B, T, K, WORDS);
-    l.table = l.zeros;
-    l.partial = l.table + sizeof(constants) * (size_t)columns;
-    l.sums = l.partial + (backward ? sizeof(float) * (size_t)(B * tn_tile_chunks(T) * SUMS * columns) : 0);
-    l.bytes = l.sums + (backward ? tn_sum_bytes(SUMS, columns) : 0);
-    return l;
+    return tn_tile_layout_of(B, T, K, WORDS, sizeof(constants), SUMS, backward);
 }
 
 extern "C" size_t tn_scan_gated_work_cuda(const tn_sig *s, bool backward)
@@ -370,32 +357,23 @@ extern "C" size_t tn_scan_gated_work_cuda(const tn_sig *s, bool backward)
 static gated set_up(const tn_call *c, bool backward)
 {
     const int64_t *d = c->in[TN_GATED_X].dims.dim;
-    const layout l = layout_of(d[0], d[1], d[2] / 2, backward);
+    const tn_tile_layout l = layout_of(d[0], d[1], d[2] / 2, backward);
     char *work = (char *)c->work;
     gated s = {};
-    s.f.B = d[0], s.f.T = d[1], s.f.K = (int)(d[2] / 2);
-    s.f.chunks = tn_tile_chunks(d[1]);
-    s.f.columns = tn_tile_padded(d[2] / 2);
-    s.f.reverse = backward;
-    s.f.reset = (const int32_t *)c->in[TN_GATED_RESET].data;
-    s.f.live = tn_tile_live(c);
-    s.f.ticket = (unsigned *)work;
-    s.f.node = (unsigned long long *)(work + 64);
+    s.f = tn_tile_frame_of(c, &c->in[TN_GATED_X], &c->in[TN_GATED_RESET], backward);
     s.x = tn_tile_of(&c->in[TN_GATED_X], false);
     s.ri = tn_tile_of(&c->in[TN_GATED_RI], false);
     s.c = tn_tile_of(&c->out[0], false);
     s.state = tn_tile_of(&c->in[TN_GATED_STATE], false);
     s.table = (const constants *)(work + l.table);
-    s.sums.partial = (const float *)(work + l.partial);
-    s.sums.B = s.f.B, s.sums.parts = s.f.chunks, s.sums.columns = s.f.columns, s.sums.live = s.f.live;
-    if (backward) tn_sum_place(&s.sums, SUMS, work + l.sums);
+    s.sums = tn_tile_sums_of(c, &s.f, &l, SUMS, backward);
     return s;
 }
 
 static tn_status launch_prepare(const tn_call *c, const gated *s)
 {
     enum { THREADS = 256 };
-    const layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
+    const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
     const int64_t zeros = s->f.chunks > 1 ? (int64_t)(l.zeros / 16) : 0,
                   most = zeros > s->f.columns ? zeros : s->f.columns;
     prepare<<<tn_blocks(c, most, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
@@ -412,12 +390,6 @@ static bool pairs(const gated *s)
            tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
 }
 
-static unsigned set_groups(gated *s, int V)
-{
-    s->f.groups = (s->f.K + TN_TILE_LANES * V - 1) / (TN_TILE_LANES * V);
-    return (unsigned)(s->f.B * s->f.groups * s->f.chunks);
-}
-
 extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
@@ -426,8 +398,8 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
-    if (pairs(&s)) forward_kernel<2><<<set_groups(&s, 2), TN_TILE_THREADS, 0, stream>>>(s);
-    else forward_kernel<1><<<set_groups(&s, 1), TN_TILE_THREADS, 0, stream>>>(s);
+    if (pairs(&s)) forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
+    else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -435,8 +407,8 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 static tn_status launch_backward(const tn_call *c, gated *s)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
-    if (pairs(s)) backward_kernel<2><<<set_groups(s, 2), TN_TILE_THREADS, 0, stream>>>(*s);
-    else backward_kernel<1><<<set_groups(s, 1), TN_TILE_THREADS, 0, stream>>>(*s);
+    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, 0, stream>>>(*s);
+    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, 0, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -35,6 +35,7 @@ struct tn_bound {
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     void *recording[2];   /* of a whole run, and of one without its prologue */
     bool queued[2];       /* ran once, kernel by kernel */
+    bool replays;         /* the device can, and opt.replay is on */
     void *frame;
     uint64_t generation;
     bool timers;
@@ -155,6 +156,7 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     if (p->device != c->device) TN_FAIL(TN_USAGE, "the plan and the context are for different devices");
     if (c->threads > p->threads)
         TN_FAIL(TN_USAGE, "the plan was made for %d threads, the context has %d", p->threads, c->threads);
+    b->replays = c->backend->record && tn_graph_switch(p->graph, "opt.replay");
     TN_TRY(alloc_own(b));
     b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
     b->frame = tn_alloc(tn_plan_frame_bytes(p));
@@ -260,11 +262,13 @@ static tn_status run_recorded(tn_bound *b, bool again)
         return queue_all(b, again);
     }
     if (!b->recording[again]) {
+        void *whole = NULL;
         TN_RETURN_IF(backend->record(queue));
-        const tn_status s = queue_all(b, again);
-        const tn_status ended = backend->recorded(queue, &b->recording[again]);
+        const tn_status s = queue_all(b, again), ended = backend->recorded(queue, &whole);
+        if (s != TN_OK && whole) backend->drop(whole); /* a part of a step is never replayed */
         TN_RETURN_IF(s);
         TN_RETURN_IF(ended);
+        b->recording[again] = whole;
     }
     return backend->replay(queue, b->recording[again]);
 }
@@ -285,7 +289,7 @@ static tn_status run(tn_bound *b, bool again)
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
     if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
-    else TN_RETURN_IF(backend->record && tn_graph_switch(b->plan->graph, "opt.replay") ? run_recorded(b, again) : queue_all(b, again));
+    else TN_RETURN_IF(b->replays ? run_recorded(b, again) : queue_all(b, again));
     b->context->last = b;
     return TN_OK;
 }

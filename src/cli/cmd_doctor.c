@@ -178,13 +178,14 @@ static void examine_cuda(doctor *d)
     const char *device = there    ? "a driver and a device are here"
                          : driver ? "a driver is here but no device"
                                   : "no driver is here";
-    if (tn_backend_get(TN_CUDA)) {
-        r.health = there ? OK : NOTE;
-        snprintf(r.detail, sizeof r.detail, "built in; %s", device);
-        if (!there) r.remedy = "install the vendor's driver to use device=cuda";
-    } else {
-        snprintf(r.detail, sizeof r.detail, "this build has no CUDA backend, %s; device=cpu is used", device);
-    }
+#ifdef TN_HAVE_CUDA
+    const bool works = tn_backend_get(TN_CUDA) != NULL;
+    r.health = works ? OK : NOTE;
+    snprintf(r.detail, sizeof r.detail, "built in; %s%s", device, works ? "" : "; device=cpu is used");
+    if (!there) r.remedy = "install the vendor's driver to use device=cuda";
+#else
+    snprintf(r.detail, sizeof r.detail, "this build has no CUDA backend, %s; device=cpu is used", device);
+#endif
     show(d, &r);
 }
 

@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 3 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+enum { TENON_MODEL_ABI = 4 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
 
 /* What a task feeds into one step. Fields a task does not have are TN_NONE. */
 typedef struct tn_batch {
@@ -35,6 +35,16 @@ typedef struct tn_batch {
     tn_ref positions; /* i32 (B,T): of each token; also without carry, counted from the start of its document, or none */
     tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
     int64_t chunk;    /* carrying: the pieces before this one had so many tokens each; 0: any number */
+
+    /* Samples of a task instead of tokens, for a model that has `features`. `length` is then T, the tokens of a sample, and
+     * `labels` is (B,L): one per sample or one per token. Rows behind the samples that are there are padding: features 0,
+     * labels -1. "logits" are (B,L,classes). */
+    tn_ref features; /* f32 (B,T,F): T tokens of F numbers each, or none */
+    tn_ref count;    /* i32 (1): how many of the B samples are there, or none */
+    tn_ref sample;   /* i32 (B): which sample of the training set each row is (0 in padding), or none */
+    int64_t samples; /* of the training set */
+    tn_ref weights;  /* f32 (B): how much each sample's loss counts (policy gradients: the advantage), or none */
+    tn_ref targets;  /* f32 (B): what the value head should say, or none */
 } tn_batch;
 
 typedef struct tn_preset {
@@ -47,6 +57,8 @@ typedef struct tn_instruments {
     void *ctx;
     const float *(*param)(void *ctx, const char *name, int64_t *count); /* NULL: there is none */
     void (*report)(void *ctx, const char *name, double value, const char *unit);
+    /* An output of the last training step, i32 as floats; NULL: there is none, or no step has run. Valid during the call. */
+    const float *(*output)(void *ctx, const char *name, int64_t *count);
 } tn_instruments;
 
 typedef struct tn_model {
@@ -61,6 +73,9 @@ typedef struct tn_model {
      * are returned; errors of the graph are kept in it. */
     tn_status (*build)(tn_graph *g, const tn_settings *st, const tn_batch *b);
     void (*instruments)(const tn_settings *st, const tn_instruments *i); /* or NULL */
+    /* Learns from the samples of a task (tn_batch.features), not from tokens. Such a model has the settings inputs (F),
+     * tokens (T) and classes, all auto: taken from the task. */
+    bool features;
 } tn_model;
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

@@ -74,7 +74,8 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
-                                   .logits = t->logits && !training, .documents = t->documents };
+                                   .logits = t->logits && !training, .documents = t->documents, .labels = t->labels,
+                                   .samples = t->samples, .weighted = t->weighted };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
@@ -169,9 +170,29 @@ static void start_loss_scale(tn_trainer *t)
 static tn_status make_unread(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    if (t->chunks || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
+    if (t->chunks || t->model->features || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
     t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
     return t->unread ? TN_OK : TN_MEMORY;
+}
+
+/* Room for the outputs that instruments may ask for when others have run. */
+static tn_status make_kept(tn_trainer *t)
+{
+    const tn_graph *g = t->grad ? tn_plan_graph(t->grad) : NULL;
+    if (!g || !t->model->instruments) return TN_OK;
+    t->kept = tn_alloc(sizeof *t->kept * (g->n_outputs + 1));
+    if (!t->kept) return TN_MEMORY;
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const tn_ref x = { g->output[i].id };
+        const tn_dtype type = tn_ref_dtype(g, x);
+        if (type != TN_F32 && type != TN_I32) continue;
+        tn_kept_output *k = &t->kept[t->n_kept];
+        *k = (tn_kept_output){ .name = g->output[i].name, .whole_numbers = type == TN_I32, .count = tn_dims_count(tn_ref_dims(g, x)) };
+        k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
+        if (!k->value) return TN_MEMORY;
+        t->n_kept++;
+    }
+    return TN_OK;
 }
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
@@ -192,17 +213,30 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
     return check_plans_fit(t);
 }
 
+static tn_status check_shape(const tn_trainer_options *o)
+{
+    if (o->model->features && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
+        return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer", o->model->name);
+    const int64_t each = o->model->features ? o->length * tn_settings_int(o->settings, "inputs") : o->length;
+    if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
+    if (o->model->features)
+        return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                        (long long)o->batch, (long long)each);
+    return tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                    (long long)o->batch, (long long)o->length);
+}
+
 /* whole: the trainer that this one is a narrower part of, or NULL. */
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
-    if (o->batch > MOST_TOKENS / o->length)
-        TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                (long long)o->batch, (long long)o->length);
+    TN_TRY(check_shape(o));
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+                       .inputs = o->model->features ? tn_settings_int(o->settings, "inputs") : 0,
+                       .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
+                       .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
     t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
@@ -222,6 +256,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
     TN_TRY(make_unread(t));
+    TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
 done:
@@ -237,6 +272,8 @@ void tn_trainer_free(tn_trainer *t)
     tn_trainer_free(t->narrower);
     tn_guard_free(t->guard);
     tn_free(t->unread);
+    for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
+    tn_free(t->kept);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
@@ -249,10 +286,11 @@ void tn_trainer_free(tn_trainer *t)
 
 /* --- running --------------------------------------------------------------------------------------------------------------- */
 
-static int32_t *batch_of(tn_trainer *t, const char *name)
+/* Where the host writes an input: of the training plan, or of the other where that has no use for it. */
+static void *input_of(tn_trainer *t, const char *name)
 {
-    int32_t *p = tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, name);
-    return p ? p : t->unread;
+    void *p = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
+    return p ? p : tn_bound_data(t->eval_bound, name);
 }
 
 int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
@@ -262,10 +300,12 @@ int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 static tn_feed feed_of(tn_trainer *t)
 {
     if (t->chunks) return tn_chunks_feed(t->chunks);
-    tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
-                      .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
-                      .positions = tn_bound_data(b, "positions") };
+    int32_t *tokens = input_of(t, "tokens"), *labels = input_of(t, "labels");
+    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = tokens ? tokens : t->unread,
+                      .labels = labels ? labels : t->unread, .reset = input_of(t, "reset"), .document = input_of(t, "document"),
+                      .positions = input_of(t, "positions"), .inputs = t->inputs, .labels_each = t->labels,
+                      .features = input_of(t, "features"), .count = input_of(t, "count"), .sample = input_of(t, "sample"),
+                      .weights = input_of(t, "weights"), .targets = input_of(t, "targets") };
 }
 
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
@@ -309,6 +349,17 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
+static void keep_outputs(tn_trainer *t)
+{
+    for (size_t i = 0; i < t->n_kept; i++) {
+        const tn_kept_output *k = &t->kept[i];
+        const void *from = tn_bound_data(t->grad_bound, k->name);
+        if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
+        else
+            for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
+    }
+}
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
@@ -320,24 +371,31 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
     tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
     TN_RETURN_IF(run_plan(t, b));
     *loss = *(const float *)tn_bound_data(b, "loss");
+    keep_outputs(t->now);
+    t->stepped = t->now;
     return TN_OK;
 }
 
 /* The two plans have inputs of their own. */
-static void give_to_eval(tn_trainer *t, const char *name)
+static void give_to_eval(tn_trainer *t, const char *name, int64_t count)
 {
-    int32_t *to = tn_bound_data(t->eval_bound, name);
-    const int32_t *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
-    if (to && from) memcpy(to, from, sizeof *to * (size_t)(t->batch * t->length));
+    void *to = tn_bound_data(t->eval_bound, name);
+    const void *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
+    if (to && from) memcpy(to, from, sizeof(float) * (size_t)count); /* all have items of four bytes */
 }
 
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
-    static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
-    if (t->now->chunks) return tn_chunks_eval(t->now->chunks, packed_before(t), loss);
-    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
-    TN_RETURN_IF(run_plan(t, t->now->eval_bound));
-    *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
+    tn_trainer *w = t->now;
+    if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
+    const int64_t B = w->batch, all = B * w->length;
+    const struct { const char *name; int64_t count; } input[] = {
+        { "tokens", all }, { "labels", B * w->labels }, { "reset", all }, { "document", all }, { "positions", all },
+        { "features", all * w->inputs }, { "count", 1 }, { "sample", B }, { "weights", B }, { "targets", B },
+    };
+    for (size_t i = 0; i < sizeof input / sizeof *input; i++) give_to_eval(w, input[i].name, input[i].count);
+    TN_RETURN_IF(run_plan(t, w->eval_bound));
+    *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
     return TN_OK;
 }
 

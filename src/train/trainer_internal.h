@@ -7,10 +7,20 @@
 #include "train/graph_setup.h"
 #include "train/trainer.h"
 
+/* An output of the training step as it was at its end: the memory it lay in is used again by whatever runs next. */
+typedef struct tn_kept_output {
+    const char *name; /* the graph's */
+    bool whole_numbers;
+    int64_t count;
+    float *value; /* (count) */
+} tn_kept_output;
+
 struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
+    int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
+    bool weighted;
     bool logits, forward_only, documents;
     int threads;
     tn_graph_setup setup; /* plans point into it */
@@ -32,6 +42,9 @@ struct tn_trainer {
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
+    tn_kept_output *kept; /* (n_kept): what instruments may ask for */
+    size_t n_kept;
+    const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
 };
 
 #endif

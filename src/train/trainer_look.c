@@ -1,6 +1,8 @@
 /* What can be seen of a trainer: the memory of its plans, where its time goes, and the model's instruments. */
 #include "train/trainer_internal.h"
 
+#include <string.h>
+
 tn_memory_plan tn_trainer_memory(const tn_trainer *t)
 {
     tn_memory_plan m = { 0 };
@@ -112,6 +114,17 @@ static const float *param_of(void *ctx, const char *name, int64_t *count)
     return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
 }
 
+static const float *output_of(void *ctx, const char *name, int64_t *count)
+{
+    const tn_trainer *t = ((const instrument_call *)ctx)->trainer->stepped;
+    for (size_t i = 0; t && i < t->n_kept; i++)
+        if (strcmp(t->kept[i].name, name) == 0) {
+            *count = t->kept[i].count;
+            return t->kept[i].value;
+        }
+    return NULL;
+}
+
 static void pass_on(void *ctx, const char *name, double value, const char *unit)
 {
     const instrument_call *c = ctx;
@@ -122,7 +135,7 @@ void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char 
                             void *ctx)
 {
     instrument_call c = { .trainer = t, .report = report, .ctx = ctx };
-    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on };
+    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on, .output = output_of };
     if (t->model->instruments) t->model->instruments(t->settings, &in);
     for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
 }

@@ -7,6 +7,7 @@
 #include "io/yaml_settings.h"
 #include "models/models.h"
 #include "plan/switches.h"
+#include "tasks/task.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,6 +86,7 @@ const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_s
 tn_status tn_settings_common(tn_settings *st)
 {
     TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
+    TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
     return tn_settings_switches(st);
 }
 

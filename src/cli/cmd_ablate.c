@@ -61,7 +61,7 @@ tn_status tn_cmd_ablate(tn_cli *c)
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
-    tn_status s = tn_settings_fix_vocab(st);
+    tn_status s = tn_settings_fix_sizes(st);
     a.settings = st;
     a.length = tn_settings_int(st, "train.context");
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");

@@ -64,7 +64,7 @@ tn_status tn_cmd_check(tn_cli *c)
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
     for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
     TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
-    TN_TRY(tn_settings_fix_vocab(st));
+    TN_TRY(tn_settings_fix_sizes(st));
     k.settings = st;
     if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch");
     const int64_t context = tn_settings_int(st, "train.context");

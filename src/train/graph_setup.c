@@ -2,6 +2,7 @@
 #include "train/graph_setup.h"
 
 #include "backend/backend.h"
+#include "train/task_setup.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -67,7 +68,7 @@ static void add_tokens(tn_graph *g, const tn_graph_shape *shape, tn_batch *b)
 
 static tn_status add_samples(tn_graph *g, const tn_settings *st, const tn_graph_shape *shape, tn_batch *b)
 {
-    const int64_t B = shape->batch, F = tn_settings_int(st, "inputs");
+    const int64_t B = shape->batch, F = tn_settings_inputs(st);
     if (F < 1) return tn_error(TN_USAGE, "inputs is auto and there is no task to take it from: name one with task=NAME, or set inputs");
     b->features = tn_input(g, "features", tn_shape(B, shape->length, F), TN_F32);
     b->labels = tn_input(g, "labels", tn_shape(B, shape->labels ? shape->labels : 1), TN_I32);

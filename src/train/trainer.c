@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "data/loader.h"
 #include "train/memory_limit.h"
+#include "train/task_setup.h"
 
 #include <limits.h>
 #include <math.h>
@@ -217,7 +218,7 @@ static tn_status check_shape(const tn_trainer_options *o)
 {
     if (o->model->features && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
         return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer", o->model->name);
-    const int64_t each = o->model->features ? o->length * tn_settings_int(o->settings, "inputs") : o->length;
+    const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (o->model->features)
         return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
@@ -234,7 +235,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!t) TN_TRY(TN_MEMORY);
     TN_TRY(check_shape(o));
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .inputs = o->model->features ? tn_settings_int(o->settings, "inputs") : 0,
+                       .inputs = o->model->features ? tn_settings_inputs(o->settings) : 0,
                        .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
                        .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;

@@ -6,17 +6,16 @@
 
 #include <math.h>
 
-enum { SAMPLES_MAX = 1 << 30, NUMBERS_MAX_LOG = 36 };
+enum { SAMPLES_MAX = 1 << 30, NUMBERS_MAX_LOG = 33 };
 
 static tn_status too_large(const tn_samples *a)
 {
-    return tn_error(TN_USAGE, "%lld samples of %lld x %lld numbers are more than a task may hold in memory: make task.size or "
-                              "task.length smaller", (long long)a->n, (long long)a->tokens, (long long)a->features);
+    return tn_error(TN_USAGE, "%lld samples of %lld x %lld numbers are none, or more than a task may hold in memory: choose "
+                              "another task.size, task.bits or task.length", (long long)a->n, (long long)a->tokens, (long long)a->features);
 }
 
 tn_status tn__samples_new(const tn_samples *shape, bool u8, tn_sample_set **out)
 {
-    tn_status s = TN_OK;
     size_t numbers, labels, x_bytes, y_bytes;
     if (shape->n < 1 || shape->tokens < 1 || shape->features < 1 || shape->labels < 1 || shape->n > SAMPLES_MAX ||
         !tn_mul_ok((size_t)shape->tokens, (size_t)shape->features, &numbers) || !tn_mul_ok(numbers, (size_t)shape->n, &numbers) ||
@@ -32,11 +31,10 @@ tn_status tn__samples_new(const tn_samples *shape, bool u8, tn_sample_set **out)
     b->set.y = b->y = tn_alloc(y_bytes);
     b->index = tn_alloc((size_t)shape->n * sizeof *b->index);
     if (!x || !b->y || !b->index) {
-        s = TN_MEMORY;
         tn_samples_free(&b->set);
-        return s;
+        return TN_MEMORY;
     }
-    tn__samples_in_order(b, (const int64_t[TN_SPLITS]){ 0 });
+    for (int k = 0; k < TN_SPLITS; k++) b->set.index[k] = b->index;
     *out = b;
     return TN_OK;
 }
@@ -56,17 +54,6 @@ void tn_samples_read(const tn_samples *set, int64_t row, float *x)
 {
     const int64_t k = set->tokens * set->features;
     for (int64_t i = 0; i < k; i++) x[i] = set->x_u8 ? (float)set->x_u8[row * k + i] * set->scale : set->x_f32[row * k + i];
-}
-
-void tn__samples_in_order(tn_sample_set *b, const int64_t count[TN_SPLITS])
-{
-    int64_t at = 0;
-    for (int64_t i = 0; i < b->set.n; i++) b->index[i] = (int32_t)i;
-    for (int k = 0; k < TN_SPLITS; k++) {
-        b->set.index[k] = b->index + at;
-        b->set.count[k] = count[k];
-        at += count[k];
-    }
 }
 
 /* --- drawn samples ------------------------------------------------------------------------------------------------------ */
@@ -90,25 +77,26 @@ tn_status tn__task_width(const tn_settings *st, const char *key, int64_t otherwi
     return TN_OK;
 }
 
-/* A fraction of n, to the nearest. In whole billionths, so that no machine rounds it otherwise. */
-static int64_t part_of(int64_t n, double frac) { return (n * llround(frac * 1e9) + 500000000) / 1000000000; }
-
 tn_status tn__samples_draw(const tn_settings *st, const tn_recipe *r, tn_samples **out)
 {
     const int64_t size = tn_settings_is_auto(st, "task.size") ? r->size : tn_settings_int(st, "task.size");
-    const int64_t count[TN_SPLITS] = { size, part_of(size, tn_settings_float(st, "task.valid_frac")),
-                                       part_of(size, tn_settings_float(st, "task.test_frac")) };
+    const int64_t count[TN_SPLITS] = { size, tn__part_of(size, tn_settings_float(st, "task.valid_frac")),
+                                       tn__part_of(size, tn_settings_float(st, "task.test_frac")) };
     const tn_rng rng = { (uint64_t)tn_settings_int(st, "task.split_seed"), tn_rng_stream("task") ^ tn_rng_stream(r->name) };
     tn_samples shape = { .n = count[0] + count[1] + count[2], .tokens = r->tokens, .features = r->features, .labels = r->labels,
                          .classes = r->classes, .scale = 1 };
-    tn_sample_set *b;
-    TN_RETURN_IF(tn__samples_new(&shape, false, &b));
+    tn_status s = TN_OK;
+    tn_sample_set *b = NULL;
+    TN_TRY(tn__samples_new(&shape, false, &b));
     const int64_t k = shape.tokens * shape.features;
     for (int64_t i = 0; i < shape.n; i++) {
         tn_dice d = { rng, (uint64_t)i << 20 }; /* a sample uses less than 2^20 numbers: task.length and task.bits are bounded */
         r->draw(r, &d, b->x_f32 + i * k, b->y + i * shape.labels);
     }
-    tn__samples_in_order(b, count);
+    TN_TRY(tn__split_in_order(st, b, count));
     *out = &b->set;
-    return TN_OK;
+    b = NULL;
+done:
+    tn_samples_free(b ? &b->set : NULL);
+    return s;
 }

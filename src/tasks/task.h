@@ -5,8 +5,9 @@
  *     TN_TRY(t->open(settings, &set));       set->y[set->index[TN_TEST][i]] is the label of the i-th test sample
  *     tn_samples_free(set);
  *
- * What a task hands out is a function of its settings alone (task.*), the same bits on every machine: the run's seed
- * changes nothing here. Does not make batches; nothing here is called inside a training step but an environment's step. */
+ * What a task hands out is a function of its settings (task.*) and files alone; the run's seed changes nothing here. Splits
+ * and labels are the same on every machine. Does not make batches; nothing here is called inside a training step but an
+ * environment's step. */
 #ifndef TN_TASKS_TASK_H
 #define TN_TASKS_TASK_H
 
@@ -35,6 +36,9 @@ void tn_samples_free(tn_samples *set); /* takes NULL */
 /* One sample as the numbers a model sees: x (tokens, features). */
 void tn_samples_read(const tn_samples *set, int64_t row, float *x);
 
+/* Which rows are in which split as a file, for task.split: {"samples":n, "train":[rows], "valid":[..], "test":[..]}. */
+tn_status tn_split_write(const tn_samples *set, const char *path);
+
 /* An environment. Its state is state_bytes plain bytes without pointers, aligned as doubles and owned by the caller, who
  * may copy or save them at any time and go on from there. */
 typedef struct tn_env {
@@ -56,7 +60,7 @@ typedef struct tn_task {
 
 const tn_task *tn_task_at(size_t i); /* in the order of tasks.def; NULL at the end */
 const tn_task *tn_task_named(const char *name);
-tn_status tn_task_find(const char *name, const tn_task **out); /* TN_USAGE names the nearest */
+tn_status tn_task_find(const char *name, const tn_task **out); /* TN_USAGE names the nearest, or all */
 
 /* Rows every run has: task.name ("" = none; `task=` is short for it) and what tasks read beside it. */
 extern const tn_setting tn_task_settings[];

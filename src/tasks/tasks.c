@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "tasks/task.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TN_TASK(name) extern const tn_task tn_task_##name;
@@ -18,7 +19,7 @@ const tn_setting tn_task_settings[] = {
     TN_SETTING_TEXT("task.name", "", "what is learnt from samples or an environment instead of text (empty: none)"),
     TN_SETTING_TEXT("task.data", "", "folder or file of the samples (digits, mnist, cifar10), or a text (char)"),
     TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
-                        "training samples of a made-up task; the held-out ones come on top (auto: the task's own)"),
+                        "training samples of a made-up task, held-out ones come on top; characters that char reads (auto: the task's own)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits", "inputs of parity, majority and identity (auto: 8, 5, 4)"),
     TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
                         "symbols or digits of a sequence task; characters that char looks back (auto: the task's own)"),
@@ -50,6 +51,8 @@ tn_status tn_task_find(const char *name, const tn_task **out)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) tn_nearest_try(&near, table[i]->name);
     tn_text_quote(name, quoted, sizeof quoted);
     if (near.best) return tn_error(TN_USAGE, "there is no task %s: did you mean %s?", quoted, near.best);
-    return tn_error(TN_USAGE, "there is no task %s: they are %s, %s, ... (`tenon help tasks`)", quoted, table[0]->name,
-                    table[sizeof table / sizeof *table - 1]->name);
+    char names[400] = "";
+    for (size_t i = 0, at = 0; i < sizeof table / sizeof *table && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i]->name);
+    return tn_error(TN_USAGE, "there is no task %s: they are %s", quoted, names);
 }

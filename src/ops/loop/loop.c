@@ -30,6 +30,8 @@ static tn_status loop_infer(tn_sig *s)
     }
     s->out[n++] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
     s->out[n++] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(1) };
+    for (int i = 0; b->solve && i < LOOP_PER_SAMPLE; i++)
+        s->out[n++] = (tn_type){ .dtype = i < LOOP_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(b->spec.carry[0].dims.dim[0]) };
     for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++)
         s->out[n++] = (tn_type){ .dtype = b->spec.carry[i].dtype, .dims = stacked(b->steps, b->spec.carry[i].dims) };
     s->n_out = n;
@@ -50,6 +52,9 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = bits(loop_in_x(b), s->n_in);
     if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
     else u->out = 1;
+    const uint64_t one = 1; /* what the backward kernel counts, it writes: the planner keeps the memory for it */
+    if (b->grad == TN_LOOP_EP) u->out |= one << loop_out_sample(b, LOOP_NUDGED_STEPS) | one << loop_out_sample(b, LOOP_SIGNAL);
+    if (b->grad == TN_LOOP_IMPLICIT) u->out |= one << loop_out_sample(b, LOOP_ADJOINT_STEPS);
 }
 
 static void loop_cost(const tn_sig *s, tn_cost *c)
@@ -92,6 +97,8 @@ const tn_op tn_op_loop = {
 };
 
 /* --- making the node ---------------------------------------------------------------------------------------------------- */
+
+enum { DEFAULT_MEMORY = 5, MOST_MEMORY = 16 };
 
 static void find_all(const tn_plan *p, const char *kind, int n, int *index)
 {
@@ -142,19 +149,34 @@ static tn_status slice_type(tn_type *t, int64_t steps)
     return TN_OK;
 }
 
-static tn_status check_options(const tn_loop_options *o)
+static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
+{
+    if (o->rtol.id && o->tol.id) return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
+    if (o->n_carry != 1 || o->n_xs || o->n_ys) return tn_error(TN_USAGE, "a solve has one carry and no sequences");
+    if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
+    if (o->proxy && (o->grad != TN_LOOP_EP || o->centred))
+        return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
+    if (o->solver == TN_SOLVE_ANDERSON && o->grad == TN_LOOP_BPTT)
+        return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
+    if (o->count.id && (tn_ref_dtype(g, o->count) != TN_I32 || tn_dims_count(tn_ref_dims(g, o->count)) != 1))
+        return tn_error(TN_USAGE, "count is an i32 of shape (1)");
+    if (o->memory && (o->memory < 2 || o->memory > MOST_MEMORY))
+        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", MOST_MEMORY, o->memory);
+    return TN_OK;
+}
+
+static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
 {
     if (o->steps < 1) return tn_error(TN_USAGE, "a loop needs steps >= 1");
     if (o->n_carry < 1 || o->n_carry > TN_BODY_MAX || o->n_xs > TN_BODY_MAX || o->n_consts > TN_BODY_MAX ||
         o->n_ys > TN_BODY_MAX || o->n_cost_consts > TN_BODY_MAX)
         return tn_error(TN_USAGE, "a loop takes 1 to %d carries and at most as many of the rest", TN_BODY_MAX);
-    if (!o->rtol.id && o->grad != TN_LOOP_BPTT)
+    const bool solve = o->rtol.id || o->tol.id;
+    if (!solve && o->grad != TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "implicit, one-step and ep gradients belong to a solve: give rtol");
-    if (o->rtol.id && (o->n_carry != 1 || o->n_xs || o->n_ys))
-        return tn_error(TN_USAGE, "a solve has one carry and no sequences");
-    if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id))
-        return tn_error(TN_USAGE, "ep needs a cost body and beta");
-    return TN_OK;
+    if (!solve && (o->count.id || o->free_steps || o->nudged_steps || o->adjoint_steps || o->residuals || o->signal))
+        return tn_error(TN_USAGE, "a count and numbers of each sample belong to a solve: give rtol");
+    return solve ? check_solve(g, o) : TN_OK;
 }
 
 static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
@@ -163,9 +185,13 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
     b->steps = o->steps;
     b->grad = o->grad;
-    b->solve = o->rtol.id != 0;
+    b->solve = o->rtol.id || o->tol.id;
     b->centred = o->centred;
     b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->mean = o->mean;
+    b->proxy = o->proxy;
+    b->solver = o->solver;
+    b->memory = o->memory ? o->memory : DEFAULT_MEMORY;
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
                               .options = go, .threads = go.threads, .repeats = o->steps };
@@ -202,8 +228,8 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
         o.n_cost_consts = 0;
         o.beta = TN_NONE;
     }
-    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 3;
-    tn_status s = check_options(&o);
+    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 5;
+    tn_status s = check_options(g, &o);
     if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);
     tn_loop_body *b = s == TN_OK ? tn_alloc(sizeof *b) : NULL;
     if (!b) {
@@ -217,6 +243,8 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     in[n++] = o.rtol;
     in[n++] = o.damping;
     in[n++] = o.beta;
+    in[n++] = o.tol;
+    in[n++] = o.count;
     for (int i = 0; i < n; i++) {
         wanted[i] = tn_ref_trainable(g, in[i]);
         b->trains |= wanted[i];
@@ -233,5 +261,8 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     for (int i = 0; o.ys && i < o.n_ys; i++) o.ys[i] = out[loop_out_y(b) + i];
     if (o.iterations) *o.iterations = out[loop_out_iterations(b)];
     if (o.residual) *o.residual = out[loop_out_iterations(b) + 1];
+    tn_ref *const per_sample[] = { o.free_steps, o.nudged_steps, o.adjoint_steps, o.residuals, o.signal };
+    for (int i = 0; b->solve && i < LOOP_PER_SAMPLE; i++)
+        if (per_sample[i]) *per_sample[i] = out[loop_out_sample(b, i)];
     return out[0];
 }

@@ -4,17 +4,23 @@
  *     xs[i] has shape (steps, ...); ys[i] gets shape (steps, ...). The gradient is back-propagation through time:
  *     carries are kept per step, the inside of a step is recomputed.
  *
- * Solve (rtol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h) until
- *     every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there stays as it
- *     is (bptt: until all are there). Gradients of a loss L by the constants, g = dL/dh:
+ * Solve (rtol or tol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h).
+ *     rtol: until every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there
+ *     stays as it is (bptt: until all are there). tol: until |h_next - h| < tol, the norm taken over the whole batch.
+ *     Gradients of a loss L by the constants, g = dL/dh:
  *       TN_LOOP_BPTT      through all iterations taken; memory grows with steps
- *       TN_LOOP_IMPLICIT  lambda = g + J^T lambda by the same damped iteration, then lambda^T df/dconst
+ *       TN_LOOP_IMPLICIT  lambda = g + J^T lambda by the same iteration, then lambda^T df/dconst
  *       TN_LOOP_ONE_STEP  g^T df/dconst (Jacobian-free)
  *       TN_LOOP_EP        equilibrium propagation: a second solve, nudged by beta * dC/dh re-evaluated at f(h) in every
  *                         iteration (C = the cost body's ys[0], a sum over samples), then
  *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
- *                         g is not used, so weight carries the loss's own factor (1/B for a mean)
+ *                         g is not used, so weight carries the loss's own factor (mean: 1/count).
+ *                         proxy: nudged by beta/count, lambda = 2 / (beta count width) (f(h*) - h_beta), the gradient of
+ *                         mean((f(h*) - h_beta)^2) / beta, which an earlier program used and papers compare with
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
+ *     Samples from `count` on are left as they came, with 0 steps and gradient 0.
+ *     nudged_steps (both signs together), adjoint_steps and signal are written by the backward kernel and 0 before: to
+ *     be put out, not to be computed with.
  *
  * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
  * before the loop. Bodies see no live extents: a body that has some carries their counts and says tn_live itself.
@@ -26,6 +32,7 @@
 #include <tenon/body.h>
 
 typedef enum tn_loop_grad { TN_LOOP_BPTT, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_EP } tn_loop_grad;
+typedef enum tn_loop_solver { TN_SOLVE_PICARD, TN_SOLVE_ANDERSON } tn_loop_solver;
 
 typedef struct tn_loop_options {
     int unused_;
@@ -43,6 +50,18 @@ typedef struct tn_loop_options {
     tn_ref *final;                 /* n_carry results */
     tn_ref *ys;                    /* n_ys results */
     tn_ref *iterations, *residual; /* i32 (1), f32 (1): taken, and the largest of the last iteration (solve) */
+
+    /* Of a solve; B = samples. */
+    tn_ref count;                               /* i32 (1): samples that are there; none = all B */
+    uint64_t sample_consts, sample_cost_consts; /* bit i: constant i has samples along axis 0 */
+    tn_loop_solver solver;
+    int memory;  /* TN_SOLVE_ANDERSON: pairs kept, 2 to 16; 0 = 5 */
+    tn_ref tol;  /* run-time scalar, instead of rtol */
+    bool mean;   /* ep: the factor of lambda is 1/count instead of weight */
+    bool proxy;  /* ep: see above */
+    tn_ref *free_steps, *nudged_steps, *adjoint_steps; /* i32 (B): evaluations of the body for each sample, by phase */
+    tn_ref *residuals;                            /* f32 (B): of the last evaluation of the free phase */
+    tn_ref *signal;                               /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */
 } tn_loop_options;
 
 struct tn_loop_body;

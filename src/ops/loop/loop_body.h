@@ -16,8 +16,10 @@ typedef struct tn_loop_body {
     tn_body_spec spec, cost_spec;
     int64_t steps;
     tn_loop_grad grad;
-    bool solve, centred, trains;
+    bool solve, centred, trains, mean, proxy;
     float weight;
+    tn_loop_solver solver;
+    int memory;
     loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */
 } tn_loop_body;
 
@@ -26,9 +28,16 @@ static inline int loop_in_x(const tn_loop_body *b) { return b->spec.n_carry; }
 static inline int loop_in_const(const tn_loop_body *b) { return loop_in_x(b) + b->spec.n_xs; }
 static inline int loop_in_cost(const tn_loop_body *b) { return loop_in_const(b) + b->spec.n_consts; }
 static inline int loop_in_rtol(const tn_loop_body *b) { return loop_in_cost(b) + b->cost_spec.n_consts; }
+static inline int loop_in_damping(const tn_loop_body *b) { return loop_in_rtol(b) + 1; }
+static inline int loop_in_beta(const tn_loop_body *b) { return loop_in_rtol(b) + 2; }
+static inline int loop_in_tol(const tn_loop_body *b) { return loop_in_rtol(b) + 3; }
+static inline int loop_in_count(const tn_loop_body *b) { return loop_in_rtol(b) + 4; }
 static inline int loop_out_y(const tn_loop_body *b) { return b->spec.n_carry; }
 static inline int loop_out_iterations(const tn_loop_body *b) { return b->spec.n_carry + b->spec.n_ys; }
-static inline int loop_out_history(const tn_loop_body *b) { return loop_out_iterations(b) + 2; }
+/* Of a solve, one number for each sample. The backward kernel writes those of its phases. */
+enum { LOOP_FREE_STEPS, LOOP_NUDGED_STEPS, LOOP_ADJOINT_STEPS, LOOP_RESIDUALS, LOOP_SIGNAL, LOOP_PER_SAMPLE };
+static inline int loop_out_sample(const tn_loop_body *b, int which) { return loop_out_iterations(b) + 2 + which; }
+static inline int loop_out_history(const tn_loop_body *b) { return loop_out_sample(b, b->solve ? LOOP_PER_SAMPLE : 0); }
 
 static inline size_t loop_type_bytes(const tn_type *t) { return (size_t)tn_dims_count(t->dims) * tn_dtype_bytes(t->dtype); }
 

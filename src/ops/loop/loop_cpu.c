@@ -135,56 +135,81 @@ static const void *result(const runner *r, const char *kind, int i)
 /* --- solving ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct solver {
-    int64_t rows, width;
-    float damping, rtol;
-    bool freeze; /* a sample that has converged stays */
+    int64_t rows, count, width; /* samples, those that are there, numbers in each */
+    float damping, rtol, tol;
+    bool freeze, together; /* a sample that has converged stays; all stop at once, by tol */
+    int32_t *steps;        /* (rows): counts evaluations, or NULL */
+    float *residuals;      /* (rows), or NULL */
+    float largest;         /* residual of the last iteration */
 } solver;
 
-static solver make_solver(const tn_call *c, const tn_loop_body *b)
+static float scalar(const tn_call *c, int i, float none) { return c->in[i].data ? *(const float *)c->in[i].data : none; }
+
+static tn_status make_solver(const tn_call *c, const tn_loop_body *b, solver *s)
 {
-    const tn_arg *rtol = &c->in[loop_in_rtol(b)], *damping = rtol + 1;
-    const int64_t rows = b->spec.carry[0].dims.dim[0];
-    const int64_t n = tn_dims_count(b->spec.carry[0].dims);
-    return (solver){ .rows = rows, .width = rows ? n / rows : 0, .rtol = rtol->data ? *(const float *)rtol->data : 0,
-                     .damping = damping->data ? *(const float *)damping->data : 1.f, .freeze = b->grad != TN_LOOP_BPTT };
+    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
+    const int32_t *count = c->in[loop_in_count(b)].data;
+    if (count && (*count < 0 || *count > rows))
+        return tn_error(TN_USAGE, "count is %d and the batch has %lld rows", (int)*count, (long long)rows);
+    *s = (solver){ .rows = rows, .count = count ? *count : rows, .width = rows ? n / rows : 0,
+                   .rtol = scalar(c, loop_in_rtol(b), 0), .damping = scalar(c, loop_in_damping(b), 1),
+                   .tol = scalar(c, loop_in_tol(b), 0), .freeze = b->grad != TN_LOOP_BPTT,
+                   .together = c->in[loop_in_tol(b)].data != NULL };
+    return TN_OK;
 }
 
-/* h <- (1-d) h + d f for the samples still on their way; returns how many are left. f may equal h's own update. */
-static int64_t relax(const solver *s, float *h, const float *f, uint8_t *there, float *largest)
+/* h <- (1-d) h + d f for the samples still on their way; returns how many are left. */
+static int64_t relax(solver *s, float *h, const float *f, uint8_t *there)
 {
     int64_t left = 0;
-    *largest = 0;
-    for (int64_t b = 0; b < s->rows; b++) {
+    double moved = 0; /* |h_next - h|^2 over the batch */
+    s->largest = 0;
+    for (int64_t b = 0; b < s->count; b++) {
         float *hb = h + b * s->width;
         const float *fb = f + b * s->width;
-        double dist = 0, size = 0;
-        if (there[b] && s->freeze) continue;
+        double dist = 0, size = 0, step = 0;
+        if (there[b] && s->freeze && !s->together) continue;
         for (int64_t i = 0; i < s->width; i++) {
             const double d = (double)fb[i] - (double)hb[i];
             dist += d * d;
             size += (double)fb[i] * (double)fb[i];
         }
-        for (int64_t i = 0; i < s->width; i++) hb[i] = (1 - s->damping) * hb[i] + s->damping * fb[i];
+        for (int64_t i = 0; i < s->width; i++) {
+            const float next = (1 - s->damping) * hb[i] + s->damping * fb[i];
+            const double d = (double)next - (double)hb[i];
+            step += d * d;
+            hb[i] = next;
+        }
+        moved += step;
         const float r = (float)(sqrt(dist) / fmax(sqrt(size), 1e-6));
         there[b] = r < s->rtol; /* false for NaN */
         left += !there[b];
-        if (isnan(r) || r > *largest) *largest = r; /* NaN stays */
+        if (s->steps) s->steps[b]++;
+        if (s->residuals) s->residuals[b] = r;
+        if (isnan(r) || r > s->largest) s->largest = r; /* NaN stays */
     }
-    return left;
+    return s->together ? (sqrt(moved) < (double)s->tol ? 0 : s->count) : left;
 }
 
 static tn_status solve(const tn_call *c, const tn_loop_body *b, workspace *w, float *const history, int64_t *taken, float *residual)
 {
-    const solver s = make_solver(c, b);
+    solver s;
+    TN_RETURN_IF(make_solver(c, b, &s));
     const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
+    for (int i = 0; i < LOOP_PER_SAMPLE; i++) {
+        void *p = c->out[loop_out_sample(b, i)].data;
+        if (p && s.rows) memset(p, 0, (size_t)s.rows * 4);
+    }
+    s.steps = c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data;
+    s.residuals = c->out[loop_out_sample(b, LOOP_RESIDUALS)].data;
     memset(w->there, 0, (size_t)s.rows);
     *taken = 0;
-    *residual = 0;
-    for (int64_t left = s.rows; left > 0 && *taken < b->steps; ++*taken) {
+    for (int64_t left = s.count; left > 0 && *taken < b->steps; ++*taken) {
         if (history) memcpy((char *)history + (size_t)*taken * bytes, w->carry[0], bytes);
         TN_RETURN_IF(step_forward(c, b, w, 0));
-        left = relax(&s, (float *)(void *)w->carry[0], result(&w->forward, "next", 0), w->there, residual);
+        left = relax(&s, (float *)(void *)w->carry[0], result(&w->forward, "next", 0), w->there);
     }
+    *residual = s.largest;
     return TN_OK;
 }
 
@@ -312,9 +337,16 @@ static tn_status pull_back(const tn_call *c, const tn_loop_body *b, workspace *w
     return TN_OK;
 }
 
+/* Rows that are not there have no gradient. */
+static void clear_behind(const solver *s, float *d)
+{
+    if (s->count < s->rows) memset(d + s->count * s->width, 0, (size_t)((s->rows - s->count) * s->width) * sizeof *d);
+}
+
 static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspace *w)
 {
-    const solver s = b->solve ? make_solver(c, b) : (solver){ .damping = 1 };
+    solver s = { .damping = 1 };
+    if (b->solve) TN_RETURN_IF(make_solver(c, b, &s));
     const int64_t taken = b->solve ? *(const int32_t *)c->out[loop_out_iterations(b)].data : b->steps;
     char *h[TN_BODY_MAX];
     for (int i = 0; i < b->spec.n_carry; i++) {
@@ -322,6 +354,7 @@ static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspac
         if (c->dout[i].data) memcpy(w->carry[i], c->dout[i].data, bytes);
         else if (bytes) memset(w->carry[i], 0, bytes);
     }
+    if (b->solve) clear_behind(&s, (float *)(void *)w->carry[0]);
     for (int64_t t = taken - 1; t >= 0; t--) {
         char *d[TN_BODY_MAX];
         for (int i = 0; i < b->spec.n_carry; i++) {
@@ -353,67 +386,91 @@ static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspac
 }
 
 /* lambda = g + J^T lambda at the equilibrium, by the damped iteration of the solve. */
-static tn_status adjoint(const tn_call *c, const tn_loop_body *b, workspace *w, const float *g)
+static tn_status adjoint(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s, const float *g)
 {
-    solver s = make_solver(c, b);
-    const int64_t n = s.rows * s.width;
-    float residual;
+    const int64_t n = s->rows * s->width;
     runner *r = &w->vjp_carry;
     float *pulled = (float *)(void *)w->spare[0];
-    s.freeze = true;
     memcpy(w->lambda, g, (size_t)n * sizeof *g);
-    memset(w->there, 0, (size_t)s.rows);
+    clear_behind(s, w->lambda);
+    memset(w->there, 0, (size_t)s->rows);
+    s->steps = c->out[loop_out_sample(b, LOOP_ADJOINT_STEPS)].data;
+    if (s->steps) memset(s->steps, 0, (size_t)s->rows * sizeof *s->steps);
     set_consts(c, r, loop_in_const(b), b->spec.n_consts);
     set(r, b->vjp_carry.carry[0], c->out[0].data);
     set(r, b->vjp_carry.dnext[0], w->lambda);
     set(r, b->vjp_carry.dcarry[0], pulled);
-    int64_t left = s.rows;
+    int64_t left = s->count;
     for (int64_t t = 0; left > 0 && t < b->steps; t++) {
         TN_RETURN_IF(go(c, r));
         add_to(pulled, g, n);
-        left = relax(&s, w->lambda, pulled, w->there, &residual);
+        left = relax(s, w->lambda, pulled, w->there);
     }
     return TN_OK;
 }
 
-/* The nudged equilibrium for one sign of beta, from the free one, into w->carry[0]. */
-static tn_status nudge(const tn_call *c, const tn_loop_body *b, workspace *w, float beta)
+/* The nudged equilibrium for one sign of beta, from the free one, into w->carry[0]; f(h*) into w->lambda if asked. */
+static tn_status nudge(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s, float beta, bool first)
 {
-    const solver s = make_solver(c, b);
-    const int64_t n = s.rows * s.width;
-    float residual;
+    const int64_t n = s->rows * s->width;
     float *target = (float *)(void *)w->spare[0];
     memcpy(w->carry[0], c->out[0].data, (size_t)n * sizeof(float));
-    memset(w->there, 0, (size_t)s.rows);
+    memset(w->there, 0, (size_t)s->rows);
     set_consts(c, &w->forward, loop_in_const(b), b->spec.n_consts);
     set_consts(c, &w->cost, loop_in_cost(b), b->cost_spec.n_consts);
-    int64_t left = s.rows;
+    int64_t left = s->count;
     for (int64_t t = 0; left > 0 && t < b->steps; t++) {
         TN_RETURN_IF(step_forward(c, b, w, 0));
         memcpy(target, result(&w->forward, "next", 0), (size_t)n * sizeof *target);
+        if (first && !t) memcpy(w->lambda, target, (size_t)n * sizeof *target);
         *w->one = 1;
         set(&w->cost, b->cost.carry[0], target);
         set(&w->cost, b->cost.dy[0], w->one);
         set(&w->cost, b->cost.dcarry[0], w->force);
         TN_RETURN_IF(go(c, &w->cost));
         for (int64_t i = 0; i < n; i++) target[i] -= beta * w->force[i];
-        left = relax(&s, (float *)(void *)w->carry[0], target, w->there, &residual);
+        left = relax(s, (float *)(void *)w->carry[0], target, w->there);
     }
     return TN_OK;
 }
 
-static tn_status propagate(const tn_call *c, const tn_loop_body *b, workspace *w)
+/* |h_beta - h*| / |f(h*) - h*| of each sample; f(h*) is in w->lambda. */
+static void give_signal(const tn_call *c, const tn_loop_body *b, const workspace *w, const solver *s)
 {
-    const float beta = *(const float *)c->in[loop_in_rtol(b) + 2].data;
     const float *free_state = c->out[0].data, *h = (const float *)(const void *)w->carry[0];
-    const int64_t n = tn_dims_count(b->spec.carry[0].dims);
+    float *signal = c->out[loop_out_sample(b, LOOP_SIGNAL)].data;
+    for (int64_t k = 0; signal && k < s->rows; k++) {
+        double moved = 0, noise = 0;
+        for (int64_t i = k * s->width; i < (k + 1) * s->width; i++) {
+            moved += pow((double)h[i] - (double)free_state[i], 2);
+            noise += pow((double)w->lambda[i] - (double)free_state[i], 2);
+        }
+        signal[k] = k < s->count ? (float)(sqrt(moved) / fmax(sqrt(noise), 1e-30)) : 0;
+    }
+}
+
+static tn_status propagate(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s)
+{
+    const float beta = scalar(c, loop_in_beta(b), 0), samples = (float)(s->count ? s->count : 1);
+    const float weight = b->mean ? 1 / samples : b->weight;
+    const float *free_state = c->out[0].data, *h = (const float *)(const void *)w->carry[0];
+    const int64_t n = s->rows * s->width;
     if (!(beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
-    TN_RETURN_IF(nudge(c, b, w, beta));
-    for (int64_t i = 0; i < n; i++) w->lambda[i] = (free_state[i] - h[i]) * (b->weight / beta);
-    if (!b->centred) return TN_OK;
-    for (int64_t i = 0; i < n; i++) w->lambda[i] = h[i];
-    TN_RETURN_IF(nudge(c, b, w, -beta));
-    for (int64_t i = 0; i < n; i++) w->lambda[i] = (h[i] - w->lambda[i]) * (b->weight / (2 * beta));
+    s->steps = c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
+    if (s->steps) memset(s->steps, 0, (size_t)s->rows * sizeof *s->steps);
+    TN_RETURN_IF(nudge(c, b, w, s, b->proxy ? beta / samples : beta, true));
+    give_signal(c, b, w, s);
+    if (b->proxy) {
+        const float factor = 2 / (beta * samples * (float)s->width);
+        for (int64_t i = 0; i < n; i++) w->lambda[i] = (w->lambda[i] - h[i]) * factor;
+    } else if (!b->centred) {
+        for (int64_t i = 0; i < n; i++) w->lambda[i] = (free_state[i] - h[i]) * (weight / beta);
+    } else {
+        memcpy(w->lambda, h, (size_t)n * sizeof *h);
+        TN_RETURN_IF(nudge(c, b, w, s, -beta, false));
+        for (int64_t i = 0; i < n; i++) w->lambda[i] = (h[i] - w->lambda[i]) * (weight / (2 * beta));
+    }
+    clear_behind(s, w->lambda);
     return TN_OK;
 }
 
@@ -429,10 +486,13 @@ tn_status tn_loop_backward_cpu(const tn_call *c)
     zero_dconsts(c, b);
     if (b->grad == TN_LOOP_BPTT) return backward_bptt(c, b, &w);
     const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    if (b->grad == TN_LOOP_EP) TN_RETURN_IF(propagate(c, b, &w));
+    solver s;
+    TN_RETURN_IF(make_solver(c, b, &s));
+    if (b->grad == TN_LOOP_EP) TN_RETURN_IF(propagate(c, b, &w, &s));
     else if (!c->dout[0].data) memset(w.lambda, 0, bytes);
-    else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(adjoint(c, b, &w, c->dout[0].data));
+    else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(adjoint(c, b, &w, &s, c->dout[0].data));
     else memcpy(w.lambda, c->dout[0].data, bytes);
+    clear_behind(&s, w.lambda);
     char *h = c->out[0].data, *lambda = (char *)w.lambda;
     TN_RETURN_IF(pull_back(c, b, &w, &h, 0, &lambda, w.spare));
     give_dcarry(c, 0, NULL);

@@ -1,0 +1,153 @@
+/* Settings and presets of `tep`, reading them with their cross-checks, and the row that registers the model. */
+#include "models/tep/tep.h"
+
+#include <string.h>
+
+static const tn_setting settings[] = {
+    TN_SETTING_AUTO_INT("inputs", "auto", TN_RANGE(1, 1e8), "", "numbers of a token (auto: the task's)"),
+    TN_SETTING_AUTO_INT("tokens", "auto", TN_RANGE(1, 65536), "", "tokens of a sample (auto: the task's)"),
+    TN_SETTING_AUTO_INT("classes", "auto", TN_RANGE(2, 1e6), "", "what a label can be (auto: the task's)"),
+    TN_SETTING_INT("dim", "64", TN_RANGE(1, 65536), "", "width of the state"),
+    TN_SETTING_AUTO_INT("ff", "auto", TN_RANGE(1, 1e6), "", "inner width of the map (auto: 4 dim)"),
+    TN_SETTING_CHOICE("mode", "block", "block|energy|toroidal",
+                      "map whose fixed point is the state: transformer block, descent of an energy, recurrence with a ring buffer"),
+    TN_SETTING_CHOICE("variant", "corrected", "corrected|faithful",
+                      "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and dead parameters"),
+    TN_SETTING_CHOICE("grad", "ep", "ep|ep_centred|implicit|one_step|bptt", "how the gradient passes the equilibrium"),
+    TN_SETTING_FLOAT("beta", "0.1", TN_RANGE_LO_OPEN(0, 10), "", "strength of the nudge (ep, ep_centred)"),
+    TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "part of each step that is taken: 1 is undamped"),
+    TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "most steps of a solve"),
+    TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "", "a sample is there when |f(h)-h| is this part of |f(h)|"),
+    TN_SETTING_FLOAT("tol", "1e-4", TN_RANGE_ABOVE(0), "", "faithful: a batch is there when a step moves it by less"),
+    TN_SETTING_CHOICE("solver", "picard", "picard|anderson", "damped iteration, or Anderson's extrapolation"),
+    TN_SETTING_INT("memory", "5", TN_RANGE(2, 16), "steps", "steps that anderson looks back on"),
+    TN_SETTING_CHOICE("attention", "linear", "linear|softmax", "block: of states to inputs (several tokens)"),
+    TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "", "block: attention heads (auto: the largest of 8, 4, 2, 1 that divides dim)"),
+    TN_SETTING_CHOICE("pos", "learned", "none|learned", "block: what is added to the tokens of a sample (several tokens)"),
+    TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy: bound on the map's slope"),
+    TN_SETTING_FLOAT("radius", "0.95", TN_RANGE_OPEN(0, 1), "", "toroidal: bound on the map's slope"),
+    TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
+    TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
+    TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
+    TN_SETTING_BOOL("value", "false", "a second head for one number, such as the value of a position in a game"),
+    TN_SETTING_BOOL("cache", "false", "training solves start at the last epoch's equilibria of their samples"),
+};
+
+/* --- presets ------------------------------------------------------------------------------------------------------ */
+
+#define VALUES(...) ((const char *const[]){ __VA_ARGS__, NULL })
+/* Adam as the prototype has it. */
+#define ADAM "train.beta2=0.999", "train.decay=0", "train.warmup=0", "train.schedule=constant"
+/* Its best trial on the digits: 30 epochs of 1437 samples. */
+#define DIGITS                                                                                                         \
+    ADAM, "dim=13", "train.batch=64", "train.steps=690", "train.lr=0.0255", "beta=0.0955", "damping=0.741", "iterations=26"
+
+static const tn_preset presets[] = {
+    { "digits_tep", "8x8 digits by equilibrium propagation, 2.8 K parameters", VALUES(DIGITS) },
+    { "digits_tep_faithful", "the same as the prototype computed it, 3.2 K parameters",
+      VALUES(DIGITS, "variant=faithful", "tol=2.9e-4", "train.clip=0") },
+    { "digits_bptt", "the same by back-propagation through the iterations", VALUES(DIGITS, "grad=bptt") },
+    { "energy_tep", "8x8 digits with a state that descends an energy, by centred equilibrium propagation",
+      VALUES(ADAM, "mode=energy", "grad=ep_centred", "dim=32", "rtol=1e-3", "train.batch=64", "train.steps=345", "train.lr=5e-3") },
+    { "mnist_tep", "28x28 digits by equilibrium propagation, 0.27 M parameters",
+      VALUES(ADAM, "dim=128", "train.batch=128", "train.steps=4690", "train.lr=1e-3", "beta=0.2", "iterations=30") },
+    { "xor_tep", "exclusive or, the smallest task", VALUES(ADAM, "dim=8", "train.batch=32", "train.steps=300", "train.lr=1e-2") },
+};
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+/* The place of a choice among the choices of its row. */
+static int chosen(const tn_settings *st, const char *key)
+{
+    const char *text = tn_settings_text(st, key), *p = tn_settings_row_at(st, tn_settings_find(st, key))->choices;
+    const size_t n = strlen(text);
+    for (int i = 0; p; i++) {
+        if (strncmp(p, text, n) == 0 && (p[n] == 0 || p[n] == '|')) return i;
+        p = strchr(p, '|');
+        if (p) p++;
+    }
+    return 0;
+}
+
+static float number(const tn_settings *st, const char *key) { return (float)tn_settings_float(st, key); }
+
+static int64_t most_heads(int64_t dim)
+{
+    int64_t h = 8;
+    while (dim % h) h /= 2;
+    return h;
+}
+
+static void read_all(const tn_settings *st, tep_config *c)
+{
+    *c = (tep_config){ .inputs = tn_settings_int(st, "inputs"),
+                       .tokens = tn_settings_int(st, "tokens"),
+                       .classes = tn_settings_int(st, "classes"),
+                       .dim = tn_settings_int(st, "dim"),
+                       .ff = tn_settings_int(st, "ff"),
+                       .heads = tn_settings_int(st, "heads"),
+                       .iterations = tn_settings_int(st, "iterations"),
+                       .memory = tn_settings_int(st, "memory"),
+                       .buffer = tn_settings_int(st, "buffer"),
+                       .mode = (tep_mode)chosen(st, "mode"),
+                       .grad = (tep_grad)chosen(st, "grad"),
+                       .faithful = chosen(st, "variant") == 1,
+                       .softmax = chosen(st, "attention") == 1,
+                       .anderson = chosen(st, "solver") == 1,
+                       .positions = chosen(st, "pos") == 1,
+                       .value = tn_settings_on(st, "value"),
+                       .cache = tn_settings_on(st, "cache"),
+                       .beta = number(st, "beta"),
+                       .damping = number(st, "damping"),
+                       .rtol = number(st, "rtol"),
+                       .tol = number(st, "tol"),
+                       .kappa = number(st, "kappa"),
+                       .radius = number(st, "radius"),
+                       .alpha = number(st, "alpha"),
+                       .fade = number(st, "buffer_fade") };
+    if (!c->ff) c->ff = 4 * c->dim;
+    if (!c->heads) c->heads = most_heads(c->dim);
+}
+
+static tn_status check(const tep_config *c)
+{
+    if (c->mode != TEP_BLOCK && c->faithful) return tn_model_error("variant=faithful is of mode=block alone: leave one of them out");
+    if (c->mode != TEP_BLOCK && c->tokens > 1)
+        return tn_model_error("mode=energy and mode=toroidal take samples of one token, these have %lld: use mode=block",
+                              (long long)c->tokens);
+    if (c->faithful && c->grad != TEP_EP && c->grad != TEP_BPTT)
+        return tn_model_error("variant=faithful has the gradients grad=ep (by its proxy) and grad=bptt");
+    if (c->dim % c->heads)
+        return tn_model_error("heads=%lld must divide dim=%lld", (long long)c->heads, (long long)c->dim);
+    if (c->anderson && c->grad == TEP_BPTT)
+        return tn_model_error("grad=bptt follows the damped iteration: use solver=picard, or another gradient");
+    return TN_OK;
+}
+
+tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b, tep_config *c)
+{
+    read_all(st, c);
+    if (b) {
+        const int64_t F = tn_ref_dim(g, b->features, -1);
+        if (!c->inputs) c->inputs = F;
+        if (!c->tokens) c->tokens = b->length;
+        if (!c->classes) return tn_model_error("classes is auto and there is no task that says it: give task=NAME or classes=N");
+        if (c->inputs != F || c->tokens != b->length)
+            return tn_model_error("the samples have %lld tokens of %lld numbers, the settings say tokens=%lld inputs=%lld",
+                                  (long long)b->length, (long long)F, (long long)c->tokens, (long long)c->inputs);
+    }
+    return check(c);
+}
+
+const tn_model tn_model_tep = {
+    TN_MODEL_HEAD,
+    .name = "tep",
+    .summary = "equilibrium network: a state that a block leaves unchanged, trained by equilibrium propagation",
+    .settings = settings,
+    .n_settings = sizeof settings / sizeof *settings,
+    .presets = presets,
+    .n_presets = sizeof presets / sizeof *presets,
+    .build = tep_build,
+    .instruments = tep_instruments,
+    .features = true,
+};

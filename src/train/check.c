@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "train/feed.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -23,13 +25,25 @@ static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64
     }
 }
 
+static void fill(const tn_check *c, tn_trainer *t, int64_t tokens)
+{
+    const tn_feed f = tn_trainer_feed(t);
+    if (c->samples) tn_feed_first(&f, c->samples);
+    else if (c->model->features) tn_feed_made_up(&f, tn_settings_classes(c->settings), (tn_rng){ .seed = 1, .stream = 11 });
+    else fill_random(c, t, 11, tokens);
+}
+
+/* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
 static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only,
                               tn_trainer **t)
 {
-    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = batch, .length = length,
-                                   .logits = logits, .forward_only = forward_only, .threads = threads };
+    const bool samples = c->model->features;
+    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
+                                   .length = samples ? c->length : length, .labels = c->samples ? c->samples->labels : 0,
+                                   .samples = c->samples ? c->samples->count[TN_TRAIN] : 0, .logits = logits,
+                                   .forward_only = forward_only, .threads = threads };
     TN_RETURN_IF(tn_trainer_new(&o, t));
-    fill_random(c, *t, 11, batch * length);
+    fill(c, *t, batch * length);
     return TN_OK;
 }
 
@@ -179,6 +193,11 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     float *before = NULL, loss;
     const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
     int64_t count;
+    if (c->model->features) {
+        r->verdict = TN_SKIPPED;
+        snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
+        return TN_OK;
+    }
     TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
     if (!tn_trainer_output(t, "logits", &count)) {
         r->verdict = TN_SKIPPED;
@@ -387,9 +406,9 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
         TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
         best = fmin(best, tn_clock_s() - start);
     }
-    r->value = (double)(c->batch * c->length) / best;
-    r->unit = "tokens/s";
-    snprintf(r->detail, sizeof r->detail, "%.0f tokens/s, %.1f GFLOP/s on %d threads", r->value,
+    r->value = (double)(c->model->features ? c->batch : c->batch * c->length) / best;
+    r->unit = c->model->features ? "samples/s" : "tokens/s";
+    snprintf(r->detail, sizeof r->detail, "%.0f %s, %.1f GFLOP/s on %d threads", r->value, r->unit,
              tn_trainer_flops(t) / best * 1e-9, tn_trainer_threads(t));
 done:
     tn_trainer_free(t);

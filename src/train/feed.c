@@ -27,6 +27,15 @@ void tn_feed_end(const tn_feed *f, int64_t n)
     if (f->targets) memset(f->targets + n, 0, sizeof *f->targets * (size_t)rest);
 }
 
+void tn_feed_first(const tn_feed *f, const tn_samples *set)
+{
+    for (int64_t b = 0; b < f->batch; b++) {
+        const int64_t which = b % set->count[TN_TRAIN];
+        (void)tn_feed_sample(f, b, set, set->index[TN_TRAIN][which], which);
+    }
+    tn_feed_end(f, f->batch);
+}
+
 void tn_feed_made_up(const tn_feed *f, int64_t classes, tn_rng rng)
 {
     const tn_rng other = { rng.seed, rng.stream + 1 };

@@ -11,6 +11,8 @@
 int64_t tn_feed_sample(const tn_feed *f, int64_t b, const tn_samples *set, int64_t row, int64_t number);
 /* The first n rows are there; those behind become padding. */
 void tn_feed_end(const tn_feed *f, int64_t n);
+/* All rows from the training samples in their order, as often as it takes. */
+void tn_feed_first(const tn_feed *f, const tn_samples *set);
 /* Samples nobody has seen: normal numbers, and labels of so many classes. Weights are 1, targets 0. */
 void tn_feed_made_up(const tn_feed *f, int64_t classes, tn_rng rng);
 

@@ -147,10 +147,8 @@ tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_
     TN_TRY(find_task(model, st, &task));
     snprintf(source, sizeof source, "task %s", task->name);
     s = task->open(st, &set);
-    if (s != TN_OK) {
-        tn_error_prefix("task %s", task->name);
-        goto done;
-    }
+    if (s != TN_OK && !strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
+    if (s != TN_OK) goto done;
     TN_TRY(take_sizes(st, task->name, set, source));
     TN_TRY(take_defaults(st, task->name, set, source));
     *samples = set;

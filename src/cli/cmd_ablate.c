@@ -59,12 +59,13 @@ tn_status tn_cmd_ablate(tn_cli *c)
 {
     tn_settings *st = NULL;
     tn_samples *samples = NULL;
+    const tn_env *env; /* its sizes are in the settings; samples are made up */
     tn_ablate a = { .runs = 9, .steps = 5, .row = print_row, .batch = 2 };
     table t = { .c = c, .ablate = &a };
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
-    tn_status s = tn_task_setup(a.model, st, false, &samples);
+    tn_status s = tn_task_setup(a.model, st, false, &samples, &env);
     if (s == TN_OK) s = tn_settings_fix_sizes(st);
     a.settings = st;
     a.samples = samples;

@@ -61,6 +61,7 @@ tn_status tn_cmd_check(tn_cli *c)
                    .only = tn_args_value(&c->args, "only") };
     tn_settings *st = NULL;
     tn_samples *samples = NULL;
+    const tn_env *env; /* its sizes are in the settings; samples are made up */
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
     if (c->args.overrides_n > MOST_OVERRIDES) TN_FAIL(TN_USAGE, "too many settings");
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
@@ -68,7 +69,7 @@ tn_status tn_cmd_check(tn_cli *c)
     TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
     if (k.model->features) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
-    TN_TRY(tn_task_setup(k.model, st, false, &samples));
+    TN_TRY(tn_task_setup(k.model, st, false, &samples, &env));
     TN_TRY(tn_settings_fix_sizes(st));
     k.settings = st;
     k.samples = samples;

@@ -119,18 +119,34 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
                     name, name);
 }
 
+static tn_status emit_play(tn_cli *c, const char *target, const tn_env_play *p)
+{
+    if (!c->json) {
+        fprintf(c->out, "%s, likeliest actions: mean reward %.1f +-%.1f over %lld episodes\n", target, p->mean, p->deviation,
+                (long long)p->episodes);
+        return TN_OK;
+    }
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", "reward", "value", p->mean, "unit", "", "deviation", p->deviation,
+                                    "episodes", (json_int_t)p->episodes));
+}
+
 static tn_status evaluate(tn_cli *c, tn_session *s, const char *target, tn_data_split split)
 {
+    tn_env_play played;
     char checkpoint[TN_PATH_BYTES];
     bool is_file;
     outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
                   .samples = s->samples ? s->samples->count[split] : 0 };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
-    TN_RETURN_IF(check_split(s, split));
+    if (!s->env) TN_RETURN_IF(check_split(s, split));
     TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer))
                          : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
+    if (s->env) {
+        TN_RETURN_IF(tn_source_env_play(&s->source, TN_SESSION_EPISODES, &played));
+        return emit_play(c, target, &played);
+    }
     const double start = tn_clock_s();
     tn_trainer_steady(s->trainer, true);
     TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &o.found));

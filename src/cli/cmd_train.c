@@ -13,7 +13,17 @@
 typedef struct result {
     tn_evaluation found;
     double bits; /* per byte of one nat per token */
+    double episodes, reward; /* of an environment: how many, and the mean of the last ones; else NaN */
+    tn_env_play played;      /* episodes is 0 where none was */
 } result;
+
+static void keep_reward(void *to, const char *name, double value, const char *unit)
+{
+    result *r = to;
+    (void)unit;
+    if (strcmp(name, "episodes") == 0) r->episodes = value;
+    if (strcmp(name, "reward_100") == 0) r->reward = value;
+}
 
 /* ", held out 1.2345 nats (1.781 bits per byte)" with the name of the split; a task's ends with its accuracy */
 static void print_loss(tn_cli *c, const char *what, double loss, double bits, double accuracy)
@@ -36,6 +46,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     const char *unit = task ? "nats" : "nats/token";
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
+        if (!isnan(test->reward)) fprintf(c->out, ", %.0f episodes, mean reward of the last %.0f %.1f", test->episodes, fmin(test->episodes, 100), test->reward);
+        if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_loss(c, "held out", r->heldout, r->bits, r->accuracy);
         if (r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
         print_loss(c, "test", test->found.loss, test->bits, test->found.accuracy);
@@ -44,6 +56,9 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
+    TN_RETURN_IF(emit_number(c, "episodes", test->episodes, "episodes"));
+    TN_RETURN_IF(emit_number(c, "reward_100", test->reward, ""));
+    if (test->played.episodes) TN_RETURN_IF(emit_number(c, "test_reward", test->played.mean, ""));
     TN_RETURN_IF(emit_number(c, "heldout_loss", r->heldout, unit));
     TN_RETURN_IF(emit_number(c, "heldout_bits_per_byte", r->heldout * r->bits, "bits/byte"));
     TN_RETURN_IF(emit_number(c, "heldout_accuracy", r->accuracy, ""));
@@ -60,6 +75,7 @@ static tn_status run_test(tn_session *on, const tn_run_dir *run, result *out)
     tn_status s = TN_OK;
     tn_source source = { 0 };
     if (!tn_settings_on(on->settings, "train.test")) return TN_OK;
+    if (on->env) return tn_source_env_play(&on->source, TN_SESSION_EPISODES, &out->played);
     if (tn_session_count(on, TN_TEST) == 0)
         TN_FAIL(TN_USAGE, "train.test=on, but the data have no test split: prepare them with test_frac= or test=FILE");
     TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer)));
@@ -168,7 +184,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_status s = TN_OK;
     tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { .heldout = NAN };
-    result test = { .found = { .loss = NAN, .accuracy = NAN }, .bits = NAN };
+    result test = { .found = { .loss = NAN, .accuracy = NAN }, .bits = NAN, .episodes = NAN, .reward = NAN };
     if (run->checkpoint[0]) {
         TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
         from = &state;
@@ -180,7 +196,8 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
     else TN_TRY(train(c, on, run, from, &last));
     last.bits = on->source.bits;
-    if (on->samples) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
+    if (on->env) on->source.look(on->source.ctx, keep_reward, &test);
+    if (on->samples || on->env) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
 done:

@@ -47,7 +47,7 @@ static tn_status take_vocab(tn_session *s, const char *path)
 
 static tn_status open_data(tn_session *s, bool needs_data)
 {
-    TN_RETURN_IF(tn_task_setup(s->model, s->settings, needs_data, &s->samples));
+    TN_RETURN_IF(tn_task_setup(s->model, s->settings, needs_data, &s->samples, &s->env));
     if (s->model->features) {
         s->length = tn_settings_tokens(s->settings);
         return TN_OK;
@@ -69,7 +69,7 @@ static tn_status open_data(tn_session *s, bool needs_data)
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
 {
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0,
+                                   .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
                                    .buckets = s->data && s->mode == TN_LOADER_BUCKET };
     return tn_trainer_new(&t, out);
@@ -118,6 +118,9 @@ static tn_status open_split(const tn_session *s, tn_data_split heldout, bool hel
 
 static tn_status open_source(tn_session *s, const tn_session_options *o)
 {
+    if (s->env)
+        return tn_source_env_open(&(tn_source_env_options){ .env = s->env, .model = s->model, .settings = s->settings, .learner = s->trainer },
+                                  &s->source);
     if (!s->data && !s->samples) return TN_OK;
     return open_split(s, o->split ? o->split : TN_VALID, o->evaluates, &s->source);
 }
@@ -151,8 +154,8 @@ tn_status tn_session_open(const char *target, const char *const *overrides, size
 
 void tn_session_close(tn_session *s)
 {
+    tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
     tn_trainer_free(s->trainer);
-    tn_source_close(&s->source);
     tn_dataset_close(s->data);
     tn_samples_free(s->samples);
     tn_settings_free(s->settings);
@@ -180,6 +183,12 @@ static void describe_data(const tn_session *s, FILE *f)
     fprintf(f, ", %s\n", modes[s->mode]);
 }
 
+static void describe_env(const tn_session *s, FILE *f)
+{
+    fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n", s->env->name,
+            s->env->observations, s->env->actions, s->env->max_steps, s->env->solved);
+}
+
 static void describe_task(const tn_session *s, FILE *f)
 {
     const tn_samples *set = s->samples;
@@ -201,5 +210,6 @@ void tn_session_describe(tn_session *s, FILE *f)
     else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->data) describe_data(s, f);
     if (s->samples) describe_task(s, f);
+    if (s->env) describe_env(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
 }

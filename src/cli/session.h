@@ -3,9 +3,12 @@
 #define TN_CLI_SESSION_H
 
 #include "cli/cli.h"
+#include "train/source_env.h"
 #include "train/source_task.h"
 #include "train/trainer.h"
 #include "train/width_fit.h"
+
+enum { TN_SESSION_EPISODES = 100 }; /* that an evaluation in an environment plays */
 
 /* Of an automatic batch: enough for matrix products to run at full speed, and for a step to be a step. */
 enum { TN_SESSION_TOKENS = 4096 };
@@ -16,7 +19,8 @@ typedef struct tn_session {
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
     tn_samples *samples; /* of the task, instead of data; NULL: none */
-    tn_source source;    /* where one of the two is open */
+    const tn_env *env;   /* or an environment; NULL: none */
+    tn_source source;    /* where one of the three is there */
     tn_trainer *trainer;
     int64_t batch, length; /* length: tokens of a sequence, or of a sample */
     tn_width width; /* text is empty where none was looked for */

@@ -94,6 +94,7 @@ static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
 {
     instrument_line l = { w, r };
     r->instrument[0] = 0;
+    if (m->t->source->look) m->t->source->look(m->t->source->ctx, write_instrument, &l);
     if (m->level >= TN_LOG_TRAINING) tn_trainer_instruments(m->t->trainer, write_instrument, &l);
 }
 

@@ -20,6 +20,8 @@ typedef struct tn_source {
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
     void (*close)(void *ctx);
+    /* Numbers of its own for the lines of metrics, or NULL. */
+    void (*look)(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to);
     double train_tokens;  /* labels of an epoch */
     double train_samples; /* of an epoch, where the data are samples of a task; else 0 */
     double bits;         /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */

@@ -2,6 +2,7 @@
  * the run's config.yaml say where they are from. */
 #include "train/task_setup.h"
 
+#include "train/source_env.h"
 #include "train/source_task.h"
 
 #include <stdio.h>
@@ -122,20 +123,37 @@ static tn_status find_task(const tn_model *model, const tn_settings *st, const t
     if (!name[0])
         return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
                         model->name, tn_task_names(names, sizeof names));
-    TN_RETURN_IF(tn_task_find(name, out));
-    if (!(*out)->open)
-        return tn_error(TN_USAGE, "task %s is an environment, and this command needs samples: choose a task that has some "
-                                  "(`tenon tasks` describes them)", name);
+    return tn_task_find(name, out);
+}
+
+/* An environment's batch is what its episodes left: as many rows as they can have steps. */
+static tn_status take_env(tn_settings *st, const tn_task *task, const char *source)
+{
+    const tn_env *env = task->env;
+    const tn_samples like = { .tokens = 1, .features = env->observations, .labels = 1, .classes = env->actions };
+    const int64_t together = tn_settings_int(st, "rl.episodes"), rows = tn_source_env_rows(env, st);
+    TN_RETURN_IF(take_sizes(st, task->name, &like, source));
+    if (tn_settings_int(st, "train.accumulate") != 1)
+        return tn_error(TN_USAGE, "train.accumulate is not for environments: rl.episodes says how many episodes make a step");
+    if (!tn_settings_is_auto(st, "train.batch") && tn_settings_int(st, "train.batch") != rows)
+        return tn_error(TN_USAGE, "train.batch=%lld does not hold rl.episodes=%lld of %s, which may have %d steps each: leave train.batch at "
+                                  "auto", (long long)tn_settings_int(st, "train.batch"), (long long)together, task->name, env->max_steps);
+    TN_RETURN_IF(set_number(st, "train.batch", rows, source));
+    if (tn_settings_int(st, "train.epochs"))
+        return tn_error(TN_USAGE, "train.epochs is for samples, and %s always has another episode: set train.steps instead", task->name);
+    if (is_unset(st, "train.steps")) TN_RETURN_IF(set_number(st, "train.steps", (TN_TASK_EPISODES + together - 1) / together, source));
+    if (has(st, "value") && is_unset(st, "value")) TN_RETURN_IF(tn_settings_set(st, "value", "on", "%s", source));
     return TN_OK;
 }
 
-tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples)
+tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env)
 {
     tn_status s = TN_OK;
     const tn_task *task = NULL;
     tn_samples *set = NULL;
     char source[96];
     *samples = NULL;
+    *env = NULL;
     if (!model->features) return refuse_task(model, st);
     if (!has(st, "inputs") || !has(st, "classes"))
         return tn_error(TN_USAGE, "model %s learns from samples and lacks the settings inputs, tokens and classes: add them to it",
@@ -146,6 +164,11 @@ tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_
     if (!tn_settings_text(st, "task.name")[0] && !needed) return tn_task_assume(st);
     TN_TRY(find_task(model, st, &task));
     snprintf(source, sizeof source, "task %s", task->name);
+    if (task->env) {
+        TN_TRY(take_env(st, task, source));
+        *env = task->env;
+        return TN_OK;
+    }
     s = task->open(st, &set);
     if (s != TN_OK && !strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
     if (s != TN_OK) goto done;

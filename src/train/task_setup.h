@@ -17,11 +17,14 @@
  *   train.test                unless set: on where the task has a test split
  *   train.select              where it is auto: accuracy
  *
+ * Of an environment: train.batch holds rl.episodes whole episodes, train.steps unless set: TN_TASK_EPISODES episodes, value unless
+ * set: on; *env is the environment and *samples NULL.
+ *
  * *samples is NULL where the model learns from tokens, and where there is no task and none is `needed`. TN_USAGE names the
  * remedy: no task and one is needed, a task for a model that learns from tokens, sizes that are not the task's. */
-tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples);
+tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env);
 
-enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20 };
+enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
 /* Sizes that are auto become those assumed without a task. */
 tn_status tn_task_assume(tn_settings *st);

@@ -7,6 +7,7 @@
 #include "io/yaml_settings.h"
 #include "models/models.h"
 #include "plan/switches.h"
+#include "train/source_env.h"
 #include "tasks/task.h"
 #include "train/task_setup.h"
 
@@ -91,6 +92,7 @@ tn_status tn_settings_common(tn_settings *st)
 {
     TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
     TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
+    TN_RETURN_IF(tn_settings_add(st, tn_rl_settings, tn_rl_settings_n, "rl"));
     return tn_settings_switches(st);
 }
 

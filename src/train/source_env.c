@@ -1,0 +1,341 @@
+/* Playing episodes and turning them into a batch. Episode n begins, and draws its actions, from streams of its own number, so
+ * that the number of the next episode is the whole cursor. Episodes of a batch are played side by side: one forward pass
+ * gives the next action of each. */
+#include "train/source_env.h"
+
+#include "base/alloc.h"
+#include "base/rng.h"
+#include "train/feed.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RECENT = 100 }; /* episodes over which a mean reward is taken */
+static const double ENDLESS = 1e18; /* samples of an epoch: there is always another episode */
+
+const tn_setting tn_rl_settings[] = {
+    TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes of one step (environments)"),
+    TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "worth of the next step's reward today"),
+    TN_SETTING_BOOL("rl.standardise", "on", "returns of a step are brought to mean 0 and deviation 1"),
+};
+const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
+
+typedef struct env_source {
+    tn_source_env_options o;
+    tn_trainer *actor;
+    int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
+    double discount;
+    bool standardise;
+    uint64_t seed;
+    int64_t episode;    /* the next one's number */
+    int64_t steps;      /* of all episodes so far */
+    char *state;        /* (E, state_bytes) */
+    float *now;         /* (E, F): what each episode sees */
+    float *seen;        /* (E, most, F) */
+    int32_t *action;    /* (E, most) */
+    float *reward, *value; /* (E, most) */
+    int64_t *length;    /* (E) */
+    bool *over;         /* (E) */
+    double recent[RECENT]; /* rewards of the last episodes, in a ring by number */
+    double last;        /* mean reward of the last batch's episodes */
+} env_source;
+
+int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st)
+{
+    return tn_settings_int(st, "rl.episodes") * (int64_t)env->max_steps;
+}
+
+/* --- playing ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct match {
+    int64_t first;    /* number of episode 0 */
+    const char *kind; /* streams of training and of play differ */
+    bool greedy;
+} match;
+
+static tn_rng stream_of(const env_source *s, const match *m, const char *what, int64_t e)
+{
+    char name[48];
+    snprintf(name, sizeof name, "%s.%s", m->kind, what);
+    return (tn_rng){ s->seed, tn_rng_stream(name) + (uint64_t)(m->first + e) };
+}
+
+/* From logits (n): the largest, or one drawn with the probabilities of the softmax. */
+static int choose(const float *logits, int n, bool greedy, float draw)
+{
+    int best = 0;
+    double sum = 0, at = 0;
+    for (int i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    if (greedy) return best;
+    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)logits[best]);
+    for (int i = 0; i < n; i++) {
+        at += exp((double)logits[i] - (double)logits[best]);
+        if ((double)draw * sum < at) return i;
+    }
+    return best; /* rounding, or a logit that is not a number */
+}
+
+/* Logits (E, actions) and values (E, or NULL) of what the episodes see. */
+static tn_status think(env_source *s, const float **logits, const float **value)
+{
+    const tn_feed f = tn_trainer_feed(s->actor);
+    int64_t n;
+    float loss;
+    memcpy(f.features, s->now, sizeof *s->now * (size_t)(s->E * s->F));
+    TN_RETURN_IF(tn_trainer_eval(s->actor, &loss));
+    *logits = tn_trainer_output(s->actor, "logits", &n);
+    if (!*logits || n != s->E * s->o.env->actions)
+        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->o.model->name, s->o.env->actions);
+    *value = tn_trainer_output(s->actor, "value", &n);
+    return TN_OK;
+}
+
+static tn_status begin(env_source *s, const match *m)
+{
+    const tn_feed f = tn_trainer_feed(s->actor);
+    const tn_env *env = s->o.env;
+    for (int64_t e = 0; e < s->E; e++) {
+        const tn_rng r = stream_of(s, m, "begin", e);
+        env->reset(s->state + (size_t)e * env->state_bytes, &r, s->now + e * s->F);
+        s->length[e] = 0;
+        s->over[e] = false;
+    }
+    memset(f.labels, 0, sizeof *f.labels * (size_t)s->E); /* no loss is looked at; the plan reads them all the same */
+    if (f.weights) memset(f.weights, 0, sizeof *f.weights * (size_t)s->E);
+    if (f.targets) memset(f.targets, 0, sizeof *f.targets * (size_t)s->E);
+    tn_feed_end(&f, s->E);
+    tn_trainer_steady(s->actor, true); /* the parameters changed since the last episode, and do not during this one */
+    return TN_OK;
+}
+
+/* E episodes to their ends, kept in seen, action, reward, value and length. */
+static tn_status play(env_source *s, const match *m)
+{
+    const tn_env *env = s->o.env;
+    int64_t left = s->E;
+    TN_RETURN_IF(begin(s, m));
+    for (int64_t t = 0; left > 0 && t < s->most; t++) {
+        const float *logits = NULL, *value = NULL;
+        TN_RETURN_IF(think(s, &logits, &value));
+        for (int64_t e = 0; e < s->E; e++) {
+            const int64_t at = e * s->most + t;
+            if (s->over[e]) continue;
+            const float draw = tn_rng_uniform(stream_of(s, m, "act", e), (uint64_t)t);
+            memcpy(s->seen + at * s->F, s->now + e * s->F, sizeof *s->seen * (size_t)s->F);
+            s->action[at] = choose(logits + e * env->actions, env->actions, m->greedy, draw);
+            s->value[at] = value ? value[e] : 0.f;
+            env->step(s->state + (size_t)e * env->state_bytes, s->action[at], s->now + e * s->F, &s->reward[at], &s->over[e]);
+            s->length[e]++;
+            left -= s->over[e];
+        }
+    }
+    return TN_OK;
+}
+
+static double reward_of(const env_source *s, int64_t e)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < s->length[e]; t++) sum += (double)s->reward[e * s->most + t];
+    return sum;
+}
+
+/* --- a batch of what was played ---------------------------------------------------------------------------------------------- */
+
+/* What every step was worth, in place of its reward. */
+static void find_returns(env_source *s)
+{
+    for (int64_t e = 0; e < s->E; e++) {
+        double worth = 0;
+        for (int64_t t = s->length[e] - 1; t >= 0; t--) {
+            worth = (double)s->reward[e * s->most + t] + s->discount * worth;
+            s->reward[e * s->most + t] = (float)worth;
+        }
+    }
+}
+
+static void standardise(env_source *s)
+{
+    double n = 0, sum = 0, square = 0;
+    for (int64_t e = 0; e < s->E; e++)
+        for (int64_t t = 0; t < s->length[e]; t++, n++) sum += (double)s->reward[e * s->most + t];
+    const double mean = n > 0 ? sum / n : 0;
+    for (int64_t e = 0; e < s->E; e++)
+        for (int64_t t = 0; t < s->length[e]; t++) square += pow((double)s->reward[e * s->most + t] - mean, 2);
+    const double scale = 1 / (sqrt(n > 1 ? square / (n - 1) : 0) + 1e-8);
+    for (int64_t e = 0; e < s->E; e++)
+        for (int64_t t = 0; t < s->length[e]; t++) {
+            float *r = &s->reward[e * s->most + t];
+            *r = (float)(((double)*r - mean) * (n > 1 ? scale : 1));
+        }
+}
+
+static int64_t fill(env_source *s, const tn_feed *f)
+{
+    int64_t row = 0;
+    for (int64_t e = 0; e < s->E; e++)
+        for (int64_t t = 0; t < s->length[e]; t++, row++) {
+            const int64_t at = e * s->most + t;
+            memcpy(f->features + row * s->F, s->seen + at * s->F, sizeof *s->seen * (size_t)s->F);
+            f->labels[row] = s->action[at];
+            if (f->sample) f->sample[row] = 0;
+            f->weights[row] = s->reward[at] - s->value[at];
+            f->targets[row] = s->reward[at];
+        }
+    tn_feed_end(f, row);
+    return row;
+}
+
+static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
+{
+    env_source *s = ctx;
+    const tn_feed f = tn_trainer_feed(to);
+    double sum = 0;
+    TN_RETURN_IF(play(s, &(match){ .first = s->episode, .kind = "rl.train" }));
+    for (int64_t e = 0; e < s->E; e++) {
+        const double r = reward_of(s, e);
+        s->recent[(s->episode + e) % RECENT] = r;
+        s->steps += s->length[e];
+        sum += r;
+    }
+    s->last = sum / (double)s->E;
+    s->episode += s->E;
+    find_returns(s);
+    if (s->standardise) standardise(s);
+    *count = fill(s, &f);
+    return TN_OK;
+}
+
+/* There is no held-out part: every episode is new. */
+static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+{
+    (void)ctx, (void)i, (void)to;
+    *count = 0;
+    return TN_OK;
+}
+
+static double recent_mean(const env_source *s)
+{
+    const int64_t n = s->episode < RECENT ? s->episode : RECENT;
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += s->recent[i];
+    return n ? sum / (double)n : NAN;
+}
+
+static void source_look(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to)
+{
+    const env_source *s = ctx;
+    report(to, "episodes", (double)s->episode, "episodes");
+    report(to, "reward", s->last, "");
+    report(to, "reward_100", recent_mean(s), "");
+}
+
+tn_status tn_source_env_play(tn_source *source, int64_t episodes, tn_env_play *out)
+{
+    env_source *s = source->ctx;
+    double sum = 0, square = 0;
+    *out = (tn_env_play){ 0 };
+    while (out->episodes < episodes) {
+        TN_RETURN_IF(play(s, &(match){ .first = out->episodes, .kind = "rl.play", .greedy = true }));
+        for (int64_t e = 0; e < s->E && out->episodes < episodes; e++, out->episodes++) {
+            const double r = reward_of(s, e);
+            out->steps += s->length[e];
+            sum += r;
+            square += r * r;
+        }
+    }
+    const double n = (double)out->episodes;
+    out->mean = n > 0 ? sum / n : NAN;
+    out->deviation = n > 1 ? sqrt(fmax(0, (square - sum * sum / n) / (n - 1))) : 0;
+    return TN_OK;
+}
+
+/* --- the cursor ---------------------------------------------------------------------------------------------------------- */
+
+static json_t *source_save(void *ctx)
+{
+    const env_source *s = ctx;
+    json_t *recent = json_array(), *cursor;
+    for (int i = 0; recent && i < RECENT; i++)
+        if (json_array_append_new(recent, json_real(s->recent[i]))) {
+            json_decref(recent);
+            return NULL;
+        }
+    if (!recent) return NULL;
+    cursor = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "kind", "environment", "env", s->o.env->name, "episode",
+                       (json_int_t)s->episode, "steps", (json_int_t)s->steps, "seed", (json_int_t)s->seed, "together", (json_int_t)s->E,
+                       "last", s->last, "recent", recent);
+    return cursor; /* a failing json_pack has taken `recent` too */
+}
+
+static tn_status source_load(void *ctx, const json_t *cursor)
+{
+    env_source *s = ctx;
+    const char *kind = json_string_value(json_object_get(cursor, "kind")), *env = json_string_value(json_object_get(cursor, "env"));
+    const json_t *recent = json_object_get(cursor, "recent");
+    const int64_t episode = json_integer_value(json_object_get(cursor, "episode"));
+    if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->o.env->name) != 0)
+        return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->o.env->name);
+    if (json_integer_value(json_object_get(cursor, "seed")) != (json_int_t)s->seed ||
+        json_integer_value(json_object_get(cursor, "together")) != s->E)
+        return tn_error(TN_USAGE, "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
+    if (episode < 0 || json_array_size(recent) != RECENT)
+        return tn_error(TN_BAD_FILE, "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
+    s->episode = episode;
+    s->steps = json_integer_value(json_object_get(cursor, "steps"));
+    s->last = json_number_value(json_object_get(cursor, "last"));
+    for (int i = 0; i < RECENT; i++) s->recent[i] = json_number_value(json_array_get(recent, (size_t)i));
+    return TN_OK;
+}
+
+/* --- opening --------------------------------------------------------------------------------------------------------------- */
+
+static void source_close(void *ctx)
+{
+    env_source *s = ctx;
+    tn_trainer_free(s->actor);
+    tn_free(s->state);
+    tn_free(s->now);
+    tn_free(s->seen);
+    tn_free(s->action);
+    tn_free(s->reward);
+    tn_free(s->value);
+    tn_free(s->length);
+    tn_free(s->over);
+    tn_free(s);
+}
+
+static tn_status take_memory(env_source *s)
+{
+    const size_t E = (size_t)s->E, all = E * (size_t)s->most;
+    s->state = tn_alloc(E * s->o.env->state_bytes);
+    s->now = tn_alloc(sizeof *s->now * E * (size_t)s->F);
+    s->seen = tn_alloc(sizeof *s->seen * all * (size_t)s->F);
+    s->action = tn_alloc(sizeof *s->action * all);
+    s->reward = tn_alloc(sizeof *s->reward * all);
+    s->value = tn_alloc(sizeof *s->value * all);
+    s->length = tn_alloc(sizeof *s->length * E);
+    s->over = tn_alloc(sizeof *s->over * E);
+    return s->state && s->now && s->seen && s->action && s->reward && s->value && s->length && s->over ? TN_OK : TN_MEMORY;
+}
+
+tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
+{
+    tn_status s = TN_OK;
+    env_source *e = tn_alloc(sizeof *e);
+    if (!e) return TN_MEMORY;
+    *e = (env_source){ .o = *o, .E = tn_settings_int(o->settings, "rl.episodes"), .most = o->env->max_steps, .F = o->env->observations,
+                       .discount = tn_settings_float(o->settings, "rl.discount"), .standardise = tn_settings_on(o->settings, "rl.standardise"),
+                       .seed = (uint64_t)tn_settings_int(o->settings, "seed"), .last = 0 };
+    const tn_trainer_options actor = { .model = o->model, .settings = o->settings, .batch = e->E, .length = 1, .labels = 1, .weighted = true,
+                                       .logits = true, .forward_only = true, .store = tn_trainer_store(o->learner), .threads = 1 };
+    TN_TRY(take_memory(e));
+    TN_TRY(tn_trainer_new(&actor, &e->actor));
+    *out = (tn_source){ .ctx = e, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
+                        .close = source_close, .look = source_look, .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN };
+    e = NULL;
+done:
+    if (e) source_close(e);
+    return s;
+}

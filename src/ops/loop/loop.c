@@ -2,6 +2,7 @@
 #include "ops/loop/loop_body.h"
 
 #include "base/alloc.h"
+#include "ops/anderson.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +99,6 @@ const tn_op tn_op_loop = {
 
 /* --- making the node ---------------------------------------------------------------------------------------------------- */
 
-enum { DEFAULT_MEMORY = 5, MOST_MEMORY = 16 };
-
 static void find_all(const tn_plan *p, const char *kind, int n, int *index)
 {
     char name[32];
@@ -113,6 +112,7 @@ static tn_status compile_entry(tn_body_spec *s, tn_body_entry which, loop_entry 
 {
     TN_RETURN_IF(tn_body_compile(s, which, &e->plan));
     e->n_externs = tn_plan_externs(e->plan);
+    e->live = tn_plan_extern_find(e->plan, "live");
     find_all(e->plan, "carry", s->n_carry, e->carry);
     find_all(e->plan, "x", s->n_xs, e->xs);
     find_all(e->plan, "const", s->n_consts, e->consts);
@@ -160,8 +160,8 @@ static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
     if (o->count.id && (tn_ref_dtype(g, o->count) != TN_I32 || tn_dims_count(tn_ref_dims(g, o->count)) != 1))
         return tn_error(TN_USAGE, "count is an i32 of shape (1)");
-    if (o->memory && (o->memory < 2 || o->memory > MOST_MEMORY))
-        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", MOST_MEMORY, o->memory);
+    if (o->memory && (o->memory < 2 || o->memory > TN_ANDERSON_MOST))
+        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", TN_ANDERSON_MOST, o->memory);
     return TN_OK;
 }
 
@@ -179,6 +179,20 @@ static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
     return solve ? check_solve(g, o) : TN_OK;
 }
 
+/* Constants with samples along axis 0 go to the body with the rows alive. */
+static tn_status mark_samples(tn_body_spec *s, uint64_t which, const char *option, const tn_loop_body *b)
+{
+    const int64_t samples = s->carry[0].dims.dim[0];
+    if (s->n_consts < 64 && which >> s->n_consts)
+        return tn_error(TN_USAGE, "%s has a bit above its %d constants", option, s->n_consts);
+    for (int i = 0; i < s->n_consts; i++)
+        if ((which >> i & 1) && !s->consts[i].absent && (s->consts[i].dims.rank < 1 || s->consts[i].dims.dim[0] != samples))
+            return tn_error(TN_USAGE, "%s names constant %d, whose first axis is not the %lld samples", option, i, (long long)samples);
+    s->live = b->live;
+    s->live_consts = b->live ? which : 0;
+    return TN_OK;
+}
+
 static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
 {
     tn_graph_options go = *tn_graph_get_options(g);
@@ -191,7 +205,9 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->solver = o->solver;
-    b->memory = o->memory ? o->memory : DEFAULT_MEMORY;
+    b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
+    b->live = b->solve && o->sample_consts != 0;
+    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact");
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
                               .options = go, .threads = go.threads, .repeats = o->steps };
@@ -203,6 +219,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
         TN_RETURN_IF(slice_type(&b->spec.xs[i], o->steps));
     }
     for (int i = 0; i < o->n_consts; i++) b->spec.consts[i] = type_of(g, o->consts[i], wanted[loop_in_const(b) + i]);
+    TN_RETURN_IF(mark_samples(&b->spec, o->sample_consts, "sample_consts", b));
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
     if (!b->trains) return TN_OK;
     if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
@@ -214,6 +231,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
                                    .repeats = o->steps };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
+    TN_RETURN_IF(mark_samples(&b->cost_spec, o->sample_cost_consts, "sample_cost_consts", b));
     return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
 }
 

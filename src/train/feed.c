@@ -36,16 +36,21 @@ void tn_feed_first(const tn_feed *f, const tn_samples *set)
     tn_feed_end(f, f->batch);
 }
 
-void tn_feed_made_up(const tn_feed *f, int64_t classes, tn_rng rng)
+void tn_feed_numbers(const tn_feed *f)
 {
-    const tn_rng other = { rng.seed, rng.stream + 1 };
-    if (f->features) tn_rng_normals(rng, f->features, f->batch * f->length * f->inputs);
-    for (int64_t i = 0; f->labels && i < f->batch * f->labels_each; i++)
-        f->labels[i] = (int32_t)tn_rng_below(other, (uint64_t)i, (uint64_t)classes);
     for (int64_t b = 0; b < f->batch; b++) {
         if (f->sample) f->sample[b] = (int32_t)b;
         if (f->weights) f->weights[b] = 1;
         if (f->targets) f->targets[b] = 0;
     }
     tn_feed_end(f, f->batch);
+}
+
+void tn_feed_made_up(const tn_feed *f, int64_t classes, tn_rng rng)
+{
+    const tn_rng other = { rng.seed, rng.stream + 1 };
+    if (f->features) tn_rng_normals(rng, f->features, f->batch * f->length * f->inputs);
+    for (int64_t i = 0; f->labels && i < f->batch * f->labels_each; i++)
+        f->labels[i] = (int32_t)tn_rng_below(other, (uint64_t)i, (uint64_t)classes);
+    tn_feed_numbers(f);
 }

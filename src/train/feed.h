@@ -13,7 +13,9 @@ int64_t tn_feed_sample(const tn_feed *f, int64_t b, const tn_samples *set, int64
 void tn_feed_end(const tn_feed *f, int64_t n);
 /* All rows from the training samples in their order, as often as it takes. */
 void tn_feed_first(const tn_feed *f, const tn_samples *set);
-/* Samples nobody has seen: normal numbers, and labels of so many classes. Weights are 1, targets 0. */
+/* All rows are there, each the sample of its own number, with weight 1 and target 0; their features and labels are left. */
+void tn_feed_numbers(const tn_feed *f);
+/* Samples nobody has seen: normal numbers, and labels of so many classes; else as above. */
 void tn_feed_made_up(const tn_feed *f, int64_t classes, tn_rng rng);
 
 #endif

@@ -89,7 +89,7 @@ $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 	@mkdir -p $(@D); for f in $(TEMPLATE); do echo "TN_TEMPLATE(\"$${f##*/}\","; \
 	  sed 's/[\\"]/\\&/g; s/^/    "/; s/$$/\\n"/' $$f; echo ')'; done > $@.tmp && mv $@.tmp $@
 
-STRICT_DIRS := base io data token lab serve
+STRICT_DIRS := base io data token tasks lab serve
 define COMPILE
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/),$(dir $<)),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<

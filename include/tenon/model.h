@@ -76,6 +76,9 @@ typedef struct tn_model {
     /* Learns from the samples of a task (tn_batch.features), not from tokens. Such a model has the settings inputs (F),
      * tokens (T) and classes, all auto: taken from the task. */
     bool features;
+    /* "key=value", NULL at the end: settings under which its gradient is that of its loss, where others only come near it (a
+     * short solve, a finite nudge). `tenon check` compares with those. NULL: it always is. */
+    const char *const *exact;
 } tn_model;
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

@@ -85,7 +85,8 @@ void tn_settings_swap(tn_settings *a, tn_settings *b); /* contents: for changes 
 tn_status tn_settings_add(tn_settings *st, const tn_setting *rows, size_t n, const char *owner);
 
 /* Checks the text against the key's row and keeps it; the last value set wins. The source is what `config show` and
- * error messages quote: "preset nano", "config.yaml:7". */
+ * error messages quote: "preset nano", "config.yaml:7". Where a section has the key `name`, the section's own name is short
+ * for it, here and in the getters: task=digits is task.name=digits. */
 tn_status tn_settings_set(tn_settings *st, const char *key, const char *text, const char *source_fmt, ...)
     TN_PRINTF(4, 5);
 /* "key=value" from the command line. */

@@ -34,6 +34,9 @@ static int64_t vocab_of(const tn_trainer *t)
 static tn_status adopt(tenon_net *n)
 {
     tn_trainer *t;
+    if (n->saved.model->features)
+        return tn_error(TN_USAGE, "%s learns from the samples of a task, and this interface takes tokens: use `tenon train` and `tenon "
+                                  "eval`", n->saved.model->name);
     const int64_t context = tn_settings_int(n->saved.settings, "train.context");
     TN_RETURN_IF(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const tn_trainer_options o = { .model = n->saved.model,

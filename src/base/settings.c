@@ -140,6 +140,15 @@ size_t tn_settings_find(const tn_settings *st, const char *key)
     return st->count;
 }
 
+/* The entry a key means: its own, or that of KEY.name where KEY is a section that has a name (task, task.name). */
+static size_t find_meant(const tn_settings *st, const char *key)
+{
+    const size_t i = tn_settings_find(st, key);
+    char name[KEY_BYTES];
+    if (i < st->count || snprintf(name, sizeof name, "%s.name", key) >= (int)sizeof name) return i;
+    return tn_settings_find(st, name);
+}
+
 bool tn_settings_is_section(const tn_settings *st, const char *path)
 {
     for (size_t i = 0; i < st->count; i++)
@@ -176,7 +185,7 @@ tn_status tn_settings_set(tn_settings *st, const char *key, const char *text, co
     va_end(ap);
     tn_text_quote(source, quoted, sizeof quoted); /* a file's name may hold anything */
 
-    const size_t i = tn_settings_find(st, key);
+    const size_t i = find_meant(st, key);
     if (i == st->count) return unknown_key(st, key, quoted);
     entry e = st->entries[i];
     TN_RETURN_IF(tn_setting_parse(e.row, text, quoted, &e.value));
@@ -202,7 +211,7 @@ tn_status tn_settings_override(tn_settings *st, const char *key_value)
 
 static const entry *entry_of(const tn_settings *st, const char *key)
 {
-    const size_t i = tn_settings_find(st, key);
+    const size_t i = find_meant(st, key);
     assert(i < st->count && "a getter was asked for a key that no table has");
     return i < st->count ? &st->entries[i] : NULL;
 }

@@ -62,6 +62,9 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     list[n++] = length;
     list[n++] = batch;
     TN_RETURN_IF(tn_session_open(target, list, n, false, &r->session));
+    if (r->session.model->features)
+        return tn_error(TN_USAGE, "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
+                        r->session.model->name);
     const int64_t vocab = tn_settings_vocab(r->session.settings);
     for (int64_t i = 0; i < r->batch * r->length; i++)
         tn_trainer_tokens(r->session.trainer)[i] = tn_trainer_labels(r->session.trainer)[i] = (int32_t)(i * 7919 % vocab);

@@ -1,6 +1,7 @@
 /* tenon ablate: every opt.* switch off and on, and what it is worth. */
 #include "cli/session.h"
 #include "report/ablate.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -21,8 +22,9 @@ typedef struct table {
 
 static void print_head(const tn_cli *c, const tn_ablate *a)
 {
-    fprintf(c->out, "median of %d alternating runs of %lld x %lld tokens; +- is the spread\n", a->runs, (long long)a->batch,
-            (long long)a->length);
+    fprintf(c->out, "median of %d alternating runs of %lld", a->runs, (long long)a->batch);
+    if (a->model->features) fprintf(c->out, " samples; +- is the spread\n");
+    else fprintf(c->out, " x %lld tokens; +- is the spread\n", (long long)a->length);
     fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a->steps);
 }
 
@@ -56,16 +58,21 @@ static void print_row(void *ctx, const tn_ablation *a)
 tn_status tn_cmd_ablate(tn_cli *c)
 {
     tn_settings *st = NULL;
+    tn_samples *samples = NULL;
     tn_ablate a = { .runs = 9, .steps = 5, .row = print_row, .batch = 2 };
     table t = { .c = c, .ablate = &a };
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, &st, &a.model));
-    tn_status s = tn_settings_fix_vocab(st);
+    tn_status s = tn_task_setup(a.model, st, false, &samples);
+    if (s == TN_OK) s = tn_settings_fix_sizes(st);
     a.settings = st;
-    a.length = tn_settings_int(st, "train.context");
+    a.samples = samples;
+    a.length = a.model->features ? tn_settings_tokens(st) : tn_settings_int(st, "train.context");
+    if (a.model->features) a.batch = TN_TASK_BATCH;
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
     if (s == TN_OK) s = tn_ablate_run(&a);
+    tn_samples_free(samples);
     tn_settings_free(st);
     return s;
 }

@@ -5,6 +5,8 @@
 #include "report/bench.h"
 #include "base/clock.h"
 #include "report/timing.h"
+#include "train/feed.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <stdlib.h>
@@ -67,6 +69,10 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, tn_ses
 /* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */
 static void fill_tokens(tn_session *s)
 {
+    const tn_feed f = tn_trainer_feed(s->trainer);
+    if (s->samples) tn_feed_first(&f, s->samples);
+    else if (s->model->features) tn_feed_made_up(&f, tn_settings_classes(s->settings), (tn_rng){ .seed = 1, .stream = 1 });
+    if (s->model->features) return;
     const int64_t known = tn_settings_vocab(s->settings), vocab = known < 251 ? known : 251;
     for (int64_t i = 0; i < s->batch * s->length; i++)
         tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
@@ -116,6 +122,14 @@ static tn_status time_parts(tn_cli *c, tn_session *s)
     return by_op ? print_times(c, "op", rows, n_ops) : TN_OK;
 }
 
+static tn_status print_samples(tn_cli *c, const char *target, double rate)
+{
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", target, "group", "rate", "value", rate, "unit", "samples/s"));
+    fprintf(c->out, "%-6s %-18s %9.0f samples/s\n", "rate", target, rate);
+    return TN_OK;
+}
+
 /* The session is opened before anything is measured: a wrong key should not have to wait. */
 static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int threads)
 {
@@ -144,7 +158,8 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
         if (!gpu) r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
-        st = time_parts(c, &s);
+        if (s.model->features) st = print_samples(c, target, (double)s.batch / r.ms * 1e3);
+        if (st == TN_OK) st = time_parts(c, &s);
     }
     tn_session_close(&s);
     return st;

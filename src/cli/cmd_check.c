@@ -2,13 +2,14 @@
 #include "cli/session.h"
 #include "io/safetensors.h"
 #include "train/check.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OVERRIDES = 256 };
+enum { MOST_OVERRIDES = 256, SAMPLES = 16 };
 
 static void print_row(void *ctx, const tn_check_row *r)
 {
@@ -59,19 +60,25 @@ tn_status tn_cmd_check(tn_cli *c)
     tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128,
                    .only = tn_args_value(&c->args, "only") };
     tn_settings *st = NULL;
+    tn_samples *samples = NULL;
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
     if (c->args.overrides_n > MOST_OVERRIDES) TN_FAIL(TN_USAGE, "too many settings");
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
     for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
     TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
-    TN_TRY(tn_settings_fix_vocab(st));
+    if (k.model->features) k.batch = SAMPLES;
+    if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
+    TN_TRY(tn_task_setup(k.model, st, false, &samples));
+    TN_TRY(tn_settings_fix_sizes(st));
     k.settings = st;
-    if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch");
+    k.samples = samples;
     const int64_t context = tn_settings_int(st, "train.context");
     const bool given = strcmp(tn_settings_source(st, "train.context"), "command line") == 0;
     if (given || context < k.length) k.length = context;
+    if (k.model->features) k.length = tn_settings_tokens(st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
 done:
+    tn_samples_free(samples);
     tn_settings_free(st);
     return s;
 }

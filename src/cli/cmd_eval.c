@@ -1,4 +1,4 @@
-/* tenon eval: the held-out loss of a trained run, or of a file of weights on data that are named, over a whole split. Trains
+/* tenon eval: the held-out loss, and of a task the accuracy, of a trained run, or of a file of weights on data that are named, over a whole split. Trains
  * nothing and writes nothing. */
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -61,8 +61,9 @@ static tn_status sort_overrides(const tn_args *a, const char **settings, size_t 
 
 typedef struct outcome {
     const char *target, *split;
-    double loss, bits, seconds; /* nats per token, bits per byte of one */
-    int64_t tokens;
+    tn_evaluation found;
+    double bits, seconds; /* bits per byte of one nat per token */
+    int64_t samples;      /* of a task; else 0 */
 } outcome;
 
 static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
@@ -70,42 +71,70 @@ static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, doub
     return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "split", o->split, "value", value, "unit", unit));
 }
 
-static tn_status emit(tn_cli *c, const outcome *o)
+static tn_status emit_count(tn_cli *c, const outcome *o, const char *name, int64_t value)
 {
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", name, "split", o->split, "value", (json_int_t)value, "unit", name));
+}
+
+static tn_status emit_task(tn_cli *c, const outcome *o)
+{
+    const double rate = (double)o->samples / o->seconds;
     if (!c->json) {
-        fprintf(c->out, "%s, %s: %.4f nats per token, ", o->target, o->split, o->loss);
-        if (!isnan(o->bits)) fprintf(c->out, "%.4f bits per byte, ", o->loss * o->bits);
-        fprintf(c->out, "perplexity %.4g, %lld tokens, %.0f tokens/s\n", exp(o->loss), (long long)o->tokens,
-                (double)o->tokens / o->seconds);
+        fprintf(c->out, "%s, %s: %.4f nats, ", o->target, o->split, o->found.loss);
+        if (!isnan(o->found.accuracy)) fprintf(c->out, "accuracy %.4f, ", o->found.accuracy);
+        fprintf(c->out, "%lld samples, %.0f samples/s\n", (long long)o->samples, rate);
         return TN_OK;
     }
-    TN_RETURN_IF(emit_number(c, o, "loss", o->loss, "nats/token"));
-    if (!isnan(o->bits)) TN_RETURN_IF(emit_number(c, o, "bits_per_byte", o->loss * o->bits, "bits/byte"));
-    TN_RETURN_IF(emit_number(c, o, "perplexity", exp(o->loss), ""));
-    TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", "tokens", "split", o->split, "value",
-                                          (json_int_t)o->tokens, "unit", "tokens")));
-    return emit_number(c, o, "tokens_per_s", (double)o->tokens / o->seconds, "tokens/s");
+    TN_RETURN_IF(emit_number(c, o, "loss", o->found.loss, "nats"));
+    if (!isnan(o->found.accuracy)) TN_RETURN_IF(emit_number(c, o, "accuracy", o->found.accuracy, ""));
+    TN_RETURN_IF(emit_count(c, o, "samples", o->samples));
+    return emit_number(c, o, "samples_per_s", rate, "samples/s");
+}
+
+static tn_status emit(tn_cli *c, const outcome *o)
+{
+    const double loss = o->found.loss, rate = (double)o->found.tokens / o->seconds;
+    if (o->samples) return emit_task(c, o);
+    if (!c->json) {
+        fprintf(c->out, "%s, %s: %.4f nats per token, ", o->target, o->split, loss);
+        if (!isnan(o->bits)) fprintf(c->out, "%.4f bits per byte, ", loss * o->bits);
+        fprintf(c->out, "perplexity %.4g, %lld tokens, %.0f tokens/s\n", exp(loss), (long long)o->found.tokens, rate);
+        return TN_OK;
+    }
+    TN_RETURN_IF(emit_number(c, o, "loss", loss, "nats/token"));
+    if (!isnan(o->bits)) TN_RETURN_IF(emit_number(c, o, "bits_per_byte", loss * o->bits, "bits/byte"));
+    TN_RETURN_IF(emit_number(c, o, "perplexity", exp(loss), ""));
+    TN_RETURN_IF(emit_count(c, o, "tokens", o->found.tokens));
+    return emit_number(c, o, "tokens_per_s", rate, "tokens/s");
+}
+
+static tn_status check_split(const tn_session *s, tn_data_split split)
+{
+    const char *name = tn_data_split_names[split];
+    if (tn_session_count(s, split) > 0) return TN_OK;
+    if (s->samples)
+        return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
+                        tn_settings_text(s->settings, "task.name"), name, name);
+    return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE", tn_settings_text(s->settings, "data"), name,
+                    name, name);
 }
 
 static tn_status evaluate(tn_cli *c, tn_session *s, const char *target, tn_data_split split)
 {
     char checkpoint[TN_PATH_BYTES];
     bool is_file;
-    tn_evaluation e;
+    outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
+                  .samples = s->samples ? s->samples->count[split] : 0 };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
-    if (tn_dataset_count(s->data, split).tokens == 0)
-        return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE",
-                        tn_settings_text(s->settings, "data"), tn_data_split_names[split], tn_data_split_names[split],
-                        tn_data_split_names[split]);
+    TN_RETURN_IF(check_split(s, split));
     TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer))
                          : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
     const double start = tn_clock_s();
     tn_trainer_steady(s->trainer, true);
-    TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &e));
-    const outcome o = { .target = target, .split = tn_data_split_names[split], .loss = e.loss, .bits = s->source.bits,
-                        .seconds = tn_clock_s() - start, .tokens = e.tokens };
+    TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &o.found));
+    o.seconds = tn_clock_s() - start;
     return emit(c, &o);
 }
 

@@ -59,6 +59,8 @@ static tn_status find_model(session *s)
     TN_RETURN_IF(sort_overrides(s, rest, &n));
     TN_RETURN_IF(
         tn_saved_model_find(target, rest, n, tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    if (s->model.model->features)
+        return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it", s->model.model->name);
     if (!s->model.weights[0])
         return tn_error(
             TN_USAGE, "%s has no weights: name a run's directory, a checkpoint, a .safetensors or a llama2.c .bin file",

@@ -1,4 +1,4 @@
-/* tenon train: trains a model on text in a run directory, or continues the run that is there. */
+/* tenon train: trains a model on text or a task in a run directory, or continues the run that is there. */
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "cli/train_sample.h"
@@ -11,40 +11,47 @@
 #include <string.h>
 
 typedef struct result {
-    double loss, bits; /* nats per token; bits per byte of one */
+    tn_evaluation found;
+    double bits; /* per byte of one nat per token */
 } result;
 
-/* "held out 1.2345 nats (1.781 bits per byte), " with the name of the split */
-static void print_loss(tn_cli *c, const char *what, double loss, double bits)
+/* ", held out 1.2345 nats (1.781 bits per byte)" with the name of the split; a task's ends with its accuracy */
+static void print_loss(tn_cli *c, const char *what, double loss, double bits, double accuracy)
 {
     if (isnan(loss)) return;
     fprintf(c->out, ", %s %.4f nats", what, loss);
     if (!isnan(bits)) fprintf(c->out, " (%.3f bits per byte)", loss * bits);
+    if (!isnan(accuracy)) fprintf(c->out, ", accuracy %.4f", accuracy);
 }
 
-static tn_status emit_loss(tn_cli *c, const char *name, double loss)
+static tn_status emit_number(tn_cli *c, const char *name, double value, const char *unit)
 {
-    if (isnan(loss)) return TN_OK;
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", loss, "unit", "nats/token"));
+    if (isnan(value)) return TN_OK;
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", value, "unit", unit));
 }
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
+    const bool task = !isnan(r->samples_per_s);
+    const char *unit = task ? "nats" : "nats/token";
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
-        print_loss(c, "held out", r->heldout, r->bits);
-        print_loss(c, "test", test->loss, test->bits);
-        fprintf(c->out, ", %.0f tokens/s\n", r->tokens_per_s);
+        print_loss(c, "held out", r->heldout, r->bits, r->accuracy);
+        if (r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
+        print_loss(c, "test", test->found.loss, test->bits, test->found.accuracy);
+        fprintf(c->out, task ? ", %.0f samples/s\n" : ", %.0f tokens/s\n", task ? r->samples_per_s : r->tokens_per_s);
         return TN_OK;
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
-    TN_RETURN_IF(emit_loss(c, "heldout_loss", r->heldout));
-    if (!isnan(r->heldout * r->bits))
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "heldout_bits_per_byte", "value", r->heldout * r->bits,
-                                              "unit", "bits/byte")));
-    TN_RETURN_IF(emit_loss(c, "test_loss", test->loss));
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", r->tokens_per_s, "unit", "tokens/s"));
+    TN_RETURN_IF(emit_number(c, "heldout_loss", r->heldout, unit));
+    TN_RETURN_IF(emit_number(c, "heldout_bits_per_byte", r->heldout * r->bits, "bits/byte"));
+    TN_RETURN_IF(emit_number(c, "heldout_accuracy", r->accuracy, ""));
+    TN_RETURN_IF(emit_number(c, "best_accuracy", r->best_accuracy, ""));
+    TN_RETURN_IF(emit_number(c, "test_loss", test->found.loss, unit));
+    TN_RETURN_IF(emit_number(c, "test_accuracy", test->found.accuracy, ""));
+    return task ? emit_number(c, "samples_per_s", r->samples_per_s, "samples/s")
+                : emit_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
 
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */
@@ -52,15 +59,13 @@ static tn_status run_test(tn_session *on, const tn_run_dir *run, result *out)
 {
     tn_status s = TN_OK;
     tn_source source = { 0 };
-    tn_evaluation e;
     if (!tn_settings_on(on->settings, "train.test")) return TN_OK;
-    if (tn_dataset_count(on->data, TN_TEST).tokens == 0)
+    if (tn_session_count(on, TN_TEST) == 0)
         TN_FAIL(TN_USAGE, "train.test=on, but the data have no test split: prepare them with test_frac= or test=FILE");
     TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer)));
-    TN_TRY(tn_source_open(&(tn_source_options){ .data = on->data, .batch = on->batch, .length = on->length, .mode = on->mode,
-                                                .heldout = TN_TEST, .heldout_only = true }, &source));
-    TN_TRY(tn_evaluate(on->trainer, &source, 0, &e));
-    *out = (result){ e.loss, source.bits };
+    TN_TRY(tn_session_heldout(on, TN_TEST, &source));
+    TN_TRY(tn_evaluate(on->trainer, &source, 0, &out->found));
+    out->bits = source.bits;
 done:
     tn_source_close(&source);
     return s;
@@ -153,7 +158,7 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     tn_train_view_free(&w.view);
     const tn_status closed = tn_jsonl_close(metrics);
     if (s == TN_OK && last->stopped)
-        fprintf(c->err, "stopped early: no better held-out loss in %s evaluations (train.stop_patience)\n",
+        fprintf(c->err, "stopped early: no better held-out result in %s evaluations (train.stop_patience)\n",
                 tn_settings_text(on->settings, "train.stop_patience"));
     return s == TN_OK ? closed : s;
 }
@@ -163,7 +168,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_status s = TN_OK;
     tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { .heldout = NAN };
-    result test = { NAN, NAN };
+    result test = { .found = { .loss = NAN, .accuracy = NAN }, .bits = NAN };
     if (run->checkpoint[0]) {
         TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
         from = &state;
@@ -175,6 +180,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
     else TN_TRY(train(c, on, run, from, &last));
     last.bits = on->source.bits;
+    if (on->samples) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
 done:

@@ -130,7 +130,9 @@ tn_status tn_race_run(tn_race *r, tn_racer *x)
     tn_session on = { 0 };
     TN_RETURN_IF(open_racer(r, x, &on));
     tn_session_describe(&on, r->c->err);
-    tn_status s = train(r, x, &on);
+    tn_status s = on.samples && r->n_contexts ? tn_error(TN_USAGE, "--contexts is for models that learn from sequences, and %s learns "
+                                                                   "from samples: leave it out", on.model->name)
+                                              : train(r, x, &on);
     if (s == TN_OK && r->sample) s = sample(r, x, &on);
     if (s == TN_OK && r->n_contexts) s = measure_contexts(r, x, &on);
     tn_session_close(&on);

@@ -80,10 +80,11 @@ static int name_width(const tn_race *r)
     return most < 40 ? most : 40;
 }
 
-/* "2.061 b/B", of a loss in nats per token. */
-static const char *loss_text(double loss, double bits, char buf[24])
+/* "2.061 b/B", of a loss in nats per token; a task's accuracy where it is known. */
+static const char *loss_text(double loss, double bits, double accuracy, char buf[24])
 {
     if (isnan(loss)) snprintf(buf, 24, "-");
+    else if (!isnan(accuracy)) snprintf(buf, 24, "%.2f %% right", 100 * accuracy);
     else if (isnan(bits)) snprintf(buf, 24, "%.3f b/token", loss / log(2));
     else snprintf(buf, 24, "%.3f b/B", loss * bits);
     return buf;
@@ -106,6 +107,10 @@ static tn_status emit_racer(tn_cli *c, const tn_racer *x)
                             "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens",
                             (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes",
                             (json_int_t)x->bytes);
+    if (row && !isnan(l->accuracy) && json_object_set_new(row, "heldout_accuracy", json_real(l->accuracy)) != 0) {
+        json_decref(row);
+        row = NULL;
+    }
     if (row && x->width.text[0] && json_object_set_new(row, "width", json_string(x->width.text)) != 0) {
         json_decref(row);
         row = NULL;
@@ -119,7 +124,7 @@ static tn_status show_table(const tn_race *r)
     const int w = name_width(r);
     if (!r->c->json)
         fprintf(f, "\n%-*s %12s %9s %9s %9s %14s %10s %9s\n", w, "", "parameters", "steps", "tokens", "seconds", "held out",
-                "tokens/s", "memory");
+                r->n && !isnan(r->racer[0].last.samples_per_s) ? "samples/s" : "tokens/s", "memory");
     for (size_t i = 0; i < r->n; i++) {
         const tn_racer *x = &r->racer[i];
         const tn_progress_report *l = &x->last;
@@ -130,8 +135,8 @@ static tn_status show_table(const tn_race *r)
             continue;
         }
         fprintf(f, "%-*s %12lld %9lld %9s %9.1f %14s %10s %9s", w, x->name, (long long)x->parameters, (long long)l->step,
-                tn_count_text((double)l->tokens, tokens), l->working_s, loss_text(l->heldout, l->bits, loss),
-                tn_count_text(l->tokens_per_s, rate), memory_text(x->bytes, memory));
+                tn_count_text((double)l->tokens, tokens), l->working_s, loss_text(l->heldout, l->bits, l->accuracy, loss),
+                tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate), memory_text(x->bytes, memory));
         fprintf(f, "%s%s\n", x->width.text[0] ? "  " : "", x->width.text);
     }
     return TN_OK;
@@ -193,7 +198,7 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
-    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, loss_text(k->loss, k->bits, loss), scored, speed,
+    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, loss_text(k->loss, k->bits, NAN, loss), scored, speed,
             memory_text(k->bytes, memory));
 }
 

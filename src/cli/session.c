@@ -2,6 +2,7 @@
 #include "cli/session.h"
 
 #include "backend/cpu/gemm.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -46,6 +47,11 @@ static tn_status take_vocab(tn_session *s, const char *path)
 
 static tn_status open_data(tn_session *s, bool needs_data)
 {
+    TN_RETURN_IF(tn_task_setup(s->model, s->settings, needs_data, &s->samples));
+    if (s->model->features) {
+        s->length = tn_settings_tokens(s->settings);
+        return TN_OK;
+    }
     const char *path = tn_settings_text(s->settings, "data");
     if (!path[0]) {
         if (!needs_data) return TN_OK;
@@ -63,7 +69,8 @@ static tn_status open_data(tn_session *s, bool needs_data)
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
 {
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
+                                   .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0,
+                                   .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
                                    .buckets = s->data && s->mode == TN_LOADER_BUCKET };
     return tn_trainer_new(&t, out);
 }
@@ -73,7 +80,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
 static tn_status find_batch(tn_session *s, const tn_session_options *o)
 {
     int64_t fits = 0, fails = 0;
-    s->batch = TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
+    s->batch = s->model->features ? TN_TASK_BATCH : TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
     do {
         const tn_status st = make_trainer(s, o, s->batch, &s->trainer);
         if (st != TN_OK && (st != TN_MEMORY || s->batch == 1)) return st;
@@ -95,17 +102,31 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
     return make_trainer(s, o, s->batch, &s->trainer);
 }
 
+static tn_status open_split(const tn_session *s, tn_data_split heldout, bool heldout_only, tn_source *out)
+{
+    const tn_source_options text = { .data = s->data, .batch = s->batch, .length = s->length, .mode = s->mode,
+                                     .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
+                                     .workers = (int)tn_settings_int(s->settings, "loader.workers"),
+                                     .prefetch = (int)tn_settings_int(s->settings, "loader.prefetch"),
+                                     .heldout = heldout, .heldout_only = heldout_only };
+    const tn_source_task_options task = { .samples = s->samples, .batch = s->batch, .seed = text.seed, .heldout = heldout,
+                                          .heldout_only = heldout_only };
+    const tn_status st = s->samples ? tn_source_task_open(&task, out) : tn_source_open(&text, out);
+    if (st != TN_OK) tn_error_prefix(s->samples ? "task" : "data");
+    return st;
+}
+
 static tn_status open_source(tn_session *s, const tn_session_options *o)
 {
-    if (!s->data) return TN_OK;
-    const tn_source_options how = { .data = s->data, .batch = s->batch, .length = s->length, .mode = s->mode,
-                                    .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
-                                    .workers = (int)tn_settings_int(s->settings, "loader.workers"),
-                                    .prefetch = (int)tn_settings_int(s->settings, "loader.prefetch"),
-                                    .heldout = o->split ? o->split : TN_VALID, .heldout_only = o->evaluates };
-    const tn_status st = tn_source_open(&how, &s->source);
-    if (st != TN_OK) tn_error_prefix("data");
-    return st;
+    if (!s->data && !s->samples) return TN_OK;
+    return open_split(s, o->split ? o->split : TN_VALID, o->evaluates, &s->source);
+}
+
+tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out) { return open_split(s, split, true, out); }
+
+int64_t tn_session_count(const tn_session *s, tn_data_split split)
+{
+    return s->samples ? s->samples->count[split] : (int64_t)tn_dataset_count(s->data, split).tokens;
 }
 
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
@@ -133,6 +154,7 @@ void tn_session_close(tn_session *s)
     tn_trainer_free(s->trainer);
     tn_source_close(&s->source);
     tn_dataset_close(s->data);
+    tn_samples_free(s->samples);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }
@@ -158,6 +180,14 @@ static void describe_data(const tn_session *s, FILE *f)
     fprintf(f, ", %s\n", modes[s->mode]);
 }
 
+static void describe_task(const tn_session *s, FILE *f)
+{
+    const tn_samples *set = s->samples;
+    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of %lld x %lld numbers, %lld classes\n",
+            tn_settings_text(s->settings, "task.name"), (long long)set->count[TN_TRAIN], (long long)set->count[TN_VALID],
+            (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
+}
+
 void tn_session_describe(tn_session *s, FILE *f)
 {
     char count[16], memory[512];
@@ -167,7 +197,9 @@ void tn_session_describe(tn_session *s, FILE *f)
     else fprintf(f, "device  cpu, %d thread%s, %s\n", threads, threads > 1 ? "s" : "", tn_gemm_kernel_name());
     fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
     if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
-    fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
+    if (s->model->features) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
+    else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
     if (s->data) describe_data(s, f);
+    if (s->samples) describe_task(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
 }

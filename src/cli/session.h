@@ -1,9 +1,9 @@
-/* What verbs that run a model share: resolved settings, the model, its data and a trainer, opened in one call. */
+/* What verbs that run a model share: resolved settings, the model, its data or task and a trainer, opened in one call. */
 #ifndef TN_CLI_SESSION_H
 #define TN_CLI_SESSION_H
 
 #include "cli/cli.h"
-#include "train/source.h"
+#include "train/source_task.h"
 #include "train/trainer.h"
 #include "train/width_fit.h"
 
@@ -15,9 +15,10 @@ typedef struct tn_session {
     const tn_model *model;
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
-    tn_source source;    /* where `data` is open */
+    tn_samples *samples; /* of the task, instead of data; NULL: none */
+    tn_source source;    /* where one of the two is open */
     tn_trainer *trainer;
-    int64_t batch, length;
+    int64_t batch, length; /* length: tokens of a sequence, or of a sample */
     tn_width width; /* text is empty where none was looked for */
 } tn_session;
 
@@ -25,18 +26,23 @@ typedef struct tn_session_options {
     const char *target; /* see tn_settings_resolve */
     const char *const *overrides;
     size_t n;
-    bool needs_data;
+    bool needs_data;     /* or a task, by the model */
     bool evaluates;      /* no gradients, no training batches */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
     const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 
-/* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's), batch
- * size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer. */
+/* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's) or a task
+ * (its sizes do; see tn_task_setup), batch size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer. */
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out);
 void tn_session_close(tn_session *s);
+
+/* How much the data have of a split: tokens, or samples of a task. */
+int64_t tn_session_count(const tn_session *s, tn_data_split split);
+/* Held-out batches of a split, for the session's trainer; no training batches. */
+tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);
 
 /* "device ...", "model ...", "memory ..." lines of the session. */
 void tn_session_describe(tn_session *s, FILE *f);

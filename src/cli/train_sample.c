@@ -10,6 +10,7 @@
 
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
+    if (!on->data) return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
     if (tn_dataset_about(on->data)->tokenizer[0]) return TN_OK;
     return tn_error(TN_USAGE, "the tokens of %.640s have no tokenizer, so that nobody can read them: %s",
                     tn_settings_text(on->settings, "data"), remedy);
@@ -69,16 +70,15 @@ tn_status tn_session_sample(const tn_session *on, const char *prompt, size_t byt
     tn_tokenizer *tokenizer = NULL;
     tn_sampler *sampler = NULL;
     tn_settings *keys = NULL;
-    const tn_dataset_info *info = tn_dataset_about(on->data);
     const int64_t need = 2 + (int64_t)bytes + tokens;
     const size_t before = out->n;
     TN_TRY(check_readable(on, "prepare them with one"));
     TN_TRY(tn_sample_settings(&keys));
-    TN_TRY(tn_tokenizer_open(info->tokenizer, &tokenizer));
+    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));
     TN_TRY(tn_sampler_new(&(tn_sampler_options){ .decoder = { .model = on->model, .settings = on->settings,
                                                               .store = tn_trainer_store(on->trainer), .batch = 1,
                                                               .capacity = need < on->length ? need : on->length },
-                                                 .tokenizer = tokenizer, .start = info->eot }, &sampler));
+                                                 .tokenizer = tokenizer, .start = tn_dataset_about(on->data)->eot }, &sampler));
     tn_sample_options o = sample_options(keys, on, out);
     TN_TRY(tn_text_append(out, prompt, bytes));
     TN_TRY(draw(sampler, on, before, tokens, &o, out));

@@ -90,18 +90,20 @@ static double place_of(const tn_train_view *v, const tn_progress_report *r)
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[16], held[48] = "", rate[16], more[160];
+    char drawn[128], eta[16], held[64] = "", rate[16], more[160];
+    const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
     if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), r->heldout * bits);
     if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
     else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
+    if (!isnan(r->heldout) && task) snprintf(held, sizeof held, "  held out %.3f, accuracy %.4f", r->heldout, r->accuracy);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
-    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s tok/s%s",
+    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
                      (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, r->loss, held,
-                     r->lr, r->grad_norm, tn_count_text(r->tokens_per_s, rate), details(r, more, sizeof more));
+                     r->lr, r->grad_norm, tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
 }
 
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }

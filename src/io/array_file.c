@@ -126,11 +126,11 @@ static void convert(const tn_array *a, double *row)
     }
 }
 
-tn_status tn_array_next(tn_array *a, double *row, bool *got)
+/* The next row as it lies in the file, into `raw`. */
+static tn_status next_raw(tn_array *a, void *raw, bool *got)
 {
     char more;
     size_t extra;
-    if (a->format == TN_ARRAY_CSV) return tn__csv_next(a, row, got);
     *got = a->row < a->info.rows;
     if (!*got) {
         TN_RETURN_IF(tn_stream_read(a->stream, &more, 1, &extra));
@@ -140,8 +140,21 @@ tn_status tn_array_next(tn_array *a, double *row, bool *got)
                             tn_stream_path(a->stream), (long long)a->info.rows);
         return TN_OK;
     }
-    TN_RETURN_IF(tn__array_read_exact(a, a->raw, a->info.sample * a->item_bytes, "its samples"));
-    convert(a, row);
+    TN_RETURN_IF(tn__array_read_exact(a, raw, a->info.sample * a->item_bytes, "its samples"));
     a->row++;
     return TN_OK;
+}
+
+tn_status tn_array_next(tn_array *a, double *row, bool *got)
+{
+    if (a->format == TN_ARRAY_CSV) return tn__csv_next(a, row, got);
+    TN_RETURN_IF(next_raw(a, a->raw, got));
+    if (*got) convert(a, row);
+    return TN_OK;
+}
+
+tn_status tn_array_next_u8(tn_array *a, uint8_t *row, bool *got)
+{
+    if (!a->info.is_u8) return tn_error(TN_INTERNAL, "%.640s does not hold bytes", tn_stream_path(a->stream));
+    return next_raw(a, row, got);
 }

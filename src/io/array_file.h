@@ -34,6 +34,7 @@ tn_status tn_array_open(const char *path, tn_array_format format, tn_array **out
 const tn_array_info *tn_array_about(const tn_array *a);
 /* The next row (sample); *got is false after the last. */
 tn_status tn_array_next(tn_array *a, double *row, bool *got);
+tn_status tn_array_next_u8(tn_array *a, uint8_t *row, bool *got); /* where is_u8: the same without a detour */
 uint64_t tn_array_consumed(const tn_array *a); /* bytes of the file read, for progress */
 void tn_array_close(tn_array *a);              /* takes NULL */
 

@@ -2,6 +2,7 @@
 #ifndef TN_REPORT_ABLATE_H
 #define TN_REPORT_ABLATE_H
 
+#include "tasks/task.h"
 #include "train/trainer.h"
 
 typedef struct tn_ablation {
@@ -16,7 +17,8 @@ typedef struct tn_ablation {
 typedef struct tn_ablate {
     const tn_model *model;
     const tn_settings *settings;
-    int64_t batch, length;
+    int64_t batch, length; /* of a model that learns from samples length is the tokens of one */
+    const tn_samples *samples; /* of its task; NULL: made-up ones */
     int runs, steps; /* pairs timed; steps trained for parity */
     void *ctx;
     void (*row)(void *ctx, const tn_ablation *a);

@@ -3,7 +3,9 @@
  * where to look. */
 #include "io/safetensors.h"
 #include "train/check.h"
+#include "train/feed.h"
 #include "train/store_files.h"
+#include "train/task_setup.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -74,20 +76,30 @@ static tn_status compare(against *a, const char *name, const float *x, int64_t n
 
 /* --- inputs and weights ------------------------------------------------------------------------------------------------ */
 
-static tn_status load_tokens(const against *a, const char *name, int64_t step, int32_t *to)
+/* Batch `step` of an input: n numbers of each. */
+static tn_status load_numbers(const against *a, const char *name, int64_t step, int64_t n, int32_t *whole, float *real)
 {
-    const int64_t n = a->c->batch * a->c->length;
     double *x;
     TN_RETURN_IF(read_doubles(a, name, n * a->steps, &x));
-    for (int64_t i = 0; i < n; i++) to[i] = (int32_t)x[step * n + i];
+    for (int64_t i = 0; i < n; i++) {
+        if (whole) whole[i] = (int32_t)x[step * n + i];
+        if (real) real[i] = (float)x[step * n + i];
+    }
     tn_free(x);
     return TN_OK;
 }
 
 static tn_status load_batch(const against *a, int64_t step)
 {
-    TN_RETURN_IF(load_tokens(a, "input.tokens", step, tn_trainer_tokens(a->trainer)));
-    return load_tokens(a, "input.labels", step, tn_trainer_labels(a->trainer));
+    const tn_feed f = tn_trainer_feed(a->trainer);
+    const int64_t n = f.batch * f.length;
+    if (!a->c->model->features) {
+        TN_RETURN_IF(load_numbers(a, "input.tokens", step, n, f.tokens, NULL));
+        return load_numbers(a, "input.labels", step, n, f.labels, NULL);
+    }
+    tn_feed_numbers(&f);
+    TN_RETURN_IF(load_numbers(a, "input.features", step, n * f.inputs, NULL, f.features));
+    return load_numbers(a, "input.labels", step, f.batch * f.labels_each, f.labels, NULL);
 }
 
 static tn_status load_weights(const against *a)
@@ -179,18 +191,26 @@ done:
     return s;
 }
 
-/* Tokens are (B,T), or (S,B,T) for S steps. */
-static tn_status read_shape(against *a, tn_check *c)
+/* Tokens are (B,T), features (B,T,F), labels (B,T) or of samples (B,L); S in front for S steps. */
+static tn_status read_shape(against *a, tn_check *c, int64_t *labels)
 {
-    const tn_file_tensor *t;
-    TN_RETURN_IF(tn_safetensors_find(a->file, "input.tokens", &t));
-    if (t->dims.rank != 2 && t->dims.rank != 3)
-        return tn_error(TN_BAD_FILE, "%s: input.tokens must have shape (B,T) or (S,B,T)", a->path);
-    const int at = t->dims.rank - 2;
+    const bool samples = c->model->features;
+    const char *name = samples ? "input.features" : "input.tokens";
+    const int rank = samples ? 3 : 2;
+    const tn_file_tensor *t, *y;
+    TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
+    TN_RETURN_IF(tn_safetensors_find(a->file, "input.labels", &y));
+    if (t->dims.rank != rank && t->dims.rank != rank + 1)
+        return tn_error(TN_BAD_FILE, "%s: %s must have shape %s", a->path, name, samples ? "(B,T,F) or (S,B,T,F)" : "(B,T) or (S,B,T)");
+    const int at = t->dims.rank - rank;
     a->steps = at ? t->dims.dim[0] : 1;
     c->batch = t->dims.dim[at];
     c->length = t->dims.dim[at + 1];
-    if (a->steps < 1 || c->batch < 1 || c->length < 1) return tn_error(TN_BAD_FILE, "%s: input.tokens is empty", a->path);
+    if (tn_dims_count(t->dims) < 1) return tn_error(TN_BAD_FILE, "%s: %s is empty", a->path, name);
+    *labels = samples ? tn_dims_count(y->dims) / (a->steps * c->batch) : 0;
+    if (samples && (*labels < 1 || t->dims.dim[at + 2] != tn_settings_inputs(c->settings)))
+        return tn_error(TN_BAD_FILE, "%s: input.features has tokens of %lld numbers and inputs=%lld, or input.labels is empty", a->path,
+                        (long long)t->dims.dim[at + 2], (long long)tn_settings_inputs(c->settings));
     return TN_OK;
 }
 
@@ -199,9 +219,11 @@ tn_status tn_check_against(const tn_check *given, const char *path)
     tn_status s = TN_OK;
     tn_check c = *given;
     against a = { .c = &c, .path = path };
+    int64_t labels = 0;
     TN_TRY(tn_safetensors_open(path, &a.file));
-    TN_TRY(read_shape(&a, &c));
+    TN_TRY(read_shape(&a, &c, &labels));
     const tn_trainer_options o = { .model = c.model, .settings = c.settings, .batch = c.batch, .length = c.length,
+                                   .labels = labels,
                                    .logits = tn_safetensors_has(a.file, "output.logits") };
     TN_TRY(tn_trainer_new(&o, &a.trainer));
     TN_TRY(load_weights(&a));

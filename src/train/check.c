@@ -5,6 +5,8 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "train/feed.h"
+#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -23,13 +25,25 @@ static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64
     }
 }
 
+static void fill(const tn_check *c, tn_trainer *t, int64_t tokens)
+{
+    const tn_feed f = tn_trainer_feed(t);
+    if (c->samples) tn_feed_first(&f, c->samples);
+    else if (c->model->features) tn_feed_made_up(&f, tn_settings_classes(c->settings), (tn_rng){ .seed = 1, .stream = 11 });
+    else fill_random(c, t, 11, tokens);
+}
+
+/* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
 static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only,
                               tn_trainer **t)
 {
-    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = batch, .length = length,
-                                   .logits = logits, .forward_only = forward_only, .threads = threads };
+    const bool samples = c->model->features;
+    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
+                                   .length = samples ? c->length : length, .labels = c->samples ? c->samples->labels : 0,
+                                   .samples = c->samples ? c->samples->count[TN_TRAIN] : 0, .logits = logits,
+                                   .forward_only = forward_only, .threads = threads };
     TN_RETURN_IF(tn_trainer_new(&o, t));
-    fill_random(c, *t, 11, batch * length);
+    fill(c, *t, batch * length);
     return TN_OK;
 }
 
@@ -122,6 +136,68 @@ static tn_status slope_error(const probe *p, double loss, double *error, double 
     return TN_OK;
 }
 
+/* A trainer on the batch of the gradient check, and its gradients. exact: with the settings under which they are. */
+static tn_status open_gradients(const tn_check *c, bool exact, tn_settings **st, tn_trainer **t, float *loss)
+{
+    tn_check still = *c;
+    TN_RETURN_IF(tn_settings_clone(c->settings, st));
+    TN_RETURN_IF(tn_settings_set(*st, "train.dropout", "0", "check")); /* differences are taken without it */
+    for (const char *const *v = exact ? c->model->exact : NULL; v && *v; v++) TN_RETURN_IF(tn_settings_override(*st, *v));
+    still.settings = *st;
+    TN_RETURN_IF(open_trainer(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
+    TN_RETURN_IF(tn_trainer_grad(*t, 0, loss));
+    tn_trainer_unscale(*t);
+    return TN_OK;
+}
+
+/* Cosine of two gradients over the parameters that both have. */
+static tn_status cosine(tn_trainer *a, tn_trainer *b, double *out)
+{
+    tn_status s = TN_OK;
+    tn_host_copy x = { 0 }, y = { 0 };
+    double dot = 0, aa = 0, bb = 0;
+    const tn_store *st = tn_trainer_store(a);
+    for (size_t k = 0; k < tn_store_count(st); k++) {
+        const tn_entry *e = tn_store_at(st, k), *o = tn_store_find(tn_trainer_store(b), e->name);
+        if (e->role != TN_ROLE_PARAM || !o || !tn_dims_equal(e->dims, o->dims)) continue;
+        const int64_t n = tn_dims_count(e->dims);
+        const float *p = tn_store_read(st, e->grad, sizeof *p * (size_t)n, &x);
+        const float *q = tn_store_read(tn_trainer_store(b), o->grad, sizeof *q * (size_t)n, &y);
+        if (!p || !q) TN_TRY(TN_MEMORY);
+        for (int64_t i = 0; i < n; i++) {
+            dot += (double)p[i] * (double)q[i];
+            aa += (double)p[i] * (double)p[i];
+            bb += (double)q[i] * (double)q[i];
+        }
+    }
+    *out = dot / sqrt(aa * bb);
+done:
+    tn_host_copy_free(&x);
+    tn_host_copy_free(&y);
+    return s;
+}
+
+/* A gradient that only comes near: it has to point the same way. */
+static tn_status check_estimate(const tn_check *c, tn_trainer *exact, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    tn_settings *st = NULL;
+    float loss;
+    double same;
+    size_t at = strlen(r->detail);
+    TN_TRY(open_gradients(c, false, &st, &t, &loss));
+    TN_TRY(cosine(exact, t, &same));
+    if (!(same > 0)) r->verdict = TN_FAILED;
+    for (const char *const *v = c->model->exact; *v && at < sizeof r->detail; v++)
+        at += (size_t)snprintf(r->detail + at, sizeof r->detail - at, "%s%s", v == c->model->exact ? ", with " : " ", *v);
+    if (at < sizeof r->detail) snprintf(r->detail + at, sizeof r->detail - at, "; as set: cosine with it %.4f", same);
+done:
+    tn_trainer_free(t);
+    tn_settings_free(st);
+    return s;
+}
+
 /* Worst difference over a spread of tensors; an odd stride meets every kind of tensor, each in another layer. */
 static tn_status check_gradients(const tn_check *c, tn_check_row *r)
 {
@@ -132,13 +208,7 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
     double worst = 0;
     int checked = 0, total = 0, bad = 0;
     char where[96] = "none";
-    tn_check still = *c;
-    TN_TRY(tn_settings_clone(c->settings, &fixed));
-    TN_TRY(tn_settings_set(fixed, "train.dropout", "0", "check")); /* differences are taken without it */
-    still.settings = fixed;
-    TN_TRY(open_trainer(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
-    TN_TRY(tn_trainer_grad(t, 0, &loss));
-    tn_trainer_unscale(t);
+    TN_TRY(open_gradients(c, true, &fixed, &t, &loss));
     const double begun = tn_clock_s();
     const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
     for (size_t k = 0; k < n; k++) {
@@ -164,6 +234,7 @@ static tn_status check_gradients(const tn_check *c, tn_check_row *r)
     r->verdict = checked && !bad ? TN_PASS : TN_FAILED;
     snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", checked, total,
              worst, where);
+    if (c->model->exact) TN_TRY(check_estimate(c, t, r));
 done:
     tn_trainer_free(t);
     tn_settings_free(fixed);
@@ -179,6 +250,11 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     float *before = NULL, loss;
     const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
     int64_t count;
+    if (c->model->features) {
+        r->verdict = TN_SKIPPED;
+        snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
+        return TN_OK;
+    }
     TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
     if (!tn_trainer_output(t, "logits", &count)) {
         r->verdict = TN_SKIPPED;
@@ -387,9 +463,9 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
         TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
         best = fmin(best, tn_clock_s() - start);
     }
-    r->value = (double)(c->batch * c->length) / best;
-    r->unit = "tokens/s";
-    snprintf(r->detail, sizeof r->detail, "%.0f tokens/s, %.1f GFLOP/s on %d threads", r->value,
+    r->value = (double)(c->model->features ? c->batch : c->batch * c->length) / best;
+    r->unit = c->model->features ? "samples/s" : "tokens/s";
+    snprintf(r->detail, sizeof r->detail, "%.0f %s, %.1f GFLOP/s on %d threads", r->value, r->unit,
              tn_trainer_flops(t) / best * 1e-9, tn_trainer_threads(t));
 done:
     tn_trainer_free(t);

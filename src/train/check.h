@@ -4,6 +4,7 @@
 #ifndef TN_TRAIN_CHECK_H
 #define TN_TRAIN_CHECK_H
 
+#include "tasks/task.h"
 #include "train/trainer.h"
 
 typedef enum tn_verdict { TN_PASS, TN_FAILED, TN_SKIPPED } tn_verdict;
@@ -20,7 +21,8 @@ typedef struct tn_check_row {
 typedef struct tn_check {
     const tn_model *model;
     const tn_settings *settings;
-    int64_t batch, length;
+    int64_t batch, length; /* of a model that learns from samples length is the tokens of one */
+    const tn_samples *samples; /* of its task, to check it with; NULL: made-up ones */
     const char *only; /* names with commas, or NULL: all */
     void *ctx;
     void (*row)(void *ctx, const tn_check_row *r); /* as each is known */

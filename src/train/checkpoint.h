@@ -4,7 +4,7 @@
  *   state.safetensors   moments and states          manifest.json   size and checksum of each file, metrics, version
  *
  * (model.safetensors.zst and state.safetensors.zst under ckpt.compress=zstd), and two links beside it: RUN/latest, from
- * which the run goes on, and RUN/best, the lowest held-out loss. It is written under a temporary name, synced, and
+ * which the run goes on, and RUN/best, the lowest held-out loss (train.select=accuracy: the highest accuracy). It is written under a temporary name, synced, and
  * renamed: under a final name there are only whole checkpoints, and the one before stays until the new one is durable.
  * What a run does with them (resume, settings, metrics) is run.h's. */
 #ifndef TN_TRAIN_CHECKPOINT_H
@@ -28,6 +28,8 @@ typedef struct tn_ckpt_state {
     double last_heldout;             /* at the run's last evaluation */
     double best;                     /* lowest of the run's evaluations, */
     int64_t best_step, stale;        /* when, and how many evaluations ago */
+    double accuracy, last_accuracy, best_accuracy; /* tasks: beside the three losses */
+    bool by_accuracy;                /* the best one has the highest accuracy, not the lowest loss (train.select); in the manifest only */
     double seconds, working;         /* of the run; inside steps */
     tn_guard_state guard;
     tn_loss_scale_state scaling;
@@ -54,6 +56,8 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what);
 typedef struct tn_ckpt_entry {
     int64_t step;
     double heldout; /* NaN: not evaluated */
+    double accuracy; /* NaN: not evaluated, or not a task */
+    bool by_accuracy; /* which decides what is best; of equal ones the loss */
     bool whole;     /* manifest readable, all files there with their sizes */
     bool latest, best; /* what RUN/latest and RUN/best name */
     bool keep;      /* the rules' answer */
@@ -69,8 +73,8 @@ typedef struct tn_ckpt_list {
 tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out);
 void tn_ckpt_list_free(tn_ckpt_list *l);
 
-/* Marks what stays: of the whole ones up to step `upto` the `latest` newest and the `best` lowest held-out losses (the
- * earlier of equals), at least the newest; all that are not whole, and all beyond `upto`, are left alone. */
+/* Marks what stays: of the whole ones up to step `upto` the `latest` newest and the `best` best ones: lowest
+ * held-out loss, or highest accuracy (the earlier of equals), at least the newest; all that are not whole, and all beyond `upto`, are left alone. */
 void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t upto);
 /* Removes the rest, and points RUN/best and, where it went, RUN/latest at what stayed. */
 tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto);

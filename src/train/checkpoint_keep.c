@@ -52,11 +52,15 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
 {
     char path[TN_PATH_BYTES];
     json_t *manifest;
-    e->heldout = NAN;
+    e->heldout = e->accuracy = NAN;
     TN_RETURN_IF(step_path(run, e->step, path));
     if (tn_ckpt_read_manifest(path, &manifest) != TN_OK) return TN_OK; /* not whole, which is an answer */
     const json_t *heldout = json_object_get(json_object_get(manifest, "metrics"), "heldout");
+    const json_t *accuracy = json_object_get(json_object_get(manifest, "metrics"), "accuracy");
+    const char *select = json_string_value(json_object_get(json_object_get(manifest, "metrics"), "select"));
     if (json_is_number(heldout)) e->heldout = json_number_value(heldout);
+    if (json_is_number(accuracy)) e->accuracy = json_number_value(accuracy);
+    e->by_accuracy = select && strcmp(select, "accuracy") == 0 && !isnan(e->accuracy);
     e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
     json_decref(manifest);
     return TN_OK;
@@ -101,15 +105,21 @@ void tn_ckpt_list_free(tn_ckpt_list *l)
 
 static bool counts(const tn_ckpt_entry *e, int64_t upto) { return e->whole && e->step <= upto; }
 
-/* The lowest held-out loss among those that count, but not `tried` (may be NULL); the earlier of equals. NULL: none was
+static bool is_better(const tn_ckpt_entry *a, const tn_ckpt_entry *b)
+{
+    if (a->by_accuracy && b->by_accuracy && a->accuracy != b->accuracy) return a->accuracy > b->accuracy;
+    return a->heldout < b->heldout;
+}
+
+/* The best held-out result among those that count, but not `tried` (may be NULL); the earlier of equals. NULL: none was
  * evaluated. */
-static const tn_ckpt_entry *lowest(const tn_ckpt_list *l, int64_t upto, const bool *tried, bool kept_only)
+static const tn_ckpt_entry *best_of(const tn_ckpt_list *l, int64_t upto, const bool *tried, bool kept_only)
 {
     const tn_ckpt_entry *found = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *e = &l->entry[i];
         if (!counts(e, upto) || isnan(e->heldout) || (tried && tried[i]) || (kept_only && !e->keep)) continue;
-        if (!found || e->heldout < found->heldout) found = e;
+        if (!found || is_better(e, found)) found = e;
     }
     return found;
 }
@@ -128,7 +138,7 @@ static int64_t rank_of(const tn_ckpt_list *l, const tn_ckpt_entry *e, int64_t up
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *o = &l->entry[i];
         if (!counts(o, upto) || isnan(o->heldout)) continue;
-        better += o->heldout < e->heldout || (o->heldout == e->heldout && o->step < e->step);
+        better += is_better(o, e) || (!is_better(e, o) && o->step < e->step);
     }
     return better;
 }
@@ -158,7 +168,7 @@ static tn_status remove_one(const char *run, int64_t step)
 tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto)
 {
     const int64_t latest = tn__ckpt_pointed(run, "latest"), was_best = tn__ckpt_pointed(run, "best");
-    const tn_ckpt_entry *last = newest(l, upto, true), *best = lowest(l, upto, NULL, true);
+    const tn_ckpt_entry *last = newest(l, upto, true), *best = best_of(l, upto, NULL, true);
     char path[TN_PATH_BYTES];
     if (!last) return TN_OK;
     if (best) TN_RETURN_IF(tn__ckpt_point(run, "best", best->step));
@@ -183,7 +193,7 @@ static int64_t next_choice(const tn_ckpt_list *l, const char *link, const bool *
     if (strcmp(link, "best") == 0) {
         for (size_t i = 0; i < l->n; i++)
             if (l->entry[i].best && !tried[i]) return (int64_t)i;
-        const tn_ckpt_entry *e = lowest(l, INT64_MAX, tried, false);
+        const tn_ckpt_entry *e = best_of(l, INT64_MAX, tried, false);
         if (e) return e - l->entry;
     } else {
         for (size_t i = 0; i < l->n; i++)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-typedef enum kind { INTEGER, REAL } kind;
+typedef enum kind { INTEGER, REAL, LATER } kind; /* LATER: a real number that older checkpoints lack; then NaN */
 
 /* A "group.key" of one level, or a key at the root. */
 static const struct row {
@@ -28,6 +28,9 @@ static const struct row {
     ROW("metrics", "lr", REAL, lr),
     ROW("metrics", "grad_norm", REAL, grad_norm),
     ROW("best", "heldout", REAL, best),
+    ROW("metrics", "accuracy", LATER, accuracy),
+    ROW("metrics", "last_accuracy", LATER, last_accuracy),
+    ROW("best", "accuracy", LATER, best_accuracy),
     ROW("best", "step", INTEGER, best_step),
     ROW("best", "stale", INTEGER, stale),
     ROW("time", "seconds", REAL, seconds),
@@ -82,6 +85,10 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 {
     const json_t *from = r->group ? json_object_get(root, r->group) : root, *v = json_object_get(from, r->key);
     void *p = (char *)out + r->at;
+    if (r->kind == LATER && !v) {
+        *(double *)p = NAN;
+        return TN_OK;
+    }
     const bool ok = r->kind == INTEGER ? json_is_integer(v) && json_integer_value(v) >= 0 : json_is_number(v) || json_is_null(v);
     if (!ok)
         return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name, r->group ? r->group : "",
@@ -155,9 +162,12 @@ json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file
     int bad = !files;
     for (size_t i = 0; i < n && !bad; i++)
         bad = json_object_set_new(files, file[i].name, json_pack("{s:I, s:s}", "bytes", (json_int_t)file[i].bytes, "xxh3", file[i].hash));
+    json_t *metrics = json_pack("{s:o, s:o}", "loss", real(st->loss), "heldout", real(st->heldout));
+    if (!bad && metrics && !isnan(st->accuracy)) bad = json_object_set_new(metrics, "accuracy", json_real(st->accuracy));
+    if (!bad && metrics && st->by_accuracy) bad = json_object_set_new(metrics, "select", json_string("accuracy"));
     json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when, "step",
                              (json_int_t)st->step, "settings", st->settings, "metrics",
-                             json_pack("{s:o, s:o}", "loss", real(st->loss), "heldout", real(st->heldout)), "files", files);
+                             metrics, "files", files);
     if (root && !bad && self_hash(root, hash) && json_object_set_new(root, "self", json_string(hash)) == 0) return root;
     json_decref(root);
     return NULL;

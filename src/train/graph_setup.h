@@ -24,9 +24,13 @@ typedef struct tn_graph_shape {
     int64_t batch, length;
     bool training, logits;
     bool documents; /* with inputs that mark where documents start */
+    /* A model that learns from samples; `length` is then the tokens of one. Their size is in the settings (inputs). */
+    int64_t labels;  /* of a sample; 0: one */
+    int64_t samples; /* of the training set; 0: not known */
+    bool weighted;   /* each sample with a weight and a target */
 } tn_graph_shape;
 
-/* The graph of one step of a model on whole sequences; it puts out a "loss". Nothing is in a store yet. */
+/* The graph of one step of a model on whole sequences or samples; it puts out a "loss". Nothing is in a store yet. */
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out);
 

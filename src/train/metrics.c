@@ -166,11 +166,13 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
     write_known(w, "epoch", r->epoch);
     tn_jsonl_number(w, "loss", r->loss);
     if (r->evaluated) tn_jsonl_number(w, "heldout", r->heldout);
+    if (r->evaluated) write_known(w, "heldout_accuracy", r->accuracy);
     if (r->evaluated) write_known(w, "bits_per_byte", r->heldout * r->bits);
     tn_jsonl_number(w, "lr", r->lr);
     if (m->level >= TN_LOG_TRAINING) {
         tn_jsonl_number(w, "grad_norm", r->grad_norm);
-        tn_jsonl_number(w, "tokens_per_s", r->tokens_per_s);
+        if (isnan(r->samples_per_s)) tn_jsonl_number(w, "tokens_per_s", r->tokens_per_s);
+        else tn_jsonl_number(w, "samples_per_s", r->samples_per_s);
         write_known(w, "utilisation", r->utilisation);
         write_known(w, "memory_mb", r->memory_bytes / 1e6);
         tn_jsonl_number(w, "stall_s", r->stall_s);

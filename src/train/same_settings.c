@@ -12,7 +12,7 @@
 /* Keys that may change; one that ends in a dot stands for all below it. */
 static const char *const loose[] = {
     "run", "preset", "device", "threads", "log.", "ckpt.", "plan.", "opt.", "sample.", "loader.workers", "loader.prefetch",
-    "train.eval_every", "train.stop_patience", "train.nonfinite", "train.test",
+    "train.eval_every", "train.stop_patience", "train.nonfinite", "train.test", "train.epochs", /* as train.steps */
 };
 
 static bool may_change(const char *key)

@@ -129,7 +129,7 @@ tn_status tn_saved_model_find(const char *target, const char *const *overrides, 
     if (weights) TN_TRY(find_file(target, overrides, n, &m));
     else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve(target, overrides, n, &m.settings, &m.model));
-    TN_TRY(tn_settings_fix_vocab(m.settings));
+    TN_TRY(tn_settings_fix_sizes(m.settings));
     *out = m;
     m.settings = NULL;
 done:

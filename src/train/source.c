@@ -161,6 +161,14 @@ static double bits_of(const tn_dataset_counts *c)
     return c->text_bytes && c->tokens ? (double)c->tokens / (double)c->text_bytes / log(2) : NAN;
 }
 
+static void source_close(void *ctx)
+{
+    dataset_source *s = ctx;
+    tn_loader_free(s->train);
+    tn_loader_free(s->heldout);
+    tn_free(s);
+}
+
 tn_status tn_source_open(const tn_source_options *o, tn_source *out)
 {
     tn_status st = TN_OK;
@@ -169,7 +177,7 @@ tn_status tn_source_open(const tn_source_options *o, tn_source *out)
     *s = (dataset_source){ .o = *o };
     const tn_dataset_counts held = tn_dataset_count(o->data, o->heldout);
     tn_source made = { .ctx = s, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
-                       .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens, .bits = bits_of(&held) };
+                       .close = source_close, .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens, .bits = bits_of(&held) };
     if (!o->heldout_only) st = open_train(s, NULL);
     if (st == TN_OK) st = open_heldout(s);
     if (st != TN_OK) tn_source_close(&made);
@@ -179,10 +187,6 @@ tn_status tn_source_open(const tn_source_options *o, tn_source *out)
 
 void tn_source_close(tn_source *s)
 {
-    dataset_source *d = s->ctx;
-    if (!d) return;
-    tn_loader_free(d->train);
-    tn_loader_free(d->heldout);
-    tn_free(d);
+    if (s->ctx) s->close(s->ctx);
     *s = (tn_source){ 0 };
 }

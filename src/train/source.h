@@ -19,7 +19,9 @@ typedef struct tn_source {
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
-    double train_tokens; /* of an epoch */
+    void (*close)(void *ctx);
+    double train_tokens;  /* labels of an epoch */
+    double train_samples; /* of an epoch, where the data are samples of a task; else 0 */
     double bits;         /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */
 } tn_source;
 

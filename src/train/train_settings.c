@@ -7,6 +7,8 @@
 #include "io/yaml_settings.h"
 #include "models/models.h"
 #include "plan/switches.h"
+#include "tasks/task.h"
+#include "train/task_setup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +31,9 @@ const tn_setting tn_train_settings[] = {
                       "operands of matrix products (auto: f32, on a GPU bf16; sums are always f32; bf16x3: f32's accuracy from bf16 instructions)"),
 
     TN_SETTING_INT("train.steps", "2000", TN_RANGE(1, 1e12), "steps", "length of the run"),
+    TN_SETTING_INT("train.epochs", "0", TN_RANGE(0, 1e9), "epochs", "length of a run on a task, instead of train.steps (0: by steps)"),
     TN_SETTING_AUTO_INT("train.batch", "auto", TN_RANGE(1, 1e9), "seq",
-                        "sequences per step (auto: the largest that fits the memory plan)"),
+                        "sequences or samples per step (auto: the largest that fits the memory plan; a task: 64)"),
     TN_SETTING_INT("train.context", "256", TN_RANGE(1, 1e9), "tokens", "length of a sequence"),
     TN_SETTING_INT("train.accumulate", "1", TN_RANGE(1, 1e6), "batches", "batches whose gradients make one step"),
     TN_SETTING_FLOAT("train.lr", "1e-3", TN_RANGE_LO_OPEN(0, 1), "", "peak learning rate"),
@@ -53,18 +56,20 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("train.optimizer", "adamw", "adamw|sgd", "rule of the step"),
     TN_SETTING_FLOAT("train.momentum", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the gradient (sgd)"),
     TN_SETTING_INT("train.eval_every", "200", TN_RANGE(0, 1e12), "steps",
-                   "steps between evaluations (0: only at the end)"),
+                   "steps between evaluations (0: only at the end; a task, unless set: once per epoch)"),
     TN_SETTING_INT("train.eval_batches", "16", TN_RANGE(0, 1e9), "batches",
-                   "held-out batches of one evaluation (0: all there are)"),
-    TN_SETTING_BOOL("train.test", "off", "at the end, evaluate the best checkpoint on the test split"),
+                   "held-out batches of one evaluation (0: all there are; a task, unless set: 0)"),
+    TN_SETTING_CHOICE("train.select", "auto", "auto|loss|accuracy",
+                      "what makes a checkpoint the best: held-out loss or accuracy (auto: accuracy for a task)"),
+    TN_SETTING_BOOL("train.test", "off", "at the end, evaluate the best checkpoint on the test split (a task that has one, unless set: on)"),
     TN_SETTING_INT("train.stop_patience", "0", TN_RANGE(0, 1e9), "evaluations",
-                   "end the run after so many without a better held-out loss (0: never)"),
+                   "end the run after so many without a better result (0: never)"),
     TN_SETTING_FLOAT("train.holdout_frac", "0.02", TN_RANGE_HI_OPEN(0, 1), "", "part of the data kept for evaluation"),
 
     TN_SETTING_INT("ckpt.every", "500", TN_RANGE(0, 1e12), "steps", "steps between checkpoints (0: only at the end)"),
     TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s", "seconds between checkpoints, beside ckpt.every (0: no limit)"),
     TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
-    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the lowest held-out loss stay"),
+    TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",
@@ -85,6 +90,7 @@ const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_s
 tn_status tn_settings_common(tn_settings *st)
 {
     TN_RETURN_IF(tn_settings_add(st, tn_train_settings, tn_train_settings_n, "train"));
+    TN_RETURN_IF(tn_settings_add(st, tn_task_settings, tn_task_settings_n, "task"));
     return tn_settings_switches(st);
 }
 
@@ -212,8 +218,9 @@ done:
     return s;
 }
 
-tn_status tn_settings_fix_vocab(tn_settings *st)
+tn_status tn_settings_fix_sizes(tn_settings *st)
 {
+    TN_RETURN_IF(tn_task_assume(st));
     if (tn_settings_find(st, "vocab") == tn_settings_count(st) || !tn_settings_is_auto(st, "vocab")) return TN_OK;
     return tn_settings_set(st, "vocab", "50257", "no data");
 }

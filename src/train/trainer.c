@@ -1,16 +1,14 @@
 /* A model in training: makes the plans (forward+backward, forward, optimizer), binds them to one store and one
  * context, and runs them; chunks.c does it for sequences in chunks. The schedule and the run-time scalars of the optimizer
  * are set here, per step. */
-#include "train/trainer.h"
+#include "train/trainer_internal.h"
 
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
 #include "data/loader.h"
-#include "plan/cache.h"
-#include "train/chunks.h"
-#include "train/graph_setup.h"
 #include "train/memory_limit.h"
+#include "train/task_setup.h"
 
 #include <limits.h>
 #include <math.h>
@@ -18,33 +16,6 @@
 #include <string.h>
 
 static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
-
-struct tn_trainer {
-    const tn_model *model;
-    const tn_settings *settings;
-    int64_t batch, length;
-    bool logits, forward_only, documents;
-    int threads;
-    tn_graph_setup setup; /* plans point into it */
-    tn_store *store;
-    bool borrowed; /* the store */
-    tn_context *context;
-    tn_plan_cache *plans;
-    const tn_plan *grad, *eval, *apply;
-    tn_bound *grad_bound, *eval_bound, *apply_bound;
-    tn_chunks *chunks; /* instead of grad and eval, or NULL */
-    tn_guard *guard;
-    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
-    bool unscaled;
-    tn_loss_scale loss_scale;
-    float weight; /* of the batches to come */
-    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
-    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
-    bool part;            /* it is such a narrower one */
-    bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
-    int64_t steps; /* of the schedule; 0: train.steps */
-    int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
-};
 
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
@@ -104,7 +75,8 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
-                                   .logits = t->logits && !training, .documents = t->documents };
+                                   .logits = t->logits && !training, .documents = t->documents, .labels = t->labels,
+                                   .samples = t->samples, .weighted = t->weighted };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
@@ -199,9 +171,29 @@ static void start_loss_scale(tn_trainer *t)
 static tn_status make_unread(tn_trainer *t)
 {
     tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    if (t->chunks || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
+    if (t->chunks || t->model->features || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
     t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
     return t->unread ? TN_OK : TN_MEMORY;
+}
+
+/* Room for the outputs that instruments may ask for when others have run. */
+static tn_status make_kept(tn_trainer *t)
+{
+    const tn_graph *g = t->grad ? tn_plan_graph(t->grad) : NULL;
+    if (!g || !t->model->instruments) return TN_OK;
+    t->kept = tn_alloc(sizeof *t->kept * (g->n_outputs + 1));
+    if (!t->kept) return TN_MEMORY;
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const tn_ref x = { g->output[i].id };
+        const tn_dtype type = tn_ref_dtype(g, x);
+        if (type != TN_F32 && type != TN_I32) continue;
+        tn_kept_output *k = &t->kept[t->n_kept];
+        *k = (tn_kept_output){ .name = g->output[i].name, .whole_numbers = type == TN_I32, .count = tn_dims_count(tn_ref_dims(g, x)) };
+        k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
+        if (!k->value) return TN_MEMORY;
+        t->n_kept++;
+    }
+    return TN_OK;
 }
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
@@ -222,17 +214,30 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
     return check_plans_fit(t);
 }
 
+static tn_status check_shape(const tn_trainer_options *o)
+{
+    if (o->model->features && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
+        return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer", o->model->name);
+    const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
+    if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
+    if (o->model->features)
+        return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                        (long long)o->batch, (long long)each);
+    return tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                    (long long)o->batch, (long long)o->length);
+}
+
 /* whole: the trainer that this one is a narrower part of, or NULL. */
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
-    if (o->batch > MOST_TOKENS / o->length)
-        TN_FAIL(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                (long long)o->batch, (long long)o->length);
+    TN_TRY(check_shape(o));
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+                       .inputs = o->model->features ? tn_settings_inputs(o->settings) : 0,
+                       .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
+                       .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
     t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
@@ -252,6 +257,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
     TN_TRY(make_unread(t));
+    TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
 done:
@@ -267,6 +273,8 @@ void tn_trainer_free(tn_trainer *t)
     tn_trainer_free(t->narrower);
     tn_guard_free(t->guard);
     tn_free(t->unread);
+    for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
+    tn_free(t->kept);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
@@ -279,10 +287,11 @@ void tn_trainer_free(tn_trainer *t)
 
 /* --- running --------------------------------------------------------------------------------------------------------------- */
 
-static int32_t *batch_of(tn_trainer *t, const char *name)
+/* Where the host writes an input: of the training plan, or of the other where that has no use for it. */
+static void *input_of(tn_trainer *t, const char *name)
 {
-    int32_t *p = tn_bound_data(t->grad_bound ? t->grad_bound : t->eval_bound, name);
-    return p ? p : t->unread;
+    void *p = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
+    return p ? p : tn_bound_data(t->eval_bound, name);
 }
 
 int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
@@ -292,10 +301,12 @@ int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
 static tn_feed feed_of(tn_trainer *t)
 {
     if (t->chunks) return tn_chunks_feed(t->chunks);
-    tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = batch_of(t, "tokens"), .labels = batch_of(t, "labels"),
-                      .reset = tn_bound_data(b, "reset"), .document = tn_bound_data(b, "document"),
-                      .positions = tn_bound_data(b, "positions") };
+    int32_t *tokens = input_of(t, "tokens"), *labels = input_of(t, "labels");
+    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = tokens ? tokens : t->unread,
+                      .labels = labels ? labels : t->unread, .reset = input_of(t, "reset"), .document = input_of(t, "document"),
+                      .positions = input_of(t, "positions"), .inputs = t->inputs, .labels_each = t->labels,
+                      .features = input_of(t, "features"), .count = input_of(t, "count"), .sample = input_of(t, "sample"),
+                      .weights = input_of(t, "weights"), .targets = input_of(t, "targets") };
 }
 
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
@@ -339,6 +350,17 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
+static void keep_outputs(tn_trainer *t)
+{
+    for (size_t i = 0; i < t->n_kept; i++) {
+        const tn_kept_output *k = &t->kept[i];
+        const void *from = tn_bound_data(t->grad_bound, k->name);
+        if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
+        else
+            for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
+    }
+}
+
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
@@ -350,24 +372,31 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
     tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
     TN_RETURN_IF(run_plan(t, b));
     *loss = *(const float *)tn_bound_data(b, "loss");
+    keep_outputs(t->now);
+    t->stepped = t->now;
     return TN_OK;
 }
 
 /* The two plans have inputs of their own. */
-static void give_to_eval(tn_trainer *t, const char *name)
+static void give_to_eval(tn_trainer *t, const char *name, int64_t count)
 {
-    int32_t *to = tn_bound_data(t->eval_bound, name);
-    const int32_t *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
-    if (to && from) memcpy(to, from, sizeof *to * (size_t)(t->batch * t->length));
+    void *to = tn_bound_data(t->eval_bound, name);
+    const void *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
+    if (to && from) memcpy(to, from, sizeof(float) * (size_t)count); /* all have items of four bytes */
 }
 
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
-    static const char *const names[] = { "tokens", "labels", "reset", "document", "positions" };
-    if (t->now->chunks) return tn_chunks_eval(t->now->chunks, packed_before(t), loss);
-    for (size_t i = 0; i < (t->documents ? 5 : 2); i++) give_to_eval(t->now, names[i]);
-    TN_RETURN_IF(run_plan(t, t->now->eval_bound));
-    *loss = *(const float *)tn_bound_data(t->now->eval_bound, "loss");
+    tn_trainer *w = t->now;
+    if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
+    const int64_t B = w->batch, all = B * w->length;
+    const struct { const char *name; int64_t count; } input[] = {
+        { "tokens", all }, { "labels", B * w->labels }, { "reset", all }, { "document", all }, { "positions", all },
+        { "features", all * w->inputs }, { "count", 1 }, { "sample", B }, { "weights", B }, { "targets", B },
+    };
+    for (size_t i = 0; i < sizeof input / sizeof *input; i++) give_to_eval(w, input[i].name, input[i].count);
+    TN_RETURN_IF(run_plan(t, w->eval_bound));
+    *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
     return TN_OK;
 }
 
@@ -471,130 +500,4 @@ int64_t tn_trainer_parameters(const tn_trainer *t)
     for (size_t i = 0; i < tn_store_count(t->store); i++)
         if (tn_store_at(t->store, i)->role == TN_ROLE_PARAM) n += tn_dims_count(tn_store_at(t->store, i)->dims);
     return n;
-}
-
-tn_memory_plan tn_trainer_memory(const tn_trainer *t)
-{
-    tn_memory_plan m = { 0 };
-    size_t arena = 0;
-    for (int i = 0; i < tn_store_buckets(t->store); i++) {
-        const tn_bucket *b = tn_store_bucket(t->store, i);
-        const size_t bytes = sizeof(float) * (size_t)b->count;
-        m.parameters += bytes;
-        m.gradients += t->forward_only ? 0 : bytes;
-        m.optimizer += bytes * (size_t)((b->m != NULL) + (b->v != NULL));
-    }
-    for (size_t i = 0; i < tn_store_count(t->store); i++) {
-        const tn_entry *e = tn_store_at(t->store, i);
-        const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
-        if (e->role == TN_ROLE_FROZEN) m.frozen += bytes;
-        if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
-    }
-    for (const tn_trainer *w = t; w; w = w->narrower) {
-        tn_memory_plan_add(&m, w->grad, &arena);
-        tn_memory_plan_add(&m, w->eval, &arena);
-        if (w->chunks) tn_chunks_memory(w->chunks, &m, &arena);
-    }
-    tn_memory_plan_add(&m, t->apply, &arena);
-    m.other += t->guard ? tn_guard_bytes(t->guard) : 0;
-    m.total = m.parameters + m.gradients + m.optimizer + m.frozen + m.state + m.activations + m.workspace + m.other;
-    return m;
-}
-
-/* --- time ------------------------------------------------------------------------------------------------------------------- */
-
-/* The training plans of one width: the whole, or the parts of a batch in chunks. NULL: there are no more. */
-static tn_bound *part_of_width(const tn_trainer *w, int i, int64_t *runs)
-{
-    if (w->chunks) return tn_chunks_part(w->chunks, i, runs);
-    *runs = 1;
-    return i == 0 ? w->grad_bound : NULL;
-}
-
-/* Those of all widths, the widest first. The widths are plans of one model: they have the same regions, and ops, in the
- * same order. A batch has one width: only the first one's FLOPs count. */
-static tn_bound *part_of(const tn_trainer *t, int i, int64_t *runs)
-{
-    for (const tn_trainer *w = t; w; w = w->narrower) {
-        int n = 0;
-        for (tn_bound *b; (b = part_of_width(w, n, runs)); n++)
-            if (i == n) {
-                if (w != t) *runs = 0;
-                return b;
-            }
-        i -= n;
-    }
-    return NULL;
-}
-
-void tn_trainer_timers(tn_trainer *t, bool on)
-{
-    int64_t runs;
-    tn_bound *b;
-    for (int i = 0; (b = part_of(t, i, &runs)); i++) tn_bound_timers(b, on);
-}
-
-size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most)
-{
-    int64_t runs;
-    tn_bound *b = part_of(t, 0, &runs);
-    const size_t n = tn_bound_times(b, rows, most);
-    for (size_t k = 0; k < n && k < most; k++) rows[k].flops *= (double)runs;
-    for (int i = 1; (b = part_of(t, i, &runs)); i++) tn_bound_times_add(b, runs, rows, n < most ? n : most);
-    return n;
-}
-
-size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most)
-{
-    int64_t runs;
-    size_t n = 0;
-    tn_bound *b;
-    for (int i = 0; (b = part_of(t, i, &runs)); i++) n = tn_bound_op_times(b, rows, n, most);
-    return n;
-}
-
-double tn_trainer_flops(const tn_trainer *t)
-{
-    int64_t runs;
-    double sum = 0;
-    tn_bound *b;
-    for (int i = 0; (b = part_of_width(t->now, i, &runs)); i++) sum += (double)runs * tn_plan_flops(tn_bound_plan(b));
-    return sum;
-}
-
-/* --- instruments --------------------------------------------------------------------------------------------------------------- */
-
-enum { READ_AT_ONCE = 16 }; /* tensors an instrument looks at together */
-
-typedef struct instrument_call {
-    tn_trainer *trainer;
-    void (*report)(void *ctx, const char *name, double value, const char *unit);
-    void *ctx;
-    tn_host_copy copy[READ_AT_ONCE];
-    int next;
-} instrument_call;
-
-static const float *param_of(void *ctx, const char *name, int64_t *count)
-{
-    instrument_call *c = ctx;
-    const tn_entry *e = tn_store_find(c->trainer->store, name);
-    if (!e || e->role != TN_ROLE_PARAM) return NULL;
-    *count = tn_dims_count(e->dims);
-    c->next = (c->next + 1) % READ_AT_ONCE;
-    return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
-}
-
-static void pass_on(void *ctx, const char *name, double value, const char *unit)
-{
-    const instrument_call *c = ctx;
-    c->report(c->ctx, name, value, unit);
-}
-
-void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
-                            void *ctx)
-{
-    instrument_call c = { .trainer = t, .report = report, .ctx = ctx };
-    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on };
-    if (t->model->instruments) t->model->instruments(t->settings, &in);
-    for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
 }

@@ -17,7 +17,10 @@ typedef struct tn_trainer tn_trainer;
 typedef struct tn_trainer_options {
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
-    int64_t batch, length;
+    int64_t batch, length; /* B, T; of a model that learns from samples T is the tokens of one */
+    int64_t labels;    /* samples: labels of one (0: 1) */
+    int64_t samples;   /* samples: of the training set (0: not known) */
+    bool weighted;     /* samples: each has a weight and a target */
     bool logits;       /* evaluation also puts out "logits" */
     bool forward_only; /* no gradients, no optimizer */
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
@@ -33,13 +36,20 @@ void tn_trainer_free(tn_trainer *t);
 int32_t *tn_trainer_tokens(tn_trainer *t); /* (B,T), to be filled before each call below */
 int32_t *tn_trainer_labels(tn_trainer *t); /* (B,T); -1 = not counted */
 
-/* All that is to be filled before each call below. Marks are NULL where the model, or the trainer, has no use for them. */
+/* All that is to be filled before each call below. Marks are NULL where the model, or the trainer, has no use for them, and so
+ * is all that is for samples. */
 typedef struct tn_feed {
     int64_t batch, length;
-    int32_t *tokens, *labels; /* (B,T) */
+    int32_t *tokens, *labels; /* (B,T); samples: tokens NULL, labels (B,L) */
     int32_t *reset;           /* (B,T): 1 where a document starts */
     int32_t *document;        /* (B,T): number of the token's document in its row */
     int32_t *positions;       /* (B,T): of the token in its document */
+
+    int64_t inputs, labels_each; /* samples: F, L */
+    float *features;             /* (B,T,F) */
+    int32_t *count;              /* (1): rows that are there; those behind have features 0 and labels -1 */
+    int32_t *sample;             /* (B): which sample of the training set each row is, 0 in padding */
+    float *weights, *targets;    /* (B) */
 } tn_feed;
 
 tn_feed tn_trainer_feed(tn_trainer *t);

@@ -22,31 +22,9 @@ typedef struct loop {
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
 } loop;
 
-tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out)
+static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
 {
-    tn_evaluation e = { 0 };
-    double sum = 0;
-    for (int64_t i = 0; batches == 0 || i < batches; i++) {
-        float loss;
-        int64_t count, n;
-        TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
-        if (count == 0) break;
-        TN_RETURN_IF(tn_trainer_eval(t, &loss));
-        const float *xent = tn_trainer_output(t, "xent", &n); /* where the loss is more than that */
-        sum += (double)(xent ? *xent : loss) * (double)count;
-        e.tokens += count;
-    }
-    e.loss = e.tokens ? sum / (double)e.tokens : NAN;
-    *out = e;
-    return TN_OK;
-}
-
-tn_status tn_training_evaluate(const tn_training *t, double *loss)
-{
-    tn_evaluation e;
-    TN_RETURN_IF(tn_evaluate(t->trainer, t->source, tn_settings_int(t->settings, "train.eval_batches"), &e));
-    *loss = e.loss;
-    return TN_OK;
+    return tn_evaluate(t->trainer, t->source, tn_settings_int(t->settings, "train.eval_batches"), out);
 }
 
 static tn_status next_batch(loop *l, int64_t *count)
@@ -136,9 +114,10 @@ static tn_status save(loop *l, bool hurry)
 {
     char text[1024];
     if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
-    l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
-    if (!l->r.evaluated && !hurry && tn_settings_int(l->t->settings, "ckpt.keep_best"))
-        TN_RETURN_IF(tn_training_evaluate(l->t, &l->at.heldout));
+    tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
+    if (!l->r.evaluated && !hurry && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
+    l->at.heldout = e.loss;
+    l->at.accuracy = e.accuracy;
     const tn_status s = write_checkpoint(l);
     if (s != TN_DISK) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
@@ -150,6 +129,8 @@ static bool save_due(const loop *l)
 {
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
     const int64_t every = tn_settings_int(l->t->settings, "ckpt.every");
+    if (l->t->source->train_samples > 0 && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
+        return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
     return (every && l->at.step % every == 0) || (every_s > 0 && tn_clock_s() - l->saved_s >= every_s);
 }
 
@@ -170,24 +151,35 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
 {
     return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .tokens = state->tokens, .working_s = state->working,
-                                 .heldout = state->last_heldout, .lr = state->lr, .grad_norm = state->grad_norm,
+                                 .heldout = state->last_heldout, .accuracy = state->last_accuracy,
+                                 .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 
+/* Whether this is the best evaluation so far; the first best is NaN. */
+static bool is_best(const loop *l, const tn_evaluation *e)
+{
+    if (isnan(e->loss)) return false;
+    if (l->at.by_accuracy && !isnan(l->at.best_accuracy) && e->accuracy != l->at.best_accuracy)
+        return e->accuracy > l->at.best_accuracy;
+    return !(e->loss >= l->at.best);
+}
+
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
-    TN_RETURN_IF(tn_evaluate(l->t->trainer, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    TN_RETURN_IF(evaluate_now(l->t, &e));
     l->r.evaluated = e.tokens > 0;
     if (!l->r.evaluated) return TN_OK;
-    l->r.heldout = e.loss;
-    l->at.last_heldout = l->r.heldout;
+    l->r.heldout = l->at.last_heldout = e.loss;
+    l->r.accuracy = l->at.last_accuracy = e.accuracy;
     l->at.stale++;
-    if (isnan(l->r.heldout) || l->r.heldout >= l->at.best) return TN_OK; /* the first best is NaN, and nothing is >= NaN */
-    l->at.best = l->r.heldout;
-    l->at.best_step = l->at.step;
+    if (!is_best(l, &e)) return TN_OK;
+    l->at.best = e.loss;
+    l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
+    l->r.best_step = l->at.best_step = l->at.step;
     l->at.stale = 0;
     return TN_OK;
 }
@@ -228,6 +220,7 @@ static tn_status advance(loop *l)
     r->working_s = l->at.working;
     r->tokens_per_s = (double)l->at.tokens / l->at.working;
     r->epoch = (double)l->at.tokens / t->source->train_tokens;
+    if (t->source->train_samples > 0) r->samples_per_s = r->tokens_per_s * t->source->train_samples / t->source->train_tokens;
     l->at.loss = r->loss;
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
@@ -245,11 +238,13 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
 {
     const tn_settings *st = l->t->settings;
     if (from) l->at = *from;
-    else l->at = (tn_ckpt_state){ .best = NAN, .last_heldout = NAN, .heldout = NAN, .loss = NAN };
+    else l->at = (tn_ckpt_state){ .best = NAN, .last_heldout = NAN, .heldout = NAN, .loss = NAN, .accuracy = NAN,
+                                 .last_accuracy = NAN, .best_accuracy = NAN };
     if (l->at.cursor) json_incref(l->at.cursor);
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
+    l->at.by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
     l->saved_s = tn_clock_s();

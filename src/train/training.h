@@ -1,4 +1,4 @@
-/* The training run: steps, evaluation, metrics and checkpoints over a trainer and its data. Knows nothing of terminals:
+/* The training run: steps, evaluation (evaluate.c), metrics and checkpoints over a trainer and its data. Knows nothing of terminals:
  * what it has to say goes to the caller's functions and, line by line, to a metrics file. */
 #ifndef TN_TRAIN_TRAINING_H
 #define TN_TRAIN_TRAINING_H
@@ -15,10 +15,14 @@ typedef struct tn_progress_report {
     double working_s;    /* inside steps: without evaluations and files */
     double loss;         /* of this step, nats per token */
     double heldout;      /* nats per token at the last evaluation; NaN before the first */
+    double accuracy;     /* tasks: there */
+    double best_accuracy; /* tasks: of the best evaluation so far, */
+    int64_t best_step;    /* which was after so many steps */
     double bits;         /* bits per byte of text that one nat per token stands for */
     bool evaluated;      /* `heldout` is new */
     bool stopped;        /* early: train.stop_patience */
     double lr, grad_norm, tokens_per_s, seconds;
+    double samples_per_s; /* tasks, instead of tokens */
     double loss_scale;   /* of this step; NaN where the loss is not scaled */
     double epoch;        /* how often the data were seen */
     double step_ms;      /* of the last step */
@@ -50,12 +54,11 @@ typedef struct tn_training {
  * and cursor are loaded already. A run with a directory saves as ckpt.* says and at its end. TN_DIVERGED and
  * TN_INTERRUPTED (after saving) end it early; *last is always filled. */
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);
-/* Mean held-out loss over train.eval_batches batches; NaN where nothing is held out. */
-tn_status tn_training_evaluate(const tn_training *t, double *loss);
 
 typedef struct tn_evaluation {
-    double loss;    /* nats per token, without what a model adds to it to be trained better; NaN: no tokens */
-    int64_t tokens; /* counted */
+    double loss;     /* nats per token, without what a model adds to it to be trained better; NaN: no tokens */
+    double accuracy; /* tasks: part of the labels that the largest logit names; NaN: not a task, no logits, no labels */
+    int64_t tokens;  /* labels, counted */
 } tn_evaluation;
 
 /* The source's held-out part in its order, at most so many batches of it (0: all). Uses the trainer's inputs. */

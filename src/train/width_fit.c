@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "train/graph_setup.h"
+#include "train/task_setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@ tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, int6
     tn_graph_setup setup;
     tn_graph *g = NULL;
     int64_t n = 0;
-    const tn_graph_shape shape = { .batch = 1, .length = tn_settings_int(st, "train.context"), .training = true };
+    const int64_t length = model->features ? tn_settings_tokens(st) : tn_settings_int(st, "train.context");
+    const tn_graph_shape shape = { .batch = 1, .length = length, .training = true };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
     for (size_t i = 1; i < g->n_tensors; i++)

@@ -139,6 +139,8 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
     return check(c);
 }
 
+static const char *const exact[] = { "grad=bptt", "rtol=1e-6", "tol=1e-6", "iterations=100", "cache=false", NULL };
+
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,
     .name = "tep",
@@ -150,4 +152,5 @@ const tn_model tn_model_tep = {
     .build = tep_build,
     .instruments = tep_instruments,
     .features = true,
+    .exact = exact,
 };

@@ -1,0 +1,69 @@
+/* Tasks: what a network that is not a language model learns from. A task is a data set of fixed-size samples that lies in
+ * memory whole (digits, parity), or an environment that answers actions (cartpole).
+ *
+ *     TN_TRY(tn_task_find("digits", &t));
+ *     TN_TRY(t->open(settings, &set));       set->y[set->index[TN_TEST][i]] is the label of the i-th test sample
+ *     tn_samples_free(set);
+ *
+ * What a task hands out is a function of its settings (task.*) and files alone; the run's seed changes nothing here. Splits
+ * and labels are the same on every machine. Does not make batches; nothing here is called inside a training step but an
+ * environment's step. */
+#ifndef TN_TASKS_TASK_H
+#define TN_TASKS_TASK_H
+
+#include "base/rng.h"
+#include "base/status.h"
+#include "data/manifest.h" /* tn_data_split */
+
+#include <tenon/settings.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct tn_samples {
+    int64_t n, tokens, features; /* samples; tokens of each; numbers of each token */
+    int64_t labels, classes;     /* labels of each sample: 1, or one per token; a label is 0..classes-1 */
+    const uint8_t *x_u8;         /* (n, tokens, features): this one, counted x scale, ... */
+    const float *x_f32;          /* ... or this one; the other is NULL */
+    float scale;                 /* of x_u8; 1 with x_f32 */
+    const int32_t *y;            /* (n, labels); -1: not counted */
+    const int32_t *index[TN_SPLITS]; /* (count[s]): rows of TN_TRAIN, TN_VALID, TN_TEST; no row is in two of them */
+    int64_t count[TN_SPLITS];
+} tn_samples;
+
+void tn_samples_free(tn_samples *set); /* takes NULL */
+/* One sample as the numbers a model sees: x (tokens, features). */
+void tn_samples_read(const tn_samples *set, int64_t row, float *x);
+
+/* Which rows are in which split as a file, for task.split: {"samples":n, "train":[rows], "valid":[..], "test":[..]}. */
+tn_status tn_split_write(const tn_samples *set, const char *path);
+
+/* An environment. Its state is state_bytes plain bytes without pointers, aligned as doubles and owned by the caller, who
+ * may copy or save them at any time and go on from there. */
+typedef struct tn_env {
+    const char *name;
+    int observations, actions, max_steps;
+    size_t state_bytes;
+    double solved; /* mean reward of an episode from which the task counts as solved */
+    /* A new episode: the same rng (seed and stream), the same beginning. obs (observations). */
+    void (*reset)(void *state, const tn_rng *rng, float *obs);
+    /* action 0..actions-1. *done: the episode is over, by its rules or because it had max_steps; reset comes next. */
+    void (*step)(void *state, int action, float *obs, float *reward, bool *done);
+} tn_env;
+
+typedef struct tn_task {
+    const char *name, *summary;
+    tn_status (*open)(const tn_settings *st, tn_samples **out); /* NULL for an environment */
+    const tn_env *env;                                          /* or NULL */
+} tn_task;
+
+const tn_task *tn_task_at(size_t i); /* in the order of tasks.def; NULL at the end */
+const tn_task *tn_task_named(const char *name);
+tn_status tn_task_find(const char *name, const tn_task **out); /* TN_USAGE names the nearest, or all */
+
+/* Rows every run has: task.name ("" = none; `task=` is short for it) and what tasks read beside it. */
+extern const tn_setting tn_task_settings[];
+extern const size_t tn_task_settings_n;
+
+#endif

@@ -1,0 +1,58 @@
+/* The table of tasks and the settings they read. */
+#include "base/text.h"
+#include "tasks/task.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define TN_TASK(name) extern const tn_task tn_task_##name;
+#include "tasks/tasks.def"
+#undef TN_TASK
+
+static const tn_task *const table[] = {
+#define TN_TASK(name) &tn_task_##name,
+#include "tasks/tasks.def"
+#undef TN_TASK
+};
+
+const tn_setting tn_task_settings[] = {
+    TN_SETTING_TEXT("task.name", "", "what is learnt from samples or an environment instead of text (empty: none)"),
+    TN_SETTING_TEXT("task.data", "", "folder or file of the samples (digits, mnist, cifar10), or a text (char)"),
+    TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
+                        "training samples of a made-up task, held-out ones come on top; characters that char reads (auto: the task's own)"),
+    TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits", "inputs of parity, majority and identity (auto: 8, 5, 4)"),
+    TN_SETTING_AUTO_INT("task.length", "auto", TN_RANGE(1, 4096), "symbols",
+                        "symbols or digits of a sequence task; characters that char looks back (auto: the task's own)"),
+    TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "", "part kept for validation (0: none)"),
+    TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "", "part kept for the test (mnist and cifar10 have their own)"),
+    TN_SETTING_INT("task.split_seed", "0", TN_RANGE(0, 9007199254740992.0), "", "which samples are made up, and which are kept"),
+    TN_SETTING_TEXT("task.split", "", "file that lists the rows of train, valid and test, instead of the fractions"),
+};
+const size_t tn_task_settings_n = sizeof tn_task_settings / sizeof *tn_task_settings;
+
+const tn_task *tn_task_at(size_t i) { return i < sizeof table / sizeof *table ? table[i] : NULL; }
+
+const tn_task *tn_task_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i]->name, name) == 0) return table[i];
+    return NULL;
+}
+
+tn_status tn_task_find(const char *name, const tn_task **out)
+{
+    char quoted[80];
+    tn_nearest near = { .word = name };
+    const tn_task *t = tn_task_named(name);
+    if (t) {
+        *out = t;
+        return TN_OK;
+    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) tn_nearest_try(&near, table[i]->name);
+    tn_text_quote(name, quoted, sizeof quoted);
+    if (near.best) return tn_error(TN_USAGE, "there is no task %s: did you mean %s?", quoted, near.best);
+    char names[400] = "";
+    for (size_t i = 0, at = 0; i < sizeof table / sizeof *table && at < sizeof names; i++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", table[i]->name);
+    return tn_error(TN_USAGE, "there is no task %s: they are %s", quoted, names);
+}

@@ -1,0 +1,159 @@
+/* Settings of a run on a task. Values that come from here have the task as their source, so that `tenon config show` and
+ * the run's config.yaml say where they are from. */
+#include "train/task_setup.h"
+
+#include "train/source_task.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool has(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
+
+static bool is_unset(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "default") == 0; }
+
+static int64_t size_of(const tn_settings *st, const char *key) { return has(st, key) ? tn_settings_int(st, key) : 0; }
+
+int64_t tn_settings_inputs(const tn_settings *st) { return size_of(st, "inputs"); }
+
+int64_t tn_settings_tokens(const tn_settings *st) { return size_of(st, "tokens"); }
+
+int64_t tn_settings_classes(const tn_settings *st) { return size_of(st, "classes"); }
+
+const char *tn_task_names(char *buf, size_t bytes)
+{
+    size_t at = 0;
+    buf[0] = 0;
+    for (size_t i = 0; tn_task_at(i) && at < bytes; i++)
+        at += (size_t)snprintf(buf + at, bytes - at, "%s%s", i ? ", " : "", tn_task_at(i)->name);
+    return buf;
+}
+
+/* --- sizes -------------------------------------------------------------------------------------------------------------- */
+
+static tn_status set_number(tn_settings *st, const char *key, int64_t value, const char *source)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return tn_settings_set(st, key, text, "%s", source);
+}
+
+tn_status tn_task_assume(tn_settings *st)
+{
+    static const struct { const char *key; int64_t value; } rows[] = { { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (has(st, rows[i].key) && tn_settings_is_auto(st, rows[i].key))
+            TN_RETURN_IF(set_number(st, rows[i].key, rows[i].value, "no task"));
+    return TN_OK;
+}
+
+/* A model may have more classes than its task, as it may have more tokens than its text. */
+static tn_status take_sizes(tn_settings *st, const char *name, const tn_samples *set, const char *source)
+{
+    const struct { const char *key; int64_t value; bool more; } rows[] = {
+        { "inputs", set->features, false }, { "tokens", set->tokens, false }, { "classes", set->classes, true }
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *key = rows[i].key;
+        if (!has(st, key)) continue;
+        if (tn_settings_is_auto(st, key)) TN_RETURN_IF(set_number(st, key, rows[i].value, source));
+        const int64_t is = tn_settings_int(st, key);
+        if (is == rows[i].value || (rows[i].more && is > rows[i].value)) continue;
+        return tn_error(TN_USAGE, "%s=%lld does not fit the task %s, which has %lld: leave %s at auto", key, (long long)is, name,
+                        (long long)rows[i].value, key);
+    }
+    return TN_OK;
+}
+
+/* --- the run ------------------------------------------------------------------------------------------------------------ */
+
+static bool from_command(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "command line") == 0; }
+
+/* Epochs make steps. Who says train.steps on the command line of a run by epochs wants a run by steps. */
+static tn_status take_epochs(tn_settings *st, int64_t batches)
+{
+    char source[48];
+    const int64_t epochs = tn_settings_int(st, "train.epochs"), accumulate = tn_settings_int(st, "train.accumulate");
+    if (epochs == 0) return TN_OK;
+    if (from_command(st, "train.steps") && from_command(st, "train.epochs"))
+        return tn_error(TN_USAGE, "train.steps and train.epochs both say how long the run is: set one of them");
+    if (from_command(st, "train.steps")) return tn_settings_set(st, "train.epochs", "0", "train.steps");
+    snprintf(source, sizeof source, "train.epochs=%lld", (long long)epochs);
+    return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
+}
+
+static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source)
+{
+    const int64_t train = set->count[TN_TRAIN];
+    if (tn_settings_is_auto(st, "train.batch"))
+        TN_RETURN_IF(set_number(st, "train.batch", train > 0 && train < TN_TASK_BATCH ? train : TN_TASK_BATCH, source));
+    const int64_t batches = tn_source_task_batches(set, tn_settings_int(st, "train.batch"));
+    const int64_t each = batches / tn_settings_int(st, "train.accumulate"), steps = each > 0 ? each : 1; /* of an epoch */
+    TN_RETURN_IF(take_epochs(st, batches));
+    if (is_unset(st, "train.eval_every"))
+        TN_RETURN_IF(set_number(st, "train.eval_every", (TN_TASK_EVAL_STEPS + steps - 1) / steps * steps, source));
+    if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
+    if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
+    if (strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
+        TN_RETURN_IF(tn_settings_set(st, "train.select", "accuracy", "%s", source));
+    if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
+        return tn_error(TN_USAGE, "train.test=on, but the task %s has no test split: make task.test_frac larger than 0", name);
+    return TN_OK;
+}
+
+/* --- which task --------------------------------------------------------------------------------------------------------- */
+
+static tn_status refuse_task(const tn_model *model, const tn_settings *st)
+{
+    const char *name = tn_settings_text(st, "task.name");
+    if (name[0])
+        return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
+                                  "data=FILE instead", name, model->name);
+    if (tn_settings_int(st, "train.epochs"))
+        return tn_error(TN_USAGE, "train.epochs is for tasks, and %s learns from text: set train.steps instead", model->name);
+    if (strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0)
+        return tn_error(TN_USAGE, "train.select=accuracy is for tasks, and %s learns from text: leave it at auto", model->name);
+    return TN_OK;
+}
+
+static tn_status find_task(const tn_model *model, const tn_settings *st, const tn_task **out)
+{
+    char names[512];
+    const char *name = tn_settings_text(st, "task.name");
+    if (!name[0])
+        return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
+                        model->name, tn_task_names(names, sizeof names));
+    TN_RETURN_IF(tn_task_find(name, out));
+    if (!(*out)->open)
+        return tn_error(TN_USAGE, "task %s is an environment, and this command needs samples: choose a task that has some "
+                                  "(`tenon tasks` describes them)", name);
+    return TN_OK;
+}
+
+tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples)
+{
+    tn_status s = TN_OK;
+    const tn_task *task = NULL;
+    tn_samples *set = NULL;
+    char source[96];
+    *samples = NULL;
+    if (!model->features) return refuse_task(model, st);
+    if (!has(st, "inputs") || !has(st, "classes"))
+        return tn_error(TN_USAGE, "model %s learns from samples and lacks the settings inputs, tokens and classes: add them to it",
+                        model->name);
+    if (tn_settings_text(st, "data")[0])
+        return tn_error(TN_USAGE, "data=%.200s is for models that learn from text, and %s learns from a task: name one with task=NAME "
+                                  "(task.data names its files)", tn_settings_text(st, "data"), model->name);
+    if (!tn_settings_text(st, "task.name")[0] && !needed) return tn_task_assume(st);
+    TN_TRY(find_task(model, st, &task));
+    snprintf(source, sizeof source, "task %s", task->name);
+    s = task->open(st, &set);
+    if (s != TN_OK && !strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
+    if (s != TN_OK) goto done;
+    TN_TRY(take_sizes(st, task->name, set, source));
+    TN_TRY(take_defaults(st, task->name, set, source));
+    *samples = set;
+    set = NULL;
+done:
+    tn_samples_free(set);
+    return s;
+}

@@ -1,0 +1,50 @@
+/* The trainer's own structure, shared by running it (trainer.c) and looking at it (trainer_look.c). */
+#ifndef TN_TRAIN_TRAINER_INTERNAL_H
+#define TN_TRAIN_TRAINER_INTERNAL_H
+
+#include "plan/cache.h"
+#include "train/chunks.h"
+#include "train/graph_setup.h"
+#include "train/trainer.h"
+
+/* An output of the training step as it was at its end: the memory it lay in is used again by whatever runs next. */
+typedef struct tn_kept_output {
+    const char *name; /* the graph's */
+    bool whole_numbers;
+    int64_t count;
+    float *value; /* (count) */
+} tn_kept_output;
+
+struct tn_trainer {
+    const tn_model *model;
+    const tn_settings *settings;
+    int64_t batch, length;
+    int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
+    bool weighted;
+    bool logits, forward_only, documents;
+    int threads;
+    tn_graph_setup setup; /* plans point into it */
+    tn_store *store;
+    bool borrowed; /* the store */
+    tn_context *context;
+    tn_plan_cache *plans;
+    const tn_plan *grad, *eval, *apply;
+    tn_bound *grad_bound, *eval_bound, *apply_bound;
+    tn_chunks *chunks; /* instead of grad and eval, or NULL */
+    tn_guard *guard;
+    bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
+    bool unscaled;
+    tn_loss_scale loss_scale;
+    float weight; /* of the batches to come */
+    tn_trainer *narrower; /* the next of them: a trainer without an optimizer on the same store, context and cache; or NULL */
+    tn_trainer *now;      /* the one whose inputs were filled last: itself or a narrower one */
+    bool part;            /* it is such a narrower one */
+    bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
+    int64_t steps; /* of the schedule; 0: train.steps */
+    int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
+    tn_kept_output *kept; /* (n_kept): what instruments may ask for */
+    size_t n_kept;
+    const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
+};
+
+#endif

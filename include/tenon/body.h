@@ -46,6 +46,9 @@ typedef struct tn_body_spec {
     tn_graph_options options;
     int threads;
     int64_t repeats; /* runs of an entry with the same constants (0 = 1) */
+    bool live;       /* an i32 (1) called "live" says how many rows of the carries, and of the constants whose bit is set
+                      * in live_consts, are alive; such constants may change from run to run */
+    uint64_t live_consts;
 } tn_body_spec;
 
 tn_status tn_body_compile(tn_body_spec *spec, tn_body_entry entry, tn_plan **out);

@@ -38,6 +38,15 @@ static void check_next(tn_graph *g, const tn_body_spec *s, const tn_ref *next)
     }
 }
 
+/* Row-wise ops carry a live extent from their first input on: what loses it would compute with rows nobody wrote. */
+static void check_live(tn_graph *g, const tn_body_spec *s, const tn_ref *carry, const tn_ref *next)
+{
+    for (int i = 0; s->live && i < s->n_carry && g->status == TN_OK; i++)
+        if (g->tensor[next[i].id].live != g->tensor[carry[i].id].live)
+            tn_graph_fail(g, "body", i, TN_USAGE, "carry %d comes out without its live extent: put what has samples first "
+                          "in sums and products, mark every constant that has them, or mark none", i);
+}
+
 /* Only what the op hands over may be used: the frame has no store. */
 static void check_outside(tn_graph *g)
 {
@@ -66,8 +75,23 @@ static int add_seeds(tn_graph *g, const char *kind, const tn_ref *y, int n, tn_s
         if (!y[i].id || !tn_dtype_is_float(tn_ref_dtype(g, y[i])) || !g->tensor[y[i].id].needs_grad) continue;
         const tn_type t = { .dtype = tn_ref_dtype(g, y[i]), .dims = tn_ref_dims(g, y[i]) };
         seeds[at++] = (tn_seed){ .y = y[i], .dy = named_input(g, kind, i, &t) };
+        if (g->status == TN_OK) g->tensor[seeds[at - 1].dy.id].live = g->tensor[y[i].id].live;
     }
     return at;
+}
+
+/* Constants that never change may be packed once; those with samples are cut to the rows alive, as the carries are. */
+static void mark_inputs(tn_graph *g, const tn_body_spec *s, const tn_ref *carry, const tn_ref *consts)
+{
+    const tn_ref live = s->live ? tn_input(g, "live", tn_shape(1), TN_I32) : TN_NONE;
+    if (g->status != TN_OK) return;
+    for (int i = 0; s->live && i < s->n_carry; i++) g->tensor[carry[i].id].live = live.id;
+    for (int i = 0; i < s->n_consts; i++) {
+        if (!consts[i].id) continue;
+        const bool moves = s->live && (s->live_consts >> i & 1);
+        g->tensor[consts[i].id].constant = !moves;
+        if (moves) g->tensor[consts[i].id].live = live.id;
+    }
 }
 
 tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
@@ -84,7 +108,7 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
     for (int i = 0; i < s->n_xs; i++) xs[i] = named_input(g, "x", i, &s->xs[i]);
     for (int i = 0; i < s->n_consts; i++)
         consts[i] = s->consts[i].absent ? TN_NONE : named_input(g, "const", i, &s->consts[i]);
-    for (int i = 0; i < s->n_consts && g->status == TN_OK; i++) g->tensor[consts[i].id].constant = consts[i].id != 0;
+    mark_inputs(g, s, carry, consts);
     if (entry != TN_BODY_FORWARD) want(g, carry, s->carry, s->n_carry, false);
     if (entry == TN_BODY_VJP_ALL) {
         want(g, xs, s->xs, s->n_xs, false);
@@ -94,6 +118,7 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
     if (g->status == TN_OK) s->body.build(g, &io, s->body.user);
     check_outside(g);
     check_next(g, s, next);
+    check_live(g, s, carry, next);
     if (entry == TN_BODY_FORWARD) {
         for (int i = 0; i < s->n_carry; i++) named_output(g, "next", i, next[i]);
         for (int i = 0; i < s->n_ys; i++) {

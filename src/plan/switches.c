@@ -7,6 +7,8 @@ const tn_setting tn_plan_switches[] = {
                       "weights that several products use are packed once for all of them (off: by each)"),
     TN_SETTING_SWITCH("opt.late_loss", "on",
                       "a loss is made together with its gradients, in one pass over the logits (off: the logits are made twice)"),
+    TN_SETTING_SWITCH("opt.compact", "on",
+                      "samples of a solve that are there leave its batch (off: they stay in it and are computed in vain)"),
     TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };

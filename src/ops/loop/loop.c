@@ -2,6 +2,7 @@
 #include "ops/loop/loop_body.h"
 
 #include "base/alloc.h"
+#include "ops/anderson.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -98,8 +99,6 @@ const tn_op tn_op_loop = {
 
 /* --- making the node ---------------------------------------------------------------------------------------------------- */
 
-enum { DEFAULT_MEMORY = 5, MOST_MEMORY = 16 };
-
 static void find_all(const tn_plan *p, const char *kind, int n, int *index)
 {
     char name[32];
@@ -113,6 +112,7 @@ static tn_status compile_entry(tn_body_spec *s, tn_body_entry which, loop_entry 
 {
     TN_RETURN_IF(tn_body_compile(s, which, &e->plan));
     e->n_externs = tn_plan_externs(e->plan);
+    e->live = tn_plan_extern_find(e->plan, "live");
     find_all(e->plan, "carry", s->n_carry, e->carry);
     find_all(e->plan, "x", s->n_xs, e->xs);
     find_all(e->plan, "const", s->n_consts, e->consts);
@@ -160,8 +160,8 @@ static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
     if (o->count.id && (tn_ref_dtype(g, o->count) != TN_I32 || tn_dims_count(tn_ref_dims(g, o->count)) != 1))
         return tn_error(TN_USAGE, "count is an i32 of shape (1)");
-    if (o->memory && (o->memory < 2 || o->memory > MOST_MEMORY))
-        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", MOST_MEMORY, o->memory);
+    if (o->memory && (o->memory < 2 || o->memory > TN_ANDERSON_MOST))
+        return tn_error(TN_USAGE, "anderson keeps 2 to %d pairs, not %d", TN_ANDERSON_MOST, o->memory);
     return TN_OK;
 }
 
@@ -179,6 +179,19 @@ static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
     return solve ? check_solve(g, o) : TN_OK;
 }
 
+/* Constants said to have samples along axis 0 have as many as the carry. */
+static tn_status check_samples(const tn_graph *g, const tn_ref *consts, int n, uint64_t which, const char *option, int64_t samples)
+{
+    if (which >> n) return tn_error(TN_USAGE, "%s has a bit above its %d constants", option, n);
+    for (int i = 0; i < n; i++) {
+        if (!(which >> i & 1) || !consts[i].id) continue;
+        const tn_dims d = tn_ref_dims(g, consts[i]);
+        if (d.rank < 1 || d.dim[0] != samples)
+            return tn_error(TN_USAGE, "%s names constant %d, whose first axis is not the %lld samples", option, i, (long long)samples);
+    }
+    return TN_OK;
+}
+
 static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_options *o, const bool *wanted, tn_loop_body *b)
 {
     tn_graph_options go = *tn_graph_get_options(g);
@@ -191,18 +204,27 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->solver = o->solver;
-    b->memory = o->memory ? o->memory : DEFAULT_MEMORY;
+    b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
+    b->live = b->solve && o->sample_consts != 0;
+    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact");
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
                               .options = go, .threads = go.threads, .repeats = o->steps };
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
     if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
         return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
+    if (b->solve) {
+        const int64_t samples = b->spec.carry[0].dims.dim[0];
+        TN_RETURN_IF(check_samples(g, o->consts, o->n_consts, o->sample_consts, "sample_consts", samples));
+        TN_RETURN_IF(check_samples(g, o->cost_consts, o->n_cost_consts, o->sample_cost_consts, "sample_cost_consts", samples));
+    }
     for (int i = 0; i < o->n_xs; i++) {
         b->spec.xs[i] = type_of(g, o->xs[i], wanted[loop_in_x(b) + i]);
         TN_RETURN_IF(slice_type(&b->spec.xs[i], o->steps));
     }
     for (int i = 0; i < o->n_consts; i++) b->spec.consts[i] = type_of(g, o->consts[i], wanted[loop_in_const(b) + i]);
+    b->spec.live = b->live;
+    b->spec.live_consts = b->live ? o->sample_consts : 0;
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
     if (!b->trains) return TN_OK;
     if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
@@ -211,7 +233,8 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     if (o->grad != TN_LOOP_EP) return TN_OK;
     b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
                                    .n_consts = o->n_cost_consts, .options = go, .threads = go.threads,
-                                   .repeats = o->steps };
+                                   .repeats = o->steps, .live = b->live,
+                                   .live_consts = b->live ? o->sample_cost_consts : 0 };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
     return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
@@ -226,6 +249,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     if (o.grad != TN_LOOP_EP) { /* the same options serve every gradient */
         o.cost = NULL;
         o.n_cost_consts = 0;
+        o.sample_cost_consts = 0;
         o.beta = TN_NONE;
     }
     const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 5;

@@ -9,6 +9,7 @@ typedef struct loop_entry {
     tn_plan *plan;
     int n_externs;
     int carry[TN_BODY_MAX], xs[TN_BODY_MAX], consts[TN_BODY_MAX];
+    int live;
     int dnext[TN_BODY_MAX], dy[TN_BODY_MAX], dcarry[TN_BODY_MAX], dxs[TN_BODY_MAX], dconsts[TN_BODY_MAX];
 } loop_entry;
 
@@ -20,6 +21,7 @@ typedef struct tn_loop_body {
     float weight;
     tn_loop_solver solver;
     int memory;
+    bool live, compact; /* the body sees rows alive only; samples that are there leave them */
     loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */
 } tn_loop_body;
 

@@ -1,11 +1,9 @@
-/* loop on the CPU: runs the body's entry points in workspace memory. Nothing is allocated; every iteration resolves
- * the few pointers that change. */
-#include "ops/loop/loop_body.h"
+/* loop on the CPU: workspace, running the body in it, sequences and back-propagation through time. Nothing is allocated. */
+#include "ops/loop/loop_cpu.h"
 
 #include "backend/cpu/pool.h"
 #include "base/status.h"
 
-#include <math.h>
 #include <string.h>
 
 tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu;
@@ -25,16 +23,9 @@ static void *take(space *s, size_t bytes)
     return p;
 }
 
-typedef struct runner {
-    const loop_entry *entry;
-    void *frame, *arena;
-    void **externs;
-    bool ran; /* in this call: the constants are those of last time */
-} runner;
-
-static runner take_runner(space *s, const loop_entry *e)
+static loop_runner take_runner(space *s, const loop_entry *e)
 {
-    runner r = { .entry = e };
+    loop_runner r = { .entry = e };
     if (!e->plan) return r;
     r.frame = take(s, tn_plan_frame_bytes(e->plan));
     r.arena = take(s, tn_plan_arena_bytes(e->plan) + 64);
@@ -42,21 +33,39 @@ static runner take_runner(space *s, const loop_entry *e)
     return r;
 }
 
-typedef struct workspace {
-    runner forward, vjp_carry, vjp_all, cost;
-    char *carry[TN_BODY_MAX], *spare[TN_BODY_MAX]; /* current state or gradient, and the next */
-    float *lambda, *force;                         /* like carry 0 */
-    char *zeros;                                   /* a zero cotangent */
-    char *dx[TN_BODY_MAX];                         /* gradient of one slice of each sequence */
-    uint8_t *there;                                /* per sample */
-    float *one;
-    size_t total;
-} workspace;
+static void take_moving(space *s, const tn_body_spec *spec, char **moving)
+{
+    for (int i = 0; i < spec->n_consts; i++)
+        if (spec->live_consts >> i & 1) moving[i] = take(s, loop_type_bytes(&spec->consts[i]));
+}
 
-static workspace carve(const tn_loop_body *b, bool backward, void *base)
+/* What a solve needs, whatever the phase. */
+static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work *w)
+{
+    const tn_type *h = &b->spec.carry[0];
+    const size_t rows = (size_t)h->dims.dim[0];
+    w->live = take(s, sizeof *w->live);
+    w->sample = take(s, sizeof *w->sample * rows);
+    w->there = take(s, rows);
+    w->residual = take(s, sizeof *w->residual * rows);
+    w->moved = take(s, sizeof *w->moved * rows);
+    if (b->solver == TN_SOLVE_ANDERSON) {
+        const int64_t width = rows ? tn_dims_count(h->dims) / h->dims.dim[0] : 0;
+        w->anderson = tn_anderson_at(take(s, tn_anderson_bytes(b->memory, h->dims.dim[0], width)), b->memory,
+                                     h->dims.dim[0], width);
+    }
+    if (!b->compact) return;
+    w->front = take(s, loop_type_bytes(h));
+    take_moving(s, &b->spec, w->moving);
+    if (!backward) return;
+    take_moving(s, &b->cost_spec, w->moving + TN_BODY_MAX);
+    if (b->grad == TN_LOOP_IMPLICIT) w->moving[LOOP_FREE_STATE] = take(s, loop_type_bytes(h));
+}
+
+static loop_work carve(const tn_loop_body *b, bool backward, void *base)
 {
     space s = { .base = base };
-    workspace w = { 0 };
+    loop_work w = { 0 };
     size_t largest = 0;
     for (int i = 0; i < b->spec.n_carry; i++) {
         w.carry[i] = take(&s, loop_type_bytes(&b->spec.carry[i]));
@@ -65,7 +74,7 @@ static workspace carve(const tn_loop_body *b, bool backward, void *base)
     }
     for (int i = 0; i < b->spec.n_ys; i++)
         if (loop_type_bytes(&b->spec.ys[i]) > largest) largest = loop_type_bytes(&b->spec.ys[i]);
-    w.there = take(&s, (size_t)b->spec.carry[0].dims.dim[0] + 1);
+    if (b->solve) take_solve(&s, b, backward, &w);
     if (!backward || b->grad == TN_LOOP_EP) w.forward = take_runner(&s, &b->forward);
     if (backward) {
         w.vjp_all = take_runner(&s, &b->vjp_all);
@@ -88,22 +97,9 @@ size_t tn_loop_work_cpu(const tn_sig *s, bool backward)
 
 /* --- running the body ----------------------------------------------------------------------------------------------------- */
 
-static void set(runner *r, int index, const void *p)
+static void set_consts(const tn_call *c, const tn_loop_body *b, loop_runner *r)
 {
-    if (index >= 0) r->externs[index] = (void *)(uintptr_t)p;
-}
-
-static void set_consts(const tn_call *c, runner *r, int first, int n)
-{
-    for (int i = 0; i < n; i++) set(r, r->entry->consts[i], c->in[first + i].data);
-}
-
-static tn_status go(const tn_call *c, runner *r)
-{
-    tn_frame_init(r->entry->plan, r->frame, r->arena, r->externs, c->pool, c->stream);
-    const bool again = r->ran;
-    r->ran = true;
-    return again ? tn_frame_run_again(r->entry->plan, r->frame) : tn_frame_run(r->entry->plan, r->frame);
+    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, r->entry->consts[i], c->in[loop_in_const(b) + i].data);
 }
 
 static const char *at_step(const tn_arg *a, int64_t t, size_t bytes) { return (const char *)a->data + (size_t)t * bytes; }
@@ -113,16 +109,7 @@ static void copy_out(const tn_arg *a, const void *from, size_t bytes)
     if (a->data && bytes) memcpy(a->data, from, bytes);
 }
 
-/* f(h) for the state in w->carry; the results stay in the body's arena. */
-static tn_status step_forward(const tn_call *c, const tn_loop_body *b, workspace *w, int64_t t)
-{
-    for (int i = 0; i < b->spec.n_carry; i++) set(&w->forward, b->forward.carry[i], w->carry[i]);
-    for (int i = 0; i < b->spec.n_xs; i++)
-        set(&w->forward, b->forward.xs[i], at_step(&c->in[loop_in_x(b) + i], t, loop_type_bytes(&b->spec.xs[i])));
-    return go(c, &w->forward);
-}
-
-static const void *result(const runner *r, const char *kind, int i)
+void *loop_result(const loop_runner *r, const char *kind, int i)
 {
     char name[16] = { 0 };
     size_t n = strlen(kind);
@@ -132,90 +119,19 @@ static const void *result(const runner *r, const char *kind, int i)
     return tn_frame_output(r->entry->plan, r->frame, name);
 }
 
-/* --- solving ---------------------------------------------------------------------------------------------------------------- */
-
-typedef struct solver {
-    int64_t rows, count, width; /* samples, those that are there, numbers in each */
-    float damping, rtol, tol;
-    bool freeze, together; /* a sample that has converged stays; all stop at once, by tol */
-    int32_t *steps;        /* (rows): counts evaluations, or NULL */
-    float *residuals;      /* (rows), or NULL */
-    float largest;         /* residual of the last iteration */
-} solver;
-
-static float scalar(const tn_call *c, int i, float none) { return c->in[i].data ? *(const float *)c->in[i].data : none; }
-
-static tn_status make_solver(const tn_call *c, const tn_loop_body *b, solver *s)
+/* One step of a sequence from the state in w->carry; the results stay in the body's arena. */
+static tn_status step_forward(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
 {
-    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
-    const int32_t *count = c->in[loop_in_count(b)].data;
-    if (count && (*count < 0 || *count > rows))
-        return tn_error(TN_USAGE, "count is %d and the batch has %lld rows", (int)*count, (long long)rows);
-    *s = (solver){ .rows = rows, .count = count ? *count : rows, .width = rows ? n / rows : 0,
-                   .rtol = scalar(c, loop_in_rtol(b), 0), .damping = scalar(c, loop_in_damping(b), 1),
-                   .tol = scalar(c, loop_in_tol(b), 0), .freeze = b->grad != TN_LOOP_BPTT,
-                   .together = c->in[loop_in_tol(b)].data != NULL };
-    return TN_OK;
-}
-
-/* h <- (1-d) h + d f for the samples still on their way; returns how many are left. */
-static int64_t relax(solver *s, float *h, const float *f, uint8_t *there)
-{
-    int64_t left = 0;
-    double moved = 0; /* |h_next - h|^2 over the batch */
-    s->largest = 0;
-    for (int64_t b = 0; b < s->count; b++) {
-        float *hb = h + b * s->width;
-        const float *fb = f + b * s->width;
-        double dist = 0, size = 0, step = 0;
-        if (there[b] && s->freeze && !s->together) continue;
-        for (int64_t i = 0; i < s->width; i++) {
-            const double d = (double)fb[i] - (double)hb[i];
-            dist += d * d;
-            size += (double)fb[i] * (double)fb[i];
-        }
-        for (int64_t i = 0; i < s->width; i++) {
-            const float next = (1 - s->damping) * hb[i] + s->damping * fb[i];
-            const double d = (double)next - (double)hb[i];
-            step += d * d;
-            hb[i] = next;
-        }
-        moved += step;
-        const float r = (float)(sqrt(dist) / fmax(sqrt(size), 1e-6));
-        there[b] = r < s->rtol; /* false for NaN */
-        left += !there[b];
-        if (s->steps) s->steps[b]++;
-        if (s->residuals) s->residuals[b] = r;
-        if (isnan(r) || r > s->largest) s->largest = r; /* NaN stays */
-    }
-    return s->together ? (sqrt(moved) < (double)s->tol ? 0 : s->count) : left;
-}
-
-static tn_status solve(const tn_call *c, const tn_loop_body *b, workspace *w, float *const history, int64_t *taken, float *residual)
-{
-    solver s;
-    TN_RETURN_IF(make_solver(c, b, &s));
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    for (int i = 0; i < LOOP_PER_SAMPLE; i++) {
-        void *p = c->out[loop_out_sample(b, i)].data;
-        if (p && s.rows) memset(p, 0, (size_t)s.rows * 4);
-    }
-    s.steps = c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data;
-    s.residuals = c->out[loop_out_sample(b, LOOP_RESIDUALS)].data;
-    memset(w->there, 0, (size_t)s.rows);
-    *taken = 0;
-    for (int64_t left = s.count; left > 0 && *taken < b->steps; ++*taken) {
-        if (history) memcpy((char *)history + (size_t)*taken * bytes, w->carry[0], bytes);
-        TN_RETURN_IF(step_forward(c, b, w, 0));
-        left = relax(&s, (float *)(void *)w->carry[0], result(&w->forward, "next", 0), w->there);
-    }
-    *residual = s.largest;
-    return TN_OK;
+    for (int i = 0; i < b->spec.n_carry; i++) loop_set(&w->forward, b->forward.carry[i], w->carry[i]);
+    for (int i = 0; i < b->spec.n_xs; i++)
+        loop_set(&w->forward, b->forward.xs[i], at_step(&c->in[loop_in_x(b) + i], t, loop_type_bytes(&b->spec.xs[i])));
+    loop_bind(c, &w->forward);
+    return loop_run(&w->forward);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------------------ */
 
-static tn_status run_sequence(const tn_call *c, const tn_loop_body *b, workspace *w)
+static tn_status run_sequence(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
     for (int64_t t = 0; t < b->steps; t++) {
         for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++) {
@@ -227,11 +143,11 @@ static tn_status run_sequence(const tn_call *c, const tn_loop_body *b, workspace
         for (int i = 0; i < b->spec.n_ys; i++) {
             const size_t bytes = loop_type_bytes(&b->spec.ys[i]);
             const tn_arg *y = &c->out[loop_out_y(b) + i];
-            if (y->data && bytes) memcpy((char *)y->data + (size_t)t * bytes, result(&w->forward, "y", i), bytes);
+            if (y->data && bytes) memcpy((char *)y->data + (size_t)t * bytes, loop_result(&w->forward, "y", i), bytes);
         }
         for (int i = 0; i < b->spec.n_carry; i++) { /* all results lie in the arena: no carry is overwritten too early */
             const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-            if (bytes) memcpy(w->spare[i], result(&w->forward, "next", i), bytes);
+            if (bytes) memcpy(w->spare[i], loop_result(&w->forward, "next", i), bytes);
         }
         for (int i = 0; i < b->spec.n_carry; i++) {
             char *p = w->carry[i];
@@ -253,17 +169,17 @@ static tn_status check_threads(const tn_call *c, const tn_loop_body *b)
 tn_status tn_loop_forward_cpu(const tn_call *c)
 {
     const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
-    workspace w = carve(b, false, c->work);
+    loop_work w = carve(b, false, c->work);
     int64_t taken = b->steps;
     float residual = 0;
     TN_RETURN_IF(check_threads(c, b));
-    set_consts(c, &w.forward, loop_in_const(b), b->spec.n_consts);
     for (int i = 0; i < b->spec.n_carry; i++)
         if (loop_type_bytes(&b->spec.carry[i])) memcpy(w.carry[i], c->in[i].data, loop_type_bytes(&b->spec.carry[i]));
     if (b->solve) {
         float *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
-        TN_RETURN_IF(solve(c, b, &w, history, &taken, &residual));
+        TN_RETURN_IF(loop_solve(c, b, &w, history, &taken, &residual));
     } else {
+        set_consts(c, b, &w.forward);
         TN_RETURN_IF(run_sequence(c, b, &w));
     }
     for (int i = 0; i < b->spec.n_carry; i++) copy_out(&c->out[i], w.carry[i], loop_type_bytes(&b->spec.carry[i]));
@@ -304,30 +220,32 @@ static void give_dcarry(const tn_call *c, int i, const float *d)
 }
 
 /* lambda^T df/d(everything) at the state h and step t: constants are added to, slices of xs written or added. */
-static tn_status pull_back(const tn_call *c, const tn_loop_body *b, workspace *w, char *const *h, int64_t t,
+static tn_status pull_back(const tn_call *c, const tn_loop_body *b, loop_work *w, char *const *h, int64_t t,
                            char *const *dnext, char *const *dcarry)
 {
-    runner *r = &w->vjp_all;
+    loop_runner *r = &w->vjp_all;
     const loop_entry *e = &b->vjp_all;
     for (int i = 0; i < b->spec.n_carry; i++) {
-        set(r, e->carry[i], h[i]);
-        set(r, e->dnext[i], dnext[i]);
-        set(r, e->dcarry[i], dcarry[i]);
+        loop_set(r, e->carry[i], h[i]);
+        loop_set(r, e->dnext[i], dnext[i]);
+        loop_set(r, e->dcarry[i], dcarry[i]);
     }
     for (int i = 0; i < b->spec.n_ys; i++) {
         const tn_arg *dy = &c->dout[loop_out_y(b) + i];
-        set(r, e->dy[i], dy->data ? at_step(dy, t, loop_type_bytes(&b->spec.ys[i])) : w->zeros);
+        loop_set(r, e->dy[i], dy->data ? at_step(dy, t, loop_type_bytes(&b->spec.ys[i])) : w->zeros);
     }
-    set_consts(c, r, loop_in_const(b), b->spec.n_consts);
-    for (int i = 0; i < b->spec.n_consts; i++) set(r, e->dconsts[i], c->din[loop_in_const(b) + i].data);
+    set_consts(c, b, r);
+    loop_set(r, e->live, w->live);
+    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, e->dconsts[i], c->din[loop_in_const(b) + i].data);
     for (int i = 0; i < b->spec.n_xs; i++) {
         const int k = loop_in_x(b) + i;
         const size_t bytes = loop_type_bytes(&b->spec.xs[i]);
         const bool add = c->accumulate >> k & 1;
-        set(r, e->xs[i], at_step(&c->in[k], t, bytes));
-        set(r, e->dxs[i], add ? w->dx[i] : at_step(&c->din[k], t, bytes));
+        loop_set(r, e->xs[i], at_step(&c->in[k], t, bytes));
+        loop_set(r, e->dxs[i], add ? w->dx[i] : at_step(&c->din[k], t, bytes));
     }
-    TN_RETURN_IF(go(c, r));
+    loop_bind(c, r);
+    TN_RETURN_IF(loop_run(r));
     for (int i = 0; i < b->spec.n_xs; i++) {
         const int k = loop_in_x(b) + i;
         if (e->dxs[i] >= 0 && (c->accumulate >> k & 1))
@@ -337,16 +255,11 @@ static tn_status pull_back(const tn_call *c, const tn_loop_body *b, workspace *w
     return TN_OK;
 }
 
-/* Rows that are not there have no gradient. */
-static void clear_behind(const solver *s, float *d)
+static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    if (s->count < s->rows) memset(d + s->count * s->width, 0, (size_t)((s->rows - s->count) * s->width) * sizeof *d);
-}
-
-static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspace *w)
-{
-    solver s = { .damping = 1 };
-    if (b->solve) TN_RETURN_IF(make_solver(c, b, &s));
+    const float damping = b->solve ? loop_damping(c, b) : 1;
+    int64_t count = 0;
+    if (b->solve) TN_RETURN_IF(loop_count(c, b, &count));
     const int64_t taken = b->solve ? *(const int32_t *)c->out[loop_out_iterations(b)].data : b->steps;
     char *h[TN_BODY_MAX];
     for (int i = 0; i < b->spec.n_carry; i++) {
@@ -354,7 +267,11 @@ static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspac
         if (c->dout[i].data) memcpy(w->carry[i], c->dout[i].data, bytes);
         else if (bytes) memset(w->carry[i], 0, bytes);
     }
-    if (b->solve) clear_behind(&s, (float *)(void *)w->carry[0]);
+    if (b->solve) { /* what is not there has no gradient, and is not touched below where the body sees rows alive only */
+        loop_clear_behind(b, count, (float *)(void *)w->carry[0]);
+        loop_clear_behind(b, count, (float *)(void *)w->spare[0]);
+        *w->live = (int32_t)count;
+    }
     for (int64_t t = taken - 1; t >= 0; t--) {
         char *d[TN_BODY_MAX];
         for (int i = 0; i < b->spec.n_carry; i++) {
@@ -362,14 +279,14 @@ static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspac
             d[i] = w->carry[i];
         }
         const int64_t n = tn_dims_count(b->spec.carry[0].dims);
-        if (s.damping != 1) { /* d = damping * gradient reaches f; the rest passes by */
-            for (int64_t i = 0; i < n; i++) w->lambda[i] = s.damping * ((float *)(void *)w->carry[0])[i];
+        if (damping != 1) { /* d = damping * gradient reaches f; the rest passes by */
+            for (int64_t i = 0; i < n; i++) w->lambda[i] = damping * ((float *)(void *)w->carry[0])[i];
             d[0] = (char *)w->lambda;
         }
         TN_RETURN_IF(pull_back(c, b, w, h, t, d, w->spare));
-        if (s.damping != 1)
+        if (damping != 1)
             for (int64_t i = 0; i < n; i++)
-                ((float *)(void *)w->spare[0])[i] += (1 - s.damping) * ((float *)(void *)w->carry[0])[i];
+                ((float *)(void *)w->spare[0])[i] += (1 - damping) * ((float *)(void *)w->carry[0])[i];
         for (int i = 0; i < b->spec.n_carry; i++) {
             char *p = w->carry[i];
             w->carry[i] = w->spare[i];
@@ -385,99 +302,10 @@ static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, workspac
     return TN_OK;
 }
 
-/* lambda = g + J^T lambda at the equilibrium, by the damped iteration of the solve. */
-static tn_status adjoint(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s, const float *g)
-{
-    const int64_t n = s->rows * s->width;
-    runner *r = &w->vjp_carry;
-    float *pulled = (float *)(void *)w->spare[0];
-    memcpy(w->lambda, g, (size_t)n * sizeof *g);
-    clear_behind(s, w->lambda);
-    memset(w->there, 0, (size_t)s->rows);
-    s->steps = c->out[loop_out_sample(b, LOOP_ADJOINT_STEPS)].data;
-    if (s->steps) memset(s->steps, 0, (size_t)s->rows * sizeof *s->steps);
-    set_consts(c, r, loop_in_const(b), b->spec.n_consts);
-    set(r, b->vjp_carry.carry[0], c->out[0].data);
-    set(r, b->vjp_carry.dnext[0], w->lambda);
-    set(r, b->vjp_carry.dcarry[0], pulled);
-    int64_t left = s->count;
-    for (int64_t t = 0; left > 0 && t < b->steps; t++) {
-        TN_RETURN_IF(go(c, r));
-        add_to(pulled, g, n);
-        left = relax(s, w->lambda, pulled, w->there);
-    }
-    return TN_OK;
-}
-
-/* The nudged equilibrium for one sign of beta, from the free one, into w->carry[0]; f(h*) into w->lambda if asked. */
-static tn_status nudge(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s, float beta, bool first)
-{
-    const int64_t n = s->rows * s->width;
-    float *target = (float *)(void *)w->spare[0];
-    memcpy(w->carry[0], c->out[0].data, (size_t)n * sizeof(float));
-    memset(w->there, 0, (size_t)s->rows);
-    set_consts(c, &w->forward, loop_in_const(b), b->spec.n_consts);
-    set_consts(c, &w->cost, loop_in_cost(b), b->cost_spec.n_consts);
-    int64_t left = s->count;
-    for (int64_t t = 0; left > 0 && t < b->steps; t++) {
-        TN_RETURN_IF(step_forward(c, b, w, 0));
-        memcpy(target, result(&w->forward, "next", 0), (size_t)n * sizeof *target);
-        if (first && !t) memcpy(w->lambda, target, (size_t)n * sizeof *target);
-        *w->one = 1;
-        set(&w->cost, b->cost.carry[0], target);
-        set(&w->cost, b->cost.dy[0], w->one);
-        set(&w->cost, b->cost.dcarry[0], w->force);
-        TN_RETURN_IF(go(c, &w->cost));
-        for (int64_t i = 0; i < n; i++) target[i] -= beta * w->force[i];
-        left = relax(s, (float *)(void *)w->carry[0], target, w->there);
-    }
-    return TN_OK;
-}
-
-/* |h_beta - h*| / |f(h*) - h*| of each sample; f(h*) is in w->lambda. */
-static void give_signal(const tn_call *c, const tn_loop_body *b, const workspace *w, const solver *s)
-{
-    const float *free_state = c->out[0].data, *h = (const float *)(const void *)w->carry[0];
-    float *signal = c->out[loop_out_sample(b, LOOP_SIGNAL)].data;
-    for (int64_t k = 0; signal && k < s->rows; k++) {
-        double moved = 0, noise = 0;
-        for (int64_t i = k * s->width; i < (k + 1) * s->width; i++) {
-            moved += pow((double)h[i] - (double)free_state[i], 2);
-            noise += pow((double)w->lambda[i] - (double)free_state[i], 2);
-        }
-        signal[k] = k < s->count ? (float)(sqrt(moved) / fmax(sqrt(noise), 1e-30)) : 0;
-    }
-}
-
-static tn_status propagate(const tn_call *c, const tn_loop_body *b, workspace *w, solver *s)
-{
-    const float beta = scalar(c, loop_in_beta(b), 0), samples = (float)(s->count ? s->count : 1);
-    const float weight = b->mean ? 1 / samples : b->weight;
-    const float *free_state = c->out[0].data, *h = (const float *)(const void *)w->carry[0];
-    const int64_t n = s->rows * s->width;
-    if (!(beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
-    s->steps = c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
-    if (s->steps) memset(s->steps, 0, (size_t)s->rows * sizeof *s->steps);
-    TN_RETURN_IF(nudge(c, b, w, s, b->proxy ? beta / samples : beta, true));
-    give_signal(c, b, w, s);
-    if (b->proxy) {
-        const float factor = 2 / (beta * samples * (float)s->width);
-        for (int64_t i = 0; i < n; i++) w->lambda[i] = (w->lambda[i] - h[i]) * factor;
-    } else if (!b->centred) {
-        for (int64_t i = 0; i < n; i++) w->lambda[i] = (free_state[i] - h[i]) * (weight / beta);
-    } else {
-        memcpy(w->lambda, h, (size_t)n * sizeof *h);
-        TN_RETURN_IF(nudge(c, b, w, s, -beta, false));
-        for (int64_t i = 0; i < n; i++) w->lambda[i] = (h[i] - w->lambda[i]) * (weight / (2 * beta));
-    }
-    clear_behind(s, w->lambda);
-    return TN_OK;
-}
-
 tn_status tn_loop_backward_cpu(const tn_call *c)
 {
     const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
-    workspace w = carve(b, true, c->work);
+    loop_work w = carve(b, true, c->work);
     size_t largest = 0;
     TN_RETURN_IF(check_threads(c, b));
     for (int i = 0; i < b->spec.n_ys; i++)
@@ -486,13 +314,14 @@ tn_status tn_loop_backward_cpu(const tn_call *c)
     zero_dconsts(c, b);
     if (b->grad == TN_LOOP_BPTT) return backward_bptt(c, b, &w);
     const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    solver s;
-    TN_RETURN_IF(make_solver(c, b, &s));
-    if (b->grad == TN_LOOP_EP) TN_RETURN_IF(propagate(c, b, &w, &s));
+    int64_t count;
+    TN_RETURN_IF(loop_count(c, b, &count));
+    if (b->grad == TN_LOOP_EP) TN_RETURN_IF(loop_propagate(c, b, &w));
     else if (!c->dout[0].data) memset(w.lambda, 0, bytes);
-    else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(adjoint(c, b, &w, &s, c->dout[0].data));
-    else memcpy(w.lambda, c->dout[0].data, bytes);
-    clear_behind(&s, w.lambda);
+    else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(loop_adjoint(c, b, &w, c->dout[0].data));
+    else if (bytes) memcpy(w.lambda, c->dout[0].data, bytes);
+    loop_clear_behind(b, count, w.lambda);
+    *w.live = (int32_t)count;
     char *h = c->out[0].data, *lambda = (char *)w.lambda;
     TN_RETURN_IF(pull_back(c, b, &w, &h, 0, &lambda, w.spare));
     give_dcarry(c, 0, NULL);

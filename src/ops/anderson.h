@@ -1,0 +1,37 @@
+/* Anderson acceleration of many fixed-point iterations x = f(x), each sample by itself.
+ *
+ * Of the last m evaluations it keeps f_i and r_i = f_i - x_i, and takes x = sum a_i f_i with sum a_i = 1 and |sum a_i r_i|
+ * least: (R^T R + e tr(R^T R)/n I) a = 1, scaled, with e = 1e-8 and n pairs kept so far. The first step is a damped one. A
+ * restart drops all pairs: after a residual above twice the one before, a system that cannot be solved, or a number that is
+ * not finite (then x also goes back to the damped step from the pair before, if there is one).
+ *
+ * A sample's numbers depend on that sample alone; samples may be stepped by different threads. */
+#ifndef TN_OPS_ANDERSON_H
+#define TN_OPS_ANDERSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TN_ANDERSON_DEFAULT = 5, TN_ANDERSON_MOST = 16 };
+
+typedef struct tn_anderson {
+    int memory; /* m, 2 to TN_ANDERSON_MOST */
+    int64_t samples, width;
+    float *r, *f;           /* (samples,m,width), a ring */
+    double *gram;           /* (samples,m,m): r_i . r_k */
+    double *before;         /* (samples): |r| of the last evaluation */
+    int32_t *kept, *newest; /* (samples): pairs in use, place of the last one */
+} tn_anderson;
+
+size_t tn_anderson_bytes(int memory, int64_t samples, int64_t width);
+tn_anderson tn_anderson_at(void *memory_64, int memory, int64_t samples, int64_t width); /* aligned to 64 bytes */
+void tn_anderson_restart(const tn_anderson *a, int64_t sample);
+/* x (width) becomes the next point, given f = f(x); returns |x_next - x|^2. */
+double tn_anderson_step(const tn_anderson *a, int64_t sample, float damping, float *x, const float *f);
+
+/* The damped step, x <- (1-damping) x + damping f; returns |x_next - x|^2. */
+double tn_damped_step(int64_t width, float damping, float *x, const float *f);
+/* |f - x|^2 and |f|^2. */
+void tn_residual_norms(int64_t width, const float *x, const float *f, double *distance, double *size);
+
+#endif

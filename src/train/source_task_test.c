@@ -454,6 +454,37 @@ static void sessions(void **state)
     tn_tempdir_remove_all(&d);
 }
 
+/* Three batches of 5, 5 and 3 samples make the step that all 13 at once make. */
+static void short_batches(void **state)
+{
+    (void)state;
+    float after[2][256];
+    int64_t n = 0;
+    for (int whole = 0; whole < 2; whole++) {
+        const int64_t batch = whole ? TRAIN : B;
+        const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1", "train.steps=1", "train.warmup=0", "train.optimizer=sgd",
+                                    "train.clip=0", "train.lr=1", whole ? "train.accumulate=1" : "train.accumulate=3" };
+        world w;
+        tn_trainer *t;
+        tn_source source;
+        tn_progress_report last;
+        make_world(&w, true, 1);
+        tn_settings *st = tn_mlp_settings(set, sizeof set / sizeof *set);
+        assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = batch, .length = TOKENS }, &t));
+        assert_ok(tn_source_task_open(&(tn_source_task_options){ .samples = &w.set, .batch = batch, .heldout = TN_VALID }, &source));
+        const tn_training job = { .trainer = t, .settings = st, .source = &source, .batch = batch, .length = TOKENS };
+        assert_ok(tn_training_run(&job, NULL, &last));
+        const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), 0);
+        n = b->count;
+        assert_true(n > 0 && n <= 256);
+        memcpy(after[whole], b->param, sizeof(float) * (size_t)n);
+        tn_source_close(&source);
+        tn_trainer_free(t);
+        tn_settings_free(st);
+    }
+    for (int64_t i = 0; i < n; i++) assert_true(fabsf(after[0][i] - after[1][i]) < 2e-6f);
+}
+
 /* --- checks ------------------------------------------------------------------------------------------------------------ */
 
 static void take_check(void *ctx, const tn_check_row *r)
@@ -498,6 +529,7 @@ void tn_tests_source_task(tn_test_list *l)
                     setup_rows[i].set[2] ? setup_rows[i].set[2] : "");
     tn_test_add(l, setup_others, NULL, "task setup: others");
     tn_test_add(l, sessions, NULL, "task run: in sessions of 0, 1, 2, ... steps");
+    tn_test_add(l, short_batches, NULL, "task run: short batches count less");
     tn_test_add(l, checks, &no, "task run: checks of a model on made-up samples");
     tn_test_add(l, checks, &yes, "task run: checks of a model on its task");
 }

@@ -409,8 +409,66 @@ static void cifar_refused(void **state)
     tn_tempdir_clear(&d);
 }
 
+/* --- damage at random ---------------------------------------------------------------------------------------------------- */
+
+typedef struct victim {
+    const char *task, *file;
+} victim;
+
+static const victim victims[] = {
+    { "mnist", "train-images-idx3-ubyte" }, { "mnist", "t10k-labels-idx1-ubyte" }, { "mnist", "train-labels-idx1-ubyte.gz" },
+    { "digits", "digits.csv" },             { "cifar10", "data_batch_2.bin" },     { "digits", "split.json" },
+};
+
+/* Bytes changed, most of them near the beginning, or an end that is missing. */
+static size_t damage(unsigned char *file, size_t bytes, tn_rng r)
+{
+    const size_t changes = tn_rng_below(r, 0, 4);
+    if (changes == 0) return tn_rng_below(r, 1, bytes);
+    for (size_t i = 0; i < changes; i++) {
+        const size_t reach = tn_rng_below(r, 10 + i, 2) ? bytes : bytes < 24 ? bytes : 24;
+        file[tn_rng_below(r, 20 + i, reach)] = (unsigned char)tn_rng_below(r, 30 + i, 256);
+    }
+    return bytes;
+}
+
+/* Whatever is in a file, the answer is a set that keeps its promises or an error that names a file. */
+static void damaged(void **state)
+{
+    const victim *v = *state;
+    static char text[20000];
+    tn_tempdir d;
+    char words[600];
+    size_t bytes;
+    tn_tempdir_make_quick(&d);
+    put_mnist(&d, strstr(v->file, ".gz") ? ".gz" : "");
+    put_cifar(&d, "", "");
+    tn_put_file(tn_tempdir_file(&d, "digits.csv"), text, digits_text(text, 40, -1, 0, ""));
+    tn_put_text(tn_tempdir_file(&d, "split.json"), "{\"samples\":40,\"train\":[1,2,30,39],\"valid\":[0,3],\"test\":[7,9]}");
+    const char *path = tn_tempdir_file(&d, v->file), *split = tn_tempdir_file(&d, "split.json");
+    if (strcmp(v->file, "split.json") == 0) snprintf(words, sizeof words, "task.data=%s task.split=%s", d.path, split);
+    else snprintf(words, sizeof words, "task.data=%s", d.path);
+    char *file = NULL;
+    assert_ok(tn_file_read_all(path, 1 << 20, &file, &bytes));
+    unsigned char *copy = tn_alloc(bytes);
+    for (uint64_t i = 0; i < 200; i++) {
+        tn_samples *s = NULL;
+        memcpy(copy, file, bytes);
+        tn_put_file(path, copy, damage(copy, bytes, (tn_rng){ i, tn_rng_stream(v->file) }));
+        const tn_status r = tn_task_try(v->task, words, &s);
+        if (r == TN_OK) tn_task_set_check(s, false);
+        else assert_true((r == TN_BAD_FILE || r == TN_USAGE) && s == NULL && strstr(tn_error_text(), r == TN_USAGE ? "task." : d.path));
+        tn_samples_free(s);
+    }
+    tn_free(copy);
+    tn_free(file);
+    tn_tempdir_clear(&d);
+}
+
 void tn_tests_images(tn_test_list *l)
 {
+    for (size_t i = 0; i < sizeof victims / sizeof *victims; i++)
+        tn_test_add(l, damaged, &victims[i], "images: %s with a damaged %s", victims[i].task, victims[i].file);
     tn_test_add(l, real_digits, NULL, "images: the digits");
     tn_test_add(l, real_mnist, NULL, "images: MNIST");
     tn_test_add(l, made_mnist, "", "images: mnist files");

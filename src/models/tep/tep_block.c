@@ -1,11 +1,14 @@
 /* The block map: attention of the state to the input, then a feed-forward network, each on a residual stream, and a norm.
  *
- *     u = h + Wo A + bo        A: attention of q = Wq LN1(h) + bq to keys Wk e + bk and values Wv e + bv of the input
+ *     u = h + Wo A + bo        A: attention of q = Wq (LN1(h) + e) + bq to keys Wk e + bk and values Wv e + bv of the input
  *     f(h) = LN_f(u + W2 gelu(W1 LN2(u) + b1) + b2)
  *
- * Keys and values do not depend on h, so they are made once, outside the solve. With one token a softmax over one key is 1 and
- * A is the value itself: u = h + a, a = Wo (Wv e + bv) + bo, and Wq, Wk and LN1 have no effect. They are made then only for
- * variant=faithful, whose parameters count them. */
+ * Keys, values and the input's part of the queries do not depend on h: they are made once, outside the solve. variant=faithful
+ * asks with q = Wq LN1(h) + bq. All tokens of a sample, which start alike, then ask alike and stay alike: it can label samples,
+ * not tokens.
+ *
+ * With one token a softmax over one key is 1 and A is the value itself: u = h + a, a = Wo (Wv e + bv) + bo, and Wq, Wk and LN1
+ * have no effect. They are made then only for variant=faithful, whose parameters count them. */
 #include "models/tep/tep.h"
 
 #include <math.h>
@@ -99,14 +102,15 @@ static tn_ref heads_of(tn_graph *g, tn_ref x, int64_t heads)
     return tn_reshape(g, x, tn_shape(s.dim[0], s.dim[1], heads, s.dim[2] / heads));
 }
 
-/* Constants: wq bq norm1.w norm1.b wo bo, then keys and values, then the feed-forward half. */
-enum { WQ, BQ, NORM_W, NORM_B, WO, BO, KEYS };
+/* Constants: wq norm1.w norm1.b wo bo, what each token asks by itself (B,S,d) or bq, keys and values, the feed-forward half. */
+enum { WQ, NORM_W, NORM_B, WO, BO, ASKS, KEYS };
 
 static tn_ref queries(tn_graph *g, tn_body_io *io, const tep_config *c)
 {
     const tn_ref *k = io->consts;
     const tn_ref inner = tn_layernorm(g, io->carry[0], k[NORM_W], k[NORM_B]);
-    return heads_of(g, tn_linear(g, inner, k[WQ], .bias = k[BQ]), c->heads);
+    const tn_ref q = c->faithful ? tn_linear(g, inner, k[WQ], .bias = k[ASKS]) : tn_linear(g, inner, k[WQ], .residual = k[ASKS]);
+    return heads_of(g, q, c->heads);
 }
 
 /* y (B,S,H,D) of the heads, through Wo and onto the residual stream. */
@@ -150,8 +154,10 @@ static tep_map block_of_many(tep_net *n, tn_ref e)
     const attention p = attention_make(n, true);
     const norm_params norm1 = norm_make(g, "norm1", c->dim);
     tep_map m = { .build = c->softmax ? by_softmax : by_features, .state = tn_shape(n->b->batch, c->tokens, c->dim) };
-    const tn_ref first[] = { p.q.w, p.q.b, norm1.w, norm1.b, p.o.w, p.o.b };
-    for (int i = 0; i < 6; i++) tep_map_add(&m, first[i]);
+    const tn_ref first[] = { p.q.w, norm1.w, norm1.b, p.o.w, p.o.b };
+    for (int i = 0; i < 5; i++) tep_map_add(&m, first[i]);
+    if (c->faithful) tep_map_add(&m, p.q.b);
+    else tep_map_add_sample(&m, tn_linear(g, e, p.q.w, .bias = p.q.b));
     const tn_ref k = heads_of(g, tn_linear(g, e, p.k.w, .bias = p.k.b), c->heads);
     const tn_ref v = heads_of(g, tn_linear(g, e, p.v.w, .bias = p.v.b), c->heads);
     tep_map_add_sample(&m, c->softmax ? k : feature_sums(g, k, v));

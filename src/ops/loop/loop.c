@@ -53,9 +53,7 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = bits(loop_in_x(b), s->n_in);
     if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
     else u->out = 1;
-    const uint64_t one = 1; /* what the backward kernel counts, it writes: the planner keeps the memory for it */
-    if (b->grad == TN_LOOP_EP) u->out |= one << loop_out_sample(b, LOOP_NUDGED_STEPS) | one << loop_out_sample(b, LOOP_SIGNAL);
-    if (b->grad == TN_LOOP_IMPLICIT) u->out |= one << loop_out_sample(b, LOOP_ADJOINT_STEPS);
+    if (b->solve) u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
 }
 
 static void loop_cost(const tn_sig *s, tn_cost *c)
@@ -140,6 +138,14 @@ static tn_type type_of(const tn_graph *g, tn_ref x, bool trainable)
                       .trainable = trainable };
 }
 
+/* What the backward kernel is to count, a bit for each. */
+static unsigned counted(const tn_loop_options *o)
+{
+    const bool ep = o->grad == TN_LOOP_EP, implicit = o->grad == TN_LOOP_IMPLICIT;
+    return (ep && o->nudged_steps ? 1u << LOOP_NUDGED_STEPS : 0) | (ep && o->signal ? 1u << LOOP_SIGNAL : 0) |
+           (implicit && o->adjoint_steps ? 1u << LOOP_ADJOINT_STEPS : 0);
+}
+
 static tn_status slice_type(tn_type *t, int64_t steps)
 {
     if (t->dims.rank < 1 || t->dims.dim[0] != steps)
@@ -201,6 +207,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->solve = o->rtol.id || o->tol.id;
     b->centred = o->centred;
     b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->counted = counted(o);
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->solver = o->solver;

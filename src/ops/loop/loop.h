@@ -16,7 +16,7 @@
  *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
  *                         g is not used, so weight carries the loss's own factor (mean: 1/count).
  *                         proxy: nudged by beta/count, lambda = 2 / (beta count width) (f(h*) - h_beta), the gradient of
- *                         mean((f(h*) - h_beta)^2) / beta, which an earlier program used and papers compare with
+ *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
  *     TN_SOLVE_ANDERSON mixes the last evaluations of a sample (ops/anderson.h) in the free, nudged and adjoint phases; the
  *     last step of a sample that is there is a damped one. Not for bptt.

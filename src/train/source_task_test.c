@@ -291,7 +291,13 @@ static const struct setup_row {
     { { "task=xorr" }, NULL, "did you mean xor?" },
     { { "seed=1" }, NULL, "name one with task=NAME, which may be xor" },
     { { "task=xor", "data=book.txt" }, NULL, "mlp learns from a task" },
-    { { "task=cartpole" }, NULL, "is an environment" },
+    { { "task=cartpole" }, "train.batch", "500" },
+    { { "task=cartpole", "rl.episodes=4" }, "train.batch", "2000" },
+    { { "task=cartpole", "rl.episodes=4" }, "train.steps", "250" },
+    { { "task=cartpole" }, "classes", "2" },
+    { { "task=cartpole", "train.batch=64" }, NULL, "leave train.batch at auto" },
+    { { "task=cartpole", "train.epochs=2" }, NULL, "set train.steps instead" },
+    { { "task=cartpole", "train.accumulate=2" }, NULL, "rl.episodes says how many" },
 };
 
 static void setup(void **state)
@@ -302,10 +308,10 @@ static void setup(void **state)
     tn_status s = TN_OK;
     for (int i = 0; i < 4 && r->set[i] && s == TN_OK; i++) s = tn_settings_override(st, r->set[i]);
     if (!r->key && !r->value) assert_int_equal(s, TN_USAGE); /* by the setting's own range */
-    else if (!r->key) assert_fails(tn_task_setup(&tn_mlp, st, true, &set), TN_USAGE, r->value);
+    else if (!r->key) assert_fails(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, r->value);
     else {
         assert_ok(s);
-        assert_ok(tn_task_setup(&tn_mlp, st, true, &set));
+        assert_ok(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }));
         assert_string_equal(tn_settings_text(st, r->key), r->value);
     }
     tn_samples_free(set);
@@ -320,25 +326,25 @@ static void setup_others(void **state)
     tn_samples *set;
     const tn_model *gpt;
     const char *task = "task=xor";
-    assert_ok(tn_task_setup(&tn_mlp, st, false, &set));
+    assert_ok(tn_task_setup(&tn_mlp, st, false, &set, &(const tn_env *){ NULL }));
     assert_null(set);
     assert_true(tn_settings_inputs(st) == 64 && tn_settings_tokens(st) == 1 && tn_settings_classes(st) == 10);
     tn_settings_free(st);
     st = tn_mlp_settings(&task, 1);
     assert_ok(tn_settings_set(st, "train.epochs", "50", "preset some"));
     assert_ok(tn_settings_override(st, "train.steps=11"));
-    assert_ok(tn_task_setup(&tn_mlp, st, true, &set));
+    assert_ok(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }));
     assert_true(tn_settings_int(st, "train.steps") == 11 && tn_settings_int(st, "train.epochs") == 0);
     tn_samples_free(set);
     tn_settings_free(st);
     assert_ok(tn_settings_resolve("gpt_tiny", &task, 1, &st, &gpt));
-    assert_fails(tn_task_setup(gpt, st, true, &set), TN_USAGE, "gpt learns from text: name a text file with data=FILE");
+    assert_fails(tn_task_setup(gpt, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, "gpt learns from text: name a text file with data=FILE");
     assert_ok(tn_settings_override(st, "task="));
     assert_ok(tn_settings_override(st, "train.epochs=2"));
-    assert_fails(tn_task_setup(gpt, st, true, &set), TN_USAGE, "set train.steps instead");
+    assert_fails(tn_task_setup(gpt, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, "set train.steps instead");
     assert_ok(tn_settings_override(st, "train.epochs=0"));
     assert_ok(tn_settings_override(st, "train.select=accuracy"));
-    assert_fails(tn_task_setup(gpt, st, true, &set), TN_USAGE, "leave it at auto");
+    assert_fails(tn_task_setup(gpt, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, "leave it at auto");
     tn_settings_free(st);
 }
 
@@ -502,7 +508,7 @@ static void checks(void **state)
     int seen[3] = { 0 };
     tn_samples *samples;
     tn_settings *st = tn_mlp_settings(set, 2);
-    assert_ok(tn_task_setup(&tn_mlp, st, false, &samples));
+    assert_ok(tn_task_setup(&tn_mlp, st, false, &samples, &(const tn_env *){ NULL }));
     const tn_check c = { .model = &tn_mlp, .settings = st, .batch = 8, .length = tn_settings_tokens(st), .samples = samples,
                          .only = "parameters,gradients,leak,overfit,determinism,allocations,speed", .ctx = seen, .row = take_check };
     assert_ok(tn_check_run(&c));

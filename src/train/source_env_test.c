@@ -1,0 +1,161 @@
+/* Environments as batches: what a batch holds follows from the episodes played, a cursor goes on with the same bits, a
+ * cursor of another run is refused, likeliest actions repeat. That policies learn is a gate of its own (tests/long). */
+#include "train/source_env.h"
+
+#include "testlib.h"
+#include "train/task_setup.h"
+#include "train/train_settings.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct rig {
+    tn_settings *settings;
+    tn_trainer *learner;
+    tn_source source;
+    const tn_env *env;
+} rig;
+
+static void open_rig(rig *r, const char *const *set, size_t n)
+{
+    const tn_model *model;
+    tn_samples *none;
+    *r = (rig){ 0 };
+    assert_ok(tn_settings_resolve("tep", set, n, &r->settings, &model));
+    assert_ok(tn_task_setup(model, r->settings, true, &none, &r->env));
+    assert_true(r->env && !none);
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r->settings, .batch = tn_source_env_rows(r->env, r->settings),
+                                                    .length = 1, .weighted = true, .threads = 1 }, &r->learner));
+    assert_ok(tn_source_env_open(&(tn_source_env_options){ .env = r->env, .model = model, .settings = r->settings, .learner = r->learner },
+                                 &r->source));
+}
+
+static void close_rig(rig *r)
+{
+    tn_source_close(&r->source);
+    tn_trainer_free(r->learner);
+    tn_settings_free(r->settings);
+}
+
+static tn_feed next(rig *r, int64_t *count)
+{
+    assert_ok(r->source.next(r->source.ctx, r->learner, count));
+    return tn_trainer_feed(r->learner);
+}
+
+static void learn(rig *r, int64_t step)
+{
+    float loss;
+    tn_applied a;
+    assert_ok(tn_trainer_grad(r->learner, step, &loss));
+    assert_ok(tn_trainer_apply(r->learner, step, 1, loss, &a));
+    assert_true(a.ok && isfinite(loss));
+}
+
+static const char *const small[] = { "task=cartpole", "dim=8", "mode=energy", "rl.episodes=3", "rl.standardise=off", "rl.discount=0.5",
+                                     "seed=4" };
+
+/* CartPole gives 1 a step: with discount 1/2 a step with k behind it is worth 2 - 2^-k. The episodes can be read off that:
+ * the last step of each is worth 1. */
+static void returns(void **state)
+{
+    (void)state;
+    rig r;
+    int64_t count;
+    int ends = 0, other = 0;
+    open_rig(&r, small, 7);
+    const tn_feed f = next(&r, &count);
+    assert_true(count == f.count[0] && count >= 3 * 8 && count < f.batch);
+    for (int64_t i = count - 1, behind = 0; i >= 0; i--, behind++) {
+        if (f.targets[i] == 1.f) behind = 0, ends++;
+        assert_float_equal(f.targets[i], 2 - pow(2, -(double)behind), 1e-6);
+        assert_true(f.labels[i] == 0 || f.labels[i] == 1);
+        assert_true(fabsf(f.features[4 * i]) <= 2.5f);
+        other += f.weights[i] != f.targets[i];
+    }
+    assert_int_equal(ends, 3);
+    assert_true(other > 0); /* a value was taken off */
+    for (int64_t i = count; i < f.batch; i++) assert_true(f.labels[i] == -1 && f.features[4 * i] == 0);
+    close_rig(&r);
+}
+
+static void standardised(void **state)
+{
+    (void)state;
+    rig r;
+    int64_t count;
+    double sum = 0, square = 0;
+    open_rig(&r, (const char *const[]){ "task=acrobot", "dim=8", "mode=energy", "rl.episodes=1" }, 4);
+    const tn_feed f = next(&r, &count);
+    for (int64_t i = 0; i < count; i++) sum += (double)f.targets[i], square += (double)f.targets[i] * (double)f.targets[i];
+    assert_float_equal(sum / (double)count, 0, 1e-5);
+    assert_float_equal(square / (double)(count - 1), 1, 1e-4);
+    close_rig(&r);
+}
+
+static bool same_feed(const tn_feed *a, const tn_feed *b)
+{
+    const size_t n = (size_t)a->batch;
+    return *a->count == *b->count && memcmp(a->features, b->features, 4 * n * sizeof(float)) == 0 &&
+           memcmp(a->labels, b->labels, n * sizeof *a->labels) == 0 && memcmp(a->weights, b->weights, n * sizeof(float)) == 0 &&
+           memcmp(a->targets, b->targets, n * sizeof(float)) == 0;
+}
+
+static void give_parameters(const rig *from, rig *to)
+{
+    const tn_store *a = tn_trainer_store(from->learner);
+    for (int k = 0; k < tn_store_buckets(a); k++) {
+        const tn_bucket *x = tn_store_bucket(a, k);
+        memcpy(tn_store_bucket(tn_trainer_store(to->learner), k)->param, x->param, sizeof(float) * (size_t)x->count);
+    }
+}
+
+static void goes_on(void **state)
+{
+    (void)state;
+    rig a, b;
+    int64_t count;
+    open_rig(&a, small, 7);
+    open_rig(&b, small, 7);
+    for (int i = 0; i < 3; i++) {
+        (void)next(&a, &count);
+        learn(&a, i);
+    }
+    json_t *cursor = a.source.save(a.source.ctx);
+    assert_non_null(cursor);
+    assert_ok(b.source.load(b.source.ctx, cursor));
+    give_parameters(&a, &b);
+    const tn_feed one = next(&a, &count), two = next(&b, &count);
+    assert_true(same_feed(&one, &two));
+    const tn_feed first = next(&b, &count);
+    assert_false(same_feed(&one, &first)); /* another episode */
+    json_object_set_new(cursor, "env", json_string("acrobot"));
+    assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "was not trained in cartpole");
+    json_object_set_new(cursor, "env", json_string("cartpole"));
+    json_object_set_new(cursor, "seed", json_integer(9));
+    assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "another seed");
+    json_decref(cursor);
+    close_rig(&a);
+    close_rig(&b);
+}
+
+static void plays(void **state)
+{
+    (void)state;
+    rig r;
+    tn_env_play a, b;
+    open_rig(&r, small, 7);
+    assert_ok(tn_source_env_play(&r.source, 4, &a));
+    assert_ok(tn_source_env_play(&r.source, 4, &b));
+    assert_true(a.episodes == 4 && a.steps == b.steps && a.mean == b.mean && a.mean >= 8 && a.mean <= 500);
+    assert_float_equal(a.mean * 4, (double)a.steps, 1e-9);
+    close_rig(&r);
+}
+
+void tn_tests_source_env(tn_test_list *l)
+{
+    tn_test_add(l, returns, NULL, "environments: what a batch holds");
+    tn_test_add(l, standardised, NULL, "environments: standardised returns");
+    tn_test_add(l, goes_on, NULL, "environments: a cursor goes on with the same bits, another's is refused");
+    tn_test_add(l, plays, NULL, "environments: likeliest actions");
+}

@@ -101,12 +101,13 @@ static bool same_feed(const tn_feed *a, const tn_feed *b)
            memcmp(a->targets, b->targets, n * sizeof(float)) == 0;
 }
 
-static void give_parameters(const rig *from, rig *to)
+/* Parameters and states, as a checkpoint holds them. */
+static void give_store(const rig *from, rig *to)
 {
-    const tn_store *a = tn_trainer_store(from->learner);
-    for (int k = 0; k < tn_store_buckets(a); k++) {
-        const tn_bucket *x = tn_store_bucket(a, k);
-        memcpy(tn_store_bucket(tn_trainer_store(to->learner), k)->param, x->param, sizeof(float) * (size_t)x->count);
+    const tn_store *a = tn_trainer_store(from->learner), *b = tn_trainer_store(to->learner);
+    for (size_t i = 0; i < tn_store_count(a); i++) {
+        const tn_entry *x = tn_store_at(a, i);
+        memcpy(tn_store_find(b, x->name)->data, x->data, (size_t)tn_dims_count(x->dims) * tn_dtype_bytes(x->dtype));
     }
 }
 
@@ -124,7 +125,7 @@ static void goes_on(void **state)
     json_t *cursor = a.source.save(a.source.ctx);
     assert_non_null(cursor);
     assert_ok(b.source.load(b.source.ctx, cursor));
-    give_parameters(&a, &b);
+    give_store(&a, &b);
     const tn_feed one = next(&a, &count), two = next(&b, &count);
     assert_true(same_feed(&one, &two));
     const tn_feed first = next(&b, &count);

@@ -131,8 +131,8 @@ static void goes_on(void **state)
     const tn_feed first = next(&b, &count);
     assert_false(same_feed(&one, &first)); /* another episode */
     json_object_set_new(cursor, "env", json_string("acrobot"));
-    assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "was not trained in cartpole");
-    json_object_set_new(cursor, "env", json_string("cartpole"));
+    assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "was not trained in CartPole-v1");
+    json_object_set_new(cursor, "env", json_string("CartPole-v1"));
     json_object_set_new(cursor, "seed", json_integer(9));
     assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "another seed");
     json_decref(cursor);

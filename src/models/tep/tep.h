@@ -9,7 +9,7 @@
 
 #include "models/blocks.h"
 
-/* In the order of the choices in the settings. */
+/* In the order of the choices in the settings (after grad=auto). */
 typedef enum tep_mode { TEP_BLOCK, TEP_ENERGY, TEP_TOROIDAL } tep_mode;
 typedef enum tep_grad { TEP_EP, TEP_EP_CENTRED, TEP_IMPLICIT, TEP_ONE_STEP, TEP_BPTT } tep_grad;
 

@@ -30,6 +30,8 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
+    TN_SETTING_FLOAT("jacobian", "0", TN_RANGE(0, 1e6), "",
+                     "adds this times |J v|^2 per number of the state to the loss: a map of small slope J settles soon (v: +-1 at random)"),
     TN_SETTING_BOOL("value", "false", "a second head for one number, such as the value of a position in a game"),
     TN_SETTING_BOOL("cache", "false", "training solves start at the last epoch's equilibria of their samples"),
 };
@@ -106,7 +108,8 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .kappa = number(st, "kappa"),
                        .radius = number(st, "radius"),
                        .alpha = number(st, "alpha"),
-                       .fade = number(st, "buffer_fade") };
+                       .fade = number(st, "buffer_fade"),
+                       .jacobian = number(st, "jacobian") };
     const int grad = chosen(st, "grad"); /* 0: auto */
     c->grad = grad ? (tep_grad)(grad - 1) : c->faithful ? TEP_EP : TEP_EP_CENTRED;
     if (!c->ff) c->ff = 4 * c->dim;

@@ -62,37 +62,27 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
 
 /* --- workspace ---------------------------------------------------------------------------------------------------------------- */
 
-typedef struct space {
-    char *base;
-    size_t used;
-} space;
-
-static void *take(space *s, size_t bytes)
+static void take_packed(tn_relax_memory *s, const tn_relax_job *j, tn_relax_matrix *m)
 {
-    void *p = s->base ? s->base + s->used : NULL;
-    s->used += (bytes + 63) / 64 * 64;
-    return p;
-}
-
-static float *take_floats(space *s, int64_t n) { return take(s, sizeof(float) * (size_t)n); }
-
-static void take_packed(space *s, const tn_relax_job *j, tn_relax_matrix *m)
-{
-    m->packed = take(s, tn_relax_packed_bytes(j, m));
+    m->packed = tn_relax_take(s, tn_relax_packed_bytes(j, m));
 }
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
-static void take_rows(space *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
+static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
     const int64_t d = j->B * j->d, f = j->B * j->f, signs = j->attr.centred ? 2 : 1;
-    r->kept = (tn_relax_kept){ take_floats(s, f), take_floats(s, f), take_floats(s, d), take_floats(s, d), take_floats(s, d),
-                               take_floats(s, j->B), take_floats(s, j->B) };
-    r->lambda = take_floats(s, d), r->u = take_floats(s, d), r->q = take_floats(s, d);
+    r->kept = (tn_relax_kept){ tn_relax_floats(s, f), tn_relax_floats(s, f), tn_relax_floats(s, d), tn_relax_floats(s, d), tn_relax_floats(s, d),
+                               tn_relax_floats(s, j->B), tn_relax_floats(s, j->B) };
+    r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, d), r->q = tn_relax_floats(s, d);
     r->z = r->kept.slope;
-    if (j->attr.grad == TN_LOOP_EP) r->nudged = take_floats(s, signs * d), r->steps = take(s, sizeof(int32_t) * (size_t)(signs * j->B));
-    if (j->attr.grad == TN_LOOP_BPTT) r->carried = take_floats(s, d);
-    r->gemm = take(s, larger(tn_gemm_work_most(j->f, j->d, threads), tn_gemm_work_most(j->d, j->f, threads)));
+    if (j->attr.grad == TN_LOOP_EP) {
+        r->nudged = tn_relax_floats(s, signs * d);
+        r->steps = tn_relax_take(s, sizeof *r->steps * (size_t)(signs * j->B));
+        r->waiting = tn_relax_take(s, sizeof *r->waiting * (size_t)(signs * j->B));
+    }
+    if (j->attr.grad == TN_LOOP_BPTT) r->carried = tn_relax_floats(s, d);
+    r->gemm = tn_relax_take(s, larger(tn_gemm_work_most(j->f, j->d, threads), tn_gemm_work_most(j->d, j->f, threads)));
 }
 
 typedef struct workspace {
@@ -105,13 +95,13 @@ typedef struct workspace {
 /* Fills in where j's matrices are packed. */
 static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
 {
-    space s = { .base = base };
+    tn_relax_memory s = { .base = base };
     workspace w = { 0 };
     const int64_t most = j->f > j->d ? j->f : j->d, tiles = (j->B + TN_RELAX_LANES - 1) / TN_RELAX_LANES;
     const int slots = tiles * (TN_RELAX_LANES / 4) < threads ? (int)tiles * (TN_RELAX_LANES / 4) : threads;
     const bool ep = backward && j->attr.grad == TN_LOOP_EP, pulls = backward;
-    w.ones = take_floats(&s, j->d);
-    w.zeros = take_floats(&s, most > j->C ? most : j->C);
+    w.ones = tn_relax_floats(&s, j->d);
+    w.zeros = tn_relax_floats(&s, most > j->C ? most : j->C);
     take_packed(&s, j, &j->up);
     take_packed(&s, j, &j->down);
     if (pulls && j->block) take_packed(&s, j, &j->up_back), take_packed(&s, j, &j->down_back);
@@ -119,7 +109,7 @@ static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
     if (ep) take_packed(&s, j, &j->head), take_packed(&s, j, &j->head_back);
     const int used = slots < 1 ? 1 : slots;
     const size_t bytes = tn_relax_space_bytes(j, backward, used);
-    void *p = take(&s, bytes);
+    void *p = tn_relax_take(&s, bytes);
     if (base) w.space = tn_relax_space_at(j, backward, used, p);
     if (backward) take_rows(&s, j, threads, &w.rows);
     w.total = s.used;

@@ -13,6 +13,22 @@
 
 enum { TN_RELAX_LANES = 16 };
 
+/* Workspace handed out piece by piece; base NULL: only measures. */
+typedef struct tn_relax_memory {
+    char *base;
+    size_t used;
+} tn_relax_memory;
+
+/* A little more than asked for: arrays a power of two apart would compete for the same places of a cache. */
+static inline void *tn_relax_take(tn_relax_memory *m, size_t bytes)
+{
+    void *p = m->base ? m->base + m->used : NULL;
+    m->used += (bytes + 63) / 64 * 64 + 192;
+    return p;
+}
+
+static inline float *tn_relax_floats(tn_relax_memory *m, int64_t n) { return tn_relax_take(m, sizeof(float) * (size_t)n); }
+
 /* w (n,k), ready for tiles: out (n,width) = w in (k,width). */
 typedef struct tn_relax_matrix {
     const float *w; /* element (i,p) is w[i*row + p*col]; NULL: there is none */
@@ -113,6 +129,8 @@ typedef struct tn_relax_solve {
     int signs;                 /* 1, or 2: +eta, then -eta */
     float eta;
     int32_t *steps;            /* (signs,B): evaluations; or NULL */
+    const int32_t *waiting;    /* the tasks (sign * count + sample) that have not arrived after a first step, which is done and in */
+    int64_t n_waiting;         /* `to`; NULL: all tasks, from the beginning */
     float *residuals;          /* (B): of the last one; or NULL */
     float *history;            /* (attr.steps,B,d): the state before each step; or NULL */
     int64_t taken;             /* where all stop together: steps done */
@@ -131,6 +149,8 @@ typedef struct tn_relax_space {
 } tn_relax_space;
 
 void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v);
+/* The cost of a sample in column `lane`, with this sign of the nudge. */
+void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign);
 
 typedef void tn_relax_share(void *arg, tn_relax_tile *t, int64_t first);
 /* Shares all samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
@@ -153,6 +173,7 @@ typedef struct tn_relax_rows {
     float *z;          /* (B,f): at W1's output; may be kept.slope */
     float *nudged;     /* (signs,B,d): ep */
     int32_t *steps;    /* (signs,B): ep */
+    int32_t *waiting;  /* (signs,B): ep */
     float *carried;    /* (B,d): bptt */
     void *gemm;        /* workspace of the products */
 } tn_relax_rows;

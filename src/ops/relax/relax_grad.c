@@ -45,19 +45,6 @@ static void propagate(const grad *g, int64_t b, const float *f)
         for (int64_t i = 0; i < j->d; i++) lambda[i] = (down[i] - up[i]) * (weight / (2 * j->beta));
 }
 
-static tn_status nudge(const grad *g)
-{
-    const tn_relax_job *j = g->j;
-    int32_t *steps = g->c->out[TN_RELAX_NUDGED_STEPS].data;
-    if (!(j->beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
-    tn_relax_solve v = { .phase = TN_RELAX_NUDGED, .from = g->state, .to = g->r->nudged, .inject = j->a,
-                         .signs = j->attr.centred ? 2 : 1, .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
-                         .steps = g->r->steps };
-    tn_relax_run(j, g->s, &v);
-    for (int64_t b = 0; steps && b < j->count; b++) steps[b] = g->r->steps[b] + (j->attr.centred ? g->r->steps[j->B + b] : 0);
-    return TN_OK;
-}
-
 /* --- f's gradients at a state ------------------------------------------------------------------------------------------------- */
 
 static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
@@ -75,6 +62,63 @@ static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
     const grad *g = arg;
     load_state(g, t, first);
     tn_relax_remember(g->j, t, &g->r->kept, first);
+}
+
+/* What f(h*) serves at once: it is linearised there, and every nudge takes its first step. */
+typedef struct first_step {
+    grad *g;
+    tn_relax_solve *v;
+} first_step;
+
+static void first_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const first_step *w = arg;
+    const grad *g = w->g;
+    const tn_relax_job *j = g->j;
+    float *f = g->r->u + first * j->d; /* free until lambda is known */
+    linearise_share(w->g, t, first);
+    tn_relax_store(t->y, t->width, f, j->d, t->live, j->d);
+    for (int sign = 0; sign < w->v->signs; sign++) {
+        const int64_t at = sign * j->B + first;
+        for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
+        if (sign) tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
+        if (sign) tn_relax_load(t->y, t->width, f, j->d, t->live, j->d);
+        tn_relax_nudge(j, t);
+        tn_relax_advance(j, t, false);
+        tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
+        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < j->rtol);
+    }
+}
+
+/* The flags of those that wait become a list of tasks, in order. */
+static void list_waiting(const grad *g, tn_relax_solve *v)
+{
+    const tn_relax_job *j = g->j;
+    int32_t *list = g->r->waiting;
+    for (int sign = 0; sign < v->signs; sign++)
+        for (int64_t b = 0; b < j->count; b++) {
+            v->steps[sign * j->B + b] = 1;
+            if (list[sign * j->B + b] && j->attr.steps > 1) list[v->n_waiting++] = (int32_t)(sign * j->count + b);
+        }
+    v->waiting = list;
+}
+
+static tn_status nudge(grad *g)
+{
+    const tn_relax_job *j = g->j;
+    int32_t *steps = g->c->out[TN_RELAX_NUDGED_STEPS].data;
+    if (!(j->beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
+    tn_relax_solve v = { .phase = TN_RELAX_NUDGED, .from = g->state, .to = g->r->nudged, .inject = j->a,
+                         .signs = j->attr.centred ? 2 : 1, .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
+                         .steps = g->r->steps };
+    if (!j->together && j->attr.solver == TN_SOLVE_PICARD) {
+        tn_relax_each(j, g->s, first_share, &(first_step){ g, &v });
+        list_waiting(g, &v);
+        g->recalls = true;
+    }
+    tn_relax_run(j, g->s, &v);
+    for (int64_t b = 0; steps && b < j->count; b++) steps[b] = g->r->steps[b] + (j->attr.centred ? g->r->steps[j->B + b] : 0);
+    return TN_OK;
 }
 
 /* da of samples first.. : rows of t->y for the block, lambda for the energy. */
@@ -103,15 +147,13 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_recall(j, t, &r->kept, first);
     } else {
         load_state(g, t, first);
-        if (j->attr.grad == TN_LOOP_EP) {
-            tn_relax_store(t->y, t->width, r->u + d, j->d, t->live, j->d);
-            for (int l = 0; l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
-        }
+        tn_relax_store(t->y, t->width, r->u + d, j->d, t->live, j->d);
         if (j->block) {
             tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
             tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
         }
     }
+    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
     tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);

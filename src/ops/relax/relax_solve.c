@@ -10,42 +10,27 @@
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
-typedef struct space {
-    char *base;
-    size_t used;
-} space;
-
-/* A little more than asked for: arrays a power of two apart would compete for the same places of a cache. */
-static void *take(space *s, size_t bytes)
-{
-    void *p = s->base ? s->base + s->used : NULL;
-    s->used += (bytes + 63) / 64 * 64 + 192;
-    return p;
-}
-
-static float *take_floats(space *s, int64_t n) { return take(s, sizeof(float) * (size_t)n); }
-
 static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, size_t *used)
 {
     enum { W = TN_RELAX_LANES };
-    space s = { .base = base };
+    tn_relax_memory s = { .base = base };
     tn_relax_tile t = { .width = W };
     const int64_t most = j->f > j->d ? j->f : j->d, widest = most > j->C ? most : j->C;
-    t.h = take_floats(&s, j->d * W), t.a = take_floats(&s, j->d * W), t.u = take_floats(&s, j->d * W);
-    t.x = take_floats(&s, j->d * W), t.y = take_floats(&s, j->d * W), t.z = take_floats(&s, j->f * W);
-    t.residual = take_floats(&s, W), t.moved = take_floats(&s, W);
-    t.eta = take_floats(&s, W), t.weight = take_floats(&s, W);
+    t.h = tn_relax_floats(&s, j->d * W), t.a = tn_relax_floats(&s, j->d * W), t.u = tn_relax_floats(&s, j->d * W);
+    t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
+    t.residual = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
+    t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
     if (backward) {
-        t.slope = take_floats(&s, j->f * W), t.n2 = take_floats(&s, j->d * W), t.n = take_floats(&s, j->d * W);
-        t.s2 = take_floats(&s, W), t.s = take_floats(&s, W), t.logits = take_floats(&s, j->C * W);
+        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.n = tn_relax_floats(&s, j->d * W);
+        t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
     }
     if (j->rounded) {
-        t.rows = take_floats(&s, widest * W);
-        t.gemm = take(&s, tn_gemm_work_most(W, widest, 1));
+        t.rows = tn_relax_floats(&s, widest * W);
+        t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
     }
     if (j->attr.solver == TN_SOLVE_ANDERSON) {
-        t.row = take_floats(&s, 2 * j->d);
-        void *pairs = take(&s, j->together ? 0 : tn_anderson_bytes(j->attr.memory, W, j->d));
+        t.row = tn_relax_floats(&s, 2 * j->d);
+        void *pairs = tn_relax_take(&s, j->together ? 0 : tn_anderson_bytes(j->attr.memory, W, j->d));
         if (base && !j->together) t.pairs = tn_anderson_at(pairs, j->attr.memory, W, j->d);
     }
     *used = s.used;
@@ -61,13 +46,13 @@ static size_t tile_bytes(const tn_relax_job *j, bool backward)
 
 static tn_relax_space lay_space(const tn_relax_job *j, bool backward, int slots, char *base, size_t *used)
 {
-    space s = { .base = base };
+    tn_relax_memory s = { .base = base };
     tn_relax_space r = { .tile_bytes = tile_bytes(j, backward), .slots = slots, .backward = backward };
-    r.tiles = take(&s, r.tile_bytes * (size_t)slots);
+    r.tiles = tn_relax_take(&s, r.tile_bytes * (size_t)slots);
     if (j->together) {
-        r.residual = take_floats(&s, j->B), r.moved = take_floats(&s, j->B), r.spare = take_floats(&s, j->B * j->d);
+        r.residual = tn_relax_floats(&s, j->B), r.moved = tn_relax_floats(&s, j->B), r.spare = tn_relax_floats(&s, j->B * j->d);
         if (j->attr.solver == TN_SOLVE_ANDERSON) {
-            void *pairs = take(&s, tn_anderson_bytes(j->attr.memory, j->B, j->d));
+            void *pairs = tn_relax_take(&s, tn_anderson_bytes(j->attr.memory, j->B, j->d));
             if (base) r.pairs = tn_anderson_at(pairs, j->attr.memory, j->B, j->d);
         }
     }
@@ -146,9 +131,7 @@ static void copy_column(float *a, int width, int from, int to, int64_t k)
     for (int64_t i = 0; i < k; i++) a[i * width + to] = a[i * width + from];
 }
 
-static const float *row_of(const float *a, int64_t i, int64_t k) { return a ? a + i * k : NULL; }
-
-static void set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
+void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
 {
     t->label[lane] = j->labels[sample];
     t->weight[lane] = j->weights ? j->weights[sample] : 1;
@@ -207,17 +190,17 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
 {
     const tn_relax_job *j = w->j;
     const tn_relax_solve *v = w->v;
-    const int64_t task = atomic_load_explicit(&w->next, memory_order_relaxed) < w->tasks
-                             ? atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)
-                             : w->tasks;
-    if (task >= w->tasks) return false;
-    const int64_t b = task % j->count;
+    if (atomic_load_explicit(&w->next, memory_order_relaxed) >= w->tasks) return false;
+    const int64_t at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+    if (at >= w->tasks) return false;
+    const int64_t task = v->waiting ? v->waiting[at] : at, b = task % j->count;
     const tn_relax_kept *k = v->kept;
+    const float *from = v->waiting ? v->to + (task / j->count * j->B + b) * j->d : v->from ? v->from + b * j->d : NULL;
     t->task[lane] = task;
-    t->steps[lane] = 0;
-    put_column(t->h, t->width, lane, row_of(v->from, b, j->d), j->d);
+    t->steps[lane] = v->waiting ? 1 : 0;
+    put_column(t->h, t->width, lane, from, j->d);
     put_column(t->a, t->width, lane, v->inject + b * j->d, j->d);
-    if (v->phase == TN_RELAX_NUDGED) set_cost(j, v, t, lane, b, task >= j->count);
+    if (v->phase == TN_RELAX_NUDGED) tn_relax_set_cost(j, v, t, lane, b, task >= j->count);
     if (v->phase == TN_RELAX_ADJOINT) {
         put_column(t->slope, t->width, lane, k->slope + b * j->f, j->f);
         if (j->block) {
@@ -352,7 +335,7 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     if (w->from) tn_relax_load(t->h, t->width, w->from + first * j->d, j->d, t->live, j->d);
     else memset(t->h, 0, sizeof *t->h * (size_t)(j->d * t->width));
     tn_relax_load(t->a, t->width, v->inject + first * j->d, j->d, t->live, j->d);
-    for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) set_cost(j, v, t, l, first + l, w->sign);
+    for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) tn_relax_set_cost(j, v, t, l, first + l, w->sign);
     if (v->phase == TN_RELAX_ADJOINT) tn_relax_recall(j, t, k, first);
     evaluate(j, v, t);
     if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first, NULL);
@@ -398,8 +381,8 @@ static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_s
 
 void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v)
 {
-    flow w = { .j = j, .s = s, .v = v, .tasks = j->count * v->signs };
-    if (!j->count) return;
+    flow w = { .j = j, .s = s, .v = v, .tasks = v->waiting ? v->n_waiting : j->count * v->signs };
+    if (!w.tasks) return;
     if (!j->together) tn_pool_run(j->pool, s->slots, flow_slot, &w);
     for (int sign = 0; j->together && sign < v->signs; sign++) march_all(j, s, v, sign);
 }

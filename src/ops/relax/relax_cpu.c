@@ -133,7 +133,6 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
     for (int64_t i = 0; i < j->d; i++) w->ones[i] = 1;
     const int64_t most = j->f > j->d ? j->f : j->d;
     memset(w->zeros, 0, sizeof(float) * (size_t)(most > j->C ? most : j->C));
-    j->zeros = w->zeros;
     for (size_t i = 0; i < sizeof input / sizeof *input; i++) {
         const bool gain = input[i] == TN_RELAX_GAIN || input[i] == TN_RELAX_GAIN2;
         *vector[i] = c->in[input[i]].data ? c->in[input[i]].data : gain ? w->ones : w->zeros;

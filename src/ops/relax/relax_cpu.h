@@ -48,7 +48,6 @@ typedef struct tn_relax_job {
     bool bf16x3, portable;
     const float *a, *h0;                                                /* (B,d); h0 may be NULL */
     const float *b1, *b2, *gain2, *bias2, *gain, *bias, *head_b;        /* (f), (d) five times, (C) */
-    const float *zeros;                                                 /* (max(d,f,C)) */
     const int32_t *labels;                                              /* (B) */
     const float *weights;                                               /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
@@ -81,7 +80,8 @@ typedef struct tn_relax_tile {
 /* --- relax_lanes.c ------------------------------------------------------------------------------------------------------- */
 
 int tn_relax_width(int samples); /* the least width for so many */
-void tn__relax_panels(const tn_relax_matrix *m, float *dst);
+int64_t tn__relax_panels(const tn_relax_matrix *m); /* how many; each is packed by itself */
+void tn__relax_panel(const tn_relax_matrix *m, int64_t i);
 void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, float *out);
 /* Columns of a (k,width) from n rows (n,k) `step` apart, zeros behind them; and back. */
 void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);

@@ -5,6 +5,7 @@
  * tile: with 16 lanes a weight that comes from the next cache is used four times by vectors of four.
  * An element's sum is one chain of fused multiply-adds in the order of k, from 0, whatever the width and the panels. Where
  * operands are rounded (compute=bf16) the product is tn_gemm's, which has the instructions for it. */
+#include "backend/cpu/gemm_load.h"
 #include "backend/cpu/level.h"
 #include "backend/cpu/vec.h"
 #include "ops/relax/relax_cpu.h"
@@ -97,41 +98,80 @@ static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
 #endif
 };
 
-/* Rows of panel i: as even as can be, so that no panel leaves most registers empty. */
-TN_INLINE int64_t first_row(int64_t n, int64_t panels, int64_t i) { return n * i / panels; }
+/* Panels of a matrix of n rows, as even as can be, so that none leaves most registers empty: the first `longer` of them have a
+ * row more than the others. */
+typedef struct cut {
+    int64_t panels, rows, longer;
+} cut;
 
-TN_LEVELED(void, tn__relax_panels, (const tn_relax_matrix *m, float *dst), (m, dst))
+static cut cut_rows(int64_t n)
 {
-    const int64_t panels = (m->n + PANEL - 1) / PANEL;
-    for (int64_t i = 0; i < panels; i++) {
-        const int64_t first = first_row(m->n, panels, i), rows = first_row(m->n, panels, i + 1) - first;
-        const float *from = m->w + first * m->row;
+    const int64_t panels = (n + PANEL - 1) / PANEL, rows = panels ? n / panels : 0;
+    return (cut){ panels, rows, n - rows * panels };
+}
+
+TN_LEVELED(int64_t, tn__relax_panels, (const tn_relax_matrix *m), (m)) { return cut_rows(m->n).panels; }
+
+TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
+{
+    const cut c = cut_rows(m->n);
+    const int64_t first = i * c.rows + (i < c.longer ? i : c.longer), rows = c.rows + (i < c.longer);
+    const float *from = m->w + first * m->row;
+    float *dst = (float *)m->packed + first * m->k;
+    if (m->row == 1)
+        for (int64_t p = 0; p < m->k; p++)
+            for (int64_t r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r];
+    else
         for (int64_t r = 0; r < rows; r++)
             for (int64_t p = 0; p < m->k; p++) dst[p * rows + r] = from[r * m->row + p * m->col];
-        dst += rows * m->k;
-    }
 }
 
 TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out), (m, width, in, out))
 {
-    const int64_t panels = (m->n + PANEL - 1) / PANEL;
+    const cut c = cut_rows(m->n);
+    kernel *const *run = kernels[width / TN_VEC];
     const float *w = m->packed;
-    for (int64_t i = 0; i < panels; i++) {
-        const int64_t first = first_row(m->n, panels, i), rows = first_row(m->n, panels, i + 1) - first;
-        kernels[width / TN_VEC][rows](m->k, w + first * m->k, in, out + first * width);
-    }
+    for (int64_t i = 0; i < c.longer; i++, w += (c.rows + 1) * m->k, out += (c.rows + 1) * width) run[c.rows + 1](m->k, w, in, out);
+    for (int64_t i = c.longer; i < c.panels; i++, w += c.rows * m->k, out += c.rows * width) run[c.rows](m->k, w, in, out);
 }
 
 /* --- rows and columns -------------------------------------------------------------------------------------------------------- */
 
+/* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
 TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
 {
-    for (int l = 0; l < width; l++)
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        const float *from = rows + l * step;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from + q * step + i, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q * step + i];
+    }
+    for (; l < width; l++)
         for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l * step + i] : 0;
 }
 
 TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
 {
-    for (int l = 0; l < n; l++)
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        float *to = rows + l * step;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], a + (i + q) * width + l, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to + q * step + i, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) to[q * step + i] = a[i * width + l + q];
+    }
+    for (; l < n; l++)
         for (int64_t i = 0; i < k; i++) rows[l * step + i] = a[i * width + l];
 }

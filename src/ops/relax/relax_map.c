@@ -51,8 +51,9 @@ static const float GELU_EDGE = 5.25f;
 static const float GELU_P[] = { 0.398941874f, 0.0507933284f, 0.00560618750f, 3.27490217e-4f, 6.04452732e-6f };
 static const float GELU_Q[] = { 1, 0.293980086f, 0.0380613921f, 0.00278104407f, 1.17465688e-4f, 5.15230305e-7f };
 
-/* n vectors at once, step by step, so that the chain of one hides behind the others. */
-TN_INLINE void gelu(int n, float *z, const tn_vec *bias)
+/* n vectors at once, step by step, so that the chain of one hides behind the others. Where it has a place, slope gets
+ * Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi). */
+TN_INLINE void gelu(int n, float *z, const tn_vec *bias, float *slope)
 {
     tn_vec x[TN_VECS], c[TN_VECS], t[TN_VECS], power[TN_VECS], third[TN_VECS], p[TN_VECS], q[TN_VECS];
 #define EACH TN_UNROLL for (int k = 0; k < n; k++)
@@ -76,24 +77,31 @@ TN_INLINE void gelu(int n, float *z, const tn_vec *bias)
     EACH p[k] = tn_vec_fma(c[k], tn_vec_all(GELU_P[0]), p[k]);
     EACH q[k] = q[k] + GELU_Q[0];
     EACH p[k] = p[k] / q[k];
+    if (slope) {
+        float density[TN_LANES];
+        EACH tn_vec_put(density + k * TN_VEC, c[k] * c[k] * -0.5f);
+        TN_UNROLL for (int l = 0; l < n * TN_VEC; l++) density[l] = tn_v_exp_weight(density[l]);
+        EACH q[k] = p[k] + 0.5f;
+        EACH tn_vec_put(slope + k * TN_VEC, tn_vec_fma(tn_vec_get(density + k * TN_VEC) * 0.398942280f, c[k], q[k]));
+    }
     EACH c[k] = x[k] * 0.5f;
     EACH tn_vec_put(z + k * TN_VEC, tn_vec_fma(x[k], p[k], c[k]));
 #undef EACH
 }
 
-/* z = gelu(z + b) over rows; narrow tiles take several rows at a time. */
-TN_INLINE void gelu_rows(int vecs, int64_t f, float *z, const float *b)
+/* z = gelu(z + b) over rows, and the slope if it has a place; narrow tiles take several rows at a time. */
+TN_INLINE void gelu_rows(int vecs, int64_t f, float *z, const float *b, float *slope)
 {
     const int rows = TN_VECS / vecs;
     tn_vec bias[TN_VECS];
     int64_t i = 0;
     for (; i + rows <= f; i += rows) {
         TN_UNROLL for (int k = 0; k < rows * vecs; k++) bias[k] = tn_vec_all(b[i + k / vecs]);
-        gelu(rows * vecs, z + i * vecs * TN_VEC, bias);
+        gelu(rows * vecs, z + i * vecs * TN_VEC, bias, slope ? slope + i * vecs * TN_VEC : NULL);
     }
     for (; i < f; i++) {
         EACH_VEC(k) bias[k] = tn_vec_all(b[i]);
-        gelu(vecs, z + i * vecs * TN_VEC, bias);
+        gelu(vecs, z + i * vecs * TN_VEC, bias, slope ? slope + i * vecs * TN_VEC : NULL);
     }
 }
 
@@ -195,13 +203,8 @@ static void apply_block(const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
     BY_WIDTH(t->width, block_in, j, t, keep);
     tn_relax_multiply(j, &j->up, t, t->x, t->z);
-    if (keep) {
-        BY_WIDTH(t->width, add_bias, j->f, t->z, j->b1);
-        tn_v_map(t->slope, t->z, j->f * t->width, tn_v_gelu_erf_grad);
-        BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->zeros);
-    } else {
-        BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->b1);
-    }
+    if (keep) BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->b1, t->slope);
+    else BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->b1, NULL);
     tn_relax_multiply(j, &j->down, t, t->z, t->y);
     BY_WIDTH(t->width, block_out, j, t, keep);
 }

@@ -17,11 +17,28 @@ size_t tn_relax_packed_bytes(const tn_relax_job *j, const tn_relax_matrix *m)
     return tn_gemm_packed_bytes(&g);
 }
 
+typedef struct packing {
+    const tn_relax_matrix *m;
+    int64_t panels, each;
+} packing;
+
+static void pack_some(void *arg, int64_t i)
+{
+    const packing *w = arg;
+    for (int64_t k = i * w->each; k < (i + 1) * w->each && k < w->panels; k++) tn__relax_panel(w->m, k);
+}
+
 void tn_relax_pack(const tn_relax_job *j, tn_relax_matrix *m)
 {
+    enum { ENOUGH = 8192 }; /* numbers: packing fewer takes less time than waking a thread */
     const tn_gemm g = gemm_of(j, m, TN_RELAX_LANES);
-    if (j->rounded) tn_gemm_pack_b(j->pool, &g, m->packed);
-    else tn__relax_panels(m, m->packed);
+    if (j->rounded) {
+        tn_gemm_pack_b(j->pool, &g, m->packed);
+        return;
+    }
+    packing w = { .m = m, .panels = tn__relax_panels(m) };
+    w.each = m->n * m->k > 0 ? (ENOUGH * w.panels + m->n * m->k - 1) / (m->n * m->k) : 1;
+    tn_pool_run(j->pool, (w.panels + w.each - 1) / w.each, pack_some, &w);
 }
 
 void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn_relax_tile *t, const float *in, float *out)

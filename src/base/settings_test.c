@@ -270,6 +270,34 @@ static void texts(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(tn_utf8_valid(bad[i]));
 }
 
+/* A section with a name is called by its own: in set, override and the getters. Elsewhere it stays a section. */
+static void named_section(void **state)
+{
+    (void)state;
+    static const tn_setting named[] = {
+        TN_SETTING_TEXT("task.name", "", "a name"),
+        TN_SETTING_INT("task.size", "7", TN_RANGE_ANY, "", "beside it"),
+    };
+    tn_settings *st = table();
+    assert_ok(tn_settings_add(st, named, 2, "test"));
+    assert_ok(tn_settings_override(st, "task=digits"));
+    assert_string_equal(tn_settings_text(st, "task"), "digits");
+    assert_string_equal(tn_settings_text(st, "task.name"), "digits");
+    assert_string_equal(tn_settings_source(st, "task"), "command line");
+    assert_ok(tn_settings_set(st, "task.name", "xor", "test"));
+    assert_string_equal(tn_settings_text(st, "task"), "xor");
+    assert_true(tn_settings_is_section(st, "task"));
+    assert_int_equal(tn_settings_find(st, "task"), tn_settings_count(st));
+    assert_fails(tn_settings_override(st, "train=5"), TN_USAGE, "train is a section, not a key");
+    assert_fails(tn_settings_override(st, "task.size.name=5"), TN_USAGE, "unknown key");
+    char key[80];
+    memset(key, 'a', sizeof key);
+    key[sizeof key - 1] = 0;
+    assert_fails(tn_settings_set(st, key, "1", "test"), TN_USAGE, "unknown key");
+    assert_fails(tn_settings_add(st, &(tn_setting)TN_SETTING_INT("task", "7", TN_RANGE_ANY, "", "both"), 1, "test"), TN_USAGE, "collides");
+    tn_settings_free(st);
+}
+
 void tn_tests_settings(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof accepts / sizeof *accepts; i++)
@@ -282,4 +310,5 @@ void tn_tests_settings(tn_test_list *l)
     tn_test_add(l, bad_tables, NULL, "settings: bad tables");
     tn_test_add(l, no_memory, NULL, "settings: no memory");
     tn_test_add(l, texts, NULL, "settings: texts");
+    tn_test_add(l, named_section, NULL, "settings: a section with a name");
 }

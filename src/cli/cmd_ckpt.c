@@ -24,18 +24,20 @@ static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null();
 
 static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
 {
-    char size[24], heldout[32];
+    char size[24], heldout[48];
     if (!c->json) fprintf(c->out, "run         %s\n", run);
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *e = &l->entry[i];
         if (c->json) {
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step,
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b, s:o*}", "name", "checkpoint", "step", (json_int_t)e->step,
                                                   "heldout", real(e->heldout), "unit", "nats/token", "bytes", (json_int_t)e->bytes,
-                                                  "whole", e->whole, "latest", e->latest, "best", e->best)));
+                                                  "whole", e->whole, "latest", e->latest, "best", e->best, "accuracy",
+                                                  isnan(e->accuracy) ? NULL : json_real(e->accuracy))));
             continue;
         }
         if (isnan(e->heldout)) snprintf(heldout, sizeof heldout, "-");
-        else snprintf(heldout, sizeof heldout, "%.4f nats", e->heldout);
+        else if (isnan(e->accuracy)) snprintf(heldout, sizeof heldout, "%.4f nats", e->heldout);
+        else snprintf(heldout, sizeof heldout, "%.4f nats, accuracy %.4f", e->heldout, e->accuracy);
         fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step, heldout,
                 size_text((double)e->bytes, size), e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
     }
@@ -61,6 +63,7 @@ static tn_status show_state(tn_cli *c, const char *path)
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
         fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f nats at step %lld\n", st.loss, st.heldout, st.best,
                 (long long)st.best_step);
+        if (!isnan(st.accuracy)) fprintf(c->out, "accuracy    %.4f, best so far %.4f\n", st.accuracy, st.best_accuracy);
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", json_string_value(json_object_get(manifest, "time")),
                 json_string_value(json_object_get(manifest, "tenon")), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)

@@ -32,7 +32,7 @@ static tn_status next_line(tn_array *a, const char **line, size_t *bytes)
 {
     for (;;) {
         const size_t left = a->end - a->begin;
-        const unsigned char *p = a->raw + a->begin, *newline = left ? memchr(p, '\n', left) : NULL;
+        const unsigned char *p = left ? a->raw + a->begin : NULL, *newline = left ? memchr(p, '\n', left) : NULL;
         if (!newline && !a->file_end) {
             TN_RETURN_IF(fill(a));
             continue;

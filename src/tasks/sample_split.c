@@ -147,9 +147,10 @@ static tn_status count_parts(const tn_settings *st, int64_t n, int64_t own_test,
     count[TN_TEST] = own_test ? own_test : tn__part_of(n, test);
     count[TN_TRAIN] = n - count[TN_VALID] - count[TN_TEST];
     if (count[TN_TRAIN] > 0) return TN_OK;
-    return tn_error(TN_USAGE, "task.valid_frac=%g%s%.12s leave none of %lld samples for training: make them smaller", valid,
-                    own_test ? " does" : " and task.test_frac=", own_test ? "" : tn_settings_text(st, "task.test_frac"),
-                    (long long)mine);
+    if (own_test)
+        return tn_error(TN_USAGE, "task.valid_frac=%g leaves none of %lld samples for training: make it smaller", valid, (long long)mine);
+    return tn_error(TN_USAGE, "task.valid_frac=%g and task.test_frac=%g leave none of %lld samples for training: make them smaller",
+                    valid, test, (long long)n);
 }
 
 tn_status tn__split_in_parts(const tn_settings *st, tn_sample_set *b)

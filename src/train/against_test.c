@@ -1,6 +1,7 @@
 /* Comparing with another implementation: a right file passes, a NaN anywhere does not, and sizes are checked before
  * anything is read. */
 #include "io/safetensors.h"
+#include "mlp.h"
 #include "tempdir.h"
 #include "testlib.h"
 #include "train/check.h"
@@ -73,4 +74,63 @@ static void against(void **state)
     tn_tempdir_remove(&dir);
 }
 
-void tn_tests_against(tn_test_list *l) { tn_test_add(l, against, NULL, "against: NaN and sizes"); }
+/* --- samples ----------------------------------------------------------------------------------------------------------- */
+
+static tn_status build_samples(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    (void)st;
+    const int64_t B = b->batch, n = b->length * tn_ref_dim(g, b->features, 2);
+    const tn_ref logits = tn_linear(g, tn_reshape(g, b->features, tn_shape(B, n)), tn_param(g, "w", tn_shape(2, n), tn_ones));
+    if (b->logits) tn_output(g, "logits", logits);
+    tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, b->labels, tn_shape(B))));
+    return tn_graph_status(g);
+}
+
+/* Weights of 0: the loss is log 2, and the gradient of the one sample that counts is half of it in each row. */
+static void write_samples(const char *path, int64_t inputs)
+{
+    static const float x[2][4] = { { 1, -2, 3, 0.5f }, { 9, 9, 9, 9 } }, w[8];
+    static const int32_t y[2] = { 1, -1 };
+    const float loss = logf(2), logits[4] = { 0 };
+    float grad[8];
+    tn_safetensors_writer *f;
+    for (int i = 0; i < 8; i++) grad[i] = (i < 4 ? 0.5f : -0.5f) * x[0][i % 4];
+    const struct {
+        const char *name;
+        tn_dtype dtype;
+        tn_dims dims;
+        const void *data;
+    } all[] = { { "input.features", TN_F32, tn_shape(1, 2, 4 / inputs, inputs), x }, { "input.labels", TN_I32, tn_shape(1, 2, 1), y },
+                { "param.w", TN_F32, tn_shape(2, 4), w },                            { "grad.w", TN_F32, tn_shape(2, 4), grad },
+                { "output.loss", TN_F32, tn_shape(1), &loss },                       { "output.losses", TN_F32, tn_shape(1), &loss },
+                { "output.logits", TN_F32, tn_shape(2, 2), logits } };
+    assert_ok(tn_safetensors_writer_begin(path, NULL, 0, &f));
+    for (size_t i = 0; i < 7; i++) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
+    for (size_t i = 0; i < 7; i++)
+        assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
+    assert_ok(tn_safetensors_writer_finish(f));
+}
+
+static void samples(void **state)
+{
+    (void)state;
+    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build_samples, .features = true };
+    static const char *const set[] = { "threads=1", "inputs=2", "tokens=2", "classes=2" };
+    tn_settings *st = tn_mlp_settings(set, 4);
+    tn_tempdir dir;
+    tn_tempdir_make(&dir);
+    const char *path = tn_tempdir_file(&dir, "ref.safetensors");
+    const tn_check c = { .model = &model, .settings = st, .row = ignore_row };
+    write_samples(path, 2);
+    assert_ok(tn_check_against(&c, path));
+    write_samples(path, 4);
+    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "tokens of 4 numbers and inputs=2");
+    tn_settings_free(st);
+    tn_tempdir_remove(&dir);
+}
+
+void tn_tests_against(tn_test_list *l)
+{
+    tn_test_add(l, against, NULL, "against: NaN and sizes");
+    tn_test_add(l, samples, NULL, "against: samples");
+}

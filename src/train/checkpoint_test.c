@@ -53,7 +53,7 @@ static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
     tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
                          .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = 4, .stale = 2, .seconds = 1.25,
-                         .working = 0.5, .scaling = { 4096, 7 }, .settings = "abc" };
+                         .working = 0.5, .accuracy = NAN, .last_accuracy = 0.75, .best_accuracy = 0.875, .scaling = { 4096, 7 }, .settings = "abc" };
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
     st.cursor = json_pack("{s:i}", "at", 7);
@@ -118,6 +118,7 @@ static void round_trip(void **state)
                 x.snapshot_step == y.snapshot_step && x.snapshot_applied == y.snapshot_applied);
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
     assert_true(st.loss == 0.1 && isnan(st.heldout) && st.last_heldout == 2.5 && isnan(st.best) && st.working == 0.5);
+    assert_true(isnan(st.accuracy) && st.last_accuracy == 0.75 && st.best_accuracy == 0.875);
     assert_true(st.scaling.scale == 4096 && st.scaling.good == 7);
     assert_string_equal(st.settings, "abc");
     assert_int_equal(json_integer_value(json_object_get(st.cursor, "at")), 7);
@@ -253,6 +254,49 @@ static void prune_rule(void **state)
     assert_string_equal(kept, r->kept);
 }
 
+/* train.select=accuracy: the highest accuracy, of equals the lower loss, then the earlier; through the files. */
+static void prune_accuracy(void **state)
+{
+    (void)state;
+    rig a = open_rig("train.steps=9", "train.steps=9");
+    tn_tempdir d;
+    tn_ckpt_list l;
+    static const double accuracy[] = { 0.5, 0.9, 0.9, 0.9, 0.6 }, heldout[] = { 1, 3, 2, 2, 0.5 };
+    tn_tempdir_make_quick(&d);
+    for (int i = 0; i < 5; i++) {
+        tn_ckpt_state st = state_at(&a, i + 1, heldout[i]);
+        st.accuracy = accuracy[i];
+        st.by_accuracy = true;
+        assert_ok(tn_ckpt_save(d.path, &(tn_ckpt_what){ .store = tn_trainer_store(a.trainer), .state = &st }));
+        tn_ckpt_state_free(&st);
+    }
+    assert_ok(tn_ckpt_list_read(d.path, &l));
+    tn_ckpt_list_mark(&l, 1, 2, 9);
+    const bool kept[] = { false, false, true, true, true };
+    for (size_t i = 0; i < l.n; i++) assert_true(l.entry[i].accuracy == accuracy[i] && l.entry[i].keep == kept[i]);
+    assert_ok(tn_ckpt_list_prune(d.path, &l, 9));
+    assert_int_equal(tn__ckpt_pointed(d.path, "best"), 3);
+    tn_ckpt_list_free(&l);
+    tn_tempdir_remove_all(&d);
+    close_rig(&a);
+}
+
+/* An older checkpoint knows no accuracy. */
+static void older_state(void **state)
+{
+    (void)state;
+    tn_ckpt_state st = state_at(NULL, 3, 1), back;
+    json_t *root = tn__ckpt_state_json(&st);
+    json_object_del(json_object_get(root, "metrics"), "accuracy");
+    json_object_del(json_object_get(root, "metrics"), "last_accuracy");
+    json_object_del(json_object_get(root, "best"), "accuracy");
+    assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
+    assert_true(back.step == 3 && isnan(back.accuracy) && isnan(back.last_accuracy) && isnan(back.best_accuracy));
+    tn_ckpt_state_free(&back);
+    tn_ckpt_state_free(&st);
+    json_decref(root);
+}
+
 /* On the disk: the links follow, the rest goes, and a checkpoint of the same step is replaced. */
 static void prune_files(void **state)
 {
@@ -324,6 +368,8 @@ void tn_tests_checkpoint(tn_test_list *l)
     tn_test_add(l, damage, &ways[2], "checkpoint: damage, packed");
     for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
         tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
+    tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
+    tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");
     tn_test_add(l, prune_files, NULL, "checkpoint: prune on the disk");
     tn_test_add(l, find_another, NULL, "checkpoint: another one where the newest is damaged");
 }

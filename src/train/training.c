@@ -37,9 +37,12 @@ static tn_status next_batch(loop *l, int64_t *count)
 }
 
 /* Of a batch among those of its step. Batches of one document a row hold very different numbers of tokens, and each token
- * should count alike; where rows are filled to the end it would be 1 but for a few, and is. */
+ * should count alike; where rows are filled to the end it would be 1 but for a few, and is. The last batch of an epoch of
+ * samples may be short. */
 static float weight_of(const tn_training *t, int64_t count)
 {
+    const tn_source *s = t->source;
+    if (s->train_samples > 0) return (float)((double)count * s->train_samples / ((double)t->batch * s->train_tokens));
     if (strcmp(tn_settings_text(t->settings, "loader.mode"), "bucket") != 0) return 1;
     return (float)((double)count / (double)(t->batch * t->length));
 }

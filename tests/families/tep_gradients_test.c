@@ -330,7 +330,7 @@ static void estimators(void **state)
     const tep_shape z = { .B = 64, .S = 1, .F = 16, .C = 6, .L = 1 };
     tn_world w = tn_world_open(5, 1);
     (void)state;
-    tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=13", "rtol=1e-3", "iterations=60"));
+    tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=13", "grad=ep", "rtol=1e-3", "iterations=60"));
     fill_classes(b, &z);
     tep_train(&w, b, 0.01, 100); /* by ep */
     b = tep_add(&w, &z, TEP_LIST("dim=13", "grad=implicit", "rtol=1e-6", "iterations=500"));
@@ -343,7 +343,7 @@ static void estimators(void **state)
         const double cosine = tep_cosine(exact, got, n), size = sqrt(tep_dot(got, got, n) / tep_dot(exact, exact, n));
         if (!(cosine >= least[k] && size > smallest[k] && size < 1.4)) fail_msg("%s: cosine %g, size %g", kind[k], cosine, size);
     }
-    b = tep_add(&w, &z, TEP_LIST("dim=13", "variant=faithful", "tol=1e-6", "iterations=500", "beta=0.3"));
+    b = tep_add(&w, &z, TEP_LIST("dim=13", "variant=faithful", "grad=ep", "tol=1e-6", "iterations=500", "beta=0.3"));
     fill_classes(b, &z);
     tep_gradients(&w, b, "ffn", got, WIDE);
     const double size = sqrt(tep_dot(got, got, n) / tep_dot(exact, exact, n)), expect = 2. / (64 * 13);

@@ -82,6 +82,15 @@ static tn_ref with_linear_xent(tn_graph *g)
                           numbers(g, "labels", tn_shape(B, T)), .bias = weights(g, "b", tn_shape(V)), .z_loss = 0.1f);
 }
 
+static tn_ref with_relax(tn_graph *g)
+{
+    const tn_ref h = tn_relax(g, weights(g, "a", tn_shape(B * T, D)), .w1 = weights(g, "w1", tn_shape(V, D)), .b1 = weights(g, "b1", tn_shape(V)),
+                              .w2 = weights(g, "w2", tn_shape(D, V)), .b2 = weights(g, "b2", tn_shape(D)),
+                              .norm2_gain = weights(g, "g2", tn_shape(D)), .norm_bias = weights(g, "c", tn_shape(D)), .steps = 6,
+                              .rtol = tn_scalar(g, "rtol", 1e-2f), .damping = tn_scalar(g, "damping", 0.7f), .grad = TN_LOOP_IMPLICIT);
+    return loss_of(g, h);
+}
+
 static const struct {
     const tn_op *op;
     tn_ref (*build)(tn_graph *g);
@@ -89,6 +98,7 @@ static const struct {
     { &tn_op_linear, with_linear },       { &tn_op_gate, with_gate },   { &tn_op_norm, with_norm },
     { &tn_op_attention, with_attention }, { &tn_op_outer, with_outer }, { &tn_op_scan, with_scan },
     { &tn_op_scan_gated, with_scan_gated }, { &tn_op_linear_xent, with_linear_xent },
+    { &tn_op_relax, with_relax },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

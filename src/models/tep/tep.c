@@ -89,16 +89,21 @@ tn_ref tep_label_count(const tep_net *n)
     return tn_clamp_min(g, tn_reshape(g, sum, tn_shape(1)), 1.f);
 }
 
-static void put_loss(const tep_net *n, tn_ref h)
+static tn_ref task_loss(const tep_net *n, tn_ref h)
 {
     tn_graph *g = n->g;
     const tep_target t = tep_target_of(n);
-    if (!t.weights.id && !t.targets.id) {
-        tn_output(g, "loss", tn_linear_xent(g, tep_read(n, g, h), t.head_w, t.labels, .bias = t.head_b));
-        return;
-    }
+    if (!t.weights.id && !t.targets.id) return tn_linear_xent(g, tep_read(n, g, h), t.head_w, t.labels, .bias = t.head_b);
     const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, n->b->count), tn_shape(1));
-    tn_output(g, "loss", tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f))));
+    return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));
+}
+
+static void put_loss(const tep_net *n, tn_ref h, tn_ref extra)
+{
+    const tn_ref loss = task_loss(n, h);
+    if (extra.id) tn_output(n->g, "xent", loss);
+    if (extra.id) tn_output(n->g, "extra", extra);
+    tn_output(n->g, "loss", extra.id ? tn_add(n->g, loss, extra) : loss);
 }
 
 static tn_ref as_floats(tn_graph *g, tn_ref x) { return tn_ref_dtype(g, x) == TN_F32 ? x : tn_cast(g, x, TN_F32); }
@@ -145,6 +150,6 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     const tn_ref h = tep_solve(&n, &m);
     tn_region_end(g, r);
     if (b->logits) put_logits(&n, h);
-    if (b->labels.id) put_loss(&n, h);
+    if (b->labels.id) put_loss(&n, h, tep_slope_penalty(&n, &m, h));
     return tn_graph_status(g);
 }

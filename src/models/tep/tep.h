@@ -9,7 +9,7 @@
 
 #include "models/blocks.h"
 
-/* In the order of the choices in the settings. */
+/* In the order of the choices in the settings (after grad=auto). */
 typedef enum tep_mode { TEP_BLOCK, TEP_ENERGY, TEP_TOROIDAL } tep_mode;
 typedef enum tep_grad { TEP_EP, TEP_EP_CENTRED, TEP_IMPLICIT, TEP_ONE_STEP, TEP_BPTT } tep_grad;
 
@@ -18,7 +18,7 @@ typedef struct tep_config {
     tep_mode mode;
     tep_grad grad;
     bool faithful, softmax, anderson, positions, value, cache;
-    float beta, damping, rtol, tol, kappa, radius, alpha, fade;
+    float beta, damping, rtol, tol, kappa, radius, alpha, fade, jacobian;
 } tep_config;
 
 /* The batch may be NULL: sizes that are auto are then 0. */
@@ -66,6 +66,8 @@ tn_ref tep_sigma(tn_graph *g, tn_ref w, const char *name);
 
 /* The equilibrium of a map; with gradients as grad says. */
 tn_ref tep_solve(tep_net *n, const tep_map *m);
+/* jacobian |J v|^2 / width at the equilibrium h, a mean over samples, one number; none where it is not asked for. */
+tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h);
 /* What the head reads of a state: (B,d), or (B,S,d) where every token has a label. */
 tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h);
 /* Sum over samples of w CE + (value - target)^2 / 2: what the loss is a mean of, and what nudges. */

@@ -1,4 +1,5 @@
-/* The largest singular value of a matrix, followed by power iteration while training moves the matrix. */
+/* What keeps a map contracting: the largest singular value of a matrix, followed by power iteration while training moves the
+ * matrix, for maps that are scaled by it; and a penalty on the slope of any map. */
 #include "models/tep/tep.h"
 
 /* Of a step. One would follow a matrix that moves slowly; the first steps of Adam turn its largest direction altogether, and then
@@ -17,4 +18,21 @@ tn_ref tep_sigma(tn_graph *g, tn_ref w, const char *name)
     const tn_ref pulled = tn_matmul(g, tn_l2_normalize(g, tn_linear(g, v, fixed), tiny), fixed);
     if (tn_graph_get_options(g)->training) tn_assign(g, state, tn_l2_normalize(g, pulled, tiny));
     return tn_clamp_min(g, tn_sqrt(g, tn_sum(g, tn_square(g, pulled), -1)), 1e-6f);
+}
+
+/* J v by a difference of the map along v, which an ordinary backward pass differentiates. Dropout of ones draws the v. */
+tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h)
+{
+    tn_graph *g = n->g;
+    const float step = 0.01f; /* states are of size 1: small for the map, large for f32 */
+    if (n->c->jacobian <= 0 || !n->b->labels.id || !tn_graph_get_options(g)->training) return TN_NONE;
+    const tn_ref v = tn_affine(g, tn_dropout(g, tn_fill(g, m->state, TN_F32, 1.f), 0.5f), 1.f, -1.f);
+    const tn_ref rest = tn_stop_gradient(g, h), at[] = { rest, tn_add(g, rest, tn_scale(g, v, step)) };
+    tn_ref f[2];
+    for (int i = 0; i < 2; i++) m->build(g, &(tn_body_io){ .carry = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
+    tn_ref moved = tn_sub(g, f[1], f[0]);
+    if (n->b->count.id) moved = tn_live(g, moved, n->b->count);
+    const float per_sample = n->c->jacobian / (step * step) / ((float)tn_dims_count(m->state) / (float)n->b->batch);
+    const tn_ref sum = tn_reshape(g, tn_scale(g, tn_sum_all(g, tn_square(g, moved)), per_sample), tn_shape(1));
+    return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));
 }

@@ -37,7 +37,7 @@ static void faithful_sizes(void **state)
     const tep_shape z = { .B = 2, .S = 1, .F = 64, .C = 10, .L = 1 };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim, "variant=faithful")), rows[i].parameters);
+        assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim, "variant=faithful", "grad=ep")), rows[i].parameters);
         const int64_t d = strtol(rows[i].dim + 4, NULL, 10), dead = 2 * d * d + 4 * d;
         assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim)), rows[i].parameters - dead);
     }
@@ -56,12 +56,12 @@ typedef struct variation {
 } variation;
 
 static const variation variations[] = {
-    { { "dim=12" }, 1, 1 },
+    { { "dim=12", "grad=ep" }, 1, 1 },
     { { "dim=12", "grad=ep_centred" }, 1, 1 },
     { { "dim=12", "grad=implicit" }, 1, 1 },
     { { "dim=12", "grad=one_step" }, 1, 1 },
     { { "dim=12", "grad=bptt" }, 1, 1 },
-    { { "dim=12", "variant=faithful" }, 1, 1 },
+    { { "dim=12", "variant=faithful", "grad=ep" }, 1, 1 },
     { { "dim=12", "mode=energy", "grad=ep_centred" }, 1, 1 },
     { { "dim=12", "mode=energy", "grad=implicit" }, 1, 1 },
     { { "dim=12", "mode=toroidal" }, 1, 1 },
@@ -373,6 +373,37 @@ static void torus_stays_contracting(void **state)
     tn_world_close(&w);
 }
 
+/* Of the energy map near its linear regime J is symmetric with |J v| <= slope |v|; and a network trained under the penalty takes
+ * fewer steps than one without. */
+static void slope_has_a_price(void **state)
+{
+    const tep_shape z = { .B = B, .S = 1, .F = F, .C = C, .L = 1, .count = true };
+    float extra[2];
+    double steps[2] = { 0 };
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tn_world w = tn_world_open(3, 1);
+        tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "mode=energy", "jacobian=1", k ? "kappa=0.7" : "kappa=0.35"));
+        *(int32_t *)tn_world_data(b, "count") = B - 1;
+        ((int32_t *)tn_world_data(b, "labels"))[B - 1] = -1;
+        tn_bound_seed(b, 1, 5);
+        tep_run(&w, b);
+        extra[k] = *(float *)tn_world_data(b, "extra");
+        assert_float_equal(*(float *)tn_world_data(b, "loss"), *(float *)tn_world_data(b, "xent") + extra[k], 1e-6);
+        tn_world_close(&w);
+    }
+    assert_true(extra[0] > 0 && extra[1] < 0.7f * 0.7f * 1.1f);
+    assert_true(extra[1] > 2 * extra[0] && extra[1] < 5 * extra[0]); /* as kappa^2, but for the tanh */
+    for (int k = 0; k < 2; k++) {
+        tn_world w = tn_world_open(3, 1);
+        tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "rtol=1e-4", "iterations=200", k ? "jacobian=1" : "jacobian=0"));
+        tep_train(&w, b, 0.005, 30);
+        for (int i = 0; i < B; i++) steps[k] += ((int32_t *)tn_world_data(b, "steps"))[i];
+        tn_world_close(&w);
+    }
+    if (!(steps[1] < 0.8 * steps[0])) fail_msg("%g steps with the penalty, %g without", steps[1], steps[0]);
+}
+
 /* --- instruments ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct seen {
@@ -464,7 +495,7 @@ static void bad_settings(void **state)
     } rows[] = {
         { { "mode=energy", "variant=faithful" }, "variant=faithful is of mode=block alone", 1, 1, false },
         { { "mode=energy" }, "one token, these have 4: use mode=block", 4, 1, false },
-        { { "variant=faithful", "grad=implicit" }, "grad=ep (by its proxy) and grad=bptt", 1, 1, false },
+        { { "variant=faithful", "grad=implicit" }, "grad=ep (its proxy) and grad=bptt", 1, 1, false },
         { { "dim=10", "heads=4" }, "heads=4 must divide dim=10", 1, 1, false },
         { { "solver=anderson", "grad=bptt" }, "use solver=picard", 1, 1, false },
         { { "inputs=7" }, "1 tokens of 5 numbers, the settings say tokens=1 inputs=7", 1, 1, false },
@@ -505,6 +536,7 @@ void tn_tests_tep(tn_test_list *l)
     tn_test_add(l, cache_of_equilibria, NULL, "tep: the cache of equilibria");
     tn_test_add(l, energy_stays_contracting, NULL, "tep: the energy map stays contracting");
     tn_test_add(l, torus_stays_contracting, NULL, "tep: the toroidal map stays contracting");
+    tn_test_add(l, slope_has_a_price, NULL, "tep: the slope of the map has a price");
     tn_test_add(l, instruments_say, NULL, "tep: what instruments say");
     tn_test_add(l, bad_settings, NULL, "tep: bad settings are refused with a reason");
 }

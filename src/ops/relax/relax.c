@@ -1,0 +1,169 @@
+/* relax: shape checks, gradient rule, cost, the row. */
+#include "ops/relax/relax.h"
+
+#include "base/status.h"
+#include "ops/relax/relax_cpu.h"
+
+tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
+
+enum { DEFAULT_MEMORY = 5, LEAST_MEMORY = 2, MOST_MEMORY = 16 };
+
+static uint64_t bit(int i) { return (uint64_t)1 << i; }
+
+/* --- shapes ------------------------------------------------------------------------------------------------------------ */
+
+/* An optional input (needed ones are looked at before): floats of shape `want`. */
+static tn_status check_floats(const tn_sig *s, int i, const char *name, tn_dims want)
+{
+    char text[64];
+    if (s->in[i].absent) return TN_OK;
+    if (tn_dtype_is_float(s->in[i].dtype) && tn_dims_equal(s->in[i].dims, want)) return TN_OK;
+    return tn_error(TN_USAGE, "%s must be floats of shape %s", name, tn_dims_text(want, text, sizeof text));
+}
+
+static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
+{
+    const tn_dims x = s->in[TN_RELAX_A].dims, w1 = s->in[TN_RELAX_W1].dims;
+    if (s->in[TN_RELAX_A].absent || x.rank != 2 || !tn_dtype_is_float(s->in[TN_RELAX_A].dtype) || x.dim[1] < 1)
+        return tn_error(TN_USAGE, "a must be floats of shape (B,d): a row for each sample");
+    if (s->in[TN_RELAX_W1].absent || w1.rank != 2 || w1.dim[1] != x.dim[1] || w1.dim[0] < 1)
+        return tn_error(TN_USAGE, "w1 must be (f,%lld), with a (B,%lld)", (long long)x.dim[1], (long long)x.dim[1]);
+    const tn_dims d = tn_shape(x.dim[1]), f = tn_shape(w1.dim[0]);
+    const bool block = a->kind == TN_RELAX_BLOCK;
+    if (block && s->in[TN_RELAX_W2].absent) return tn_error(TN_USAGE, "the block needs w2 (d,f)");
+    if (!block && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
+    for (int i = TN_RELAX_W2; !block && i <= TN_RELAX_BIAS; i++)
+        if (!s->in[i].absent) return tn_error(TN_USAGE, "the energy has w1, b1 and scale: leave out w2, b2 and the norms");
+    TN_RETURN_IF(check_floats(s, TN_RELAX_W1, "w1", w1));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_B1, "b1", f));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_W2, "w2", tn_shape(d.dim[0], f.dim[0])));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_B2, "b2", d));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_GAIN2, "norm2_gain", d));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_BIAS2, "norm2_bias", d));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_GAIN, "norm_gain", d));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_BIAS, "norm_bias", d));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_SCALE, "scale", tn_shape(1)));
+    return check_floats(s, TN_RELAX_H0, "h0", x);
+}
+
+static tn_status check_head(const tn_sig *s)
+{
+    const tn_dims x = s->in[TN_RELAX_A].dims, w = s->in[TN_RELAX_HEAD_W].dims, labels = s->in[TN_RELAX_LABELS].dims;
+    if (s->in[TN_RELAX_HEAD_W].absent || s->in[TN_RELAX_LABELS].absent || s->in[TN_RELAX_BETA].absent)
+        return tn_error(TN_USAGE, "ep needs head_w, labels and beta");
+    if (w.rank != 2 || w.dim[1] != x.dim[1] || w.dim[0] < 1)
+        return tn_error(TN_USAGE, "head_w must be (C,%lld): a row for each class", (long long)x.dim[1]);
+    TN_RETURN_IF(check_floats(s, TN_RELAX_HEAD_W, "head_w", w));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_HEAD_B, "head_b", tn_shape(w.dim[0])));
+    TN_RETURN_IF(check_floats(s, TN_RELAX_WEIGHTS, "weights", tn_shape(x.dim[0])));
+    if (s->in[TN_RELAX_LABELS].dtype != TN_I32 || !tn_dims_equal(labels, tn_shape(x.dim[0])))
+        return tn_error(TN_USAGE, "labels must be i32 of shape (%lld): one for each sample", (long long)x.dim[0]);
+    return TN_OK;
+}
+
+static tn_status check_solve(const tn_sig *s, const tn_relax_attr *a)
+{
+    const tn_type *count = &s->in[TN_RELAX_COUNT];
+    if (a->steps < 1) return tn_error(TN_USAGE, "a solve needs steps >= 1");
+    if (s->in[TN_RELAX_RTOL].absent == s->in[TN_RELAX_TOL].absent)
+        return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
+    if (a->proxy && (a->grad != TN_LOOP_EP || a->centred))
+        return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
+    if (a->solver == TN_SOLVE_ANDERSON && a->grad == TN_LOOP_BPTT)
+        return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
+    if (a->memory < LEAST_MEMORY || a->memory > MOST_MEMORY)
+        return tn_error(TN_USAGE, "anderson keeps %d to %d pairs, not %d", LEAST_MEMORY, MOST_MEMORY, a->memory);
+    if (!count->absent && (count->dtype != TN_I32 || tn_dims_count(count->dims) != 1))
+        return tn_error(TN_USAGE, "count is an i32 of shape (1)");
+    for (int i = TN_RELAX_RTOL; i <= TN_RELAX_BETA; i++)
+        if (!s->in[i].absent && (s->in[i].dtype != TN_F32 || tn_dims_count(s->in[i].dims) != 1))
+            return tn_error(TN_USAGE, "rtol, tol, damping and beta are scalars");
+    return TN_OK;
+}
+
+static tn_status relax_infer(tn_sig *s)
+{
+    const tn_relax_attr *a = s->attr;
+    TN_RETURN_IF(check_map(s, a));
+    TN_RETURN_IF(check_solve(s, a));
+    if (a->grad == TN_LOOP_EP) TN_RETURN_IF(check_head(s));
+    const tn_dims x = s->in[TN_RELAX_A].dims;
+    s->out[TN_RELAX_H] = (tn_type){ .dtype = TN_F32, .dims = x };
+    for (int i = TN_RELAX_FREE_STEPS; i <= TN_RELAX_SIGNAL; i++)
+        s->out[i] = (tn_type){ .dtype = i < TN_RELAX_RESIDUALS ? TN_I32 : TN_F32, .dims = tn_shape(x.dim[0]) };
+    s->n_out = TN_RELAX_HISTORY;
+    if (a->grad != TN_LOOP_BPTT) return TN_OK;
+    s->out[TN_RELAX_HISTORY] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0], x.dim[1]) };
+    s->out[TN_RELAX_TAKEN] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
+    s->n_out = TN_RELAX_OUTPUTS;
+    return TN_OK;
+}
+
+/* --- gradient and cost ---------------------------------------------------------------------------------------------------- */
+
+static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
+{
+    const tn_relax_attr *a = s->attr;
+    (void)want;
+    u->in = 0;
+    for (int i = 0; i < s->n_in; i++)
+        if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
+    u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_TAKEN) : bit(TN_RELAX_H);
+    /* what the backward kernel counts, it writes: the planner keeps the memory for it */
+    if (a->grad == TN_LOOP_EP) u->out |= bit(TN_RELAX_NUDGED_STEPS) | bit(TN_RELAX_SIGNAL);
+    if (a->grad == TN_LOOP_IMPLICIT) u->out |= bit(TN_RELAX_ADJOINT_STEPS);
+}
+
+static void relax_cost(const tn_sig *s, tn_cost *c)
+{
+    const tn_relax_attr *a = s->attr;
+    const double B = (double)s->in[TN_RELAX_A].dims.dim[0], d = (double)s->in[TN_RELAX_A].dims.dim[1];
+    const double f = (double)s->in[TN_RELAX_W1].dims.dim[0], T = (double)a->steps;
+    const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
+    const double map = 4 * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
+    c->flops = T * map;
+    c->flops_backward = 3 * map;
+    if (a->grad == TN_LOOP_BPTT) c->flops_backward = 3 * T * map;
+    if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;
+    if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
+}
+
+/* --- the row --------------------------------------------------------------------------------------------------------------- */
+
+const tn_op tn_op_relax = {
+    .name = "relax",
+    .attr_bytes = sizeof(tn_relax_attr),
+    .flags = TN_OP_OPTIONAL_OUT,
+    .infer = relax_infer,
+    .grad = relax_grad,
+    .cost = relax_cost,
+    .kernel = { [TN_CPU] = { .forward = tn_relax_forward_cpu, .backward = tn_relax_backward_cpu, .work = tn_relax_work_cpu } },
+    TN_OP_SWITCH("opt.relax", "equilibria solved a few samples at a time inside one op (off: a loop over plain ops)"),
+    .plain = tn_relax_plain,
+};
+
+/* An input that gets no gradient. */
+static tn_ref fixed(tn_graph *g, tn_ref x) { return x.id ? tn_stop_gradient(g, x) : x; }
+
+tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_options o)
+{
+    const tn_relax_attr attr = { .kind = o.kind, .steps = o.steps, .grad = o.grad, .solver = o.solver,
+                                 .memory = o.memory ? o.memory : DEFAULT_MEMORY, .centred = o.centred, .mean = o.mean,
+                                 .proxy = o.proxy, .weight = o.weight != 0 ? o.weight : 1.f };
+    const bool ep = o.grad == TN_LOOP_EP; /* the same options serve every gradient */
+    const tn_ref in[TN_RELAX_INPUTS] = {
+        [TN_RELAX_A] = a, [TN_RELAX_W1] = o.w1, [TN_RELAX_B1] = o.b1, [TN_RELAX_W2] = o.w2, [TN_RELAX_B2] = o.b2,
+        [TN_RELAX_GAIN2] = o.norm2_gain, [TN_RELAX_BIAS2] = o.norm2_bias, [TN_RELAX_GAIN] = o.norm_gain,
+        [TN_RELAX_BIAS] = o.norm_bias, [TN_RELAX_SCALE] = fixed(g, o.scale), [TN_RELAX_H0] = fixed(g, o.h0),
+        [TN_RELAX_HEAD_W] = ep ? fixed(g, o.head_w) : TN_NONE, [TN_RELAX_HEAD_B] = ep ? fixed(g, o.head_b) : TN_NONE,
+        [TN_RELAX_LABELS] = ep ? o.labels : TN_NONE, [TN_RELAX_WEIGHTS] = ep ? fixed(g, o.weights) : TN_NONE,
+        [TN_RELAX_RTOL] = o.rtol, [TN_RELAX_TOL] = o.tol, [TN_RELAX_DAMPING] = o.damping, [TN_RELAX_BETA] = ep ? o.beta : TN_NONE,
+        [TN_RELAX_COUNT] = o.count,
+    };
+    tn_ref out[TN_RELAX_OUTPUTS] = { { 0 } };
+    tn_ref *const to[TN_RELAX_HISTORY] = { NULL, o.free_steps, o.nudged_steps, o.adjoint_steps, o.residuals, o.signal };
+    const tn_ref h = tn_graph_add(g, file, line, &tn_op_relax, &attr, in, TN_RELAX_INPUTS, out);
+    for (int i = 0; i < TN_RELAX_HISTORY; i++)
+        if (to[i]) *to[i] = out[i];
+    return h;
+}

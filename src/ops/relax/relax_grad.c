@@ -1,0 +1,291 @@
+/* The gradients of relax: lambda for every sample by one of tn_loop's ways, then lambda^T df/d(everything).
+ *
+ * The second part linearises f at the state, tile by tile, and leaves rows for all samples; the gradients of the parameters
+ * are sums over these rows: matrix products over the batch, and sums down columns in double in the order of the samples. So
+ * no bits depend on threads. */
+#include "ops/relax/relax_cpu.h"
+
+#include "base/status.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct grad {
+    const tn_call *c;
+    const tn_relax_job *j;
+    const tn_relax_space *s;
+    const tn_relax_rows *r;
+    const float *state; /* (B,d): where f is linearised */
+    bool recalls;       /* it has been already: what was kept is there */
+    bool adds;          /* to gradients of this call: not the first step of bptt */
+} grad;
+
+static bool adds_to(const grad *g, int input) { return g->adds || (g->c->accumulate >> input & 1); }
+
+/* --- lambda ----------------------------------------------------------------------------------------------------------------- */
+
+/* Of one sample: lambda from the free state h, f(h) and the nudged states, and how far the nudge stands out. */
+static void propagate(const grad *g, int64_t b, const float *f)
+{
+    const tn_relax_job *j = g->j;
+    const float n = (float)j->count, weight = j->attr.mean ? 1 / n : j->attr.weight, d = (float)j->d;
+    const float *h = g->state + b * j->d, *up = g->r->nudged + b * j->d, *down = up + j->B * j->d;
+    float *lambda = g->r->lambda + b * j->d, *signal = g->c->out[TN_RELAX_SIGNAL].data;
+    double moved = 0, noise = 0;
+    for (int64_t i = 0; signal && i < j->d; i++) {
+        moved += ((double)up[i] - (double)h[i]) * ((double)up[i] - (double)h[i]);
+        noise += ((double)f[i] - (double)h[i]) * ((double)f[i] - (double)h[i]);
+    }
+    if (signal) signal[b] = (float)(sqrt(moved) / fmax(sqrt(noise), 1e-30));
+    if (j->attr.proxy)
+        for (int64_t i = 0; i < j->d; i++) lambda[i] = (f[i] - up[i]) * (2 / (j->beta * n * d));
+    else if (!j->attr.centred)
+        for (int64_t i = 0; i < j->d; i++) lambda[i] = (h[i] - up[i]) * (weight / j->beta);
+    else
+        for (int64_t i = 0; i < j->d; i++) lambda[i] = (down[i] - up[i]) * (weight / (2 * j->beta));
+}
+
+/* --- f's gradients at a state ------------------------------------------------------------------------------------------------- */
+
+static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
+{
+    const tn_relax_job *j = g->j;
+    tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
+    tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
+    tn_relax_apply(j, t, true);
+    tn_relax_store(t->z, t->width, g->r->kept.active + first * j->f, j->f, t->live, j->f);
+    tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
+}
+
+static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const grad *g = arg;
+    load_state(g, t, first);
+    tn_relax_remember(g->j, t, &g->r->kept, first);
+}
+
+/* What f(h*) serves at once: it is linearised there, and every nudge takes its first step. */
+typedef struct first_step {
+    grad *g;
+    tn_relax_solve *v;
+} first_step;
+
+static void first_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const first_step *w = arg;
+    const grad *g = w->g;
+    const tn_relax_job *j = g->j;
+    float *f = g->r->u + first * j->d; /* free until lambda is known */
+    linearise_share(w->g, t, first);
+    tn_relax_store(t->y, t->width, f, j->d, t->live, j->d);
+    for (int sign = 0; sign < w->v->signs; sign++) {
+        const int64_t at = sign * j->B + first;
+        for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
+        if (sign) tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
+        if (sign) tn_relax_load(t->y, t->width, f, j->d, t->live, j->d);
+        tn_relax_nudge(j, t);
+        tn_relax_advance(j, t, false);
+        tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
+        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < j->rtol);
+    }
+}
+
+/* The flags of those that wait become a list of tasks, in order. */
+static void list_waiting(const grad *g, tn_relax_solve *v)
+{
+    const tn_relax_job *j = g->j;
+    int32_t *list = g->r->waiting;
+    for (int sign = 0; sign < v->signs; sign++)
+        for (int64_t b = 0; b < j->count; b++) {
+            v->steps[sign * j->B + b] = 1;
+            if (list[sign * j->B + b] && j->attr.steps > 1) list[v->n_waiting++] = (int32_t)(sign * j->count + b);
+        }
+    v->waiting = list;
+}
+
+static tn_status nudge(grad *g)
+{
+    const tn_relax_job *j = g->j;
+    int32_t *steps = g->c->out[TN_RELAX_NUDGED_STEPS].data;
+    if (!(j->beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
+    tn_relax_solve v = { .phase = TN_RELAX_NUDGED, .from = g->state, .to = g->r->nudged, .inject = j->a,
+                         .signs = j->attr.centred ? 2 : 1, .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
+                         .steps = g->r->steps };
+    if (!j->together && j->attr.solver == TN_SOLVE_PICARD) {
+        tn_relax_each(j, g->s, first_share, &(first_step){ g, &v });
+        list_waiting(g, &v);
+        g->recalls = true;
+    }
+    tn_relax_run(j, g->s, &v);
+    for (int64_t b = 0; steps && b < j->count; b++) steps[b] = g->r->steps[b] + (j->attr.centred ? g->r->steps[j->B + b] : 0);
+    return TN_OK;
+}
+
+/* da of samples first.. : rows of t->y for the block, lambda for the energy. */
+static void give_da(const grad *g, const tn_relax_tile *t, int64_t first)
+{
+    const tn_relax_job *j = g->j;
+    float *da = g->c->din[TN_RELAX_A].data;
+    for (int l = 0; da && l < t->live; l++) {
+        float *to = da + (first + l) * j->d;
+        const float *from = j->block ? t->y + l : g->r->lambda + (first + l) * j->d;
+        const int64_t step = j->block ? t->width : 1;
+        if (adds_to(g, TN_RELAX_A))
+            for (int64_t i = 0; i < j->d; i++) to[i] += from[i * step];
+        else
+            for (int64_t i = 0; i < j->d; i++) to[i] = from[i * step];
+    }
+}
+
+static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const grad *g = arg;
+    const tn_relax_job *j = g->j;
+    const tn_relax_rows *r = g->r;
+    const int64_t d = first * j->d;
+    if (g->recalls) {
+        tn_relax_recall(j, t, &r->kept, first);
+    } else {
+        load_state(g, t, first);
+        tn_relax_store(t->y, t->width, r->u + d, j->d, t->live, j->d);
+        if (j->block) {
+            tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
+            tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
+        }
+    }
+    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
+    tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
+    tn_relax_pull(j, t, t->h);
+    tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
+    if (j->block) {
+        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
+    }
+    give_da(g, t, first);
+    if (!r->carried) return;
+    for (int l = 0; l < t->live; l++) { /* bptt: what passes f by, and what passes through it */
+        float *carried = r->carried + d + l * j->d;
+        for (int64_t i = 0; i < j->d; i++) carried[i] = (1 - j->damping) * carried[i] + t->y[i * t->width + l];
+    }
+}
+
+/* --- sums over the samples ------------------------------------------------------------------------------------------------------- */
+
+enum { COLUMNS = 64 };
+
+typedef struct columns {
+    const float *x, *y; /* (rows,n); y may be NULL: 1 */
+    float *to;          /* (n) */
+    int64_t rows, n;
+    float factor;
+    bool add;
+} columns;
+
+static void columns_tile(void *arg, int64_t tile)
+{
+    const columns *w = arg;
+    const int64_t from = tile * COLUMNS, n = w->n - from < COLUMNS ? w->n - from : COLUMNS;
+    double sum[COLUMNS] = { 0 };
+    for (int64_t b = 0; b < w->rows; b++) {
+        const float *x = w->x + b * w->n + from, *y = w->y ? w->y + b * w->n + from : NULL;
+        if (y)
+            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i] * (double)y[i];
+        else
+            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i];
+    }
+    for (int64_t i = 0; i < n; i++) w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
+}
+
+/* din[input] (n) gets factor sum_b x_b y_b. */
+static void sum_columns(const grad *g, int input, const float *x, const float *y, float factor)
+{
+    const tn_arg *to = &g->c->din[input];
+    columns w = { .x = x, .y = y, .to = to->data, .rows = g->j->count, .n = to->data ? to->dims.dim[0] : 0, .factor = factor,
+                  .add = adds_to(g, input) };
+    if (w.to) tn_pool_run(g->j->pool, (w.n + COLUMNS - 1) / COLUMNS, columns_tile, &w);
+}
+
+/* din[input] (m,n) gets factor sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
+static void sum_outer(const grad *g, int input, const float *x, int64_t m, const float *y, int64_t n, float factor, bool more)
+{
+    const tn_relax_job *j = g->j;
+    const tn_gemm product = { .m = m, .n = n, .k = j->count, .batch = 1, .a = x, .a_row = 1, .a_col = m, .b = y, .b_row = n, .b_col = 1,
+                              .c = g->c->din[input].data, .c_row = n, .alpha = factor, .accumulate = more || adds_to(g, input),
+                              .round = j->round, .bf16x3 = j->bf16x3, .portable_only = j->portable };
+    if (product.c) tn_gemm_run(j->pool, &product, g->r->gemm);
+}
+
+/* lambda^T df/d(parameters) at g->state, and da. */
+static void pull_back(grad *g)
+{
+    const tn_relax_job *j = g->j;
+    const tn_relax_rows *r = g->r;
+    tn_relax_each(j, g->s, pull_share, g);
+    if (j->block) {
+        sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, 1, false);
+        sum_outer(g, TN_RELAX_W2, r->u, j->d, r->kept.active, j->f, 1, false);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, 1);
+        sum_columns(g, TN_RELAX_B2, r->u, NULL, 1);
+        sum_columns(g, TN_RELAX_GAIN2, r->q, r->kept.n2, 1);
+        sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, 1);
+        sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, 1);
+        sum_columns(g, TN_RELAX_BIAS, r->lambda, NULL, 1);
+    } else {
+        sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, j->scale, false);
+        sum_outer(g, TN_RELAX_W1, r->kept.active, j->f, r->lambda, j->d, j->scale, true);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, j->scale);
+    }
+    g->adds = true;
+}
+
+/* --- all of it ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Gradients nothing is added to here begin as 0: of rows that are not there, and of everything where nothing arrives. */
+static void clear_rest(const tn_call *c, const tn_relax_job *j, bool all)
+{
+    for (int i = 0; i < c->n_in; i++) {
+        const int64_t n = c->din[i].data ? tn_dims_count(c->din[i].dims) : 0, from = i == TN_RELAX_A && !all ? j->count * j->d : 0;
+        if (!n || (c->accumulate >> i & 1) || (i != TN_RELAX_A && !all && i <= TN_RELAX_BIAS)) continue;
+        memset((float *)c->din[i].data + from, 0, sizeof(float) * (size_t)(n - from));
+    }
+}
+
+static void through_time(grad *g, const float *dout)
+{
+    const tn_relax_job *j = g->j;
+    const int64_t n = j->count * j->d;
+    memcpy(g->r->carried, dout, sizeof *dout * (size_t)n);
+    for (int64_t t = *(const int32_t *)g->c->out[TN_RELAX_TAKEN].data - 1; t >= 0; t--) {
+        g->state = (const float *)g->c->out[TN_RELAX_HISTORY].data + t * j->B * j->d;
+        for (int64_t i = 0; i < n; i++) g->r->lambda[i] = j->damping * g->r->carried[i];
+        pull_back(g);
+    }
+}
+
+static void adjoint(grad *g, const float *dout)
+{
+    const tn_relax_job *j = g->j;
+    tn_relax_solve v = { .phase = TN_RELAX_ADJOINT, .from = dout, .to = g->r->lambda, .inject = dout, .kept = &g->r->kept,
+                         .signs = 1, .steps = g->c->out[TN_RELAX_ADJOINT_STEPS].data };
+    tn_relax_each(j, g->s, linearise_share, g);
+    tn_relax_run(j, g->s, &v);
+    g->recalls = true;
+}
+
+tn_status tn_relax_gradients(const tn_call *c, const tn_relax_job *j, const tn_relax_space *s, const tn_relax_rows *r)
+{
+    grad g = { .c = c, .j = j, .s = s, .r = r, .state = c->out[TN_RELAX_H].data };
+    const float *dout = c->dout[TN_RELAX_H].data;
+    const bool ep = j->attr.grad == TN_LOOP_EP, none = !j->count || (!ep && !dout);
+    clear_rest(c, j, none);
+    if (none) return TN_OK;
+    if (j->attr.grad == TN_LOOP_BPTT) {
+        through_time(&g, dout);
+        return TN_OK;
+    }
+    if (ep) TN_RETURN_IF(nudge(&g));
+    else if (j->attr.grad == TN_LOOP_IMPLICIT) adjoint(&g, dout);
+    else memcpy(r->lambda, dout, sizeof *dout * (size_t)(j->count * j->d));
+    pull_back(&g);
+    return TN_OK;
+}

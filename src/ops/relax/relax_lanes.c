@@ -1,0 +1,177 @@
+/* Products of tiles: out (n,width) = w (n,k) in (k,width), samples along the lanes of vectors.
+ *
+ * A weight is one lane of a register (or a broadcast), a row of `in` a few vectors; the sums of a panel of rows of w stay in
+ * registers for all of k. Both operands are read one after the other, `in` from the nearest cache, each panel once for a
+ * tile: with 16 lanes a weight that comes from the next cache is used four times by vectors of four.
+ * An element's sum is one chain of fused multiply-adds in the order of k, from 0, whatever the width and the panels. Where
+ * operands are rounded (compute=bf16) the product is tn_gemm's, which has the instructions for it. */
+#include "backend/cpu/gemm_load.h"
+#include "backend/cpu/level.h"
+#include "backend/cpu/vec.h"
+#include "ops/relax/relax_cpu.h"
+
+/* Rows of a panel: with TN_VECS vectors of samples, so many sums fit the registers. */
+#if defined(__AVX512F__)
+enum { PANEL = 16 };
+#elif defined(__aarch64__) || defined(__AVX__)
+enum { PANEL = 6 };
+#else
+enum { PANEL = 2 };
+#endif
+
+TN_LEVELED(int, tn_relax_width, (int samples), (samples)) { return samples <= TN_VEC ? TN_VEC : (samples + TN_VEC - 1) / TN_VEC * TN_VEC; }
+
+/* --- the micro-kernel ------------------------------------------------------------------------------------------------------ */
+
+/* All loops over constants unroll; the sums must end up in registers. */
+TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, const float *restrict in, float *restrict out)
+{
+    tn_vec sum[PANEL][TN_VECS];
+    TN_UNROLL for (int r = 0; r < rows; r++)
+        TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
+    for (int64_t p = 0; p < k; p++, w += rows, in += vecs * TN_VEC) {
+        tn_vec b[TN_VECS];
+        TN_UNROLL for (int v = 0; v < vecs; v++) b[v] = tn_vec_get(in + v * TN_VEC);
+#if defined(__aarch64__) /* multiplies by a lane of a register */
+        tn_vec a[(PANEL + 3) / 4];
+        TN_UNROLL for (int q = 0; q < (rows + 3) / 4; q++) a[q] = tn_vec_get(w + 4 * q);
+        TN_UNROLL for (int r = 0; r < rows; r++)
+            TN_UNROLL for (int v = 0; v < vecs; v++)
+                sum[r][v] = (tn_vec)vfmaq_f32((float32x4_t)sum[r][v], (float32x4_t)b[v], vdupq_n_f32(a[r / 4][r % 4]));
+#else
+        TN_UNROLL for (int r = 0; r < rows; r++)
+            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(tn_vec_all(w[r]), b[v], sum[r][v]);
+#endif
+    }
+    TN_UNROLL for (int r = 0; r < rows; r++)
+        TN_UNROLL for (int v = 0; v < vecs; v++) tn_vec_put(out + (r * vecs + v) * TN_VEC, sum[r][v]);
+}
+
+typedef void kernel(int64_t k, const float *restrict w, const float *restrict in, float *restrict out);
+
+#define MICRO(rows, vecs)                                                                                              \
+    static void micro_##rows##_##vecs(int64_t k, const float *restrict w, const float *restrict in, float *restrict out) \
+    {                                                                                                                  \
+        micro(rows, vecs, k, w, in, out);                                                                              \
+    }
+#define MICRO_ROWS(vecs) MICRO(1, vecs) MICRO(2, vecs) MICRO_ROWS_6(vecs) MICRO_ROWS_16(vecs)
+#define TABLE_ROWS(vecs)                                                                                               \
+    { NULL, micro_1_##vecs, micro_2_##vecs TABLE_ROWS_6(vecs) TABLE_ROWS_16(vecs) }
+
+#if defined(__aarch64__) || defined(__AVX__)
+#define MICRO_ROWS_6(vecs) MICRO(3, vecs) MICRO(4, vecs) MICRO(5, vecs) MICRO(6, vecs)
+#define TABLE_ROWS_6(vecs) , micro_3_##vecs, micro_4_##vecs, micro_5_##vecs, micro_6_##vecs
+#else
+#define MICRO_ROWS_6(vecs)
+#define TABLE_ROWS_6(vecs)
+#endif
+#if defined(__AVX512F__)
+#define MICRO_ROWS_16(vecs)                                                                                            \
+    MICRO(7, vecs) MICRO(8, vecs) MICRO(9, vecs) MICRO(10, vecs) MICRO(11, vecs) MICRO(12, vecs) MICRO(13, vecs)       \
+    MICRO(14, vecs) MICRO(15, vecs) MICRO(16, vecs)
+#define TABLE_ROWS_16(vecs)                                                                                            \
+    , micro_7_##vecs, micro_8_##vecs, micro_9_##vecs, micro_10_##vecs, micro_11_##vecs, micro_12_##vecs,               \
+        micro_13_##vecs, micro_14_##vecs, micro_15_##vecs, micro_16_##vecs
+#else
+#define MICRO_ROWS_16(vecs)
+#define TABLE_ROWS_16(vecs)
+#endif
+
+MICRO_ROWS(1)
+#if !defined(__AVX512F__)
+MICRO_ROWS(2)
+#endif
+#if !defined(__AVX__)
+MICRO_ROWS(3)
+MICRO_ROWS(4)
+#endif
+
+static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
+    { NULL },
+    TABLE_ROWS(1),
+#if !defined(__AVX512F__)
+    TABLE_ROWS(2),
+#endif
+#if !defined(__AVX__)
+    TABLE_ROWS(3),
+    TABLE_ROWS(4),
+#endif
+};
+
+/* Panels of a matrix of n rows, as even as can be, so that none leaves most registers empty: the first `longer` of them have a
+ * row more than the others. */
+typedef struct cut {
+    int64_t panels, rows, longer;
+} cut;
+
+static cut cut_rows(int64_t n)
+{
+    const int64_t panels = (n + PANEL - 1) / PANEL, rows = panels ? n / panels : 0;
+    return (cut){ panels, rows, n - rows * panels };
+}
+
+TN_LEVELED(int64_t, tn__relax_panels, (const tn_relax_matrix *m), (m)) { return cut_rows(m->n).panels; }
+
+TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
+{
+    const cut c = cut_rows(m->n);
+    const int64_t first = i * c.rows + (i < c.longer ? i : c.longer), rows = c.rows + (i < c.longer);
+    const float *from = m->w + first * m->row;
+    float *dst = (float *)m->packed + first * m->k;
+    if (m->row == 1)
+        for (int64_t p = 0; p < m->k; p++)
+            for (int64_t r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r];
+    else
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t p = 0; p < m->k; p++) dst[p * rows + r] = from[r * m->row + p * m->col];
+}
+
+TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out), (m, width, in, out))
+{
+    const cut c = cut_rows(m->n);
+    kernel *const *run = kernels[width / TN_VEC];
+    const float *w = m->packed;
+    for (int64_t i = 0; i < c.longer; i++, w += (c.rows + 1) * m->k, out += (c.rows + 1) * width) run[c.rows + 1](m->k, w, in, out);
+    for (int64_t i = c.longer; i < c.panels; i++, w += c.rows * m->k, out += c.rows * width) run[c.rows](m->k, w, in, out);
+}
+
+/* --- rows and columns -------------------------------------------------------------------------------------------------------- */
+
+/* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
+TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
+{
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        const float *from = rows + l * step;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from + q * step + i, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q * step + i];
+    }
+    for (; l < width; l++)
+        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l * step + i] : 0;
+}
+
+TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
+{
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        float *to = rows + l * step;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], a + (i + q) * width + l, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to + q * step + i, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) to[q * step + i] = a[i * width + l + q];
+    }
+    for (; l < n; l++)
+        for (int64_t i = 0; i < k; i++) rows[l * step + i] = a[i * width + l];
+}

@@ -1,0 +1,388 @@
+/* The solves of relax: one phase (free, nudged, adjoint) for all samples, by tiles.
+ *
+ * Each sample by itself (rtol): a thread fills its tile with samples that wait, steps it, and puts the next one into the
+ * column of each that has arrived; when none waits, columns move together and the tile gets narrower. All together (tol, bptt):
+ * a step of all tiles, then one look at all samples. Who computes a sample changes nothing in it. */
+#include "ops/relax/relax_cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- memory ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, size_t *used)
+{
+    enum { W = TN_RELAX_LANES };
+    tn_relax_memory s = { .base = base };
+    tn_relax_tile t = { .width = W };
+    const int64_t most = j->f > j->d ? j->f : j->d, widest = most > j->C ? most : j->C;
+    t.h = tn_relax_floats(&s, j->d * W), t.a = tn_relax_floats(&s, j->d * W), t.u = tn_relax_floats(&s, j->d * W);
+    t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
+    t.residual = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
+    t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
+    if (backward) {
+        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.n = tn_relax_floats(&s, j->d * W);
+        t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
+    }
+    if (j->rounded) {
+        t.rows = tn_relax_floats(&s, widest * W);
+        t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
+    }
+    if (j->attr.solver == TN_SOLVE_ANDERSON) {
+        t.row = tn_relax_floats(&s, 2 * j->d);
+        void *pairs = tn_relax_take(&s, j->together ? 0 : tn_anderson_bytes(j->attr.memory, W, j->d));
+        if (base && !j->together) t.pairs = tn_anderson_at(pairs, j->attr.memory, W, j->d);
+    }
+    *used = s.used;
+    return t;
+}
+
+static size_t tile_bytes(const tn_relax_job *j, bool backward)
+{
+    size_t used;
+    lay_tile(j, backward, NULL, &used);
+    return (used + 63) / 64 * 64;
+}
+
+static tn_relax_space lay_space(const tn_relax_job *j, bool backward, int slots, char *base, size_t *used)
+{
+    tn_relax_memory s = { .base = base };
+    tn_relax_space r = { .tile_bytes = tile_bytes(j, backward), .slots = slots, .backward = backward };
+    r.tiles = tn_relax_take(&s, r.tile_bytes * (size_t)slots);
+    if (j->together) {
+        r.residual = tn_relax_floats(&s, j->B), r.moved = tn_relax_floats(&s, j->B), r.spare = tn_relax_floats(&s, j->B * j->d);
+        if (j->attr.solver == TN_SOLVE_ANDERSON) {
+            void *pairs = tn_relax_take(&s, tn_anderson_bytes(j->attr.memory, j->B, j->d));
+            if (base) r.pairs = tn_anderson_at(pairs, j->attr.memory, j->B, j->d);
+        }
+    }
+    *used = s.used;
+    return r;
+}
+
+size_t tn_relax_space_bytes(const tn_relax_job *j, bool backward, int slots)
+{
+    size_t used;
+    lay_space(j, backward, slots, NULL, &used);
+    return used;
+}
+
+tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots, void *base)
+{
+    size_t used;
+    return lay_space(j, backward, slots, base, &used);
+}
+
+static tn_relax_tile tile_at(const tn_relax_job *j, const tn_relax_space *s, int64_t slot)
+{
+    size_t used;
+    return lay_tile(j, s->backward, s->tiles + s->tile_bytes * (size_t)slot, &used);
+}
+
+/* --- sharing out ------------------------------------------------------------------------------------------------------------- */
+
+/* Samples of a tile: full ones, but no thread is to wait while another has two vectors of them. */
+static int share(int64_t samples, int slots)
+{
+    const int64_t each = (samples + slots - 1) / slots;
+    return tn_relax_width(each < TN_RELAX_LANES ? (int)each : TN_RELAX_LANES);
+}
+
+typedef struct shares {
+    const tn_relax_job *j;
+    const tn_relax_space *s;
+    tn_relax_share *fn;
+    void *arg;
+    int each;
+    _Atomic int64_t next;
+} shares;
+
+static void shares_slot(void *arg, int64_t slot)
+{
+    shares *w = arg;
+    tn_relax_tile t = tile_at(w->j, w->s, slot);
+    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->j->count;) {
+        t.live = (int)(w->j->count - at < w->each ? w->j->count - at : w->each);
+        t.width = tn_relax_width(t.live);
+        w->fn(w->arg, &t, at);
+    }
+}
+
+void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_share *fn, void *arg)
+{
+    shares w = { .j = j, .s = s, .fn = fn, .arg = arg, .each = share(j->count, s->slots) };
+    if (j->count) tn_pool_run(j->pool, s->slots, shares_slot, &w);
+}
+
+/* --- samples in columns --------------------------------------------------------------------------------------------------------- */
+
+static void put_column(float *a, int width, int lane, const float *row, int64_t k)
+{
+    for (int64_t i = 0; i < k; i++) a[i * width + lane] = row ? row[i] : 0;
+}
+
+static void get_column(const float *a, int width, int lane, float *row, int64_t k)
+{
+    for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
+}
+
+static void copy_column(float *a, int width, int from, int to, int64_t k)
+{
+    for (int64_t i = 0; i < k; i++) a[i * width + to] = a[i * width + from];
+}
+
+void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
+{
+    t->label[lane] = j->labels[sample];
+    t->weight[lane] = j->weights ? j->weights[sample] : 1;
+    t->eta[lane] = sign ? -v->eta : v->eta;
+}
+
+void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
+{
+    tn_relax_load(t->slope, t->width, k->slope + first * j->f, j->f, t->live, j->f);
+    if (!j->block) return;
+    tn_relax_load(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
+    tn_relax_load(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
+    tn_relax_load(t->s2, t->width, k->s2 + first, 1, t->live, 1);
+    tn_relax_load(t->s, t->width, k->s + first, 1, t->live, 1);
+}
+
+void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
+{
+    tn_relax_store(t->slope, t->width, k->slope + first * j->f, j->f, t->live, j->f);
+    if (!j->block) return;
+    tn_relax_store(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
+    tn_relax_store(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
+    tn_relax_store(t->s2, t->width, k->s2 + first, 1, t->live, 1);
+    tn_relax_store(t->s, t->width, k->s + first, 1, t->live, 1);
+}
+
+/* Columns without a sample are computed too: they begin as zeros. */
+static void clear(const tn_relax_job *j, tn_relax_tile *t, bool adjoint)
+{
+    const size_t d = sizeof(float) * (size_t)(j->d * t->width), f = sizeof(float) * (size_t)(j->f * t->width);
+    const size_t one = sizeof(float) * TN_RELAX_LANES;
+    memset(t->h, 0, d);
+    memset(t->a, 0, d);
+    memset(t->eta, 0, one);
+    memset(t->weight, 0, one);
+    if (!adjoint) return;
+    memset(t->slope, 0, f);
+    memset(t->n2, 0, d);
+    memset(t->n, 0, d);
+    memset(t->s2, 0, one);
+    memset(t->s, 0, one);
+}
+
+/* --- each sample by itself ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct flow {
+    const tn_relax_job *j;
+    const tn_relax_space *s;
+    tn_relax_solve *v;
+    int64_t tasks;
+    _Atomic int64_t next;
+} flow;
+
+/* The next task that waits into column `lane`; false: none does. */
+static bool enter(flow *w, tn_relax_tile *t, int lane)
+{
+    const tn_relax_job *j = w->j;
+    const tn_relax_solve *v = w->v;
+    if (atomic_load_explicit(&w->next, memory_order_relaxed) >= w->tasks) return false;
+    const int64_t at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed);
+    if (at >= w->tasks) return false;
+    const int64_t task = v->waiting ? v->waiting[at] : at, b = task % j->count;
+    const tn_relax_kept *k = v->kept;
+    const float *from = v->waiting ? v->to + (task / j->count * j->B + b) * j->d : v->from ? v->from + b * j->d : NULL;
+    t->task[lane] = task;
+    t->steps[lane] = v->waiting ? 1 : 0;
+    put_column(t->h, t->width, lane, from, j->d);
+    put_column(t->a, t->width, lane, v->inject + b * j->d, j->d);
+    if (v->phase == TN_RELAX_NUDGED) tn_relax_set_cost(j, v, t, lane, b, task >= j->count);
+    if (v->phase == TN_RELAX_ADJOINT) {
+        put_column(t->slope, t->width, lane, k->slope + b * j->f, j->f);
+        if (j->block) {
+            put_column(t->n2, t->width, lane, k->n2 + b * j->d, j->d);
+            put_column(t->n, t->width, lane, k->n + b * j->d, j->d);
+            t->s2[lane] = k->s2[b], t->s[lane] = k->s[b];
+        }
+    }
+    if (j->attr.solver == TN_SOLVE_ANDERSON) tn_anderson_restart(&t->pairs, t->slot[lane]);
+    return true;
+}
+
+static void leave(const flow *w, tn_relax_tile *t, int lane)
+{
+    const tn_relax_job *j = w->j;
+    const tn_relax_solve *v = w->v;
+    const int64_t sign = t->task[lane] / j->count, b = t->task[lane] % j->count;
+    get_column(t->h, t->width, lane, v->to + (sign * j->B + b) * j->d, j->d);
+    if (v->steps) v->steps[sign * j->B + b] = t->steps[lane];
+    if (v->residuals) v->residuals[b] = t->residual[lane];
+}
+
+/* The last column takes the place of `lane`. */
+static void close_gap(const flow *w, tn_relax_tile *t, int lane)
+{
+    const tn_relax_job *j = w->j;
+    const int last = --t->live, slot = t->slot[lane];
+    if (lane == last) return;
+    copy_column(t->h, t->width, last, lane, j->d);
+    copy_column(t->a, t->width, last, lane, j->d);
+    if (w->v->phase == TN_RELAX_ADJOINT) {
+        copy_column(t->slope, t->width, last, lane, j->f);
+        if (j->block) {
+            copy_column(t->n2, t->width, last, lane, j->d);
+            copy_column(t->n, t->width, last, lane, j->d);
+            t->s2[lane] = t->s2[last], t->s[lane] = t->s[last];
+        }
+    }
+    t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->residual[lane] = t->residual[last];
+    t->label[lane] = t->label[last], t->weight[lane] = t->weight[last], t->eta[lane] = t->eta[last];
+    t->slot[lane] = t->slot[last], t->slot[last] = slot;
+}
+
+static void narrow_rows(float *a, int64_t k, int from, int to)
+{
+    for (int64_t i = 1; i < k; i++) memmove(a + i * to, a + i * from, sizeof *a * (size_t)to);
+}
+
+static void narrow(const flow *w, tn_relax_tile *t)
+{
+    const tn_relax_job *j = w->j;
+    const int from = t->width, to = tn_relax_width(t->live);
+    if (to >= from) return;
+    narrow_rows(t->h, j->d, from, to);
+    narrow_rows(t->a, j->d, from, to);
+    if (w->v->phase == TN_RELAX_ADJOINT) {
+        narrow_rows(t->slope, j->f, from, to);
+        if (j->block) {
+            narrow_rows(t->n2, j->d, from, to);
+            narrow_rows(t->n, j->d, from, to);
+        }
+    }
+    t->width = to;
+}
+
+/* y = the map of the phase at h. */
+static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
+{
+    if (v->phase == TN_RELAX_ADJOINT) {
+        tn_relax_pull(j, t, t->h);
+        tn_relax_add(j, t);
+        return;
+    }
+    tn_relax_apply(j, t, false);
+    if (v->phase == TN_RELAX_NUDGED) tn_relax_nudge(j, t);
+}
+
+/* The accelerated step; column l is sample slot[l] of `pairs`, or first + l. One that has arrived takes a damped step. */
+static void accelerate(const tn_relax_job *j, tn_relax_tile *t, const tn_anderson *pairs, int64_t first, const int *slot)
+{
+    float *h = t->row, *y = t->row + j->d;
+    tn_relax_advance(j, t, true);
+    for (int l = 0; l < t->live; l++) {
+        get_column(t->h, t->width, l, h, j->d);
+        get_column(t->y, t->width, l, y, j->d);
+        t->moved[l] = (float)(t->residual[l] < j->rtol ? tn_damped_step(j->d, j->damping, h, y)
+                                                       : tn_anderson_step(pairs, slot ? slot[l] : first + l, j->damping, h, y));
+        put_column(t->h, t->width, l, h, j->d);
+    }
+}
+
+static void flow_slot(void *arg, int64_t slot)
+{
+    flow *w = arg;
+    const tn_relax_job *j = w->j;
+    tn_relax_tile t = tile_at(j, w->s, slot);
+    const int most = share(w->tasks, w->s->slots);
+    t.width = most;
+    for (int l = 0; l < TN_RELAX_LANES; l++) t.slot[l] = l;
+    clear(j, &t, w->v->phase == TN_RELAX_ADJOINT);
+    while (t.live < most && enter(w, &t, t.live)) t.live++;
+    while (t.live) {
+        narrow(w, &t);
+        evaluate(j, w->v, &t);
+        if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, &t, &t.pairs, 0, t.slot);
+        else tn_relax_advance(j, &t, false);
+        for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
+            if (++t.steps[l] < j->attr.steps && !(t.residual[l] < j->rtol)) continue;
+            leave(w, &t, l);
+            if (!enter(w, &t, l)) close_gap(w, &t, l);
+        }
+    }
+}
+
+/* --- all together -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct march {
+    const tn_relax_job *j;
+    const tn_relax_space *s;
+    const tn_relax_solve *v;
+    const float *from; /* NULL: 0 */
+    float *to;
+    int sign;
+} march;
+
+static void march_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const march *w = arg;
+    const tn_relax_job *j = w->j;
+    const tn_relax_solve *v = w->v;
+    const tn_relax_kept *k = v->kept;
+    if (w->from) tn_relax_load(t->h, t->width, w->from + first * j->d, j->d, t->live, j->d);
+    else memset(t->h, 0, sizeof *t->h * (size_t)(j->d * t->width));
+    tn_relax_load(t->a, t->width, v->inject + first * j->d, j->d, t->live, j->d);
+    for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) tn_relax_set_cost(j, v, t, l, first + l, w->sign);
+    if (v->phase == TN_RELAX_ADJOINT) tn_relax_recall(j, t, k, first);
+    evaluate(j, v, t);
+    if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first, NULL);
+    else tn_relax_advance(j, t, false);
+    tn_relax_store(t->h, t->width, w->to + first * j->d, j->d, t->live, j->d);
+    memcpy(w->s->residual + first, t->residual, sizeof *t->residual * (size_t)t->live);
+    memcpy(w->s->moved + first, t->moved, sizeof *t->moved * (size_t)t->live);
+}
+
+/* Have they arrived? By the move of the whole batch, or, for bptt with rtol, each of them. */
+static bool arrived(const tn_relax_job *j, const tn_relax_space *s)
+{
+    double moved = 0;
+    for (int64_t b = 0; b < j->count; b++) {
+        moved += (double)s->moved[b];
+        if (!j->absolute && !(s->residual[b] < j->rtol)) return false;
+    }
+    return !j->absolute || sqrt(moved) < (double)j->tol;
+}
+
+/* One sign. States go back and forth between v->to and the spare rows, or through the history. */
+static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v, int sign)
+{
+    const size_t bytes = sizeof(float) * (size_t)(j->count * j->d);
+    float *to = v->to + sign * j->B * j->d;
+    march w = { .j = j, .s = s, .v = v, .from = v->from, .sign = sign };
+    bool done = false;
+    for (int64_t b = 0; j->attr.solver == TN_SOLVE_ANDERSON && b < j->count; b++) tn_anderson_restart(&s->pairs, b);
+    for (v->taken = 0; !done && v->taken < j->attr.steps;) {
+        float *now = v->history ? v->history + v->taken * j->B * j->d : NULL;
+        if (now && w.from) memcpy(now, w.from, bytes);
+        else if (now) memset(now, 0, bytes);
+        w.to = w.from == to ? s->spare : to;
+        tn_relax_each(j, s, march_share, &w);
+        w.from = w.to;
+        done = arrived(j, s);
+        v->taken++;
+    }
+    if (w.from != to) memcpy(to, w.from, bytes);
+    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)v->taken;
+    if (v->residuals) memcpy(v->residuals, s->residual, sizeof(float) * (size_t)j->count);
+}
+
+void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v)
+{
+    flow w = { .j = j, .s = s, .v = v, .tasks = v->waiting ? v->n_waiting : j->count * v->signs };
+    if (!w.tasks) return;
+    if (!j->together) tn_pool_run(j->pool, s->slots, flow_slot, &w);
+    for (int sign = 0; j->together && sign < v->signs; sign++) march_all(j, s, v, sign);
+}

@@ -41,10 +41,11 @@ tn_ref tep_embed(tep_net *n, tn_ref x)
 
 /* --- head and loss ------------------------------------------------------------------------------------------------- */
 
-tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h)
+tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h, bool nudges)
 {
     const tep_config *c = n->c;
     if (c->mode == TEP_TOROIDAL) return tn_slice(g, h, -1, 0, c->dim); /* the rest is its past */
+    if (c->mode == TEP_HOPFIELD) return tep_hopfield_read(g, h, nudges);
     return c->tokens > 1 && n->labels == 1 ? tn_mean(g, h, 1) : h;
 }
 
@@ -62,9 +63,9 @@ tep_target tep_target_of(const tep_net *n)
                          .targets = value ? b->targets : TN_NONE };
 }
 
-tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count)
+tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count, bool nudges)
 {
-    const tn_ref y = tep_read(n, g, h);
+    const tn_ref y = tep_read(n, g, h, nudges);
     const tn_ref ce = tn_linear_xent(g, y, t->head_w, t->labels, .bias = t->head_b, .weights = t->weights, .sum = true);
     if (!t->targets.id) return ce;
     const tn_ref value = tn_linear(g, y, t->value_w, .bias = t->value_b);
@@ -93,8 +94,8 @@ static tn_ref task_loss(const tep_net *n, tn_ref h)
 {
     tn_graph *g = n->g;
     const tep_target t = tep_target_of(n);
-    if (!t.weights.id && !t.targets.id) return tn_linear_xent(g, tep_read(n, g, h), t.head_w, t.labels, .bias = t.head_b);
-    const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, n->b->count), tn_shape(1));
+    if (!t.weights.id && !t.targets.id) return tn_linear_xent(g, tep_read(n, g, h, false), t.head_w, t.labels, .bias = t.head_b);
+    const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, n->b->count, false), tn_shape(1));
     return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));
 }
 
@@ -112,7 +113,7 @@ static void put_logits(const tep_net *n, tn_ref h)
 {
     tn_graph *g = n->g;
     const int64_t B = n->b->batch;
-    const tn_ref y = tep_read(n, g, h), logits = as_floats(g, tn_linear(g, y, n->head_w, .bias = n->head_b));
+    const tn_ref y = tep_read(n, g, h, false), logits = as_floats(g, tn_linear(g, y, n->head_w, .bias = n->head_b));
     tn_output(g, "logits", tn_reshape(g, logits, tn_shape(B, n->labels, n->c->classes)));
     if (!n->value_w.id) return;
     tn_output(g, "value", tn_reshape(g, as_floats(g, tn_linear(g, y, n->value_w, .bias = n->value_b)), tn_shape(B)));
@@ -142,7 +143,8 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     if (s != TN_OK) return s;
     const tep_map m = c.mode == TEP_BLOCK    ? tep_block(&n, b->features)
                       : c.mode == TEP_ENERGY ? tep_energy(&n, b->features)
-                                             : tep_toroidal(&n, b->features);
+                      : c.mode == TEP_TOROIDAL ? tep_toroidal(&n, b->features)
+                                               : tep_hopfield(&n, b->features);
     const tep_affine head = glorot(g, "head", c.classes, c.dim), value = c.value ? glorot(g, "value", 1, c.dim) : (tep_affine){ 0 };
     n.head_w = head.w, n.head_b = head.b;
     n.value_w = value.w, n.value_b = value.b;

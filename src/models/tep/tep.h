@@ -2,7 +2,7 @@
  *
  * A sample's features x give an injection a; the state h solves h = f(h; a); a linear head reads it. Files: tep_config.c settings
  * and presets; tep.c embedding, head and loss; tep_solve.c the solve with its gradients and the cost that nudges it;
- * tep_block.c, tep_energy.c, tep_toroidal.c the maps f; tep_spectrum.c what keeps a map contracting; tep_instruments.c.
+ * tep_block.c, tep_energy.c, tep_toroidal.c, tep_hopfield.c the maps f; tep_spectrum.c what keeps a map contracting; tep_instruments.c.
  * Shapes: B samples, S = tokens, F = inputs, C = classes, L labels of a sample (1 or S), d = dim, m = ff. */
 #ifndef TN_MODELS_TEP_TEP_H
 #define TN_MODELS_TEP_TEP_H
@@ -10,7 +10,7 @@
 #include "models/blocks.h"
 
 /* In the order of the choices in the settings (after grad=auto). */
-typedef enum tep_mode { TEP_BLOCK, TEP_ENERGY, TEP_TOROIDAL } tep_mode;
+typedef enum tep_mode { TEP_BLOCK, TEP_ENERGY, TEP_TOROIDAL, TEP_HOPFIELD } tep_mode;
 typedef enum tep_grad { TEP_EP, TEP_EP_CENTRED, TEP_IMPLICIT, TEP_ONE_STEP, TEP_BPTT } tep_grad;
 
 typedef struct tep_config {
@@ -61,6 +61,9 @@ tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n,
 tep_map tep_block(tep_net *n, tn_ref x);
 tep_map tep_energy(tep_net *n, tn_ref x);
 tep_map tep_toroidal(tep_net *n, tn_ref x);
+tep_map tep_hopfield(tep_net *n, tn_ref x);
+/* h of v; nudges: its gradient stands for that of h itself. */
+tn_ref tep_hopfield_read(tn_graph *g, tn_ref v, bool nudges);
 /* e = We x + be (B,S,d), or (B,d) of one token. */
 tn_ref tep_embed(tep_net *n, tn_ref x);
 
@@ -72,13 +75,13 @@ tn_ref tep_sigma(const tep_net *n, tn_ref w, const char *name);
 tn_ref tep_solve(tep_net *n, const tep_map *m);
 /* jacobian |J v|^2 / width at the equilibrium h, a mean over samples, one number; none where it is not asked for. */
 tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h);
-/* What the head reads of a state: (B,d), or (B,S,d) where every token has a label. */
-tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h);
+/* What the head reads of a state; nudges: in the cost that nudges it: (B,d), or (B,S,d) where every token has a label. */
+tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h, bool nudges);
 /* Sum over samples of w CE + (value - target)^2 / 2: what the loss is a mean of, and what nudges. */
 typedef struct tep_target {
     tn_ref head_w, head_b, labels, weights, value_w, value_b, targets; /* the last four may be none */
 } tep_target;
-tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count);
+tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count, bool nudges);
 tep_target tep_target_of(const tep_net *n);
 tn_ref tep_sample_count(const tep_net *n); /* samples that are there, f32 (1) */
 tn_ref tep_label_count(const tep_net *n);  /* labels that count, f32 (1), at least 1 */

@@ -9,8 +9,8 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("classes", "auto", TN_RANGE(2, 1e6), "", "what a label can be (auto: the task's)"),
     TN_SETTING_INT("dim", "64", TN_RANGE(1, 65536), "", "width of the state"),
     TN_SETTING_AUTO_INT("ff", "auto", TN_RANGE(1, 1e6), "", "inner width of the map (auto: 4 dim)"),
-    TN_SETTING_CHOICE("mode", "block", "block|energy|toroidal",
-                      "map whose fixed point is the state: transformer block, descent of an energy, recurrence with a ring buffer"),
+    TN_SETTING_CHOICE("mode", "block", "block|energy|toroidal|hopfield",
+                      "map whose fixed point is the state: transformer block, descent of an energy, recurrence with a ring buffer, symmetric recurrence"),
     TN_SETTING_CHOICE("variant", "corrected", "corrected|faithful",
                       "faithful: the prototype's block with its nudge by beta/count, proxy gradient, absolute tol and dead parameters"),
     TN_SETTING_CHOICE("grad", "auto", "auto|ep|ep_centred|implicit|one_step|bptt",
@@ -25,10 +25,10 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("attention", "linear", "linear|softmax", "block: of states to inputs (several tokens)"),
     TN_SETTING_AUTO_INT("heads", "auto", TN_RANGE(1, 1024), "", "block: attention heads (auto: the largest of 8, 4, 2, 1 that divides dim)"),
     TN_SETTING_CHOICE("pos", "learned", "none|learned", "block: what is added to the tokens of a sample (several tokens)"),
-    TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy: bound on the map's slope"),
+    TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy, hopfield: bound on the map's slope"),
     TN_SETTING_FLOAT("radius", "0.95", TN_RANGE_OPEN(0, 1), "", "toroidal: bound on the map's slope"),
     TN_SETTING_BOOL("through_sigma", "false",
-                    "energy, toroidal: gradients also see the factor that keeps the map contracting (exact, but not local)"),
+                    "energy, toroidal, hopfield: gradients also see the factor that keeps the map contracting (exact, but not local)"),
     TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
@@ -125,8 +125,7 @@ static tn_status check(const tep_config *c)
 {
     if (c->mode != TEP_BLOCK && c->faithful) return tn_model_error("variant=faithful is of mode=block alone: leave one of them out");
     if (c->mode != TEP_BLOCK && c->tokens > 1)
-        return tn_model_error("mode=energy and mode=toroidal take samples of one token, these have %lld: use mode=block",
-                              (long long)c->tokens);
+        return tn_model_error("only mode=block takes samples of several tokens, these have %lld: use it", (long long)c->tokens);
     if (c->faithful && c->grad != TEP_EP && c->grad != TEP_BPTT)
         return tn_model_error("variant=faithful has the gradients grad=ep (its proxy) and grad=bptt");
     if (c->dim % c->heads)

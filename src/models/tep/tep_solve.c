@@ -34,7 +34,7 @@ static void nudging(tn_graph *g, tn_body_io *io, void *user)
     tn_ref *list[MOST_COST];
     const int n = list_target(&inside, list);
     for (int i = 0; i < n; i++) *list[i] = io->consts[i];
-    const tn_ref sum = tn_reshape(g, tep_cost(cost->net, g, io->carry[0], &inside, TN_NONE), tn_shape(1));
+    const tn_ref sum = tn_reshape(g, tep_cost(cost->net, g, io->carry[0], &inside, TN_NONE, true), tn_shape(1));
     io->ys[0] = tn_sum_all(g, tn_mul(g, sum, io->consts[n])); /* r */
 }
 

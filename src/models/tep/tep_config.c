@@ -48,17 +48,19 @@ static const tn_setting settings[] = {
         "damping=0.741", "iterations=26"
 
 static const tn_preset presets[] = {
-    { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(DIGITS) },
+    { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(DIGITS, "train.schedule=cosine") },
     { "digits_tep_faithful", "the same as the prototype computed it, 3.2 K parameters",
       VALUES(DIGITS, "variant=faithful", "tol=2.9e-4", "train.clip=0") },
-    { "digits_bptt", "the same by back-propagation through the iterations", VALUES(DIGITS, "grad=bptt") },
+    { "digits_bptt", "the same by back-propagation through the iterations", VALUES(DIGITS, "train.schedule=cosine", "grad=bptt") },
     { "energy_tep", "8x8 digits with a state that descends an energy, where equilibrium propagation is exact",
       VALUES(ADAM, "task=digits", "mode=energy", "dim=32", "rtol=1e-3", "train.batch=64", "train.epochs=30", "train.lr=5e-3") },
-    { "mnist_tep", "28x28 digits by centred equilibrium propagation, 0.27 M parameters",
-      VALUES(ADAM, "task=mnist", "dim=128", "train.batch=128", "train.epochs=10", "train.lr=1e-3", "beta=0.2",
-             "iterations=30") },
+    { "mnist_tep", "28x28 digits by centred equilibrium propagation in a symmetric recurrence, 0.45 M parameters",
+      VALUES(ADAM, "task=mnist", "task.valid_frac=0.1", "mode=hopfield", "dim=384", "rtol=1e-3", "beta=0.2", "iterations=30", "train.batch=128",
+             "train.epochs=12", "train.lr=2e-3", "train.decay=0.02", "train.schedule=cosine") },
     { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
-      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "rtol=1e-3", "train.steps=600", "train.lr=3e-3") },
+      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2") },
+    { "acrobot_tep", "a two-link pendulum to be swung up, the same way",
+      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=5e-3", "train.schedule=cosine") },
     { "xor_tep", "exclusive or, the smallest task",
       VALUES(ADAM, "task=xor", "dim=8", "train.batch=32", "train.epochs=5", "train.lr=1e-2") },
 };

@@ -79,6 +79,8 @@ static const variation variations[] = {
     { { "dim=12", "mode=energy", "grad=implicit" }, 1, 1 },
     { { "dim=12", "mode=toroidal" }, 1, 1 },
     { { "dim=12", "mode=toroidal", "grad=bptt" }, 1, 1 },
+    { { "dim=12", "mode=hopfield" }, 1, 1 },
+    { { "dim=12", "mode=hopfield", "grad=implicit" }, 1, 1 },
     { { "dim=12" }, 4, 1 },
     { { "dim=12", "attention=softmax", "rtol=1e-3", "iterations=60" }, 4, 4 },
     { { "dim=12", "attention=linear", "grad=implicit" }, 4, 4 },
@@ -526,7 +528,7 @@ static void bad_settings(void **state)
         bool weights;
     } rows[] = {
         { { "mode=energy", "variant=faithful" }, "variant=faithful is of mode=block alone", 1, 1, false },
-        { { "mode=energy" }, "one token, these have 4: use mode=block", 4, 1, false },
+        { { "mode=energy" }, "several tokens, these have 4: use it", 4, 1, false },
         { { "variant=faithful", "grad=implicit" }, "grad=ep (its proxy) and grad=bptt", 1, 1, false },
         { { "dim=10", "heads=4" }, "heads=4 must divide dim=10", 1, 1, false },
         { { "solver=anderson", "grad=bptt" }, "use solver=picard", 1, 1, false },

@@ -43,6 +43,8 @@ typedef struct tep_map {
     int n;
     uint64_t per_sample; /* bit i: constant i has samples along axis 0 */
     tn_dims state;       /* (B,...) */
+    bool fused;          /* tn_relax solves it, as this kind; constants in the order of tep_solve.c */
+    tn_relax_kind kind;
 } tep_map;
 
 void tep_map_add(tep_map *m, tn_ref x);        /* the same for all samples */

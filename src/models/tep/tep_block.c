@@ -81,7 +81,7 @@ static void one_token(tn_graph *g, tn_body_io *io, void *user)
 static tep_map block_of_one(tep_net *n, tn_ref e)
 {
     const attention p = attention_make(n, n->c->faithful);
-    tep_map m = { .build = one_token, .state = tn_shape(n->b->batch, n->c->dim) };
+    tep_map m = { .build = one_token, .state = tn_shape(n->b->batch, n->c->dim), .fused = true, .kind = TN_RELAX_BLOCK };
     if (n->c->faithful) (void)norm_make(n->g, "norm1", n->c->dim);
     tep_map_add_sample(&m, tn_linear(n->g, tn_linear(n->g, e, p.v.w, .bias = p.v.b), p.o.w, .bias = p.o.b));
     add_feed_forward(&m, n);

@@ -70,6 +70,17 @@ static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after
 
 /* --- the solve ------------------------------------------------------------------------------------------------------- */
 
+/* What both ways of solving are given, and what they count. */
+typedef struct solve {
+    tn_loop_grad grad;
+    bool centred, proxy;
+    tn_loop_solver solver;
+    tn_ref h0, rtol, tol, damping;
+    tep_target target; /* ep: the cost, its factor and strength */
+    tn_ref ratio, beta;
+    tn_ref steps, nudged_steps, adjoint_steps, residuals, signal; /* made */
+} solve;
+
 static tn_loop_grad gradient_of(const tep_net *n)
 {
     static const tn_loop_grad kinds[] = { TN_LOOP_EP, TN_LOOP_EP, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_BPTT };
@@ -78,46 +89,82 @@ static tn_loop_grad gradient_of(const tep_net *n)
     return n->b->labels.id && tn_graph_get_options(n->g)->training ? kind : TN_LOOP_ONE_STEP;
 }
 
-tn_ref tep_solve(tep_net *n, const tep_map *m)
+static solve solve_of(const tep_net *n)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    const tn_loop_grad grad = gradient_of(n);
-    tn_ref cache, costs[MOST_COST], beta = TN_NONE, free_steps, nudged_steps, adjoint_steps, residuals, signal;
-    const tn_ref h0 = first_guess(n, m, &cache);
-    cost_body inner = { .net = n };
+    solve s = { .grad = gradient_of(n), .centred = c->grad == TEP_EP_CENTRED, .solver = c->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD };
+    if (c->faithful) s.tol = tn_scalar(g, "tol", c->tol);
+    else s.rtol = tn_scalar(g, "rtol", c->rtol);
+    if (c->mode != TEP_TOROIDAL) s.damping = tn_scalar(g, "damping", c->damping); /* alpha is its own */
+    if (s.grad != TN_LOOP_EP) return s;
+    s.proxy = c->faithful;
+    s.target = tep_target_of(n);
+    s.ratio = ratio(n);
+    s.beta = tn_div(g, tn_scalar(g, "beta", c->beta), s.ratio);
+    return s;
+}
+
+static tn_ref by_loop(const tep_net *n, const tep_map *m, solve *s)
+{
+    const tep_config *c = n->c;
+    cost_body inner = { .net = n, .outside = s->target };
     const tn_body body = { m->build, (void *)(uintptr_t)c }, cost = { nudging, &inner };
-    int n_costs = 0;
-    uint64_t sample_costs = 0;
-    if (grad == TN_LOOP_EP) {
-        const tn_ref r = ratio(n);
-        tn_ref *list[MOST_COST];
-        inner.outside = tep_target_of(n);
-        n_costs = list_target(&inner.outside, list);
-        for (int i = 0; i < n_costs; i++) {
-            costs[i] = *list[i];
-            if (list[i] == &inner.outside.labels || list[i] == &inner.outside.weights || list[i] == &inner.outside.targets)
-                sample_costs |= (uint64_t)1 << i;
-        }
-        costs[n_costs++] = r;
-        beta = tn_div(g, tn_scalar(g, "beta", c->beta), r);
+    tn_ref costs[MOST_COST], *list[MOST_COST];
+    const int k = list_target(&inner.outside, list);
+    uint64_t per_sample = 0;
+    for (int i = 0; i < k; i++) {
+        costs[i] = *list[i];
+        if (list[i] == &inner.outside.labels || list[i] == &inner.outside.weights || list[i] == &inner.outside.targets)
+            per_sample |= (uint64_t)1 << i;
     }
-    const tn_ref h = tn_loop(g, body, .carry = &h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n,
-                             .sample_consts = m->per_sample, .steps = c->iterations, .grad = grad,
-                             .rtol = c->faithful ? TN_NONE : tn_scalar(g, "rtol", c->rtol),
-                             .tol = c->faithful ? tn_scalar(g, "tol", c->tol) : TN_NONE,
-                             .damping = c->mode == TEP_TOROIDAL ? TN_NONE : tn_scalar(g, "damping", c->damping),
-                             .cost = &cost, .cost_consts = costs, .n_cost_consts = n_costs, .sample_cost_consts = sample_costs,
-                             .beta = beta, .centred = c->grad == TEP_EP_CENTRED, .mean = true, .proxy = c->faithful && grad == TN_LOOP_EP,
-                             .count = n->b->count, .solver = c->anderson ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD,
-                             .memory = (int)c->memory, .free_steps = &free_steps, .nudged_steps = &nudged_steps,
-                             .adjoint_steps = &adjoint_steps, .residuals = &residuals, .signal = &signal);
-    remember(n, cache, h0, h);
-    tn_output(g, "steps", free_steps);
-    tn_output(g, "residuals", residuals);
+    costs[k] = s->ratio;
+    return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n, .sample_consts = m->per_sample,
+                   .steps = c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol, .damping = s->damping, .cost = &cost,
+                   .cost_consts = costs, .n_cost_consts = k + 1, .sample_cost_consts = per_sample, .beta = s->beta,
+                   .centred = s->centred, .mean = true, .proxy = s->proxy, .count = n->b->count, .solver = s->solver,
+                   .memory = (int)c->memory, .free_steps = &s->steps, .nudged_steps = &s->nudged_steps,
+                   .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals, .signal = &s->signal);
+}
+
+/* The maps that have a kernel of their own, with the cost it knows. */
+static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
+{
+    tn_graph *g = n->g;
+    const tn_ref *k = m->consts;
+    tn_relax_options o = { .kind = m->kind, .h0 = s->h0, .steps = n->c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol,
+                           .damping = s->damping, .beta = s->beta, .centred = s->centred, .mean = true, .proxy = s->proxy,
+                           .count = n->b->count, .solver = s->solver, .memory = (int)n->c->memory, .free_steps = &s->steps,
+                           .nudged_steps = &s->nudged_steps, .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals,
+                           .signal = &s->signal };
+    if (m->kind == TN_RELAX_BLOCK) {
+        o.norm2_gain = k[1], o.norm2_bias = k[2];
+        o.w1 = k[3], o.b1 = k[4], o.w2 = k[5], o.b2 = k[6];
+        o.norm_gain = k[7], o.norm_bias = k[8];
+    } else {
+        o.w1 = k[1], o.b1 = k[2], o.scale = k[3];
+    }
+    if (s->grad == TN_LOOP_EP) {
+        const tn_ref each = s->target.weights.id ? s->target.weights : tn_fill(g, tn_shape(n->b->batch), TN_F32, 1.f);
+        o.head_w = s->target.head_w, o.head_b = s->target.head_b;
+        o.labels = s->target.labels, o.weights = tn_mul(g, each, s->ratio);
+    }
+    return tn_relax_(g, __FILE__, __LINE__, k[0], o);
+}
+
+tn_ref tep_solve(tep_net *n, const tep_map *m)
+{
+    tn_graph *g = n->g;
+    tn_ref cache;
+    solve s = solve_of(n);
+    s.h0 = first_guess(n, m, &cache);
+    const tn_ref h = m->fused && !s.target.targets.id ? by_relax(n, m, &s) : by_loop(n, m, &s);
+    remember(n, cache, s.h0, h);
+    tn_output(g, "steps", s.steps);
+    tn_output(g, "residuals", s.residuals);
     tn_output(g, "state", h);
-    if (grad == TN_LOOP_EP) tn_output(g, "nudged_steps", nudged_steps);
-    if (grad == TN_LOOP_EP) tn_output(g, "signal", signal);
-    if (grad == TN_LOOP_IMPLICIT) tn_output(g, "adjoint_steps", adjoint_steps);
+    if (s.grad == TN_LOOP_EP) tn_output(g, "nudged_steps", s.nudged_steps);
+    if (s.grad == TN_LOOP_EP) tn_output(g, "signal", s.signal);
+    if (s.grad == TN_LOOP_IMPLICIT) tn_output(g, "adjoint_steps", s.adjoint_steps);
     return h;
 }

@@ -9,6 +9,7 @@
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,17 +18,19 @@ static void print_row(void *ctx, const tn_bench_row *r)
 {
     tn_cli *c = ctx;
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f, s:f}", "name", r->name, "group", r->group, "value", r->ms, "unit", "ms",
-                                "spread", r->spread_ms, "of_ceiling", r->of_ceiling);
+        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", r->name, "group", r->group, "value", r->ms, "unit", "ms",
+                                "spread", r->spread_ms);
+        if (row && r->of_ceiling > 0) json_object_set_new(row, "of_ceiling", json_real(r->of_ceiling));
         if (row && r->gflops > 0) json_object_set_new(row, "gflops", json_real(r->gflops));
         if (row && r->gbs > 0) json_object_set_new(row, "gbs", json_real(r->gbs));
         (void)tn_cli_emit(c, row);
         return;
     }
-    char bytes[24] = "", part[16] = "";
+    char bytes[24] = "", part[16] = "", flops[24] = "";
+    if (r->gflops > 0) snprintf(flops, sizeof flops, "%8.1f GFLOP/s", r->gflops);
     if (r->of_ceiling > 0) snprintf(part, sizeof part, "  %3.0f %%", 100 * r->of_ceiling);
     if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%8.1f GB/s", r->gbs);
-    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %8.1f GFLOP/s %s%s\n", r->group, r->name, r->ms, r->spread_ms, r->gflops,
+    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %-16s %s%s\n", r->group, r->name, r->ms, r->spread_ms, flops,
             bytes[0] ? bytes : "             ", part);
     fflush(c->out);
 }
@@ -80,10 +83,18 @@ static void fill_tokens(tn_session *s)
 
 enum { TIMED_STEPS = 5, MOST_ROWS = 512 };
 
+/* "-" where nobody knows how many operations it took. */
+static const char *rate_text(double gflops, char buf[24])
+{
+    snprintf(buf, 24, "%.1f", gflops);
+    return isnan(gflops) ? "-" : buf;
+}
+
 /* Where the time of a step goes, over a few of them: each region of the model, or each op, forward and backward. */
 static tn_status print_times(tn_cli *c, const char *group, const tn_region_time *rows, size_t n)
 {
     double total = 0;
+    char rate[24];
     for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
     if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %12s\n", group, "forward", "backward", "share", "GFLOP/s");
     for (size_t i = 0; i < n; i++) {
@@ -95,8 +106,8 @@ static tn_status print_times(tn_cli *c, const char *group, const tn_region_time 
                                                   ms / TIMED_STEPS, "unit", "ms", "forward", rows[i].forward_ms / TIMED_STEPS,
                                                   "backward", rows[i].backward_ms / TIMED_STEPS, "share", ms / total)));
         else
-            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12.1f\n", name, rows[i].forward_ms / TIMED_STEPS,
-                    rows[i].backward_ms / TIMED_STEPS, 100 * ms / total, rows[i].flops * TIMED_STEPS / ms * 1e-6);
+            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12s\n", name, rows[i].forward_ms / TIMED_STEPS,
+                    rows[i].backward_ms / TIMED_STEPS, 100 * ms / total, rate_text(rows[i].flops * TIMED_STEPS / ms * 1e-6, rate));
     }
     return TN_OK;
 }
@@ -154,8 +165,9 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         tn_bench_row r = { .group = "model", .name = target };
         r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
         r.spread_ms *= 1e3;
-        r.gflops = tn_trainer_flops(s.trainer) / r.ms * 1e-6;
+        const double flops = tn_trainer_flops(s.trainer);
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
+        if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
         if (!gpu) r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
         if (s.model->features) st = print_samples(c, target, (double)s.batch / r.ms * 1e3);

@@ -17,7 +17,7 @@ typedef struct tep_config {
     int64_t inputs, tokens, classes, dim, ff, heads, iterations, memory, buffer;
     tep_mode mode;
     tep_grad grad;
-    bool faithful, softmax, anderson, positions, value, cache;
+    bool faithful, softmax, anderson, positions, through_sigma, value, cache;
     float beta, damping, rtol, tol, kappa, radius, alpha, fade, jacobian;
 } tep_config;
 
@@ -63,8 +63,9 @@ tep_map tep_toroidal(tep_net *n, tn_ref x);
 /* e = We x + be (B,S,d), or (B,d) of one token. */
 tn_ref tep_embed(tep_net *n, tn_ref x);
 
-/* sigma(w), the largest singular value, f32 (1), without gradient; w (n,k). Training steps go on where the last one stopped. */
-tn_ref tep_sigma(tn_graph *g, tn_ref w, const char *name);
+/* sigma(w), the largest singular value, f32 (1); w (n,k). Training steps go on where the last one stopped. Without gradient, but
+ * for through_sigma. */
+tn_ref tep_sigma(const tep_net *n, tn_ref w, const char *name);
 
 /* The equilibrium of a map; with gradients as grad says. */
 tn_ref tep_solve(tep_net *n, const tep_map *m);

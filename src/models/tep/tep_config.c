@@ -27,6 +27,8 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("pos", "learned", "none|learned", "block: what is added to the tokens of a sample (several tokens)"),
     TN_SETTING_FLOAT("kappa", "0.7", TN_RANGE_OPEN(0, 1), "", "energy: bound on the map's slope"),
     TN_SETTING_FLOAT("radius", "0.95", TN_RANGE_OPEN(0, 1), "", "toroidal: bound on the map's slope"),
+    TN_SETTING_BOOL("through_sigma", "false",
+                    "energy, toroidal: gradients also see the factor that keeps the map contracting (exact, but not local)"),
     TN_SETTING_FLOAT("alpha", "0.5", TN_RANGE_LO_OPEN(0, 1), "", "toroidal: part of the state that a step renews"),
     TN_SETTING_INT("buffer", "3", TN_RANGE(0, 8), "steps", "toroidal: earlier states that a step sees"),
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
@@ -99,6 +101,7 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .softmax = chosen(st, "attention") == 1,
                        .anderson = chosen(st, "solver") == 1,
                        .positions = chosen(st, "pos") == 1,
+                       .through_sigma = tn_settings_on(st, "through_sigma"),
                        .value = tn_settings_on(st, "value"),
                        .cache = tn_settings_on(st, "cache"),
                        .beta = number(st, "beta"),
@@ -146,7 +149,8 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
     return check(c);
 }
 
-static const char *const exact[] = { "grad=bptt", "rtol=1e-6", "tol=1e-6", "iterations=100", "cache=false", NULL };
+static const char *const exact[] = { "grad=bptt",   "rtol=1e-6",     "tol=1e-6",           "iterations=100",
+                                     "cache=false", "solver=picard", "through_sigma=true", NULL };
 
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,

@@ -4,7 +4,7 @@
  *
  * Its slope s W1^T diag(1 - tanh^2) W1 is symmetric and at most kappa < 1: there is one equilibrium, iterations come nearer by
  * kappa each, and a nudge by beta moves it along the exact adjoint (the theorem of equilibrium propagation). s follows W1 without
- * a gradient. */
+ * a gradient (through_sigma: with it). */
 #include "models/tep/tep.h"
 
 #include <math.h>
@@ -22,13 +22,13 @@ tep_map tep_energy(tep_net *n, tn_ref x)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    tep_map m = { .build = descend, .state = tn_shape(n->b->batch, c->dim), .fused = true, .kind = TN_RELAX_ENERGY };
+    tep_map m = { .build = descend, .state = tn_shape(n->b->batch, c->dim), .fused = !c->through_sigma, .kind = TN_RELAX_ENERGY };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "energy");
     const tep_affine p = tep_affine_make(g, "w1", "b1", c->ff, c->dim, 0, 1.f / sqrtf((float)c->dim));
     tep_map_add(&m, p.w);
     tep_map_add(&m, p.b);
-    tep_map_add(&m, tn_scale(g, tn_reciprocal(g, tn_square(g, tep_sigma(g, p.w, "direction"))), c->kappa));
+    tep_map_add(&m, tn_scale(g, tn_reciprocal(g, tn_square(g, tep_sigma(n, p.w, "direction"))), c->kappa));
     tn_region_end(g, r);
     return m;
 }

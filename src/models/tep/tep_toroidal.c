@@ -4,7 +4,7 @@
  *
  * The state of the solve is [s(t), s(t-1), .., s(t-K)] (B, (K+1) d): at its fixed point all of them are equal, but on the way, and
  * in a nudged phase, the past acts. It contracts where |Wh| + |g| sum fade^k < 1: Wh and g are scaled down together, outside
- * the solve and without a gradient, as far as `radius` asks. */
+ * the solve and without a gradient (through_sigma: with it), as far as `radius` asks. */
 #include "models/tep/tep.h"
 
 #include <math.h>
@@ -64,7 +64,8 @@ tep_map tep_toroidal(tep_net *n, tn_ref x)
     tn_region r = tn_region_begin(g, "torus");
     const tn_ref wh = tn_param(g, "wh", tn_shape(c->dim, c->dim), orthogonal);
     const tn_ref gain = tn_param(g, "buffer", tn_shape(1), tn_constant(c->buffer ? 0.1f : 0.f));
-    const tn_ref slope = tn_add(g, tep_sigma(g, wh, "direction"), tn_scale(g, tn_abs(g, tn_stop_gradient(g, gain)), reach));
+    const tn_ref seen = c->through_sigma ? gain : tn_stop_gradient(g, gain);
+    const tn_ref slope = tn_add(g, tep_sigma(n, wh, "direction"), tn_scale(g, tn_abs(g, seen), reach));
     const tn_ref factor = tn_minimum(g, tn_scale(g, tn_reciprocal(g, slope), c->radius), tn_fill(g, tn_shape(1), TN_F32, 1.f));
     tep_map_add(&m, tn_mul(g, wh, factor));
     tep_map_add(&m, tn_mul(g, gain, factor));

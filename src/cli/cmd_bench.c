@@ -1,6 +1,7 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/cpu/gemm.h"
 #include "cli/bench_lengths.h"
+#include "cli/bench_w2.h"
 #include "cli/session.h"
 #include "report/bench.h"
 #include "base/clock.h"
@@ -30,7 +31,7 @@ static void print_row(void *ctx, const tn_bench_row *r)
     if (r->gflops > 0) snprintf(flops, sizeof flops, "%8.1f GFLOP/s", r->gflops);
     if (r->of_ceiling > 0) snprintf(part, sizeof part, "  %3.0f %%", 100 * r->of_ceiling);
     if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%8.1f GB/s", r->gbs);
-    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %-16s %s%s\n", r->group, r->name, r->ms, r->spread_ms, flops,
+    fprintf(c->out, "%-6s %-21s %9.3f ms +-%-7.3f %-16s %s%s\n", r->group, r->name, r->ms, r->spread_ms, flops,
             bytes[0] ? bytes : "             ", part);
     fflush(c->out);
 }
@@ -137,7 +138,7 @@ static tn_status print_samples(tn_cli *c, const char *target, double rate)
 {
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", target, "group", "rate", "value", rate, "unit", "samples/s"));
-    fprintf(c->out, "%-6s %-18s %9.0f samples/s\n", "rate", target, rate);
+    fprintf(c->out, "%-6s %-21s %9.0f samples/s\n", "rate", target, rate);
     return TN_OK;
 }
 
@@ -189,13 +190,16 @@ tn_status tn_cmd_bench(tn_cli *c)
         if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
         return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
     }
+    if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
+    if (tn_args_value(&c->args, "only")) return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
-    const bool gru = !what || strcmp(what, "gru") == 0;
-    if (!gemm && !ops && !gru) return bench_model(c, what, &b, threads ? (int)n : 0);
+    const bool gru = !what || strcmp(what, "gru") == 0, relax = what && strcmp(what, "relax") == 0;
+    if (!gemm && !ops && !gru && !relax) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (gru && what && c->args.overrides_n == 1 && strcmp(c->args.overrides[0], "compute=bf16") == 0) b.bf16 = true;
     else if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
     if (ops) TN_RETURN_IF(tn_bench_ops(&b));
+    if (relax) TN_RETURN_IF(tn_bench_relax(&b));
     return gru ? tn_bench_gru(&b) : TN_OK;
 }

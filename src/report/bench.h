@@ -24,6 +24,7 @@ typedef struct tn_bench {
 tn_status tn_bench_gemm(const tn_bench *b);
 tn_status tn_bench_ops(const tn_bench *b);
 tn_status tn_bench_gru(const tn_bench *b);
+tn_status tn_bench_relax(const tn_bench *b);
 tn_status tn_bench_xent(const tn_bench *b); /* part of tn_bench_ops */
 
 /* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. */

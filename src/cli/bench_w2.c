@@ -64,6 +64,8 @@ static tn_status check_settings(const tn_cli *c, bool *dim)
 {
     static const char *const rows_own[] = { "model", "variant", "grad", "log.level", "train.steps", "train.eval_every" };
     for (size_t i = 0; i < c->args.overrides_n; i++) {
+        const tn_task *task = sets(c->args.overrides[i], "task") ? tn_task_named(c->args.overrides[i] + strlen("task=")) : NULL;
+        if (task && task->env) return tn_error(TN_USAGE, "w2 needs a task of samples, and %s is an environment: leave task out", task->name);
         *dim = *dim || sets(c->args.overrides[i], "dim");
         for (size_t k = 0; k < sizeof rows_own / sizeof *rows_own; k++)
             if (sets(c->args.overrides[i], rows_own[k]))
@@ -91,7 +93,6 @@ static tn_status open_trial(const w2 *w, const struct row *row, int which, int d
     if (row->rtol) list[n++] = row->rtol;
     if (row->clip && which == TEP) list[n++] = row->clip;
     TN_RETURN_IF(tn_session_open_with(&(tn_session_options){ .target = "tep", .overrides = list, .n = n, .needs_data = true, .split = TN_TEST }, s));
-    if (!s->samples) return tn_error(TN_USAGE, "w2 needs a task of samples, and %s is an environment", tn_settings_text(s->settings, "task"));
     if (s->samples->count[TN_TEST] == 0) return tn_error(TN_USAGE, "w2 measures accuracy on the test part: make task.test_frac larger than 0");
     snprintf(width, sizeof width, "%lld", (long long)tn_source_task_batches(s->samples, s->batch));
     return tn_settings_set(s->settings, "train.eval_every", width, "w2");

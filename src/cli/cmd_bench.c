@@ -178,6 +178,15 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     return st;
 }
 
+static tn_status read_dim(const char *text, int64_t *dim)
+{
+    char *end;
+    const long v = strtol(text, &end, 10);
+    if (end == text || *end || v < 1 || v > 4096) return tn_error(TN_USAGE, "dim=%.40s: relax takes a width from 1 to 4096", text);
+    *dim = v;
+    return TN_OK;
+}
+
 tn_status tn_cmd_bench(tn_cli *c)
 {
     const char *what = tn_args_positional(&c->args, 0), *threads = tn_args_value(&c->args, "threads");
@@ -196,6 +205,8 @@ tn_status tn_cmd_bench(tn_cli *c)
     const bool gru = !what || strcmp(what, "gru") == 0, relax = what && strcmp(what, "relax") == 0;
     if (!gemm && !ops && !gru && !relax) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (gru && what && c->args.overrides_n == 1 && strcmp(c->args.overrides[0], "compute=bf16") == 0) b.bf16 = true;
+    else if (relax && c->args.overrides_n == 1 && strncmp(c->args.overrides[0], "dim=", 4) == 0)
+        TN_RETURN_IF(read_dim(c->args.overrides[0] + 4, &b.dim));
     else if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));

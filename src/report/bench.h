@@ -17,6 +17,7 @@ typedef struct tn_bench {
     tn_ceilings ceilings;
     double budget_s; /* for one row */
     bool bf16;       /* operands of matrix products are rounded to it (graphs) */
+    int64_t dim;     /* tn_bench_relax: just this one; 0: all of its table */
     void *ctx;
     void (*row)(void *ctx, const tn_bench_row *r);
 } tn_bench;

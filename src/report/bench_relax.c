@@ -99,7 +99,7 @@ static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, c
     tn_bench_row r = { .group = "relax", .name = name };
     TN_RETURN_IF(run_once(bound, w, &times[0])); /* touches the memory */
     const double start = tn_clock_s();
-    while (runs < MOST_RUNS && (runs < 3 || tn_clock_s() - start < b->budget_s)) TN_RETURN_IF(run_once(bound, w, &times[runs++]));
+    while (runs < MOST_RUNS && (runs < 5 || tn_clock_s() - start < b->budget_s / 2)) TN_RETURN_IF(run_once(bound, w, &times[runs++]));
     const double flops = flops_of(bound, w, d);
     r.ms = tn_median(times, runs, &r.spread_ms);
     r.gflops = flops / r.ms * 1e-6;
@@ -137,10 +137,16 @@ done:
     return s;
 }
 
+static tn_status bench_dim(const tn_bench *b, int64_t d)
+{
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int plain = 0; plain < 2; plain++) TN_RETURN_IF(bench_way(b, &ways[i], d, plain));
+    return TN_OK;
+}
+
 tn_status tn_bench_relax(const tn_bench *b)
 {
-    for (size_t k = 0; k < sizeof dims / sizeof *dims; k++)
-        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
-            for (int plain = 0; plain < 2; plain++) TN_RETURN_IF(bench_way(b, &ways[i], dims[k], plain));
+    if (b->dim) return bench_dim(b, b->dim);
+    for (size_t k = 0; k < sizeof dims / sizeof *dims; k++) TN_RETURN_IF(bench_dim(b, dims[k]));
     return TN_OK;
 }

@@ -12,6 +12,7 @@ typedef struct tep_shape {
     int64_t B, S, F, C, L;
     bool count, weights, targets, sample, logits, evaluate; /* evaluate: not a training plan */
     int64_t samples;
+    const char *off; /* a switch */
 } tep_shape;
 
 static inline tn_settings *tep_settings(const tep_shape *z, const char *const *more, const tn_model **model)
@@ -60,7 +61,8 @@ static inline tn_bound *tep_add(tn_world *w, const tep_shape *z, const char *con
     const tn_model *model;
     const int threads = tn_context_threads(w->context);
     tn_settings *st = tep_settings(z, more, &model);
-    tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = !z->evaluate, .threads = threads });
+    const char *const off[] = { z->off, NULL };
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = !z->evaluate, .threads = threads, .off = off });
     const tn_batch b = tep_batch(g, z);
     assert_ok(model->build(g, st, &b));
     const tn_compile_options o = { .threads = threads, .loss = z->evaluate ? TN_NONE : tn_graph_output(g, "loss") };

@@ -57,6 +57,8 @@ static const tn_preset presets[] = {
     { "mnist_tep", "28x28 digits by centred equilibrium propagation, 0.27 M parameters",
       VALUES(ADAM, "task=mnist", "dim=128", "train.batch=128", "train.epochs=10", "train.lr=1e-3", "beta=0.2",
              "iterations=30") },
+    { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
+      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "rtol=1e-3", "train.steps=600", "train.lr=3e-3") },
     { "xor_tep", "exclusive or, the smallest task",
       VALUES(ADAM, "task=xor", "dim=8", "train.batch=32", "train.epochs=5", "train.lr=1e-2") },
 };

@@ -63,9 +63,8 @@ static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after
 {
     tn_graph *g = n->g;
     if (!cache.id || !tn_graph_get_options(g)->training) return;
-    const tn_ref index = n->b->count.id ? tn_live(g, n->b->sample, n->b->count) : n->b->sample;
-    const tn_ref moved = tn_sub(g, tn_stop_gradient(g, after), before);
-    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, index, n->b->samples)));
+    const tn_ref moved = tn_sub(g, tn_stop_gradient(g, after), before); /* 0 in padding, which says sample 0 */
+    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, n->b->sample, n->b->samples)));
 }
 
 /* --- the solve ------------------------------------------------------------------------------------------------------- */

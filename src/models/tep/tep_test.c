@@ -41,9 +41,22 @@ static void faithful_sizes(void **state)
         const int64_t d = strtol(rows[i].dim + 4, NULL, 10), dead = 2 * d * d + 4 * d;
         assert_int_equal(parameters_of("tep", &z, TEP_LIST(rows[i].dim)), rows[i].parameters - dead);
     }
-    assert_int_equal(parameters_of("digits_tep_faithful", &z, NULL), 3208);
-    const tep_shape mnist = { .B = 2, .S = 1, .F = 784, .C = 10, .L = 1 };
-    assert_true(parameters_of("mnist_tep", &mnist, NULL) <= 1000000);
+}
+
+static void preset_sizes(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t F, C, parameters;
+    } rows[] = { { "digits_tep", 64, 10, 2818 },     { "digits_tep_faithful", 64, 10, 3208 }, { "digits_bptt", 64, 10, 2818 },
+                 { "energy_tep", 64, 10, 6634 },     { "mnist_tep", 784, 10, 267018 },        { "cartpole_tep", 4, 2, 4483 },
+                 { "xor_tep", 2, 2, 770 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const tep_shape z = { .B = 2, .S = 1, .F = rows[i].F, .C = rows[i].C, .L = 1 };
+        const int64_t n = parameters_of(rows[i].name, &z, NULL);
+        if (n != rows[i].parameters) fail_msg("%s has %lld parameters, not %lld", rows[i].name, (long long)n, (long long)rows[i].parameters);
+    }
 }
 
 /* --- samples are solved one by one ---------------------------------------------------------------------------------- */
@@ -149,6 +162,25 @@ static void threads_change_no_bit(void **state)
     assert_memory_equal(grad[0], grad[1], sizeof **grad * (size_t)n);
 }
 
+/* The fused solve against the general one. */
+static void fused_and_not(void **state)
+{
+    const variation *v = *state;
+    static double grad[2][MOST];
+    int64_t n = 0;
+    tn_world w = tn_world_open(3, 1);
+    for (int k = 0; k < 2; k++) {
+        tep_shape z = shape_of(v);
+        z.off = k ? "opt.relax" : NULL;
+        n = tep_gradients(&w, tep_add(&w, &z, v->more), "", grad[k], MOST);
+    }
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs(grad[1][i]));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(grad[0][i] - grad[1][i]) <= 1e-4 * most)) fail_msg("gradient %d: %g fused, %g not", (int)i, grad[0][i], grad[1][i]);
+    tn_world_close(&w);
+}
+
 /* Memory of a step does not depend on the number of iterations, but for back-propagation through them. */
 static void memory_and_iterations(void **state)
 {
@@ -216,7 +248,7 @@ static void labels_that_count(void **state)
     for (int k = 0; k < 2; k++) {
         tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=12", "rtol=1e-5", "iterations=500", "beta=0.01", kinds[k]));
         for (int i = 0; i < B * 4; i++)
-            if (i % 4) ((int32_t *)tn_world_data(b, "labels"))[i] = -1;
+            if (i % 4 == 1) ((int32_t *)tn_world_data(b, "labels"))[i] = -1; /* 18 labels, 6 samples */
         if (!k) tep_train(&w, b, 0.01, 40); /* it contracts then */
         n = tep_gradients(&w, b, "ffn", grad[k], MOST);
     }
@@ -521,12 +553,14 @@ static void bad_settings(void **state)
 void tn_tests_tep(tn_test_list *l)
 {
     tn_test_add(l, faithful_sizes, NULL, "tep: sizes are the published ones");
+    tn_test_add(l, preset_sizes, NULL, "tep: presets have their sizes");
     for (size_t i = 0; i < sizeof variations / sizeof *variations; i++) {
         const variation *v = &variations[i];
         const char *second = v->more[1] ? v->more[1] : "", *third = v->more[1] && v->more[2] ? v->more[2] : "";
         tn_test_add(l, order_is_nothing, v, "tep: the order of samples is nothing, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, padding_is_nothing, v, "tep: padding is nothing, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, threads_change_no_bit, v, "tep: threads change no bit, %s %s S=%d", second, third, (int)v->S);
+        tn_test_add(l, fused_and_not, v, "tep: the fused solve is the general one, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, memory_and_iterations, v, "tep: memory and iterations, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, learns_a_batch, v, "tep: learns a batch, %s %s S=%d", second, third, (int)v->S);
         tn_test_add(l, loss_scale_reaches_all, v, "tep: the loss scale reaches all, %s %s S=%d", second, third, (int)v->S);

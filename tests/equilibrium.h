@@ -21,13 +21,40 @@ typedef struct eq_options {
     int memory, threads;
     bool unmarked;     /* no constant is said to have samples */
     const char *off;   /* a switch */
+    int64_t *rows;     /* (2): counts the rows of h that the map saw, forward and backward */
 } eq_options;
+
+/* The identity, which counts the rows it sees in the array its attribute points to. */
+static tn_status eq_count_infer(tn_sig *s)
+{
+    s->n_out = 1;
+    s->out[0] = (tn_type){ .dtype = s->in[0].dtype, .dims = s->in[0].dims };
+    return TN_OK;
+}
+
+static void eq_count_grad(const tn_sig *s, uint64_t want, tn_uses *u) { (void)s, (void)want, (void)u; }
+
+static tn_status eq_count_pass(const tn_call *c, const tn_arg *from, const tn_arg *to, int which)
+{
+    int64_t *rows = *(int64_t *const *)c->attr;
+    rows[which] += tn_arg_rows(from) / EQ_S;
+    memcpy(to->data, from->data, sizeof(float) * (size_t)tn_arg_count(from));
+    return TN_OK;
+}
+
+static tn_status eq_count_forward(const tn_call *c) { return eq_count_pass(c, &c->in[0], &c->out[0], 0); }
+static tn_status eq_count_backward(const tn_call *c) { return eq_count_pass(c, &c->dout[0], &c->din[0], 1); }
+
+static const tn_op eq_count = { .name = "eq_count", .attr_bytes = sizeof(int64_t *), .flags = TN_OP_ROWWISE,
+                                .infer = eq_count_infer, .grad = eq_count_grad,
+                                .kernel = { [TN_CPU] = { .forward = eq_count_forward, .backward = eq_count_backward } } };
 
 /* carry h (B,S,H); constants a (B,S,H), W (M,H), b (M) */
 static void eq_map(tn_graph *g, tn_body_io *io, void *user)
 {
-    (void)user;
-    const tn_ref t = tn_linear(g, io->carry[0], io->consts[1], .bias = io->consts[2], .act = TN_ACT_TANH);
+    tn_ref h = io->carry[0];
+    if (user) tn_graph_add(g, __FILE__, __LINE__, &eq_count, &user, &h, 1, &h);
+    const tn_ref t = tn_linear(g, h, io->consts[1], .bias = io->consts[2], .act = TN_ACT_TANH);
     io->next[0] = tn_add(g, io->consts[0], tn_matmul(g, t, io->consts[1], .scale = (float)EQ_SCALE));
 }
 
@@ -40,7 +67,7 @@ static void eq_cost(tn_graph *g, tn_body_io *io, void *user)
 /* Outputs: h, taken, steps, nudged, adjoint, residuals, signal; gradients d.a, d.W, d.b of sum(g h). */
 static inline tn_bound *eq_plan(tn_world *w, const eq_options *o)
 {
-    static const tn_body map = { eq_map, NULL }, cost = { eq_cost, NULL };
+    const tn_body map = { eq_map, o->rows }, cost = { eq_cost, NULL };
     const char *const off[] = { o->off, NULL };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = o->threads, .off = o->off ? off : NULL });
     const tn_dims dims = tn_shape(EQ_B, EQ_S, EQ_H);

@@ -53,9 +53,7 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = bits(loop_in_x(b), s->n_in);
     if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
     else u->out = 1;
-    const uint64_t one = 1; /* what the backward kernel counts, it writes: the planner keeps the memory for it */
-    if (b->grad == TN_LOOP_EP) u->out |= one << loop_out_sample(b, LOOP_NUDGED_STEPS) | one << loop_out_sample(b, LOOP_SIGNAL);
-    if (b->grad == TN_LOOP_IMPLICIT) u->out |= one << loop_out_sample(b, LOOP_ADJOINT_STEPS);
+    if (b->solve) u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
 }
 
 static void loop_cost(const tn_sig *s, tn_cost *c)
@@ -140,6 +138,14 @@ static tn_type type_of(const tn_graph *g, tn_ref x, bool trainable)
                       .trainable = trainable };
 }
 
+/* What the backward kernel is to count, a bit for each. */
+static unsigned counted(const tn_loop_options *o)
+{
+    const bool ep = o->grad == TN_LOOP_EP, implicit = o->grad == TN_LOOP_IMPLICIT;
+    return (ep && o->nudged_steps ? 1u << LOOP_NUDGED_STEPS : 0) | (ep && o->signal ? 1u << LOOP_SIGNAL : 0) |
+           (implicit && o->adjoint_steps ? 1u << LOOP_ADJOINT_STEPS : 0);
+}
+
 static tn_status slice_type(tn_type *t, int64_t steps)
 {
     if (t->dims.rank < 1 || t->dims.dim[0] != steps)
@@ -179,17 +185,16 @@ static tn_status check_options(const tn_graph *g, const tn_loop_options *o)
     return solve ? check_solve(g, o) : TN_OK;
 }
 
-/* Constants with samples along axis 0 go to the body with the rows alive. */
-static tn_status mark_samples(tn_body_spec *s, uint64_t which, const char *option, const tn_loop_body *b)
+/* Constants said to have samples along axis 0 have as many as the carry. */
+static tn_status check_samples(const tn_graph *g, const tn_ref *consts, int n, uint64_t which, const char *option, int64_t samples)
 {
-    const int64_t samples = s->carry[0].dims.dim[0];
-    if (s->n_consts < 64 && which >> s->n_consts)
-        return tn_error(TN_USAGE, "%s has a bit above its %d constants", option, s->n_consts);
-    for (int i = 0; i < s->n_consts; i++)
-        if ((which >> i & 1) && !s->consts[i].absent && (s->consts[i].dims.rank < 1 || s->consts[i].dims.dim[0] != samples))
+    if (which >> n) return tn_error(TN_USAGE, "%s has a bit above its %d constants", option, n);
+    for (int i = 0; i < n; i++) {
+        if (!(which >> i & 1) || !consts[i].id) continue;
+        const tn_dims d = tn_ref_dims(g, consts[i]);
+        if (d.rank < 1 || d.dim[0] != samples)
             return tn_error(TN_USAGE, "%s names constant %d, whose first axis is not the %lld samples", option, i, (long long)samples);
-    s->live = b->live;
-    s->live_consts = b->live ? which : 0;
+    }
     return TN_OK;
 }
 
@@ -202,6 +207,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->solve = o->rtol.id || o->tol.id;
     b->centred = o->centred;
     b->weight = o->weight != 0 ? o->weight : 1.f;
+    b->counted = counted(o);
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->solver = o->solver;
@@ -214,12 +220,18 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     for (int i = 0; i < o->n_carry; i++) b->spec.carry[i] = type_of(g, o->carry[i], true);
     if (b->solve && (b->spec.carry[0].dims.rank < 1 || b->spec.carry[0].dtype != TN_F32))
         return tn_error(TN_USAGE, "a solve's carry has samples along axis 0, and floats");
+    if (b->solve) {
+        const int64_t samples = b->spec.carry[0].dims.dim[0];
+        TN_RETURN_IF(check_samples(g, o->consts, o->n_consts, o->sample_consts, "sample_consts", samples));
+        TN_RETURN_IF(check_samples(g, o->cost_consts, o->n_cost_consts, o->sample_cost_consts, "sample_cost_consts", samples));
+    }
     for (int i = 0; i < o->n_xs; i++) {
         b->spec.xs[i] = type_of(g, o->xs[i], wanted[loop_in_x(b) + i]);
         TN_RETURN_IF(slice_type(&b->spec.xs[i], o->steps));
     }
     for (int i = 0; i < o->n_consts; i++) b->spec.consts[i] = type_of(g, o->consts[i], wanted[loop_in_const(b) + i]);
-    TN_RETURN_IF(mark_samples(&b->spec, o->sample_consts, "sample_consts", b));
+    b->spec.live = b->live;
+    b->spec.live_consts = b->live ? o->sample_consts : 0;
     TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_FORWARD, &b->forward));
     if (!b->trains) return TN_OK;
     if (o->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(compile_entry(&b->spec, TN_BODY_VJP_CARRY, &b->vjp_carry));
@@ -228,10 +240,10 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     if (o->grad != TN_LOOP_EP) return TN_OK;
     b->cost_spec = (tn_body_spec){ .body = { build_cost, (void *)(uintptr_t)o->cost }, .n_carry = 1, .n_ys = 1,
                                    .n_consts = o->n_cost_consts, .options = go, .threads = go.threads,
-                                   .repeats = o->steps };
+                                   .repeats = o->steps, .live = b->live,
+                                   .live_consts = b->live ? o->sample_cost_consts : 0 };
     b->cost_spec.carry[0] = b->spec.carry[0];
     for (int i = 0; i < o->n_cost_consts; i++) b->cost_spec.consts[i] = type_of(g, o->cost_consts[i], false);
-    TN_RETURN_IF(mark_samples(&b->cost_spec, o->sample_cost_consts, "sample_cost_consts", b));
     return compile_entry(&b->cost_spec, TN_BODY_VJP_CARRY, &b->cost);
 }
 
@@ -244,6 +256,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     if (o.grad != TN_LOOP_EP) { /* the same options serve every gradient */
         o.cost = NULL;
         o.n_cost_consts = 0;
+        o.sample_cost_consts = 0;
         o.beta = TN_NONE;
     }
     const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 5;

@@ -16,14 +16,19 @@
  *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
  *                         g is not used, so weight carries the loss's own factor (mean: 1/count).
  *                         proxy: nudged by beta/count, lambda = 2 / (beta count width) (f(h*) - h_beta), the gradient of
- *                         mean((f(h*) - h_beta)^2) / beta, which an earlier program used and papers compare with
+ *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
+ *     TN_SOLVE_ANDERSON mixes the last evaluations of a sample (ops/anderson.h) in the free, nudged and adjoint phases; the
+ *     last step of a sample that is there is a damped one. Not for bptt.
+ *     Where sample_consts names the constants that have samples along axis 0, the body sees rows alive only (up to count),
+ *     and a sample that is there leaves them (opt.compact; not by tol, not for bptt). A body must then treat every
+ *     sample by itself; so must the cost. Without it the body computes all rows every time.
  *     Samples from `count` on are left as they came, with 0 steps and gradient 0.
  *     nudged_steps (both signs together), adjoint_steps and signal are written by the backward kernel and 0 before: to
  *     be put out, not to be computed with.
  *
  * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
- * before the loop. Bodies see no live extents: a body that has some carries their counts and says tn_live itself.
+ * before the loop. Bodies of sequences see no live extents: one that has some carries their counts and says tn_live.
  *
  * NaN: a residual that is NaN never counts as converged; the solve then runs all its steps. */
 #ifndef TN_OPS_LOOP_H

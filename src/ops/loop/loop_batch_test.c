@@ -94,6 +94,37 @@ static void any_way(void **state)
     }
 }
 
+/* With compaction the body computes a sample as often as it needs it, without it as often as the slowest needs. */
+static void no_vain_work(void **state)
+{
+    (void)state;
+    for (int k = 0; k < BY_RTOL; k++)
+        for (int off = 0; off < 2; off++) {
+            tn_world w = tn_world_open(1, 1);
+            eq_options o = kinds[k];
+            int64_t rows[2] = { 0 }, forward = 0, backward = 0, slowest = 0;
+            run r;
+            o.off = off ? "opt.compact" : NULL;
+            o.rows = rows;
+            tn_bound *b = eq_plan(&w, &o);
+            eq_fill(b, permuted, EQ_B - 1);
+            run_plan(b, &r);
+            for (int s = 0; s < EQ_B; s++) {
+                forward += r.steps[s] + r.nudged[s];
+                backward += r.adjoint[s];
+                slowest = r.adjoint[s] > slowest ? r.adjoint[s] : slowest;
+            }
+            if (off) {
+                assert_true(rows[0] > forward + 3 * (EQ_B - 1));
+                backward = slowest * (EQ_B - 1);
+            } else { /* the pull back at the end, and each state-VJP, may compute the map once more */
+                assert_in_range(rows[0], forward, forward + backward + EQ_B - 1);
+            }
+            assert_int_equal(rows[1], backward + EQ_B - 1);
+            tn_world_close(&w);
+        }
+}
+
 /* Rows behind the count hold anything: they come out as they went in, and nothing else notices. */
 static void padding(void **state)
 {
@@ -270,6 +301,7 @@ void tn_tests_loop_batch(tn_test_list *l)
 {
     tn_test_add(l, any_company, NULL, "loop: a sample's solve does not depend on its batch");
     tn_test_add(l, any_way, NULL, "loop: compaction, masks and threads give the same bits");
+    tn_test_add(l, no_vain_work, NULL, "loop: the body computes no sample in vain");
     tn_test_add(l, padding, NULL, "loop: rows behind the count are left alone");
     tn_test_add(l, nobody, NULL, "loop: a solve of nobody, and of too many");
     tn_test_add(l, not_a_number, NULL, "loop: NaN never converges, and harms no other sample");

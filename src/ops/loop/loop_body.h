@@ -19,6 +19,7 @@ typedef struct tn_loop_body {
     tn_loop_grad grad;
     bool solve, centred, trains, mean, proxy;
     float weight;
+    unsigned counted; /* numbers of each sample that the backward kernel writes, a bit for each */
     tn_loop_solver solver;
     int memory;
     bool live, compact; /* the body sees rows alive only; samples that are there leave them */

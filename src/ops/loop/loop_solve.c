@@ -64,7 +64,7 @@ static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *
     TN_RETURN_IF(loop_count(c, b, &p->count));
     p->active = p->count;
     p->done = p->count == 0;
-    p->per_tile = tn_tile_rows(p->width);
+    p->per_tile = tn_tile_rows(p->accelerate ? p->width * b->memory : p->width);
     *w->live = (int32_t)p->count;
     for (int64_t i = 0; i < p->count; i++) w->sample[i] = (int32_t)i;
     for (int64_t i = 0; p->accelerate && i < p->count; i++) tn_anderson_restart(&w->anderson, i);

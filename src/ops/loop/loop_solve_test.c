@@ -170,10 +170,69 @@ static void bptt_of_some(void **state)
     tn_world_close(&w);
 }
 
+/* --- what is refused --------------------------------------------------------------------------------------------------- */
+
+/* constants: a (3,2), b (3,2); the sum starts with b */
+static void b_first(tn_graph *g, tn_body_io *io, void *user)
+{
+    (void)user;
+    io->next[0] = tn_add(g, io->consts[1], tn_sub(g, tn_scale(g, io->carry[0], 0.5f), io->consts[0]));
+}
+
+static void refused(tn_loop_options o, const char *why)
+{
+    tn_graph *g = tn_world_graph(NULL);
+    const tn_ref h = tn_input(g, "h", tn_shape(3, 2), TN_F32), scalar = tn_scalar(g, "limit", 1e-3f);
+    const tn_ref consts[] = { tn_input(g, "a", tn_shape(3, 2), TN_F32), tn_input(g, "b", tn_shape(3, 2), TN_F32),
+                              tn_input(g, "c", tn_shape(2), TN_F32) };
+    const tn_body cost = { eq_cost, NULL };
+    o.carry = &h;
+    o.n_carry = 1;
+    o.consts = consts;
+    o.n_consts = 3;
+    o.cost = &cost;
+    o.cost_consts = consts;
+    o.n_cost_consts = 1;
+    o.steps = 9;
+    if (o.rtol.id) o.rtol = scalar;
+    if (o.tol.id) o.tol = scalar;
+    if (o.count.id) o.count = o.count.id == 2 ? h : scalar;
+    o.beta = scalar;
+    tn_loop_(g, "model.c", 12, (tn_body){ b_first, NULL }, o);
+    if (why) assert_fails(tn_graph_status(g), TN_USAGE, why);
+    else assert_ok(tn_graph_status(g));
+    tn_graph_free(g);
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    const tn_ref some = { 1 };
+    tn_ref out;
+    refused((tn_loop_options){ .rtol = some }, NULL);
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 3, .sample_cost_consts = 1, .grad = TN_LOOP_EP }, NULL);
+    refused((tn_loop_options){ .rtol = some, .tol = some }, "rtol or by tol: give one");
+    refused((tn_loop_options){ .free_steps = &out }, "belong to a solve: give rtol");
+    refused((tn_loop_options){ .count = some }, "belong to a solve: give rtol");
+    refused((tn_loop_options){ .rtol = some, .count = some }, "count is an i32 of shape (1)");
+    refused((tn_loop_options){ .rtol = some, .count = { 2 } }, "count is an i32 of shape (1)");
+    refused((tn_loop_options){ .rtol = some, .solver = TN_SOLVE_ANDERSON }, "bptt follows the damped iteration");
+    refused((tn_loop_options){ .rtol = some, .memory = 17, .grad = TN_LOOP_IMPLICIT }, "2 to 16 pairs, not 17");
+    refused((tn_loop_options){ .rtol = some, .proxy = true }, "leave centred out");
+    refused((tn_loop_options){ .rtol = some, .grad = TN_LOOP_EP, .proxy = true, .centred = true }, "leave centred out");
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 8 }, "sample_consts has a bit above its 3 constants");
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 4 }, "constant 2, whose first axis is not the 3 samples");
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 3, .sample_cost_consts = 2, .grad = TN_LOOP_EP },
+            "sample_cost_consts has a bit above its 1 constants");
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 3, .sample_cost_consts = 2 }, NULL); /* no cost is used */
+    refused((tn_loop_options){ .rtol = some, .sample_consts = 1 }, "comes out without its live extent");
+}
+
 void tn_tests_loop_solve(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof of_each_sample / sizeof *of_each_sample; i++)
         tn_test_add(l, equals_scalar_loop, &of_each_sample[i], "loop: a solve equals a scalar loop, %d", (int)i);
     tn_test_add(l, stops_together, NULL, "loop: one stop for all, by tol");
+    tn_test_add(l, errors, NULL, "loop: what a solve refuses");
     tn_test_add(l, bptt_of_some, NULL, "loop: bptt of some samples equals the implicit gradient");
 }

@@ -10,6 +10,17 @@
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+static tn_relax_pairs lay_pairs(tn_relax_memory *s, int memory, int64_t d)
+{
+    enum { W = TN_RELAX_LANES };
+    tn_relax_pairs p = { .memory = memory };
+    p.r = tn_relax_take(s, sizeof *p.r * (size_t)(memory * d * W));
+    p.f = tn_relax_floats(s, memory * d * W);
+    p.gram = tn_relax_take(s, sizeof *p.gram * (size_t)(memory * memory * W));
+    p.system = tn_relax_take(s, sizeof *p.system * (size_t)(memory * memory * W));
+    return p;
+}
+
 static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, size_t *used)
 {
     enum { W = TN_RELAX_LANES };
@@ -18,7 +29,7 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     const int64_t most = j->f > j->d ? j->f : j->d, widest = most > j->C ? most : j->C;
     t.h = tn_relax_floats(&s, j->d * W), t.a = tn_relax_floats(&s, j->d * W), t.u = tn_relax_floats(&s, j->d * W);
     t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
-    t.residual = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
+    t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
     if (backward) {
         t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.n = tn_relax_floats(&s, j->d * W);
@@ -28,11 +39,8 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
         t.rows = tn_relax_floats(&s, widest * W);
         t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
     }
-    if (j->attr.solver == TN_SOLVE_ANDERSON) {
-        t.row = tn_relax_floats(&s, 2 * j->d);
-        void *pairs = tn_relax_take(&s, j->together ? 0 : tn_anderson_bytes(j->attr.memory, W, j->d));
-        if (base && !j->together) t.pairs = tn_anderson_at(pairs, j->attr.memory, W, j->d);
-    }
+    if (j->attr.solver == TN_SOLVE_ANDERSON && j->together) t.row = tn_relax_floats(&s, 2 * j->d);
+    if (j->attr.solver == TN_SOLVE_ANDERSON && !j->together) t.pairs = lay_pairs(&s, j->attr.memory, j->d);
     *used = s.used;
     return t;
 }
@@ -209,7 +217,7 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
             t->s2[lane] = k->s2[b], t->s[lane] = k->s[b];
         }
     }
-    if (j->attr.solver == TN_SOLVE_ANDERSON) tn_anderson_restart(&t->pairs, t->slot[lane]);
+    t->pairs.kept[lane] = 0;
     return true;
 }
 
@@ -227,7 +235,7 @@ static void leave(const flow *w, tn_relax_tile *t, int lane)
 static void close_gap(const flow *w, tn_relax_tile *t, int lane)
 {
     const tn_relax_job *j = w->j;
-    const int last = --t->live, slot = t->slot[lane];
+    const int last = --t->live;
     if (lane == last) return;
     copy_column(t->h, t->width, last, lane, j->d);
     copy_column(t->a, t->width, last, lane, j->d);
@@ -241,12 +249,19 @@ static void close_gap(const flow *w, tn_relax_tile *t, int lane)
     }
     t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->residual[lane] = t->residual[last];
     t->label[lane] = t->label[last], t->weight[lane] = t->weight[last], t->eta[lane] = t->eta[last];
-    t->slot[lane] = t->slot[last], t->slot[last] = slot;
+    tn_relax_pairs *p = &t->pairs;
+    if (!p->memory) return;
+    copy_column(p->f, t->width, last, lane, p->memory * j->d);
+    for (int64_t i = 0; i < p->memory * j->d; i++) p->r[i * t->width + lane] = p->r[i * t->width + last];
+    for (int i = 0; i < p->memory * p->memory; i++) p->gram[i * t->width + lane] = p->gram[i * t->width + last];
+    p->kept[lane] = p->kept[last], p->before[lane] = p->before[last];
 }
 
-static void narrow_rows(float *a, int64_t k, int from, int to)
+/* Rows of `from` numbers of so many bytes keep the first `to`. */
+static void narrow_rows(void *a, size_t bytes, int64_t k, int from, int to)
 {
-    for (int64_t i = 1; i < k; i++) memmove(a + i * to, a + i * from, sizeof *a * (size_t)to);
+    const size_t was = (size_t)from * bytes, is = (size_t)to * bytes;
+    for (int64_t i = 1; i < k; i++) memmove((char *)a + (size_t)i * is, (char *)a + (size_t)i * was, is);
 }
 
 static void narrow(const flow *w, tn_relax_tile *t)
@@ -254,15 +269,18 @@ static void narrow(const flow *w, tn_relax_tile *t)
     const tn_relax_job *j = w->j;
     const int from = t->width, to = tn_relax_width(t->live);
     if (to >= from) return;
-    narrow_rows(t->h, j->d, from, to);
-    narrow_rows(t->a, j->d, from, to);
+    narrow_rows(t->h, sizeof(float), j->d, from, to);
+    narrow_rows(t->a, sizeof(float), j->d, from, to);
     if (w->v->phase == TN_RELAX_ADJOINT) {
-        narrow_rows(t->slope, j->f, from, to);
+        narrow_rows(t->slope, sizeof(float), j->f, from, to);
         if (j->block) {
-            narrow_rows(t->n2, j->d, from, to);
-            narrow_rows(t->n, j->d, from, to);
+            narrow_rows(t->n2, sizeof(float), j->d, from, to);
+            narrow_rows(t->n, sizeof(float), j->d, from, to);
         }
     }
+    narrow_rows(t->pairs.r, sizeof(double), t->pairs.memory * j->d, from, to);
+    narrow_rows(t->pairs.f, sizeof(float), t->pairs.memory * j->d, from, to);
+    narrow_rows(t->pairs.gram, sizeof(double), t->pairs.memory * t->pairs.memory, from, to);
     t->width = to;
 }
 
@@ -278,18 +296,12 @@ static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_ti
     if (v->phase == TN_RELAX_NUDGED) tn_relax_nudge(j, t);
 }
 
-/* The accelerated step; column l is sample slot[l] of `pairs`, or first + l. One that has arrived takes a damped step. */
-static void accelerate(const tn_relax_job *j, tn_relax_tile *t, const tn_anderson *pairs, int64_t first, const int *slot)
+/* h <- the next point, given y. */
+static void step(const tn_relax_job *j, tn_relax_tile *t)
 {
-    float *h = t->row, *y = t->row + j->d;
-    tn_relax_advance(j, t, true);
-    for (int l = 0; l < t->live; l++) {
-        get_column(t->h, t->width, l, h, j->d);
-        get_column(t->y, t->width, l, y, j->d);
-        t->moved[l] = (float)(t->residual[l] < j->rtol ? tn_damped_step(j->d, j->damping, h, y)
-                                                       : tn_anderson_step(pairs, slot ? slot[l] : first + l, j->damping, h, y));
-        put_column(t->h, t->width, l, h, j->d);
-    }
+    const bool accelerates = j->attr.solver == TN_SOLVE_ANDERSON;
+    tn_relax_advance(j, t, accelerates);
+    if (accelerates) tn_relax_accelerate(j, t);
 }
 
 static void flow_slot(void *arg, int64_t slot)
@@ -299,14 +311,12 @@ static void flow_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(j, w->s, slot);
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
-    for (int l = 0; l < TN_RELAX_LANES; l++) t.slot[l] = l;
     clear(j, &t, w->v->phase == TN_RELAX_ADJOINT);
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);
         evaluate(j, w->v, &t);
-        if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, &t, &t.pairs, 0, t.slot);
-        else tn_relax_advance(j, &t, false);
+        step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
             if (++t.steps[l] < j->attr.steps && !(t.residual[l] < j->rtol)) continue;
             leave(w, &t, l);
@@ -326,6 +336,18 @@ typedef struct march {
     int sign;
 } march;
 
+/* The pairs of samples that come back in every step lie in rows of their own. */
+static void accelerate(const tn_relax_job *j, tn_relax_tile *t, const tn_anderson *pairs, int64_t first)
+{
+    float *h = t->row, *y = t->row + j->d;
+    for (int l = 0; l < t->live; l++) {
+        get_column(t->h, t->width, l, h, j->d);
+        get_column(t->y, t->width, l, y, j->d);
+        t->moved[l] = (float)tn_anderson_step(pairs, first + l, j->damping, h, y);
+        put_column(t->h, t->width, l, h, j->d);
+    }
+}
+
 static void march_share(void *arg, tn_relax_tile *t, int64_t first)
 {
     const march *w = arg;
@@ -338,8 +360,8 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) tn_relax_set_cost(j, v, t, l, first + l, w->sign);
     if (v->phase == TN_RELAX_ADJOINT) tn_relax_recall(j, t, k, first);
     evaluate(j, v, t);
-    if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first, NULL);
-    else tn_relax_advance(j, t, false);
+    tn_relax_advance(j, t, j->attr.solver == TN_SOLVE_ANDERSON);
+    if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first);
     tn_relax_store(t->h, t->width, w->to + first * j->d, j->d, t->live, j->d);
     memcpy(w->s->residual + first, t->residual, sizeof *t->residual * (size_t)t->live);
     memcpy(w->s->moved + first, t->moved, sizeof *t->moved * (size_t)t->live);

@@ -50,7 +50,8 @@ typedef struct tep_map {
 void tep_map_add(tep_map *m, tn_ref x);        /* the same for all samples */
 void tep_map_add_sample(tep_map *m, tn_ref x); /* samples along axis 0 */
 
-/* A weight (n,k) and its bias (n) under these names in the open scope, uniform up to `bound` (0: 1/sqrt(k)). */
+/* A weight (n,k) and its bias (n) under these names in the open scope, uniform up to `bound` (0: 1/sqrt(k)) and `bias_bound`
+ * (0: zeros). */
 typedef struct tep_affine {
     tn_ref w, b;
 } tep_affine;

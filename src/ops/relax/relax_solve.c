@@ -109,6 +109,8 @@ static void shares_slot(void *arg, int64_t slot)
 {
     shares *w = arg;
     tn_relax_tile t = tile_at(w->j, w->s, slot);
+    memset(t.eta, 0, sizeof *t.eta * TN_RELAX_LANES); /* of columns without a sample, which are computed too */
+    memset(t.weight, 0, sizeof *t.weight * TN_RELAX_LANES);
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->j->count;) {
         t.live = (int)(w->j->count - at < w->each ? w->j->count - at : w->each);
         t.width = tn_relax_width(t.live);
@@ -132,11 +134,6 @@ static void put_column(float *a, int width, int lane, const float *row, int64_t 
 static void get_column(const float *a, int width, int lane, float *row, int64_t k)
 {
     for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
-}
-
-static void copy_column(float *a, int width, int from, int to, int64_t k)
-{
-    for (int64_t i = 0; i < k; i++) a[i * width + to] = a[i * width + from];
 }
 
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
@@ -166,23 +163,6 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
     tn_relax_store(t->s, t->width, k->s + first, 1, t->live, 1);
 }
 
-/* Columns without a sample are computed too: they begin as zeros. */
-static void clear(const tn_relax_job *j, tn_relax_tile *t, bool adjoint)
-{
-    const size_t d = sizeof(float) * (size_t)(j->d * t->width), f = sizeof(float) * (size_t)(j->f * t->width);
-    const size_t one = sizeof(float) * TN_RELAX_LANES;
-    memset(t->h, 0, d);
-    memset(t->a, 0, d);
-    memset(t->eta, 0, one);
-    memset(t->weight, 0, one);
-    if (!adjoint) return;
-    memset(t->slope, 0, f);
-    memset(t->n2, 0, d);
-    memset(t->n, 0, d);
-    memset(t->s2, 0, one);
-    memset(t->s, 0, one);
-}
-
 /* --- each sample by itself ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct flow {
@@ -192,6 +172,40 @@ typedef struct flow {
     int64_t tasks;
     _Atomic int64_t next;
 } flow;
+
+/* An array (rows,width) of the tile that a sample has a column of. */
+typedef struct array {
+    void *data;
+    int64_t rows;
+    size_t bytes; /* of an element: 4 or 8 */
+} array;
+
+enum { MOST_ARRAYS = 12 };
+
+/* All that a sample takes along between two steps of this phase. */
+static int arrays_of(const flow *w, const tn_relax_tile *t, array *a)
+{
+    const tn_relax_job *j = w->j;
+    const tn_relax_pairs *p = &t->pairs;
+    int n = 0;
+    a[n++] = (array){ t->h, j->d, sizeof *t->h };
+    a[n++] = (array){ t->a, j->d, sizeof *t->a };
+    a[n++] = (array){ t->eta, 1, sizeof *t->eta };
+    a[n++] = (array){ t->weight, 1, sizeof *t->weight };
+    if (w->v->phase == TN_RELAX_ADJOINT) {
+        a[n++] = (array){ t->slope, j->f, sizeof *t->slope };
+        a[n++] = (array){ t->n2, j->d, sizeof *t->n2 };
+        a[n++] = (array){ t->n, j->d, sizeof *t->n };
+        a[n++] = (array){ t->s2, 1, sizeof *t->s2 };
+        a[n++] = (array){ t->s, 1, sizeof *t->s };
+    }
+    if (p->memory) {
+        a[n++] = (array){ p->r, p->memory * j->d, sizeof *p->r };
+        a[n++] = (array){ p->f, p->memory * j->d, sizeof *p->f };
+        a[n++] = (array){ p->gram, p->memory * p->memory, sizeof *p->gram };
+    }
+    return n;
+}
 
 /* The next task that waits into column `lane`; false: none does. */
 static bool enter(flow *w, tn_relax_tile *t, int lane)
@@ -234,54 +248,39 @@ static void leave(const flow *w, tn_relax_tile *t, int lane)
 /* The last column takes the place of `lane`. */
 static void close_gap(const flow *w, tn_relax_tile *t, int lane)
 {
-    const tn_relax_job *j = w->j;
-    const int last = --t->live;
+    array a[MOST_ARRAYS];
+    const int last = --t->live, n = arrays_of(w, t, a), W = t->width;
     if (lane == last) return;
-    copy_column(t->h, t->width, last, lane, j->d);
-    copy_column(t->a, t->width, last, lane, j->d);
-    if (w->v->phase == TN_RELAX_ADJOINT) {
-        copy_column(t->slope, t->width, last, lane, j->f);
-        if (j->block) {
-            copy_column(t->n2, t->width, last, lane, j->d);
-            copy_column(t->n, t->width, last, lane, j->d);
-            t->s2[lane] = t->s2[last], t->s[lane] = t->s[last];
-        }
+    for (int k = 0; k < n; k++) {
+        float *f = a[k].data;
+        double *d = a[k].data;
+        if (a[k].bytes == sizeof *f)
+            for (int64_t i = 0; i < a[k].rows; i++) f[i * W + lane] = f[i * W + last];
+        else
+            for (int64_t i = 0; i < a[k].rows; i++) d[i * W + lane] = d[i * W + last];
     }
-    t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->residual[lane] = t->residual[last];
-    t->label[lane] = t->label[last], t->weight[lane] = t->weight[last], t->eta[lane] = t->eta[last];
-    tn_relax_pairs *p = &t->pairs;
-    if (!p->memory) return;
-    copy_column(p->f, t->width, last, lane, p->memory * j->d);
-    for (int64_t i = 0; i < p->memory * j->d; i++) p->r[i * t->width + lane] = p->r[i * t->width + last];
-    for (int i = 0; i < p->memory * p->memory; i++) p->gram[i * t->width + lane] = p->gram[i * t->width + last];
-    p->kept[lane] = p->kept[last], p->before[lane] = p->before[last];
+    t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->label[lane] = t->label[last];
+    t->pairs.kept[lane] = t->pairs.kept[last], t->pairs.before[lane] = t->pairs.before[last];
 }
 
-/* Rows of `from` numbers of so many bytes keep the first `to`. */
-static void narrow_rows(void *a, size_t bytes, int64_t k, int from, int to)
-{
-    const size_t was = (size_t)from * bytes, is = (size_t)to * bytes;
-    for (int64_t i = 1; i < k; i++) memmove((char *)a + (size_t)i * is, (char *)a + (size_t)i * was, is);
-}
-
+/* The tile becomes as narrow as the samples it holds allow. */
 static void narrow(const flow *w, tn_relax_tile *t)
 {
-    const tn_relax_job *j = w->j;
-    const int from = t->width, to = tn_relax_width(t->live);
-    if (to >= from) return;
-    narrow_rows(t->h, sizeof(float), j->d, from, to);
-    narrow_rows(t->a, sizeof(float), j->d, from, to);
-    if (w->v->phase == TN_RELAX_ADJOINT) {
-        narrow_rows(t->slope, sizeof(float), j->f, from, to);
-        if (j->block) {
-            narrow_rows(t->n2, sizeof(float), j->d, from, to);
-            narrow_rows(t->n, sizeof(float), j->d, from, to);
-        }
+    array a[MOST_ARRAYS];
+    const int n = arrays_of(w, t, a), width = tn_relax_width(t->live);
+    for (int k = 0; width < t->width && k < n; k++) {
+        const size_t from = (size_t)t->width * a[k].bytes, to = (size_t)width * a[k].bytes;
+        for (size_t i = 1; i < (size_t)a[k].rows; i++) memmove((char *)a[k].data + i * to, (char *)a[k].data + i * from, to);
     }
-    narrow_rows(t->pairs.r, sizeof(double), t->pairs.memory * j->d, from, to);
-    narrow_rows(t->pairs.f, sizeof(float), t->pairs.memory * j->d, from, to);
-    narrow_rows(t->pairs.gram, sizeof(double), t->pairs.memory * t->pairs.memory, from, to);
-    t->width = to;
+    t->width = width;
+}
+
+/* Columns without a sample are computed too: they begin as zeros. */
+static void clear(const flow *w, tn_relax_tile *t)
+{
+    array a[MOST_ARRAYS];
+    const int n = arrays_of(w, t, a);
+    for (int k = 0; k < n; k++) memset(a[k].data, 0, (size_t)(a[k].rows * t->width) * a[k].bytes);
 }
 
 /* y = the map of the phase at h. */
@@ -311,7 +310,7 @@ static void flow_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(j, w->s, slot);
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
-    clear(j, &t, w->v->phase == TN_RELAX_ADJOINT);
+    clear(w, &t);
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);

@@ -61,6 +61,7 @@ int tn_plan_extern_find(const tn_plan *p, const char *name); /* -1: the plan doe
 size_t tn_plan_arena_bytes(const tn_plan *p);
 size_t tn_plan_frame_bytes(const tn_plan *p);
 double tn_plan_flops(const tn_plan *p); /* of one run */
+bool tn_plan_flops_vary(const tn_plan *p); /* they are the most there can be (tn_cost.varies) */
 /* Resolves all pointers into `frame`; externs[i] is the memory of extern i. */
 void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream);
 tn_status tn_frame_run(const tn_plan *p, const void *frame);

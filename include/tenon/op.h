@@ -45,6 +45,7 @@ typedef struct tn_uses {
 
 typedef struct tn_cost {
     double flops, flops_backward; /* multiply-add = 2; backward with all gradients wanted */
+    bool varies;                  /* these are the most there can be: how many it takes, the numbers decide */
 } tn_cost;
 
 /* One tensor as a kernel sees it. data is NULL when it is absent, not wanted, or (dout) zero. */

@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MOST_LENGTHS = 8, MOST_ROUNDS = 32, MOST_OVERRIDES = 256 };
 
@@ -19,13 +18,6 @@ typedef struct runner {
     tn_session session;
     double cpu_s[MOST_ROUNDS], wall_s[MOST_ROUNDS];
 } runner;
-
-static double cpu_clock_s(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* "2048,131072" */
 static tn_status read_lengths(const char *text, runner *r, size_t *n)
@@ -75,10 +67,10 @@ static tn_status step(runner *r, int i)
 {
     float loss;
     tn_applied a;
-    const double wall = tn_clock_s(), cpu = cpu_clock_s();
+    const double wall = tn_clock_s(), cpu = tn_clock_cpu_s();
     TN_RETURN_IF(tn_trainer_grad(r->session.trainer, i, &loss));
     TN_RETURN_IF(tn_trainer_apply(r->session.trainer, i, 1, loss, &a));
-    r->cpu_s[i] = cpu_clock_s() - cpu;
+    r->cpu_s[i] = tn_clock_cpu_s() - cpu;
     r->wall_s[i] = tn_clock_s() - wall;
     return TN_OK;
 }

@@ -1,6 +1,7 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
 #include "backend/cpu/gemm.h"
 #include "cli/bench_lengths.h"
+#include "cli/bench_w2.h"
 #include "cli/session.h"
 #include "report/bench.h"
 #include "base/clock.h"
@@ -9,6 +10,7 @@
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,17 +19,19 @@ static void print_row(void *ctx, const tn_bench_row *r)
 {
     tn_cli *c = ctx;
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f, s:f}", "name", r->name, "group", r->group, "value", r->ms, "unit", "ms",
-                                "spread", r->spread_ms, "of_ceiling", r->of_ceiling);
+        json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", r->name, "group", r->group, "value", r->ms, "unit", "ms",
+                                "spread", r->spread_ms);
+        if (row && r->of_ceiling > 0) json_object_set_new(row, "of_ceiling", json_real(r->of_ceiling));
         if (row && r->gflops > 0) json_object_set_new(row, "gflops", json_real(r->gflops));
         if (row && r->gbs > 0) json_object_set_new(row, "gbs", json_real(r->gbs));
         (void)tn_cli_emit(c, row);
         return;
     }
-    char bytes[24] = "", part[16] = "";
+    char bytes[24] = "", part[16] = "", flops[24] = "";
+    if (r->gflops > 0) snprintf(flops, sizeof flops, "%8.1f GFLOP/s", r->gflops);
     if (r->of_ceiling > 0) snprintf(part, sizeof part, "  %3.0f %%", 100 * r->of_ceiling);
     if (r->gbs > 0) snprintf(bytes, sizeof bytes, "%8.1f GB/s", r->gbs);
-    fprintf(c->out, "%-6s %-18s %9.3f ms +-%-7.3f %8.1f GFLOP/s %s%s\n", r->group, r->name, r->ms, r->spread_ms, r->gflops,
+    fprintf(c->out, "%-6s %-21s %9.3f ms +-%-7.3f %-16s %s%s\n", r->group, r->name, r->ms, r->spread_ms, flops,
             bytes[0] ? bytes : "             ", part);
     fflush(c->out);
 }
@@ -80,10 +84,18 @@ static void fill_tokens(tn_session *s)
 
 enum { TIMED_STEPS = 5, MOST_ROWS = 512 };
 
+/* "-" where nobody knows how many operations it took. */
+static const char *rate_text(double gflops, char buf[24])
+{
+    snprintf(buf, 24, "%.1f", gflops);
+    return isnan(gflops) ? "-" : buf;
+}
+
 /* Where the time of a step goes, over a few of them: each region of the model, or each op, forward and backward. */
 static tn_status print_times(tn_cli *c, const char *group, const tn_region_time *rows, size_t n)
 {
     double total = 0;
+    char rate[24];
     for (size_t i = 0; i < n; i++) total += rows[i].forward_ms + rows[i].backward_ms;
     if (!c->json) fprintf(c->out, "\n%-28s %12s %12s %8s %12s\n", group, "forward", "backward", "share", "GFLOP/s");
     for (size_t i = 0; i < n; i++) {
@@ -95,8 +107,8 @@ static tn_status print_times(tn_cli *c, const char *group, const tn_region_time 
                                                   ms / TIMED_STEPS, "unit", "ms", "forward", rows[i].forward_ms / TIMED_STEPS,
                                                   "backward", rows[i].backward_ms / TIMED_STEPS, "share", ms / total)));
         else
-            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12.1f\n", name, rows[i].forward_ms / TIMED_STEPS,
-                    rows[i].backward_ms / TIMED_STEPS, 100 * ms / total, rows[i].flops * TIMED_STEPS / ms * 1e-6);
+            fprintf(c->out, "%-28s %9.2f ms %9.2f ms %6.1f %% %12s\n", name, rows[i].forward_ms / TIMED_STEPS,
+                    rows[i].backward_ms / TIMED_STEPS, 100 * ms / total, rate_text(rows[i].flops * TIMED_STEPS / ms * 1e-6, rate));
     }
     return TN_OK;
 }
@@ -126,7 +138,7 @@ static tn_status print_samples(tn_cli *c, const char *target, double rate)
 {
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", target, "group", "rate", "value", rate, "unit", "samples/s"));
-    fprintf(c->out, "%-6s %-18s %9.0f samples/s\n", "rate", target, rate);
+    fprintf(c->out, "%-6s %-21s %9.0f samples/s\n", "rate", target, rate);
     return TN_OK;
 }
 
@@ -154,8 +166,9 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
         tn_bench_row r = { .group = "model", .name = target };
         r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
         r.spread_ms *= 1e3;
-        r.gflops = tn_trainer_flops(s.trainer) / r.ms * 1e-6;
+        const double flops = tn_trainer_flops(s.trainer);
         const bool bf16 = strcmp(tn_settings_text(s.settings, "compute"), "bf16") == 0;
+        if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
         if (!gpu) r.of_ceiling = r.gflops / (bf16 ? b->ceilings.bf16_gflops : b->ceilings.fma_gflops);
         print_row(c, &r);
         if (s.model->features) st = print_samples(c, target, (double)s.batch / r.ms * 1e3);
@@ -163,6 +176,15 @@ static tn_status bench_model(tn_cli *c, const char *target, tn_bench *b, int thr
     }
     tn_session_close(&s);
     return st;
+}
+
+static tn_status read_dim(const char *text, int64_t *dim)
+{
+    char *end;
+    const long v = strtol(text, &end, 10);
+    if (end == text || *end || v < 1 || v > 4096) return tn_error(TN_USAGE, "dim=%.40s: relax takes a width from 1 to 4096", text);
+    *dim = v;
+    return TN_OK;
 }
 
 tn_status tn_cmd_bench(tn_cli *c)
@@ -177,13 +199,18 @@ tn_status tn_cmd_bench(tn_cli *c)
         if (!what) return tn_error(TN_USAGE, "--lengths goes with a model, `tenon bench MODEL --lengths=2048,131072`");
         return tn_bench_lengths(c, what, tn_args_value(&c->args, "lengths"));
     }
+    if (what && strcmp(what, "w2") == 0) return tn_bench_w2(c, threads ? (int)n : 1);
+    if (tn_args_value(&c->args, "only")) return tn_error(TN_USAGE, "--only goes with w2, `tenon bench w2 --only=full,early`");
     const bool gemm = !what || strcmp(what, "gemm") == 0, ops = !what || strcmp(what, "ops") == 0;
-    const bool gru = !what || strcmp(what, "gru") == 0;
-    if (!gemm && !ops && !gru) return bench_model(c, what, &b, threads ? (int)n : 0);
+    const bool gru = !what || strcmp(what, "gru") == 0, relax = what && strcmp(what, "relax") == 0;
+    if (!gemm && !ops && !gru && !relax) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (gru && what && c->args.overrides_n == 1 && strcmp(c->args.overrides[0], "compute=bf16") == 0) b.bf16 = true;
+    else if (relax && c->args.overrides_n == 1 && strncmp(c->args.overrides[0], "dim=", 4) == 0)
+        TN_RETURN_IF(read_dim(c->args.overrides[0] + 4, &b.dim));
     else if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
     TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
     if (ops) TN_RETURN_IF(tn_bench_ops(&b));
+    if (relax) TN_RETURN_IF(tn_bench_relax(&b));
     return gru ? tn_bench_gru(&b) : TN_OK;
 }

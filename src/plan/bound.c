@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "plan/plan_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 struct tn_context {
@@ -378,6 +379,8 @@ void tn_bound_timers(tn_bound *b, bool on)
     b->timers = on;
 }
 
+static double flops_of(const tn_step *s) { return s->varies ? NAN : s->flops; }
+
 size_t tn_bound_times(const tn_bound *b, tn_region_time *rows, size_t most)
 {
     const tn_graph *g = b->plan->graph;
@@ -395,7 +398,7 @@ void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, s
         if ((size_t)s->region >= most || strcmp(rows[s->region].region, g->region[s->region]) != 0) continue;
         tn_region_time *r = &rows[s->region];
         *(s->backward ? &r->backward_ms : &r->forward_ms) += b->step_ms[i];
-        r->flops += s->flops * (double)runs;
+        r->flops += flops_of(s) * (double)runs;
     }
 }
 
@@ -408,7 +411,7 @@ size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t m
         if (k == n && n == most) continue;
         if (k == n) rows[n++] = (tn_op_time){ .op = s->node->op->name, .runs = b->runs };
         *(s->backward ? &rows[k].backward_ms : &rows[k].forward_ms) += b->step_ms[i];
-        rows[k].flops += s->flops;
+        rows[k].flops += flops_of(s);
     }
     return n;
 }

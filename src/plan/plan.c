@@ -52,7 +52,9 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     if (n->op->cost) n->op->cost(&sig, &c);
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
+    s->varies = c.varies;
     p->flops += s->flops;
+    p->varies = p->varies || c.varies;
     return TN_OK;
 }
 
@@ -163,6 +165,8 @@ const char *tn_plan_kernel(const tn_plan *p)
 const tn_graph *tn_plan_graph(const tn_plan *p) { return p->graph; }
 
 double tn_plan_flops(const tn_plan *p) { return p->flops; }
+
+bool tn_plan_flops_vary(const tn_plan *p) { return p->varies; }
 
 int tn_plan_externs(const tn_plan *p) { return p->place.n_externs; }
 

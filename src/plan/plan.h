@@ -88,7 +88,7 @@ void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; 
 typedef struct tn_region_time {
     const char *region; /* "layer0.mixer", "" for the rest */
     double forward_ms, backward_ms;
-    double flops;
+    double flops; /* NaN: the numbers decide how many (tn_cost.varies) */
     uint64_t runs;
 } tn_region_time;
 
@@ -101,7 +101,7 @@ void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, s
 typedef struct tn_op_time {
     const char *op; /* "linear" */
     double forward_ms, backward_ms;
-    double flops;
+    double flops; /* NaN: the numbers decide how many (tn_cost.varies) */
     uint64_t runs;
 } tn_op_time;
 

@@ -22,6 +22,7 @@ typedef struct tn_step {
     int32_t region;
     bool backward;
     double flops;
+    bool varies; /* they are the most there can be */
 } tn_step;
 
 struct tn_plan {
@@ -36,6 +37,7 @@ struct tn_plan {
     size_t n_steps;
     size_t prologue; /* the first steps pack weights: a run after another one may leave them out */
     double flops;
+    bool varies; /* those of a step do */
 };
 
 /* A frame: resolved arguments and calls, in memory of tn_plan_frame_bytes. */

@@ -17,6 +17,7 @@ typedef struct tn_bench {
     tn_ceilings ceilings;
     double budget_s; /* for one row */
     bool bf16;       /* operands of matrix products are rounded to it (graphs) */
+    int64_t dim;     /* tn_bench_relax: just this one; 0: all of its table */
     void *ctx;
     void (*row)(void *ctx, const tn_bench_row *r);
 } tn_bench;
@@ -24,6 +25,7 @@ typedef struct tn_bench {
 tn_status tn_bench_gemm(const tn_bench *b);
 tn_status tn_bench_ops(const tn_bench *b);
 tn_status tn_bench_gru(const tn_bench *b);
+tn_status tn_bench_relax(const tn_bench *b);
 tn_status tn_bench_xent(const tn_bench *b); /* part of tn_bench_ops */
 
 /* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. */

@@ -465,8 +465,10 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     }
     r->value = (double)(c->model->features ? c->batch : c->batch * c->length) / best;
     r->unit = c->model->features ? "samples/s" : "tokens/s";
-    snprintf(r->detail, sizeof r->detail, "%.0f %s, %.1f GFLOP/s on %d threads", r->value, r->unit,
-             tn_trainer_flops(t) / best * 1e-9, tn_trainer_threads(t));
+    const double flops = tn_trainer_flops(t);
+    char rate[32] = "";
+    if (!isnan(flops)) snprintf(rate, sizeof rate, ", %.1f GFLOP/s", flops / best * 1e-9);
+    snprintf(r->detail, sizeof r->detail, "%.0f %s%s on %d threads", r->value, r->unit, rate, tn_trainer_threads(t));
 done:
     tn_trainer_free(t);
     return s;

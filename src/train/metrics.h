@@ -3,6 +3,7 @@
  *   info         step, epoch, loss, heldout (tasks: heldout_accuracy too) and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
  *                seconds, nonfinite where something was done about it
  *   training     + grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments
+ *                (utilisation: not where the numbers decide how much a step computes)
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
  *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0; memory.csv
  *

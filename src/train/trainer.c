@@ -6,6 +6,7 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "backend/backend.h"
+#include "base/clock.h"
 #include "data/loader.h"
 #include "train/memory_limit.h"
 #include "train/task_setup.h"
@@ -361,7 +362,17 @@ static void keep_outputs(tn_trainer *t)
     }
 }
 
-tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
+void tn_trainer_watch(tn_trainer *t, tn_watch w) { t->watch = w; }
+
+static double watch_clock(const tn_trainer *t) { return t->watch.ran ? tn_clock_s() : 0; }
+
+static tn_status tell_watch(const tn_trainer *t, tn_ran what, tn_bound *b, double begun, tn_status s)
+{
+    if (t->watch.ran && s == TN_OK) t->watch.ran(t->watch.ctx, what, b, tn_clock_s() - begun);
+    return s;
+}
+
+static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
@@ -377,6 +388,12 @@ tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
     return TN_OK;
 }
 
+tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
+{
+    const double begun = watch_clock(t);
+    return tell_watch(t, TN_RAN_GRAD, t->now->grad_bound, begun, grad_batch(t, step, loss));
+}
+
 /* The two plans have inputs of their own. */
 static void give_to_eval(tn_trainer *t, const char *name, int64_t count)
 {
@@ -385,7 +402,7 @@ static void give_to_eval(tn_trainer *t, const char *name, int64_t count)
     if (to && from) memcpy(to, from, sizeof(float) * (size_t)count); /* all have items of four bytes */
 }
 
-tn_status tn_trainer_eval(tn_trainer *t, float *loss)
+static tn_status eval_batch(tn_trainer *t, float *loss)
 {
     tn_trainer *w = t->now;
     if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
@@ -398,6 +415,12 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss)
     TN_RETURN_IF(run_plan(t, w->eval_bound));
     *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
     return TN_OK;
+}
+
+tn_status tn_trainer_eval(tn_trainer *t, float *loss)
+{
+    const double begun = watch_clock(t);
+    return tell_watch(t, TN_RAN_EVAL, t->now->eval_bound, begun, eval_batch(t, loss));
 }
 
 void tn_trainer_schedule(tn_trainer *t, int64_t steps) { t->steps = steps; }
@@ -426,7 +449,7 @@ static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied 
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
+static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
@@ -448,6 +471,12 @@ tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float los
     *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
                          .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
     return after_step(t, step, loss, out);
+}
+
+tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
+{
+    const double begun = watch_clock(t);
+    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, out));
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */

@@ -115,7 +115,17 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
 void tn_trainer_timers(tn_trainer *t, bool on);
 size_t tn_trainer_times(const tn_trainer *t, tn_region_time *rows, size_t most);
 size_t tn_trainer_op_times(const tn_trainer *t, tn_op_time *rows, size_t most);
-double tn_trainer_flops(const tn_trainer *t);
+double tn_trainer_flops(const tn_trainer *t); /* of one batch; NaN: the numbers decide how many */
+
+/* For who counts or times what a trainer runs: told after every batch and every update, while the outputs of plan b are still
+ * there (batches in chunks: NULL). */
+typedef enum tn_ran { TN_RAN_GRAD, TN_RAN_EVAL, TN_RAN_APPLY } tn_ran;
+typedef struct tn_watch {
+    void *ctx;
+    void (*ran)(void *ctx, tn_ran what, tn_bound *b, double seconds);
+} tn_watch;
+
+void tn_trainer_watch(tn_trainer *t, tn_watch w); /* a zeroed one: nobody any more */
 
 /* The model's instruments, each given to `report`. */
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),

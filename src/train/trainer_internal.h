@@ -41,6 +41,7 @@ struct tn_trainer {
     bool part;            /* it is such a narrower one */
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
+    tn_watch watch;
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
     tn_kept_output *kept; /* (n_kept): what instruments may ask for */
     size_t n_kept;

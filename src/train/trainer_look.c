@@ -1,6 +1,7 @@
 /* What can be seen of a trainer: the memory of its plans, where its time goes, and the model's instruments. */
 #include "train/trainer_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t)
@@ -88,7 +89,10 @@ double tn_trainer_flops(const tn_trainer *t)
     int64_t runs;
     double sum = 0;
     tn_bound *b;
-    for (int i = 0; (b = part_of_width(t->now, i, &runs)); i++) sum += (double)runs * tn_plan_flops(tn_bound_plan(b));
+    for (int i = 0; (b = part_of_width(t->now, i, &runs)); i++) {
+        if (tn_plan_flops_vary(tn_bound_plan(b))) return NAN;
+        sum += (double)runs * tn_plan_flops(tn_bound_plan(b));
+    }
     return sum;
 }
 

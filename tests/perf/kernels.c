@@ -59,6 +59,16 @@ static tn_ref build_linear_xent(tn_graph *g)
     return tn_linear_xent(g, in(g, "x", tn_shape(B, T, D)), in(g, "w", tn_shape(V, D)), tn_input(g, "labels", tn_shape(B, T), TN_I32));
 }
 
+/* Two steps of the solve and two of its adjoint. */
+static tn_ref relax_of(tn_graph *g, int64_t samples, int64_t d)
+{
+    return tn_relax(g, in(g, "a", tn_shape(samples, d)), .w1 = in(g, "w1", tn_shape(4 * d, d)), .b1 = in(g, "b1", tn_shape(4 * d)),
+                    .w2 = in(g, "w2", tn_shape(d, 4 * d)), .b2 = in(g, "b2", tn_shape(d)), .norm_gain = in(g, "n", tn_shape(d)),
+                    .steps = 2, .rtol = tn_scalar(g, "rtol", 0), .grad = TN_LOOP_IMPLICIT);
+}
+static tn_ref build_relax(tn_graph *g) { return relax_of(g, 32, D); }
+static tn_ref build_relax_small(tn_graph *g) { return relax_of(g, T, 13); }
+
 static void fill_inputs(tn_bound *bound, const tn_plan *p)
 {
     for (int i = 0; i < tn_plan_externs(p); i++) {
@@ -142,7 +152,8 @@ static const struct {
     tn_ref (*build)(tn_graph *g); /* NULL: a model of this name */
 } cases[] = {
     { "linear", build_linear }, { "norm", build_norm }, { "attention", build_attention }, { "scan_gated", build_scan_gated },
-    { "outer", build_outer }, { "linear_xent", build_linear_xent }, { "ten", NULL }, { "gpt", NULL },
+    { "outer", build_outer }, { "linear_xent", build_linear_xent }, { "relax", build_relax }, { "relax_small", build_relax_small },
+    { "ten", NULL }, { "gpt", NULL },
 };
 
 int main(int argc, char **argv)

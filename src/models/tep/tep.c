@@ -33,9 +33,11 @@ tn_ref tep_embed(tep_net *n, tn_ref x)
     tn_graph *g = n->g;
     const tep_config *c = n->c;
     const tep_affine p = glorot(g, "embed", c->dim, c->inputs);
-    if (c->tokens == 1) return tn_linear(g, tn_reshape(g, x, tn_shape(n->b->batch, c->inputs)), p.w, .bias = p.b);
-    const tn_ref e = tn_linear(g, x, p.w, .bias = p.b);
-    if (!c->positions) return e;
+    const tn_ref flat = c->tokens == 1 ? tn_reshape(g, x, tn_shape(n->b->batch, c->inputs)) : x;
+    tn_region r = tn_region_begin(g, "embed");
+    const tn_ref e = tn_linear(g, flat, p.w, .bias = p.b);
+    tn_region_end(g, r);
+    if (c->tokens == 1 || !c->positions) return e;
     return tn_add(g, e, tn_param(g, "position", tn_shape(c->tokens, c->dim), tn_normal(1.f / sqrtf((float)c->dim))));
 }
 
@@ -151,7 +153,10 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_region r = tn_region_begin(g, "solve");
     const tn_ref h = tep_solve(&n, &m);
     tn_region_end(g, r);
+    const tn_ref extra = b->labels.id ? tep_slope_penalty(&n, &m, h) : TN_NONE;
+    r = tn_region_begin(g, "head");
     if (b->logits) put_logits(&n, h);
-    if (b->labels.id) put_loss(&n, h, tep_slope_penalty(&n, &m, h));
+    if (b->labels.id) put_loss(&n, h, extra);
+    tn_region_end(g, r);
     return tn_graph_status(g);
 }

@@ -83,7 +83,9 @@ static tep_map block_of_one(tep_net *n, tn_ref e)
     const attention p = attention_make(n, n->c->faithful);
     tep_map m = { .build = one_token, .state = tn_shape(n->b->batch, n->c->dim), .fused = true, .kind = TN_RELAX_BLOCK };
     if (n->c->faithful) (void)norm_make(n->g, "norm1", n->c->dim);
+    tn_region r = tn_region_begin(n->g, "attn");
     tep_map_add_sample(&m, tn_linear(n->g, tn_linear(n->g, e, p.v.w, .bias = p.v.b), p.o.w, .bias = p.o.b));
+    tn_region_end(n->g, r);
     add_feed_forward(&m, n);
     return m;
 }
@@ -156,12 +158,14 @@ static tep_map block_of_many(tep_net *n, tn_ref e)
     tep_map m = { .build = c->softmax ? by_softmax : by_features, .state = tn_shape(n->b->batch, c->tokens, c->dim) };
     const tn_ref first[] = { p.q.w, norm1.w, norm1.b, p.o.w, p.o.b };
     for (int i = 0; i < 5; i++) tep_map_add(&m, first[i]);
+    tn_region r = tn_region_begin(g, "attn");
     if (c->faithful) tep_map_add(&m, p.q.b);
     else tep_map_add_sample(&m, tn_linear(g, e, p.q.w, .bias = p.q.b));
     const tn_ref k = heads_of(g, tn_linear(g, e, p.k.w, .bias = p.k.b), c->heads);
     const tn_ref v = heads_of(g, tn_linear(g, e, p.v.w, .bias = p.v.b), c->heads);
     tep_map_add_sample(&m, c->softmax ? k : feature_sums(g, k, v));
     if (c->softmax) tep_map_add_sample(&m, v);
+    tn_region_end(g, r);
     add_feed_forward(&m, n);
     return m;
 }

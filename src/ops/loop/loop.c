@@ -61,6 +61,7 @@ static void loop_cost(const tn_sig *s, tn_cost *c)
     const tn_loop_body *b = body_of(s);
     const double n = (double)b->steps;
     c->flops = n * tn_plan_flops(b->forward.plan);
+    c->varies = b->solve || tn_plan_flops_vary(b->forward.plan);
     if (!b->trains) return;
     const double all = tn_plan_flops(b->vjp_all.plan);
     switch (b->grad) {

@@ -122,6 +122,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
     const double map = 4 * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
     c->flops = T * map;
+    c->varies = true;
     c->flops_backward = 3 * map;
     if (a->grad == TN_LOOP_BPTT) c->flops_backward = 3 * T * map;
     if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;

@@ -87,6 +87,7 @@ static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn
 
 typedef struct workspace {
     float *ones, *zeros;
+    float *h; /* (B,d): forward, where nobody reads the states */
     tn_relax_space space;
     tn_relax_rows rows;
     size_t total;
@@ -112,6 +113,7 @@ static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
     void *p = tn_relax_take(&s, bytes);
     if (base) w.space = tn_relax_space_at(j, backward, used, p);
     if (backward) take_rows(&s, j, threads, &w.rows);
+    else w.h = tn_relax_floats(&s, j->B * j->d);
     w.total = s.used;
     return w;
 }
@@ -153,7 +155,7 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
     workspace w;
     TN_RETURN_IF(prepare(c, false, &j, &w));
     const size_t row = sizeof(float) * (size_t)j.d;
-    float *h = c->out[TN_RELAX_H].data;
+    float *h = c->out[TN_RELAX_H].data ? c->out[TN_RELAX_H].data : w.h;
     tn_relax_solve v = { .phase = TN_RELAX_FREE, .from = j.h0, .to = h, .inject = j.a, .signs = 1,
                          .steps = c->out[TN_RELAX_FREE_STEPS].data, .residuals = c->out[TN_RELAX_RESIDUALS].data };
     for (int i = TN_RELAX_FREE_STEPS; i <= TN_RELAX_SIGNAL; i++)

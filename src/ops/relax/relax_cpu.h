@@ -56,6 +56,17 @@ typedef struct tn_relax_job {
     tn_relax_matrix head, head_back;    /* (C,d), (d,C) */
 } tn_relax_job;
 
+/* What Anderson acceleration keeps of a tile's columns. */
+typedef struct tn_relax_pairs {
+    int memory, newest;          /* places of the ring, and the one of the last pair, for all columns */
+    double *r;                   /* (memory,d,width): f(h) - h */
+    float *f;                    /* (memory,d,width): f(h) */
+    double *gram;                /* (memory,memory,width): r_i . r_k */
+    double *system;              /* (memory,memory,width): scratch */
+    int32_t kept[TN_RELAX_LANES]; /* a column's own pairs are the newest so many */
+    float before[TN_RELAX_LANES]; /* |r| of the last one */
+} tn_relax_pairs;
+
 typedef struct tn_relax_tile {
     int width, live;            /* columns, and how many of them (the first ones) hold samples */
     float *h, *a;               /* (d,width): the state, the injection; an adjoint's lambda and g */
@@ -65,15 +76,15 @@ typedef struct tn_relax_tile {
     float *n2, *n;              /* (d,width): the norms' normalised inputs, and */
     float *s2, *s;              /* (width): their scales */
     float *logits;              /* (C,width) */
-    float *residual, *moved;    /* (width): |f - h| / |f| and |h_next - h|^2 of the last step */
+    float *residual, *distance; /* (width): |f - h| / |f| and |f - h| of the last step */
+    float *moved;               /* (width): |h_next - h|^2 */
     float *eta, *weight;        /* (width): the nudge and how much the cost counts */
     int32_t label[TN_RELAX_LANES];
     int64_t task[TN_RELAX_LANES];
     int32_t steps[TN_RELAX_LANES];
-    int slot[TN_RELAX_LANES];   /* in `pairs` */
     float *rows;                /* (width,max(d,f)): where tn_gemm puts a product */
     void *gemm;                 /* its workspace */
-    tn_anderson pairs;
+    tn_relax_pairs pairs;
     float *row;                 /* (2,d): a sample's h and f(h) side by side */
 } tn_relax_tile;
 
@@ -104,8 +115,13 @@ void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda)
 /* y -= eta dC/dh at y. */
 void tn_relax_nudge(const tn_relax_job *j, tn_relax_tile *t);
 void tn_relax_add(const tn_relax_job *j, tn_relax_tile *t); /* y += a */
-/* residual (and moved), and, unless it only looks, h <- (1-damping) h + damping y. */
+/* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. */
 void tn_relax_advance(const tn_relax_job *j, tn_relax_tile *t, bool looks);
+
+/* --- relax_anderson.c --------------------------------------------------------------------------------------------------------- */
+
+/* After advance has looked: the accelerated step of every column, a damped one for those that have arrived; and moved. */
+void tn_relax_accelerate(const tn_relax_job *j, tn_relax_tile *t);
 
 /* --- relax_solve.c ---------------------------------------------------------------------------------------------------------- */
 

@@ -4,32 +4,9 @@
 #include "backend/cpu/level.h"
 #include "backend/cpu/vec.h"
 #include "ops/relax/relax_cpu.h"
+#include "ops/relax/relax_width.h"
 
 static const float EPS = 1e-5f, LEAST_SIZE = 1e-6f;
-
-/* Calls f(vecs, ...) with the number of vectors of a row as a constant, so that they stay in registers. */
-#if defined(__AVX512F__)
-#define BY_WIDTH(width, f, ...) f(1, __VA_ARGS__)
-#elif defined(__AVX__)
-#define BY_WIDTH(width, f, ...)                                                                                        \
-    do {                                                                                                               \
-        if ((width) == TN_VEC) f(1, __VA_ARGS__);                                                                      \
-        else f(2, __VA_ARGS__);                                                                                        \
-    } while (0)
-#else
-#define BY_WIDTH(width, f, ...)                                                                                        \
-    do {                                                                                                               \
-        if ((width) == TN_VEC) f(1, __VA_ARGS__);                                                                      \
-        else if ((width) == 2 * TN_VEC) f(2, __VA_ARGS__);                                                             \
-        else if ((width) == 3 * TN_VEC) f(3, __VA_ARGS__);                                                             \
-        else f(4, __VA_ARGS__);                                                                                        \
-    } while (0)
-#endif
-
-#define EACH_VEC(v) TN_UNROLL for (int v = 0; v < vecs; v++)
-/* Vector v of row i of an array of the tile. */
-#define GET(array, i, v) tn_vec_get((array) + ((i) * vecs + (v)) * TN_VEC)
-#define PUT(array, i, v, x) tn_vec_put((array) + ((i) * vecs + (v)) * TN_VEC, x)
 
 /* Clamps that let NaN pass. */
 #if defined(__aarch64__)
@@ -326,7 +303,8 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     put_lanes(vecs, t->moved, moved);
     TN_VECTOR for (int l = 0; l < vecs * TN_VEC; l++) {
         const float f = sqrtf(large[l]);
-        t->residual[l] = sqrtf(far[l]) / (f > LEAST_SIZE ? f : LEAST_SIZE);
+        t->distance[l] = sqrtf(far[l]);
+        t->residual[l] = t->distance[l] / (f > LEAST_SIZE ? f : LEAST_SIZE);
     }
 }
 

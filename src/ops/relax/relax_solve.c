@@ -10,6 +10,17 @@
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+static tn_relax_pairs lay_pairs(tn_relax_memory *s, int memory, int64_t d)
+{
+    enum { W = TN_RELAX_LANES };
+    tn_relax_pairs p = { .memory = memory };
+    p.r = tn_relax_take(s, sizeof *p.r * (size_t)(memory * d * W));
+    p.f = tn_relax_floats(s, memory * d * W);
+    p.gram = tn_relax_take(s, sizeof *p.gram * (size_t)(memory * memory * W));
+    p.system = tn_relax_take(s, sizeof *p.system * (size_t)(memory * memory * W));
+    return p;
+}
+
 static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, size_t *used)
 {
     enum { W = TN_RELAX_LANES };
@@ -18,7 +29,7 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     const int64_t most = j->f > j->d ? j->f : j->d, widest = most > j->C ? most : j->C;
     t.h = tn_relax_floats(&s, j->d * W), t.a = tn_relax_floats(&s, j->d * W), t.u = tn_relax_floats(&s, j->d * W);
     t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
-    t.residual = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
+    t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
     if (backward) {
         t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.n = tn_relax_floats(&s, j->d * W);
@@ -28,11 +39,8 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
         t.rows = tn_relax_floats(&s, widest * W);
         t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
     }
-    if (j->attr.solver == TN_SOLVE_ANDERSON) {
-        t.row = tn_relax_floats(&s, 2 * j->d);
-        void *pairs = tn_relax_take(&s, j->together ? 0 : tn_anderson_bytes(j->attr.memory, W, j->d));
-        if (base && !j->together) t.pairs = tn_anderson_at(pairs, j->attr.memory, W, j->d);
-    }
+    if (j->attr.solver == TN_SOLVE_ANDERSON && j->together) t.row = tn_relax_floats(&s, 2 * j->d);
+    if (j->attr.solver == TN_SOLVE_ANDERSON && !j->together) t.pairs = lay_pairs(&s, j->attr.memory, j->d);
     *used = s.used;
     return t;
 }
@@ -101,6 +109,8 @@ static void shares_slot(void *arg, int64_t slot)
 {
     shares *w = arg;
     tn_relax_tile t = tile_at(w->j, w->s, slot);
+    memset(t.eta, 0, sizeof *t.eta * TN_RELAX_LANES); /* of columns without a sample, which are computed too */
+    memset(t.weight, 0, sizeof *t.weight * TN_RELAX_LANES);
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->j->count;) {
         t.live = (int)(w->j->count - at < w->each ? w->j->count - at : w->each);
         t.width = tn_relax_width(t.live);
@@ -124,11 +134,6 @@ static void put_column(float *a, int width, int lane, const float *row, int64_t 
 static void get_column(const float *a, int width, int lane, float *row, int64_t k)
 {
     for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
-}
-
-static void copy_column(float *a, int width, int from, int to, int64_t k)
-{
-    for (int64_t i = 0; i < k; i++) a[i * width + to] = a[i * width + from];
 }
 
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
@@ -158,23 +163,6 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
     tn_relax_store(t->s, t->width, k->s + first, 1, t->live, 1);
 }
 
-/* Columns without a sample are computed too: they begin as zeros. */
-static void clear(const tn_relax_job *j, tn_relax_tile *t, bool adjoint)
-{
-    const size_t d = sizeof(float) * (size_t)(j->d * t->width), f = sizeof(float) * (size_t)(j->f * t->width);
-    const size_t one = sizeof(float) * TN_RELAX_LANES;
-    memset(t->h, 0, d);
-    memset(t->a, 0, d);
-    memset(t->eta, 0, one);
-    memset(t->weight, 0, one);
-    if (!adjoint) return;
-    memset(t->slope, 0, f);
-    memset(t->n2, 0, d);
-    memset(t->n, 0, d);
-    memset(t->s2, 0, one);
-    memset(t->s, 0, one);
-}
-
 /* --- each sample by itself ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct flow {
@@ -184,6 +172,40 @@ typedef struct flow {
     int64_t tasks;
     _Atomic int64_t next;
 } flow;
+
+/* An array (rows,width) of the tile that a sample has a column of. */
+typedef struct array {
+    void *data;
+    int64_t rows;
+    size_t bytes; /* of an element: 4 or 8 */
+} array;
+
+enum { MOST_ARRAYS = 12 };
+
+/* All that a sample takes along between two steps of this phase. */
+static int arrays_of(const flow *w, const tn_relax_tile *t, array *a)
+{
+    const tn_relax_job *j = w->j;
+    const tn_relax_pairs *p = &t->pairs;
+    int n = 0;
+    a[n++] = (array){ t->h, j->d, sizeof *t->h };
+    a[n++] = (array){ t->a, j->d, sizeof *t->a };
+    a[n++] = (array){ t->eta, 1, sizeof *t->eta };
+    a[n++] = (array){ t->weight, 1, sizeof *t->weight };
+    if (w->v->phase == TN_RELAX_ADJOINT) {
+        a[n++] = (array){ t->slope, j->f, sizeof *t->slope };
+        a[n++] = (array){ t->n2, j->d, sizeof *t->n2 };
+        a[n++] = (array){ t->n, j->d, sizeof *t->n };
+        a[n++] = (array){ t->s2, 1, sizeof *t->s2 };
+        a[n++] = (array){ t->s, 1, sizeof *t->s };
+    }
+    if (p->memory) {
+        a[n++] = (array){ p->r, p->memory * j->d, sizeof *p->r };
+        a[n++] = (array){ p->f, p->memory * j->d, sizeof *p->f };
+        a[n++] = (array){ p->gram, p->memory * p->memory, sizeof *p->gram };
+    }
+    return n;
+}
 
 /* The next task that waits into column `lane`; false: none does. */
 static bool enter(flow *w, tn_relax_tile *t, int lane)
@@ -209,7 +231,7 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
             t->s2[lane] = k->s2[b], t->s[lane] = k->s[b];
         }
     }
-    if (j->attr.solver == TN_SOLVE_ANDERSON) tn_anderson_restart(&t->pairs, t->slot[lane]);
+    t->pairs.kept[lane] = 0;
     return true;
 }
 
@@ -226,44 +248,39 @@ static void leave(const flow *w, tn_relax_tile *t, int lane)
 /* The last column takes the place of `lane`. */
 static void close_gap(const flow *w, tn_relax_tile *t, int lane)
 {
-    const tn_relax_job *j = w->j;
-    const int last = --t->live, slot = t->slot[lane];
+    array a[MOST_ARRAYS];
+    const int last = --t->live, n = arrays_of(w, t, a), W = t->width;
     if (lane == last) return;
-    copy_column(t->h, t->width, last, lane, j->d);
-    copy_column(t->a, t->width, last, lane, j->d);
-    if (w->v->phase == TN_RELAX_ADJOINT) {
-        copy_column(t->slope, t->width, last, lane, j->f);
-        if (j->block) {
-            copy_column(t->n2, t->width, last, lane, j->d);
-            copy_column(t->n, t->width, last, lane, j->d);
-            t->s2[lane] = t->s2[last], t->s[lane] = t->s[last];
-        }
+    for (int k = 0; k < n; k++) {
+        float *f = a[k].data;
+        double *d = a[k].data;
+        if (a[k].bytes == sizeof *f)
+            for (int64_t i = 0; i < a[k].rows; i++) f[i * W + lane] = f[i * W + last];
+        else
+            for (int64_t i = 0; i < a[k].rows; i++) d[i * W + lane] = d[i * W + last];
     }
-    t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->residual[lane] = t->residual[last];
-    t->label[lane] = t->label[last], t->weight[lane] = t->weight[last], t->eta[lane] = t->eta[last];
-    t->slot[lane] = t->slot[last], t->slot[last] = slot;
+    t->task[lane] = t->task[last], t->steps[lane] = t->steps[last], t->label[lane] = t->label[last];
+    t->pairs.kept[lane] = t->pairs.kept[last], t->pairs.before[lane] = t->pairs.before[last];
 }
 
-static void narrow_rows(float *a, int64_t k, int from, int to)
-{
-    for (int64_t i = 1; i < k; i++) memmove(a + i * to, a + i * from, sizeof *a * (size_t)to);
-}
-
+/* The tile becomes as narrow as the samples it holds allow. */
 static void narrow(const flow *w, tn_relax_tile *t)
 {
-    const tn_relax_job *j = w->j;
-    const int from = t->width, to = tn_relax_width(t->live);
-    if (to >= from) return;
-    narrow_rows(t->h, j->d, from, to);
-    narrow_rows(t->a, j->d, from, to);
-    if (w->v->phase == TN_RELAX_ADJOINT) {
-        narrow_rows(t->slope, j->f, from, to);
-        if (j->block) {
-            narrow_rows(t->n2, j->d, from, to);
-            narrow_rows(t->n, j->d, from, to);
-        }
+    array a[MOST_ARRAYS];
+    const int n = arrays_of(w, t, a), width = tn_relax_width(t->live);
+    for (int k = 0; width < t->width && k < n; k++) {
+        const size_t from = (size_t)t->width * a[k].bytes, to = (size_t)width * a[k].bytes;
+        for (size_t i = 1; i < (size_t)a[k].rows; i++) memmove((char *)a[k].data + i * to, (char *)a[k].data + i * from, to);
     }
-    t->width = to;
+    t->width = width;
+}
+
+/* Columns without a sample are computed too: they begin as zeros. */
+static void clear(const flow *w, tn_relax_tile *t)
+{
+    array a[MOST_ARRAYS];
+    const int n = arrays_of(w, t, a);
+    for (int k = 0; k < n; k++) memset(a[k].data, 0, (size_t)(a[k].rows * t->width) * a[k].bytes);
 }
 
 /* y = the map of the phase at h. */
@@ -278,18 +295,12 @@ static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_ti
     if (v->phase == TN_RELAX_NUDGED) tn_relax_nudge(j, t);
 }
 
-/* The accelerated step; column l is sample slot[l] of `pairs`, or first + l. One that has arrived takes a damped step. */
-static void accelerate(const tn_relax_job *j, tn_relax_tile *t, const tn_anderson *pairs, int64_t first, const int *slot)
+/* h <- the next point, given y. */
+static void step(const tn_relax_job *j, tn_relax_tile *t)
 {
-    float *h = t->row, *y = t->row + j->d;
-    tn_relax_advance(j, t, true);
-    for (int l = 0; l < t->live; l++) {
-        get_column(t->h, t->width, l, h, j->d);
-        get_column(t->y, t->width, l, y, j->d);
-        t->moved[l] = (float)(t->residual[l] < j->rtol ? tn_damped_step(j->d, j->damping, h, y)
-                                                       : tn_anderson_step(pairs, slot ? slot[l] : first + l, j->damping, h, y));
-        put_column(t->h, t->width, l, h, j->d);
-    }
+    const bool accelerates = j->attr.solver == TN_SOLVE_ANDERSON;
+    tn_relax_advance(j, t, accelerates);
+    if (accelerates) tn_relax_accelerate(j, t);
 }
 
 static void flow_slot(void *arg, int64_t slot)
@@ -299,14 +310,12 @@ static void flow_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(j, w->s, slot);
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
-    for (int l = 0; l < TN_RELAX_LANES; l++) t.slot[l] = l;
-    clear(j, &t, w->v->phase == TN_RELAX_ADJOINT);
+    clear(w, &t);
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);
         evaluate(j, w->v, &t);
-        if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, &t, &t.pairs, 0, t.slot);
-        else tn_relax_advance(j, &t, false);
+        step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
             if (++t.steps[l] < j->attr.steps && !(t.residual[l] < j->rtol)) continue;
             leave(w, &t, l);
@@ -326,6 +335,18 @@ typedef struct march {
     int sign;
 } march;
 
+/* The pairs of samples that come back in every step lie in rows of their own. */
+static void accelerate(const tn_relax_job *j, tn_relax_tile *t, const tn_anderson *pairs, int64_t first)
+{
+    float *h = t->row, *y = t->row + j->d;
+    for (int l = 0; l < t->live; l++) {
+        get_column(t->h, t->width, l, h, j->d);
+        get_column(t->y, t->width, l, y, j->d);
+        t->moved[l] = (float)tn_anderson_step(pairs, first + l, j->damping, h, y);
+        put_column(t->h, t->width, l, h, j->d);
+    }
+}
+
 static void march_share(void *arg, tn_relax_tile *t, int64_t first)
 {
     const march *w = arg;
@@ -338,8 +359,8 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) tn_relax_set_cost(j, v, t, l, first + l, w->sign);
     if (v->phase == TN_RELAX_ADJOINT) tn_relax_recall(j, t, k, first);
     evaluate(j, v, t);
-    if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first, NULL);
-    else tn_relax_advance(j, t, false);
+    tn_relax_advance(j, t, j->attr.solver == TN_SOLVE_ANDERSON);
+    if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first);
     tn_relax_store(t->h, t->width, w->to + first * j->d, j->d, t->live, j->d);
     memcpy(w->s->residual + first, t->residual, sizeof *t->residual * (size_t)t->live);
     memcpy(w->s->moved + first, t->moved, sizeof *t->moved * (size_t)t->live);

@@ -11,6 +11,7 @@ static const tn_case cases[] = {
     { "ep", { 5, 7, 11, 4, 12 }, RC_EP | RC_FIXED, 1e-4f, 3e-2f },
     { "ep, counted", { 21, 6, 10, 3, 30, 19 }, RC_EP | RC_MEAN | RC_WEIGHTS | RC_UNLABELLED | RC_H0, 2e-4f, 3e-2f },
     { "ep centred", { 18, 13, 27, 5, 30 }, RC_EP | RC_CENTRED | RC_UNLABELLED | TN_FEW, 2e-4f, 0 },
+    { "ep in one step", { 5, 6, 10, 3, 1 }, RC_EP | RC_CENTRED, 1e-4f, 0 },
     { "ep anderson", { 18, 9, 20, 5, 20 }, RC_EP | RC_ANDERSON, 1e-3f, 0 },
     { "ep bare", { 4, 5, 9, 4, 8 }, RC_EP | RC_BARE | RC_FIXED, 1e-4f, 3e-2f },
     { "proxy", { 10, 6, 12, 4, 30, 8 }, RC_EP | RC_PROXY | RC_TOL, 2e-4f, 3e-2f },

@@ -216,6 +216,24 @@ static void memory_of_steps(void **state)
     assert_true(arena(0, 50) - arena(0, 5) >= 45 * 64 * 24 * sizeof(float));
 }
 
+/* Outputs that nobody reads are not there; the others are what they were. */
+static void steps_alone(void **state)
+{
+    (void)state;
+    const tn_case c = { "", { B, D, F, C, 40, 30 }, RC_EP, 0, 0 };
+    tn_world w = tn_world_open(1, 2);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
+    tn_ref in[RC_INPUTS];
+    rc_inputs(g, &c, false, in);
+    tn_output(g, "steps", rc_node(g, &c, in).free_steps);
+    tn_bound *b = tn_world_add(&w, g, NULL);
+    fill(b, &c, &(how){ 0 });
+    assert_ok(tn_run(b));
+    run(&c, &(how){ .threads = 1 }, &first);
+    assert_memory_equal(tn_world_data(b, "steps"), first.free_steps, sizeof first.free_steps);
+    tn_world_close(&w);
+}
+
 /* --- errors ---------------------------------------------------------------------------------------------------------------------- */
 
 static void refused(tn_relax_options o, const char *why)
@@ -291,6 +309,7 @@ void tn_tests_relax_twin(tn_test_list *l)
     }
     tn_test_add(l, rounds_like_the_twin, NULL, "relax: rounded operands");
     tn_test_add(l, memory_of_steps, NULL, "relax: memory does not grow with steps, but for bptt");
+    tn_test_add(l, steps_alone, NULL, "relax: steps without states");
     tn_test_add(l, errors, NULL, "relax: what is refused");
     tn_test_add(l, bad_numbers, NULL, "relax: bad labels, counts and beta");
 }

@@ -1,0 +1,148 @@
+/* One trial of the TEP report's workload, watched. */
+#include "report/w2.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+/* Between the run and its data, to time them. */
+typedef struct timed_source {
+    const tn_source *inner;
+    double seconds;
+} timed_source;
+
+typedef struct trial {
+    tn_w2_trial *to;
+    int64_t batch;
+    bool through_time; /* the gradient goes back through every step */
+    timed_source source;
+} trial;
+
+/* --- counting -------------------------------------------------------------------------------------------------------- */
+
+/* Evaluations of all samples in one phase of the batch that just ran; *there: samples that took any. */
+static double evaluations(const trial *t, tn_bound *b, const char *output, int64_t *there)
+{
+    const int32_t *steps = tn_bound_data(b, output);
+    double sum = 0;
+    *there = 0;
+    for (int64_t i = 0; steps && i < t->batch; i++) {
+        sum += steps[i];
+        *there += steps[i] > 0;
+    }
+    return sum;
+}
+
+static void count_step(trial *t, tn_bound *b)
+{
+    tn_w2_trial *to = t->to;
+    int64_t there, nudged, adjoint;
+    const double free = evaluations(t, b, "steps", &there);
+    to->free += free;
+    to->nudged += evaluations(t, b, "nudged_steps", &nudged);
+    to->adjoint += evaluations(t, b, "adjoint_steps", &adjoint);
+    to->backward += t->through_time ? free : (double)there;
+    to->samples += there;
+    to->solver_calls += (there > 0) + (nudged > 0) + (adjoint > 0);
+}
+
+static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
+{
+    trial *t = ctx;
+    int64_t there;
+    if (what == TN_RAN_APPLY) t->to->optimizer_s += seconds;
+    if (what == TN_RAN_GRAD) count_step(t, b);
+    if (what != TN_RAN_EVAL) return;
+    t->to->eval += evaluations(t, b, "steps", &there);
+    t->to->eval_samples += there;
+    t->to->solver_calls += there > 0;
+}
+
+/* --- timing ---------------------------------------------------------------------------------------------------------- */
+
+static tn_status timed_next(void *ctx, tn_trainer *to, int64_t *n)
+{
+    timed_source *s = ctx;
+    const double begun = tn_clock_s();
+    const tn_status st = s->inner->next(s->inner->ctx, to, n);
+    s->seconds += tn_clock_s() - begun;
+    return st;
+}
+
+static tn_status timed_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *n)
+{
+    timed_source *s = ctx;
+    const double begun = tn_clock_s();
+    const tn_status st = s->inner->heldout(s->inner->ctx, i, to, n);
+    s->seconds += tn_clock_s() - begun;
+    return st;
+}
+
+/* The regions of the model, sorted into three. */
+static void sort_times(const tn_region_time *rows, size_t n, double forward[3], double backward[3])
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = rows[i].region;
+        const int k = strcmp(name, "solve") == 0 ? 0 : strcmp(name, "embed") == 0 || strcmp(name, "attn") == 0 ? 1 : 2;
+        forward[k] += 1e-3 * rows[i].forward_ms;
+        backward[k] += 1e-3 * rows[i].backward_ms;
+    }
+}
+
+static void read_timers(tn_trainer *from, tn_w2_trial *to)
+{
+    enum { MOST = 64 };
+    tn_region_time rows[MOST];
+    double forward[3] = { 0 }, backward[3] = { 0 }, eval[3] = { 0 }, none[3] = { 0 };
+    size_t n = tn_bound_times(tn_trainer_bound(from, true), rows, MOST);
+    sort_times(rows, n < MOST ? n : MOST, forward, backward);
+    n = tn_bound_times(tn_trainer_bound(from, false), rows, MOST);
+    sort_times(rows, n < MOST ? n : MOST, eval, none);
+    to->solve_s = forward[0], to->injection_s = forward[1], to->head_s = forward[2];
+    to->solve_backward_s = backward[0], to->injection_backward_s = backward[1], to->head_backward_s = backward[2];
+    to->eval_solve_s = eval[0], to->eval_injection_s = eval[1], to->eval_head_s = eval[2];
+}
+
+static void set_timers(tn_trainer *t, bool on)
+{
+    tn_bound_timers(tn_trainer_bound(t, true), on);
+    tn_bound_timers(tn_trainer_bound(t, false), on);
+}
+
+/* --- the run --------------------------------------------------------------------------------------------------------- */
+
+static double block_flops(const tn_settings *st, const tn_w2_trial *r)
+{
+    const double d = (double)tn_settings_int(st, "dim"), ff = tn_settings_is_auto(st, "ff") ? 4 * d : (double)tn_settings_int(st, "ff");
+    return 4 * d * ff * (r->free + r->nudged + r->adjoint + r->eval + 3 * r->backward);
+}
+
+tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
+{
+    tn_progress_report last;
+    *out = (tn_w2_trial){ 0 };
+    trial self = { .to = out, .batch = t->batch, .through_time = strcmp(tn_settings_text(t->settings, "grad"), "bptt") == 0,
+                   .source = { .inner = t->source } };
+    tn_source source = *t->source;
+    source.ctx = &self.source;
+    source.next = timed_next;
+    source.heldout = timed_heldout;
+    source.look = NULL; /* the rest is not asked for: the run has no directory */
+    tn_training run = *t;
+    run.source = &source;
+    run.dir = NULL;
+    tn_trainer_watch(t->trainer, (tn_watch){ .ctx = &self, .ran = count });
+    set_timers(t->trainer, true);
+    const double begun = tn_clock_s(), cpu = tn_clock_cpu_s();
+    const tn_status s = tn_training_run(&run, NULL, &last);
+    out->wall_s = tn_clock_s() - begun;
+    out->cpu_s = tn_clock_cpu_s() - cpu;
+    read_timers(t->trainer, out);
+    set_timers(t->trainer, false);
+    tn_trainer_watch(t->trainer, (tn_watch){ 0 });
+    out->data_s = self.source.seconds;
+    out->accuracy = last.best_accuracy;
+    out->best_step = last.best_step;
+    out->flops = block_flops(t->settings, out);
+    return s;
+}

@@ -110,9 +110,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
     u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_TAKEN) : bit(TN_RELAX_H);
-    /* what the backward kernel counts, it writes: the planner keeps the memory for it */
-    if (a->grad == TN_LOOP_EP) u->out |= bit(TN_RELAX_NUDGED_STEPS) | bit(TN_RELAX_SIGNAL);
-    if (a->grad == TN_LOOP_IMPLICIT) u->out |= bit(TN_RELAX_ADJOINT_STEPS);
+    u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
 static void relax_cost(const tn_sig *s, tn_cost *c)
@@ -148,6 +146,13 @@ const tn_op tn_op_relax = {
 /* An input that gets no gradient. */
 static tn_ref fixed(tn_graph *g, tn_ref x) { return x.id ? tn_stop_gradient(g, x) : x; }
 
+static uint32_t counted(const tn_relax_options *o)
+{
+    const bool ep = o->grad == TN_LOOP_EP, implicit = o->grad == TN_LOOP_IMPLICIT;
+    return (uint32_t)((ep && o->nudged_steps ? bit(TN_RELAX_NUDGED_STEPS) : 0) | (ep && o->signal ? bit(TN_RELAX_SIGNAL) : 0) |
+                      (implicit && o->adjoint_steps ? bit(TN_RELAX_ADJOINT_STEPS) : 0));
+}
+
 tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_options o)
 {
     const tn_relax_attr attr = { .kind = o.kind,
@@ -158,7 +163,8 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
                                  .centred = o.centred,
                                  .mean = o.mean,
                                  .proxy = o.proxy,
-                                 .weight = o.weight != 0 ? o.weight : 1.f };
+                                 .weight = o.weight != 0 ? o.weight : 1.f,
+                                 .counted = counted(&o) };
     const bool ep = o.grad == TN_LOOP_EP; /* the same options serve every gradient */
     const tn_ref in[TN_RELAX_INPUTS] = {
         [TN_RELAX_A] = a,

@@ -65,6 +65,7 @@ typedef struct tn_relax_attr {
     int memory;
     bool centred, mean, proxy;
     float weight;
+    uint32_t counted; /* outputs that the backward kernel is asked to write, a bit for each */
 } tn_relax_attr;
 
 extern const tn_op tn_op_relax;

@@ -40,6 +40,12 @@ static void cost(tn_graph *g, tn_body_io *io, void *user)
                         .sum = true);
 }
 
+/* Where an output that this gradient's backward kernel would write goes, unless nobody asked for it. */
+static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref *out)
+{
+    return a->grad != writes || (a->counted >> i & 1) ? &out[i] : NULL;
+}
+
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
     static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL } };
@@ -55,8 +61,9 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
                 .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
                 .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
                 .proxy = a->proxy, .weight = a->weight, .solver = a->solver, .memory = a->memory,
-                .free_steps = &out[TN_RELAX_FREE_STEPS], .nudged_steps = &out[TN_RELAX_NUDGED_STEPS],
-                .adjoint_steps = &out[TN_RELAX_ADJOINT_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
-                .signal = &out[TN_RELAX_SIGNAL]);
+                .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
+                .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
+                .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
+                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out));
     return tn_graph_status(g);
 }

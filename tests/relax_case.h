@@ -19,12 +19,12 @@ enum {
     RC_MEAN = 32,
     RC_PROXY = 64,
     RC_ANDERSON = 128,
-    RC_TOL = 256,     /* stops by tol, else by rtol */
-    RC_TIGHT = 512,   /* by a small one */
-    RC_FIXED = 1024,  /* by none: all steps */
+    RC_TOL = 256,    /* stops by tol, else by rtol */
+    RC_TIGHT = 512,  /* by a small one */
+    RC_FIXED = 1024, /* by none: all steps */
     RC_H0 = 2048,
     RC_WEIGHTS = 4096,
-    RC_BARE = 8192,   /* no biases, no gains */
+    RC_BARE = 8192,       /* no biases, no gains */
     RC_UNLABELLED = 16384 /* some samples have no label */
 };
 
@@ -33,7 +33,8 @@ enum { RC_INPUTS = TN_RELAX_WEIGHTS + 2 }; /* the last one is the count */
 
 static inline bool rc_has(const tn_case *c, int input)
 {
-    const bool bias = input == TN_RELAX_B1 || input == TN_RELAX_B2 || (input >= TN_RELAX_GAIN2 && input <= TN_RELAX_BIAS);
+    const bool bias =
+        input == TN_RELAX_B1 || input == TN_RELAX_B2 || (input >= TN_RELAX_GAIN2 && input <= TN_RELAX_BIAS);
     if ((c->flags & RC_ENERGY) && input >= TN_RELAX_W2 && input <= TN_RELAX_BIAS) return false;
     if ((c->flags & RC_BARE) && (bias || input == TN_RELAX_HEAD_B)) return false;
     if (input == TN_RELAX_SCALE) return c->flags & RC_ENERGY;
@@ -81,8 +82,9 @@ static inline tn_fill_spec rc_fill(const tn_case *c, int input)
     if (input == TN_RELAX_A) return (tn_fill_spec){ 0 };
     if (input == TN_RELAX_LABELS) return (tn_fill_spec){ .kind = TN_FILL_INT, .lo = 0, .hi = (double)c->dim[RC_C] };
     if (input == RC_INPUTS - 1)
-        return (tn_fill_spec){ .kind = TN_FILL_INT, .lo = (double)c->dim[RC_COUNT], .hi = (double)c->dim[RC_COUNT] + 1 };
-    if (input == TN_RELAX_SCALE) return (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = 2.4 * d / pow(sqrt(d) + sqrt(f), 2), .constant = true };
+        return (tn_fill_spec){ .kind = TN_FILL_INT, .lo = (double)c->dim[RC_COUNT], .hi = (double)c->dim[RC_COUNT] + 0.5 };
+    if (input == TN_RELAX_SCALE)
+        return (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = 2.4 * d / pow(sqrt(d) + sqrt(f), 2), .constant = true };
     if (input == TN_RELAX_W2) bound = 1 / sqrt(f);
     if (input == TN_RELAX_HEAD_W) bound = 1;
     s.lo = -bound, s.hi = bound;
@@ -113,17 +115,18 @@ static inline rc_outputs rc_node(tn_graph *g, const tn_case *c, const tn_ref *in
     const bool tol = c->flags & RC_TOL;
     const tn_ref limit = tn_scalar(g, "limit", tol ? s.tol : s.rtol);
     rc_outputs o;
-    o.h = tn_relax(g, in[TN_RELAX_A], .kind = c->flags & RC_ENERGY ? TN_RELAX_ENERGY : TN_RELAX_BLOCK, .w1 = in[TN_RELAX_W1],
-                   .b1 = in[TN_RELAX_B1], .w2 = in[TN_RELAX_W2], .b2 = in[TN_RELAX_B2], .norm2_gain = in[TN_RELAX_GAIN2],
-                   .norm2_bias = in[TN_RELAX_BIAS2], .norm_gain = in[TN_RELAX_GAIN], .norm_bias = in[TN_RELAX_BIAS],
-                   .scale = in[TN_RELAX_SCALE], .h0 = in[TN_RELAX_H0], .head_w = in[TN_RELAX_HEAD_W], .head_b = in[TN_RELAX_HEAD_B],
-                   .labels = in[TN_RELAX_LABELS], .weights = in[TN_RELAX_WEIGHTS], .steps = c->dim[RC_T], .grad = rc_grad(c),
-                   .rtol = tol ? TN_NONE : limit, .tol = tol ? limit : TN_NONE, .damping = tn_scalar(g, "damping", s.damping),
-                   .beta = tn_scalar(g, "beta", s.beta), .count = in[RC_INPUTS - 1], .centred = c->flags & RC_CENTRED,
-                   .mean = c->flags & RC_MEAN, .proxy = c->flags & RC_PROXY, .weight = 0.5f,
-                   .solver = c->flags & RC_ANDERSON ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = 3,
-                   .free_steps = &o.free_steps, .nudged_steps = &o.nudged_steps, .adjoint_steps = &o.adjoint_steps,
-                   .residuals = &o.residuals, .signal = &o.signal);
+    o.h = tn_relax(
+        g, in[TN_RELAX_A], .kind = c->flags & RC_ENERGY ? TN_RELAX_ENERGY : TN_RELAX_BLOCK, .w1 = in[TN_RELAX_W1],
+        .b1 = in[TN_RELAX_B1], .w2 = in[TN_RELAX_W2], .b2 = in[TN_RELAX_B2], .norm2_gain = in[TN_RELAX_GAIN2],
+        .norm2_bias = in[TN_RELAX_BIAS2], .norm_gain = in[TN_RELAX_GAIN], .norm_bias = in[TN_RELAX_BIAS],
+        .scale = in[TN_RELAX_SCALE], .h0 = in[TN_RELAX_H0], .head_w = in[TN_RELAX_HEAD_W],
+        .head_b = in[TN_RELAX_HEAD_B], .labels = in[TN_RELAX_LABELS], .weights = in[TN_RELAX_WEIGHTS],
+        .steps = c->dim[RC_T], .grad = rc_grad(c), .rtol = tol ? TN_NONE : limit, .tol = tol ? limit : TN_NONE,
+        .damping = tn_scalar(g, "damping", s.damping), .beta = tn_scalar(g, "beta", s.beta), .count = in[RC_INPUTS - 1],
+        .centred = c->flags & RC_CENTRED, .mean = c->flags & RC_MEAN, .proxy = c->flags & RC_PROXY, .weight = 0.5f,
+        .solver = c->flags & RC_ANDERSON ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = 3,
+        .free_steps = &o.free_steps, .nudged_steps = &o.nudged_steps, .adjoint_steps = &o.adjoint_steps,
+        .residuals = &o.residuals, .signal = &o.signal);
     return o;
 }
 
@@ -143,13 +146,30 @@ static inline void rc_inputs(tn_graph *g, const tn_case *c, bool trained, tn_ref
 static inline ro_net rc_net(const tn_case *c, const double *const *in)
 {
     const rc_numbers s = rc_scalars(c);
-    ro_net m = { .energy = c->flags & RC_ENERGY, .B = c->dim[RC_B], .count = c->dim[RC_COUNT] ? c->dim[RC_COUNT] : c->dim[RC_B],
-                 .d = c->dim[RC_D], .f = c->dim[RC_F], .C = c->dim[RC_C], .h0 = in[TN_RELAX_H0], .head_w = in[TN_RELAX_HEAD_W],
-                 .head_b = in[TN_RELAX_HEAD_B], .labels = in[TN_RELAX_LABELS], .weights = in[TN_RELAX_WEIGHTS],
-                 .scale = in[TN_RELAX_SCALE] ? in[TN_RELAX_SCALE][0] : 0, .damping = (double)s.damping, .rtol = (double)s.rtol,
-                 .tol = (double)s.tol, .beta = (double)s.beta, .weight = 0.5, .absolute = c->flags & RC_TOL,
-                 .centred = c->flags & RC_CENTRED, .mean = c->flags & RC_MEAN, .proxy = c->flags & RC_PROXY, .steps = c->dim[RC_T],
-                 .memory = c->flags & RC_ANDERSON ? 3 : 0, .grad = rc_grad(c) };
+    ro_net m = { .energy = c->flags & RC_ENERGY,
+                 .B = c->dim[RC_B],
+                 .count = c->dim[RC_COUNT] ? c->dim[RC_COUNT] : c->dim[RC_B],
+                 .d = c->dim[RC_D],
+                 .f = c->dim[RC_F],
+                 .C = c->dim[RC_C],
+                 .h0 = in[TN_RELAX_H0],
+                 .head_w = in[TN_RELAX_HEAD_W],
+                 .head_b = in[TN_RELAX_HEAD_B],
+                 .labels = in[TN_RELAX_LABELS],
+                 .weights = in[TN_RELAX_WEIGHTS],
+                 .scale = in[TN_RELAX_SCALE] ? in[TN_RELAX_SCALE][0] : 0,
+                 .damping = (double)s.damping,
+                 .rtol = (double)s.rtol,
+                 .tol = (double)s.tol,
+                 .beta = (double)s.beta,
+                 .weight = 0.5,
+                 .absolute = c->flags & RC_TOL,
+                 .centred = c->flags & RC_CENTRED,
+                 .mean = c->flags & RC_MEAN,
+                 .proxy = c->flags & RC_PROXY,
+                 .steps = c->dim[RC_T],
+                 .memory = c->flags & RC_ANDERSON ? 3 : 0,
+                 .grad = rc_grad(c) };
     assert_true(m.d <= RO_D && m.f <= RO_F && m.C <= RO_C && m.steps <= RO_T);
     for (int i = 0; i < RO_PARAMS; i++) m.p[i] = in[i];
     return m;

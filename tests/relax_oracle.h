@@ -35,7 +35,10 @@ static inline double ro_at(const double *x, int64_t i, double none) { return x ?
 
 static inline double ro_gelu(double x) { return 0.5 * x * erfc(-x / sqrt(2)); }
 
-static inline double ro_gelu_slope(double x) { return 0.5 * erfc(-x / sqrt(2)) + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1.0)); }
+static inline double ro_gelu_slope(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2)) + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1.0));
+}
 
 /* n = (x - mean) s with s = (var + eps)^(-1/2); returns s. */
 static inline double ro_norm(const double *x, int64_t d, double *n)
@@ -138,7 +141,7 @@ static inline void ro_force(const ro_net *m, int64_t b, const double *h, double 
             force[i] += ro_at(m->weights, b, 1) * (p[c] / sum - (c == (int64_t)m->labels[b])) * m->head_w[c * m->d + i];
 }
 
-/* --- solves -------------------------------------------------------------------------------------------------------------------- */
+/* --- solves ------------------------------------------------------------------------------------------------------- */
 
 /* What a phase iterates: the map, nudged by eta, or the adjoint at `at` with g. */
 typedef struct ro_phase {
@@ -232,8 +235,8 @@ static inline void ro_solve(const ro_net *m, const ro_phase *phases, ro_sample *
 {
     const bool together = m->absolute || m->grad == TN_LOOP_BPTT;
     for (int64_t b = 0; b < m->count; b++) s[b].steps = s[b].n = 0;
-    for (int64_t b = 0; !together && b < m->count; b++)
-        do ro_step(m, b, &phases[b], &s[b]);
+    for (int64_t b = 0; !together && b < m->count; b++) do
+            ro_step(m, b, &phases[b], &s[b]);
         while (s[b].steps < m->steps && !(s[b].residual < m->rtol));
     bool done = !together;
     for (int64_t t = 0; !done && t < m->steps; t++) {
@@ -289,10 +292,11 @@ static inline ro_sample *ro_nudged(const ro_net *m, const ro_sample *s, double s
     return n;
 }
 
-/* --- gradients ------------------------------------------------------------------------------------------------------------------ */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 /* g[RO_A] (B,d) and the parameters' gradients, added to, with lambda (d) of sample b at state h. */
-static inline void ro_pull_at(const ro_net *m, int64_t b, const double *h, const double *lambda, double *dh, double *const *g)
+static inline void ro_pull_at(const ro_net *m, int64_t b, const double *h, const double *lambda, double *dh,
+                              double *const *g)
 {
     double *of_sample[RO_PARAMS];
     ro_trace t;
@@ -322,7 +326,8 @@ static inline void ro_grad_ep(const ro_net *m, const ro_sample *s, double *const
 
 static inline void ro_grad_bptt(const ro_net *m, const double *dout, double *const *g)
 {
-    double *history = calloc((size_t)(m->steps * m->B * m->d) + 1, sizeof *history), carried[RO_D], lambda[RO_D], dh[RO_D];
+    double *history = calloc((size_t)(m->steps * m->B * m->d) + 1, sizeof *history), carried[RO_D], lambda[RO_D],
+           dh[RO_D];
     assert_non_null(history);
     ro_sample *s = ro_free(m, history);
     for (int64_t b = 0; b < m->count; b++) {

@@ -10,7 +10,7 @@ enum { DEFAULT_MEMORY = 5, LEAST_MEMORY = 2, MOST_MEMORY = 16 };
 
 static uint64_t bit(int i) { return (uint64_t)1 << i; }
 
-/* --- shapes ------------------------------------------------------------------------------------------------------------ */
+/* --- shapes ------------------------------------------------------------------------------------------------------- */
 
 /* An optional input (needed ones are looked at before): floats of shape `want`. */
 static tn_status check_floats(const tn_sig *s, int i, const char *name, tn_dims want)
@@ -33,7 +33,8 @@ static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
     if (block && s->in[TN_RELAX_W2].absent) return tn_error(TN_USAGE, "the block needs w2 (d,f)");
     if (!block && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
     for (int i = TN_RELAX_W2; !block && i <= TN_RELAX_BIAS; i++)
-        if (!s->in[i].absent) return tn_error(TN_USAGE, "the energy has w1, b1 and scale: leave out w2, b2 and the norms");
+        if (!s->in[i].absent)
+            return tn_error(TN_USAGE, "the energy has w1, b1 and scale: leave out w2, b2 and the norms");
     TN_RETURN_IF(check_floats(s, TN_RELAX_W1, "w1", w1));
     TN_RETURN_IF(check_floats(s, TN_RELAX_B1, "b1", f));
     TN_RETURN_IF(check_floats(s, TN_RELAX_W2, "w2", tn_shape(d.dim[0], f.dim[0])));
@@ -99,7 +100,7 @@ static tn_status relax_infer(tn_sig *s)
     return TN_OK;
 }
 
-/* --- gradient and cost ---------------------------------------------------------------------------------------------------- */
+/* --- gradient and cost -------------------------------------------------------------------------------------------- */
 
 static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
@@ -109,9 +110,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
     u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_TAKEN) : bit(TN_RELAX_H);
-    /* what the backward kernel counts, it writes: the planner keeps the memory for it */
-    if (a->grad == TN_LOOP_EP) u->out |= bit(TN_RELAX_NUDGED_STEPS) | bit(TN_RELAX_SIGNAL);
-    if (a->grad == TN_LOOP_IMPLICIT) u->out |= bit(TN_RELAX_ADJOINT_STEPS);
+    u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
 static void relax_cost(const tn_sig *s, tn_cost *c)
@@ -129,7 +128,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
 }
 
-/* --- the row --------------------------------------------------------------------------------------------------------------- */
+/* --- the row ------------------------------------------------------------------------------------------------------ */
 
 const tn_op tn_op_relax = {
     .name = "relax",
@@ -138,7 +137,9 @@ const tn_op tn_op_relax = {
     .infer = relax_infer,
     .grad = relax_grad,
     .cost = relax_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_relax_forward_cpu, .backward = tn_relax_backward_cpu, .work = tn_relax_work_cpu } },
+    .kernel = { [TN_CPU] = { .forward = tn_relax_forward_cpu,
+                             .backward = tn_relax_backward_cpu,
+                             .work = tn_relax_work_cpu } },
     TN_OP_SWITCH("opt.relax", "equilibria solved a few samples at a time inside one op (off: a loop over plain ops)"),
     .plain = tn_relax_plain,
 };
@@ -146,19 +147,46 @@ const tn_op tn_op_relax = {
 /* An input that gets no gradient. */
 static tn_ref fixed(tn_graph *g, tn_ref x) { return x.id ? tn_stop_gradient(g, x) : x; }
 
+static uint32_t counted(const tn_relax_options *o)
+{
+    const bool ep = o->grad == TN_LOOP_EP, implicit = o->grad == TN_LOOP_IMPLICIT;
+    return (uint32_t)((ep && o->nudged_steps ? bit(TN_RELAX_NUDGED_STEPS) : 0) | (ep && o->signal ? bit(TN_RELAX_SIGNAL) : 0) |
+                      (implicit && o->adjoint_steps ? bit(TN_RELAX_ADJOINT_STEPS) : 0));
+}
+
 tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_options o)
 {
-    const tn_relax_attr attr = { .kind = o.kind, .steps = o.steps, .grad = o.grad, .solver = o.solver,
-                                 .memory = o.memory ? o.memory : DEFAULT_MEMORY, .centred = o.centred, .mean = o.mean,
-                                 .proxy = o.proxy, .weight = o.weight != 0 ? o.weight : 1.f };
+    const tn_relax_attr attr = { .kind = o.kind,
+                                 .steps = o.steps,
+                                 .grad = o.grad,
+                                 .solver = o.solver,
+                                 .memory = o.memory ? o.memory : DEFAULT_MEMORY,
+                                 .centred = o.centred,
+                                 .mean = o.mean,
+                                 .proxy = o.proxy,
+                                 .weight = o.weight != 0 ? o.weight : 1.f,
+                                 .counted = counted(&o) };
     const bool ep = o.grad == TN_LOOP_EP; /* the same options serve every gradient */
     const tn_ref in[TN_RELAX_INPUTS] = {
-        [TN_RELAX_A] = a, [TN_RELAX_W1] = o.w1, [TN_RELAX_B1] = o.b1, [TN_RELAX_W2] = o.w2, [TN_RELAX_B2] = o.b2,
-        [TN_RELAX_GAIN2] = o.norm2_gain, [TN_RELAX_BIAS2] = o.norm2_bias, [TN_RELAX_GAIN] = o.norm_gain,
-        [TN_RELAX_BIAS] = o.norm_bias, [TN_RELAX_SCALE] = fixed(g, o.scale), [TN_RELAX_H0] = fixed(g, o.h0),
-        [TN_RELAX_HEAD_W] = ep ? fixed(g, o.head_w) : TN_NONE, [TN_RELAX_HEAD_B] = ep ? fixed(g, o.head_b) : TN_NONE,
-        [TN_RELAX_LABELS] = ep ? o.labels : TN_NONE, [TN_RELAX_WEIGHTS] = ep ? fixed(g, o.weights) : TN_NONE,
-        [TN_RELAX_RTOL] = o.rtol, [TN_RELAX_TOL] = o.tol, [TN_RELAX_DAMPING] = o.damping, [TN_RELAX_BETA] = ep ? o.beta : TN_NONE,
+        [TN_RELAX_A] = a,
+        [TN_RELAX_W1] = o.w1,
+        [TN_RELAX_B1] = o.b1,
+        [TN_RELAX_W2] = o.w2,
+        [TN_RELAX_B2] = o.b2,
+        [TN_RELAX_GAIN2] = o.norm2_gain,
+        [TN_RELAX_BIAS2] = o.norm2_bias,
+        [TN_RELAX_GAIN] = o.norm_gain,
+        [TN_RELAX_BIAS] = o.norm_bias,
+        [TN_RELAX_SCALE] = fixed(g, o.scale),
+        [TN_RELAX_H0] = fixed(g, o.h0),
+        [TN_RELAX_HEAD_W] = ep ? fixed(g, o.head_w) : TN_NONE,
+        [TN_RELAX_HEAD_B] = ep ? fixed(g, o.head_b) : TN_NONE,
+        [TN_RELAX_LABELS] = ep ? o.labels : TN_NONE,
+        [TN_RELAX_WEIGHTS] = ep ? fixed(g, o.weights) : TN_NONE,
+        [TN_RELAX_RTOL] = o.rtol,
+        [TN_RELAX_TOL] = o.tol,
+        [TN_RELAX_DAMPING] = o.damping,
+        [TN_RELAX_BETA] = ep ? o.beta : TN_NONE,
         [TN_RELAX_COUNT] = o.count,
     };
     tn_ref out[TN_RELAX_OUTPUTS] = { { 0 } };

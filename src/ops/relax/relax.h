@@ -4,14 +4,15 @@
  *     TN_RELAX_ENERGY  f(h) = a + s W1^T tanh(W1 h + b1)                           (s without gradient)
  *     cost of ep       C = sum_b weight_b xent(Wout h_b + bout, label_b)           (label -1: no cost)
  *
- *     h = tn_relax(g, a, .kind = TN_RELAX_BLOCK, .w1 = w1, .w2 = w2, ..., .steps = 20, .rtol = rtol, .grad = TN_LOOP_EP, ...)
+ *     h = tn_relax(g, a, .kind = TN_RELAX_BLOCK, .w1 = w1, .w2 = w2, ..., .steps = 20, .rtol = rtol, .grad = ...)
  *     a (B,d)    w1 (f,d)    b1 (f)    w2 (d,f)    b2 (d)    norm2_gain, norm2_bias, norm_gain, norm_bias (d)    scale (1)
  *     h0 (B,d) or none: 0    head_w (C,d)    head_b (C)    labels i32 (B)    weights (B) or none: 1    ->  h f32 (B,d)
  * Biases, gains and norm biases may be left out (0, 1, 0).
  *
- * When a sample has arrived, what the gradients are, and what the outputs of each sample say is tn_loop's: see there. Only
- * the solve differs: a thread takes a few samples at a time and iterates them in its nearest caches; one that has arrived
- * makes room for the next. A row's bits depend on that row and the weights alone, except where all stop together (tol, bptt).
+ * When a sample has arrived, what the gradients are, and what the outputs of each sample say is tn_loop's: see there.
+ * Only the solve differs: a thread takes a few samples at a time and iterates them in its nearest caches; one that has
+ * arrived makes room for the next. A row's bits depend on that row and the weights alone, except where all stop
+ * together (tol, bptt).
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
  * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).
@@ -47,9 +48,9 @@ typedef struct tn_relax_options {
 
 /* Inputs and outputs of the node; bptt has the states (steps,B,d) and the steps taken (1) behind. */
 enum {
-    TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN, TN_RELAX_BIAS,
-    TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS, TN_RELAX_RTOL, TN_RELAX_TOL,
-    TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_COUNT, TN_RELAX_INPUTS
+    TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
+    TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
+    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_COUNT, TN_RELAX_INPUTS
 };
 enum {
     TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
@@ -64,6 +65,7 @@ typedef struct tn_relax_attr {
     int memory;
     bool centred, mean, proxy;
     float weight;
+    uint32_t counted; /* outputs that the backward kernel is asked to write, a bit for each */
 } tn_relax_attr;
 
 extern const tn_op tn_op_relax;

@@ -112,7 +112,8 @@ TN_INLINE void weigh(int vecs, const tn_relax_pairs *p, int n, const double *kep
 }
 
 /* h = f + sum_k weight_k (f_k - f) where weights are given, else the damped step; and how far that is. */
-TN_INLINE void combine(int vecs, const tn_relax_job *j, tn_relax_tile *t, const tn_relax_pairs *p, int n, const float *weight, const float *own)
+TN_INLINE void combine(int vecs, const tn_relax_job *j, tn_relax_tile *t, const tn_relax_pairs *p, int n,
+                       const float *weight, const float *own)
 {
     const tn_vec new = tn_vec_all(j->damping), old = tn_vec_all(1 - j->damping), none = { 0 };
     const int W = vecs * TN_VEC;
@@ -136,7 +137,8 @@ TN_INLINE void combine(int vecs, const tn_relax_job *j, tn_relax_tile *t, const 
     EACH_VEC(v) tn_vec_put(t->moved + v * TN_VEC, moved[v]);
 }
 
-TN_INLINE void accelerate(int vecs, const tn_relax_job *j, tn_relax_tile *t, tn_relax_pairs *p, int n, const bool *back)
+TN_INLINE void accelerate(int vecs, const tn_relax_job *j, tn_relax_tile *t, tn_relax_pairs *p, int n,
+                          const bool *back)
 {
     const int W = vecs * TN_VEC;
     double weight[TN_ANDERSON_MOST * TN_LANES], kept[TN_LANES], ok[TN_LANES] = { 0 };
@@ -164,7 +166,8 @@ static void step_back(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_pa
 {
     const int64_t at = (int64_t)p->newest * j->d;
     for (int64_t i = 0; i < j->d; i++)
-        t->y[i * t->width + lane] = p->f[(at + i) * t->width + lane] - (1 - j->damping) * (float)p->r[(at + i) * t->width + lane];
+        t->y[i * t->width + lane] =
+            p->f[(at + i) * t->width + lane] - (1 - j->damping) * (float)p->r[(at + i) * t->width + lane];
 }
 
 TN_LEVELED(void, tn_relax_accelerate, (const tn_relax_job *j, tn_relax_tile *t), (j, t))

@@ -27,15 +27,20 @@ static void *zeroed(size_t bytes)
 
 static setup make(int width, int live)
 {
-    setup s = { .j = { .attr = { .memory = M, .solver = TN_SOLVE_ANDERSON, .steps = STEPS }, .d = D, .f = 1, .damping = 0.8f } };
+    setup s = {
+        .j = { .attr = { .memory = M, .solver = TN_SOLVE_ANDERSON, .steps = STEPS }, .d = D, .f = 1, .damping = 0.8f }
+    };
     const tn_relax_memory none = { 0 };
     tn_relax_memory m = none;
     for (int pass = 0; pass < 2; pass++) {
         s.t = (tn_relax_tile){ .width = width, .live = live };
         s.t.h = tn_relax_floats(&m, D * LANES), s.t.y = tn_relax_floats(&m, D * LANES);
-        s.t.residual = tn_relax_floats(&m, LANES), s.t.distance = tn_relax_floats(&m, LANES), s.t.moved = tn_relax_floats(&m, LANES);
-        s.t.pairs = (tn_relax_pairs){ .memory = M, .r = tn_relax_take(&m, sizeof(double) * M * D * LANES),
-                                      .f = tn_relax_floats(&m, M * D * LANES), .gram = tn_relax_take(&m, sizeof(double) * M * M * LANES),
+        s.t.residual = tn_relax_floats(&m, LANES), s.t.distance = tn_relax_floats(&m, LANES),
+        s.t.moved = tn_relax_floats(&m, LANES);
+        s.t.pairs = (tn_relax_pairs){ .memory = M,
+                                      .r = tn_relax_take(&m, sizeof(double) * M * D * LANES),
+                                      .f = tn_relax_floats(&m, M * D * LANES),
+                                      .gram = tn_relax_take(&m, sizeof(double) * M * M * LANES),
                                       .system = tn_relax_take(&m, sizeof(double) * M * M * LANES) };
         if (!pass) m = (tn_relax_memory){ .base = s.memory = zeroed(m.used) };
     }
@@ -53,7 +58,7 @@ static float map(int l, int step, int i, const float *h)
     const float next = h[(i + 1) % D], pull = 0.5f + 0.03f * (float)l;
     if (l % 5 == 1 && step == 5 && i == 2) return INFINITY;
     if (l % 5 == 2) return (float)(step + 1) * (float)(step % 3 + 1) * 10 * sinf((float)i); /* residuals that grow */
-    if (l % 5 == 3 && step < 4) return h[i];                                                   /* no residual at first */
+    if (l % 5 == 3 && step < 4) return h[i];                                                /* no residual at first */
     return pull * h[i] - 0.2f * next + cosf((float)(l + i));
 }
 
@@ -90,8 +95,10 @@ static void check_width(int width, int live)
                 size = fmaxf(size, fabsf(s.h[l][i]));
                 if (!(e <= apart)) apart = e;
             }
-            if (!(apart <= 2e-3f * (1 + size))) fail_msg("step %d, column %d of %d: %g apart", step, l, width, (double)apart);
-            if (!(fabsf(moved[l] - s.t.moved[l]) <= 1e-2f * (1 + moved[l]))) fail_msg("step %d, column %d: moved", step, l);
+            if (!(apart <= 2e-3f * (1 + size)))
+                fail_msg("step %d, column %d of %d: %g apart", step, l, width, (double)apart);
+            if (!(fabsf(moved[l] - s.t.moved[l]) <= 1e-2f * (1 + moved[l])))
+                fail_msg("step %d, column %d: moved", step, l);
             for (int i = 0; i < D; i++) s.t.h[i * width + l] = s.h[l][i]; /* rounding must not add up */
         }
     }

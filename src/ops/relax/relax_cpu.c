@@ -6,18 +6,28 @@
 
 #include <string.h>
 
-/* --- the job --------------------------------------------------------------------------------------------------------------- */
+/* --- the job ------------------------------------------------------------------------------------------------------ */
 
 /* Sizes and kinds: all that workspace depends on. */
-static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_dims head, bool absolute, tn_dtype round, bool bf16x3,
-                             bool portable)
+static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_dims head, bool absolute, tn_dtype round,
+                             bool bf16x3, bool portable)
 {
-    tn_relax_job j = { .attr = *a, .B = x.dim[0], .d = x.dim[1], .f = w1.dim[0], .C = head.rank == 2 ? head.dim[0] : 0,
-                       .block = a->kind == TN_RELAX_BLOCK, .absolute = absolute, .together = absolute || a->grad == TN_LOOP_BPTT,
-                       .round = round, .bf16x3 = bf16x3, .portable = portable,
+    tn_relax_job j = { .attr = *a,
+                       .B = x.dim[0],
+                       .d = x.dim[1],
+                       .f = w1.dim[0],
+                       .C = head.rank == 2 ? head.dim[0] : 0,
+                       .block = a->kind == TN_RELAX_BLOCK,
+                       .absolute = absolute,
+                       .together = absolute || a->grad == TN_LOOP_BPTT,
+                       .round = round,
+                       .bf16x3 = bf16x3,
+                       .portable = portable,
                        .rounded = round != TN_F32 || bf16x3 || portable };
-    const tn_relax_matrix to_f = { .n = j.f, .k = j.d, .row = j.d, .col = 1 }, to_d = { .n = j.d, .k = j.f, .row = j.f, .col = 1 };
-    const tn_relax_matrix to_f_back = { .n = j.f, .k = j.d, .row = 1, .col = j.f }, to_d_back = { .n = j.d, .k = j.f, .row = 1, .col = j.d };
+    const tn_relax_matrix to_f = { .n = j.f, .k = j.d, .row = j.d, .col = 1 },
+                          to_d = { .n = j.d, .k = j.f, .row = j.f, .col = 1 };
+    const tn_relax_matrix to_f_back = { .n = j.f, .k = j.d, .row = 1, .col = j.f },
+                          to_d_back = { .n = j.d, .k = j.f, .row = 1, .col = j.d };
     j.up = to_f;
     j.down = j.block ? to_d : to_d_back;
     j.up_back = j.block ? to_f_back : to_f;
@@ -27,14 +37,17 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
     return j;
 }
 
-static float scalar(const tn_call *c, int i, float none) { return c->in[i].data ? *(const float *)c->in[i].data : none; }
+static float scalar(const tn_call *c, int i, float none)
+{
+    return c->in[i].data ? *(const float *)c->in[i].data : none;
+}
 
 static tn_status check_labels(const tn_relax_job *j)
 {
     for (int64_t b = 0; j->labels && b < j->count; b++)
         if (j->labels[b] < -1 || j->labels[b] >= j->C)
-            return tn_error(TN_USAGE, "label %d of sample %lld is neither in [0,%lld) nor -1", (int)j->labels[b], (long long)b,
-                            (long long)j->C);
+            return tn_error(TN_USAGE, "label %d of sample %lld is neither in [0,%lld) nor -1", (int)j->labels[b],
+                            (long long)b, (long long)j->C);
     return TN_OK;
 }
 
@@ -50,8 +63,8 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
     j.count = count ? *count : j.B;
     j.a = c->in[TN_RELAX_A].data, j.h0 = c->in[TN_RELAX_H0].data;
     j.labels = c->in[TN_RELAX_LABELS].data, j.weights = c->in[TN_RELAX_WEIGHTS].data;
-    j.scale = scalar(c, TN_RELAX_SCALE, 1), j.damping = scalar(c, TN_RELAX_DAMPING, 1), j.beta = scalar(c, TN_RELAX_BETA, 0);
-    j.rtol = scalar(c, TN_RELAX_RTOL, 0), j.tol = scalar(c, TN_RELAX_TOL, 0);
+    j.scale = scalar(c, TN_RELAX_SCALE, 1), j.damping = scalar(c, TN_RELAX_DAMPING, 1);
+    j.rtol = scalar(c, TN_RELAX_RTOL, 0), j.tol = scalar(c, TN_RELAX_TOL, 0), j.beta = scalar(c, TN_RELAX_BETA, 0);
     j.up.w = j.down_back.w = w1;
     j.down.w = j.up_back.w = j.block ? w2 : w1;
     j.head.w = j.head_back.w = c->in[TN_RELAX_HEAD_W].data;
@@ -60,7 +73,7 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
     return TN_OK;
 }
 
-/* --- workspace ---------------------------------------------------------------------------------------------------------------- */
+/* --- workspace ---------------------------------------------------------------------------------------------------- */
 
 static void take_packed(tn_relax_memory *s, const tn_relax_job *j, tn_relax_matrix *m)
 {
@@ -72,8 +85,9 @@ static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
     const int64_t d = j->B * j->d, f = j->B * j->f, signs = j->attr.centred ? 2 : 1;
-    r->kept = (tn_relax_kept){ tn_relax_floats(s, f), tn_relax_floats(s, f), tn_relax_floats(s, d), tn_relax_floats(s, d), tn_relax_floats(s, d),
-                               tn_relax_floats(s, j->B), tn_relax_floats(s, j->B) };
+    r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, d);
+    r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
+    r->kept.s2 = tn_relax_floats(s, j->B), r->kept.s = tn_relax_floats(s, j->B);
     r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, d), r->q = tn_relax_floats(s, d);
     r->z = r->kept.slope;
     if (j->attr.grad == TN_LOOP_EP) {
@@ -131,7 +145,8 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
     TN_RETURN_IF(make_job(c, j));
     *w = carve(j, backward, tn_pool_threads(c->pool), c->work);
     const float **const vector[] = { &j->b1, &j->b2, &j->gain2, &j->bias2, &j->gain, &j->bias, &j->head_b };
-    static const int input[] = { TN_RELAX_B1, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN, TN_RELAX_BIAS, TN_RELAX_HEAD_B };
+    static const int input[] = { TN_RELAX_B1,   TN_RELAX_B2,   TN_RELAX_GAIN2, TN_RELAX_BIAS2,
+                                 TN_RELAX_GAIN, TN_RELAX_BIAS, TN_RELAX_HEAD_B };
     for (int64_t i = 0; i < j->d; i++) w->ones[i] = 1;
     const int64_t most = j->f > j->d ? j->f : j->d;
     memset(w->zeros, 0, sizeof(float) * (size_t)(most > j->C ? most : j->C));
@@ -147,7 +162,7 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
     return TN_OK;
 }
 
-/* --- kernels --------------------------------------------------------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
 
 tn_status tn_relax_forward_cpu(const tn_call *c)
 {
@@ -156,8 +171,13 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
     TN_RETURN_IF(prepare(c, false, &j, &w));
     const size_t row = sizeof(float) * (size_t)j.d;
     float *h = c->out[TN_RELAX_H].data ? c->out[TN_RELAX_H].data : w.h;
-    tn_relax_solve v = { .phase = TN_RELAX_FREE, .from = j.h0, .to = h, .inject = j.a, .signs = 1,
-                         .steps = c->out[TN_RELAX_FREE_STEPS].data, .residuals = c->out[TN_RELAX_RESIDUALS].data };
+    tn_relax_solve v = { .phase = TN_RELAX_FREE,
+                         .from = j.h0,
+                         .to = h,
+                         .inject = j.a,
+                         .signs = 1,
+                         .steps = c->out[TN_RELAX_FREE_STEPS].data,
+                         .residuals = c->out[TN_RELAX_RESIDUALS].data };
     for (int i = TN_RELAX_FREE_STEPS; i <= TN_RELAX_SIGNAL; i++)
         if (c->out[i].data && j.B) memset(c->out[i].data, 0, sizeof(float) * (size_t)j.B);
     if (j.attr.grad == TN_LOOP_BPTT) v.history = c->out[TN_RELAX_HISTORY].data;
@@ -166,7 +186,8 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
         if (j.h0) memcpy(h + b * j.d, j.h0 + b * j.d, row);
         else memset(h + b * j.d, 0, row);
     }
-    if (j.attr.grad == TN_LOOP_BPTT && c->out[TN_RELAX_TAKEN].data) *(int32_t *)c->out[TN_RELAX_TAKEN].data = (int32_t)v.taken;
+    if (j.attr.grad == TN_LOOP_BPTT && c->out[TN_RELAX_TAKEN].data)
+        *(int32_t *)c->out[TN_RELAX_TAKEN].data = (int32_t)v.taken;
     return TN_OK;
 }
 

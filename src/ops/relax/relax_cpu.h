@@ -27,7 +27,10 @@ static inline void *tn_relax_take(tn_relax_memory *m, size_t bytes)
     return p;
 }
 
-static inline float *tn_relax_floats(tn_relax_memory *m, int64_t n) { return tn_relax_take(m, sizeof(float) * (size_t)n); }
+static inline float *tn_relax_floats(tn_relax_memory *m, int64_t n)
+{
+    return tn_relax_take(m, sizeof(float) * (size_t)n);
+}
 
 /* w (n,k), ready for tiles: out (n,width) = w in (k,width). */
 typedef struct tn_relax_matrix {
@@ -46,10 +49,10 @@ typedef struct tn_relax_job {
     bool rounded;            /* products go through tn_gemm, with what comes next */
     tn_dtype round;
     bool bf16x3, portable;
-    const float *a, *h0;                                                /* (B,d); h0 may be NULL */
-    const float *b1, *b2, *gain2, *bias2, *gain, *bias, *head_b;        /* (f), (d) five times, (C) */
-    const int32_t *labels;                                              /* (B) */
-    const float *weights;                                               /* (B) or NULL */
+    const float *a, *h0;                                         /* (B,d); h0 may be NULL */
+    const float *b1, *b2, *gain2, *bias2, *gain, *bias, *head_b; /* (f), (d) five times, (C) */
+    const int32_t *labels;                                       /* (B) */
+    const float *weights;                                        /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
     tn_relax_matrix up, down;           /* of the map: (f,d), (d,f) */
     tn_relax_matrix up_back, down_back; /* of its gradient by the state */
@@ -58,11 +61,11 @@ typedef struct tn_relax_job {
 
 /* What Anderson acceleration keeps of a tile's columns. */
 typedef struct tn_relax_pairs {
-    int memory, newest;          /* places of the ring, and the one of the last pair, for all columns */
-    double *r;                   /* (memory,d,width): f(h) - h */
-    float *f;                    /* (memory,d,width): f(h) */
-    double *gram;                /* (memory,memory,width): r_i . r_k */
-    double *system;              /* (memory,memory,width): scratch */
+    int memory, newest;           /* places of the ring, and the one of the last pair, for all columns */
+    double *r;                    /* (memory,d,width): f(h) - h */
+    float *f;                     /* (memory,d,width): f(h) */
+    double *gram;                 /* (memory,memory,width): r_i . r_k */
+    double *system;               /* (memory,memory,width): scratch */
     int32_t kept[TN_RELAX_LANES]; /* a column's own pairs are the newest so many */
     float before[TN_RELAX_LANES]; /* |r| of the last one */
 } tn_relax_pairs;
@@ -82,15 +85,15 @@ typedef struct tn_relax_tile {
     int32_t label[TN_RELAX_LANES];
     int64_t task[TN_RELAX_LANES];
     int32_t steps[TN_RELAX_LANES];
-    float *rows;                /* (width,max(d,f)): where tn_gemm puts a product */
-    void *gemm;                 /* its workspace */
+    float *rows; /* (width,max(d,f)): where tn_gemm puts a product */
+    void *gemm;  /* its workspace */
     tn_relax_pairs pairs;
-    float *row;                 /* (2,d): a sample's h and f(h) side by side */
+    float *row; /* (2,d): a sample's h and f(h) side by side */
 } tn_relax_tile;
 
-/* --- relax_lanes.c ------------------------------------------------------------------------------------------------------- */
+/* --- relax_lanes.c ------------------------------------------------------------------------------------------------ */
 
-int tn_relax_width(int samples); /* the least width for so many */
+int tn_relax_width(int samples);                    /* the least width for so many */
 int64_t tn__relax_panels(const tn_relax_matrix *m); /* how many; each is packed by itself */
 void tn__relax_panel(const tn_relax_matrix *m, int64_t i);
 void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, float *out);
@@ -98,14 +101,15 @@ void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, flo
 void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);
 void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k);
 
-/* --- relax_matrix.c ------------------------------------------------------------------------------------------------------ */
+/* --- relax_matrix.c ----------------------------------------------------------------------------------------------- */
 
 size_t tn_relax_packed_bytes(const tn_relax_job *j, const tn_relax_matrix *m);
 void tn_relax_pack(const tn_relax_job *j, tn_relax_matrix *m);
 /* out (n,width) = m in (k,width). */
-void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn_relax_tile *t, const float *in, float *out);
+void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn_relax_tile *t, const float *in,
+                       float *out);
 
-/* --- relax_map.c ----------------------------------------------------------------------------------------------------------- */
+/* --- relax_map.c -------------------------------------------------------------------------------------------------- */
 
 /* t->y = f(t->h). keep: what the gradients need stays in slope, n2, n, s2, s, and z and x hold what the products took. */
 void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
@@ -118,12 +122,12 @@ void tn_relax_add(const tn_relax_job *j, tn_relax_tile *t); /* y += a */
 /* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. */
 void tn_relax_advance(const tn_relax_job *j, tn_relax_tile *t, bool looks);
 
-/* --- relax_anderson.c --------------------------------------------------------------------------------------------------------- */
+/* --- relax_anderson.c --------------------------------------------------------------------------------------------- */
 
 /* After advance has looked: the accelerated step of every column, a damped one for those that have arrived; and moved. */
 void tn_relax_accelerate(const tn_relax_job *j, tn_relax_tile *t);
 
-/* --- relax_solve.c ---------------------------------------------------------------------------------------------------------- */
+/* --- relax_solve.c ------------------------------------------------------------------------------------------------ */
 
 /* What is kept of f at a state for its gradients: rows for all samples. */
 typedef struct tn_relax_kept {
@@ -144,12 +148,13 @@ typedef struct tn_relax_solve {
     const tn_relax_kept *kept; /* TN_RELAX_ADJOINT */
     int signs;                 /* 1, or 2: +eta, then -eta */
     float eta;
-    int32_t *steps;            /* (signs,B): evaluations; or NULL */
-    const int32_t *waiting;    /* the tasks (sign * count + sample) that have not arrived after a first step, which is done and in */
-    int64_t n_waiting;         /* `to`; NULL: all tasks, from the beginning */
-    float *residuals;          /* (B): of the last one; or NULL */
-    float *history;            /* (attr.steps,B,d): the state before each step; or NULL */
-    int64_t taken;             /* where all stop together: steps done */
+    int32_t *steps; /* (signs,B): evaluations; or NULL */
+    const int32_t
+        *waiting; /* the tasks (sign * count + sample) that have not arrived after a first step, which is done and in */
+    int64_t n_waiting; /* `to`; NULL: all tasks, from the beginning */
+    float *residuals;  /* (B): of the last one; or NULL */
+    float *history;    /* (attr.steps,B,d): the state before each step; or NULL */
+    int64_t taken;     /* where all stop together: steps done */
 } tn_relax_solve;
 
 /* Scratch memory of the phases. */
@@ -166,7 +171,8 @@ typedef struct tn_relax_space {
 
 void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v);
 /* The cost of a sample in column `lane`, with this sign of the nudge. */
-void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign);
+void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
+                       int sign);
 
 typedef void tn_relax_share(void *arg, tn_relax_tile *t, int64_t first);
 /* Shares all samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
@@ -179,24 +185,24 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
 size_t tn_relax_space_bytes(const tn_relax_job *j, bool backward, int slots);
 tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots, void *base); /* 64-byte aligned */
 
-/* --- relax_grad.c ------------------------------------------------------------------------------------------------------------- */
+/* --- relax_grad.c ------------------------------------------------------------------------------------------------- */
 
 /* Rows for all samples that the gradients of the parameters are summed from. */
 typedef struct tn_relax_rows {
     tn_relax_kept kept;
-    float *lambda;     /* (B,d) */
-    float *u, *q;      /* (B,d): the gradient at W2's output; at W1's input */
-    float *z;          /* (B,f): at W1's output; may be kept.slope */
-    float *nudged;     /* (signs,B,d): ep */
-    int32_t *steps;    /* (signs,B): ep */
-    int32_t *waiting;  /* (signs,B): ep */
-    float *carried;    /* (B,d): bptt */
-    void *gemm;        /* workspace of the products */
+    float *lambda;    /* (B,d) */
+    float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
+    float *z;         /* (B,f): at W1's output; may be kept.slope */
+    float *nudged;    /* (signs,B,d): ep */
+    int32_t *steps;   /* (signs,B): ep */
+    int32_t *waiting; /* (signs,B): ep */
+    float *carried;   /* (B,d): bptt */
+    void *gemm;       /* workspace of the products */
 } tn_relax_rows;
 
 tn_status tn_relax_gradients(const tn_call *c, const tn_relax_job *j, const tn_relax_space *s, const tn_relax_rows *r);
 
-/* --- relax_cpu.c ---------------------------------------------------------------------------------------------------------------- */
+/* --- relax_cpu.c -------------------------------------------------------------------------------------------------- */
 
 size_t tn_relax_work_cpu(const tn_sig *s, bool backward);
 tn_kernel tn_relax_forward_cpu, tn_relax_backward_cpu;

@@ -22,7 +22,7 @@ typedef struct grad {
 
 static bool adds_to(const grad *g, int input) { return g->adds || (g->c->accumulate >> input & 1); }
 
-/* --- lambda ----------------------------------------------------------------------------------------------------------------- */
+/* --- lambda ------------------------------------------------------------------------------------------------------- */
 
 /* Of one sample: lambda from the free state h, f(h) and the nudged states, and how far the nudge stands out. */
 static void propagate(const grad *g, int64_t b, const float *f)
@@ -45,7 +45,7 @@ static void propagate(const grad *g, int64_t b, const float *f)
         for (int64_t i = 0; i < j->d; i++) lambda[i] = (down[i] - up[i]) * (weight / (2 * j->beta));
 }
 
-/* --- f's gradients at a state ------------------------------------------------------------------------------------------------- */
+/* --- f's gradients at a state ------------------------------------------------------------------------------------- */
 
 static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
 {
@@ -108,8 +108,12 @@ static tn_status nudge(grad *g)
     const tn_relax_job *j = g->j;
     int32_t *steps = g->c->out[TN_RELAX_NUDGED_STEPS].data;
     if (!(j->beta > 0)) return tn_error(TN_USAGE, "beta must be above 0");
-    tn_relax_solve v = { .phase = TN_RELAX_NUDGED, .from = g->state, .to = g->r->nudged, .inject = j->a,
-                         .signs = j->attr.centred ? 2 : 1, .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
+    tn_relax_solve v = { .phase = TN_RELAX_NUDGED,
+                         .from = g->state,
+                         .to = g->r->nudged,
+                         .inject = j->a,
+                         .signs = j->attr.centred ? 2 : 1,
+                         .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
                          .steps = g->r->steps };
     if (!j->together && j->attr.solver == TN_SOLVE_PICARD) {
         tn_relax_each(j, g->s, first_share, &(first_step){ g, &v });
@@ -117,7 +121,8 @@ static tn_status nudge(grad *g)
         g->recalls = true;
     }
     tn_relax_run(j, g->s, &v);
-    for (int64_t b = 0; steps && b < j->count; b++) steps[b] = g->r->steps[b] + (j->attr.centred ? g->r->steps[j->B + b] : 0);
+    for (int64_t b = 0; steps && b < j->count; b++)
+        steps[b] = g->r->steps[b] + (j->attr.centred ? g->r->steps[j->B + b] : 0);
     return TN_OK;
 }
 
@@ -169,7 +174,7 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
     }
 }
 
-/* --- sums over the samples ------------------------------------------------------------------------------------------------------- */
+/* --- sums over the samples ---------------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 64 };
 
@@ -193,25 +198,46 @@ static void columns_tile(void *arg, int64_t tile)
         else
             for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i];
     }
-    for (int64_t i = 0; i < n; i++) w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
+    for (int64_t i = 0; i < n; i++)
+        w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
 }
 
 /* din[input] (n) gets factor sum_b x_b y_b. */
 static void sum_columns(const grad *g, int input, const float *x, const float *y, float factor)
 {
     const tn_arg *to = &g->c->din[input];
-    columns w = { .x = x, .y = y, .to = to->data, .rows = g->j->count, .n = to->data ? to->dims.dim[0] : 0, .factor = factor,
+    columns w = { .x = x,
+                  .y = y,
+                  .to = to->data,
+                  .rows = g->j->count,
+                  .n = to->data ? to->dims.dim[0] : 0,
+                  .factor = factor,
                   .add = adds_to(g, input) };
     if (w.to) tn_pool_run(g->j->pool, (w.n + COLUMNS - 1) / COLUMNS, columns_tile, &w);
 }
 
 /* din[input] (m,n) gets factor sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
-static void sum_outer(const grad *g, int input, const float *x, int64_t m, const float *y, int64_t n, float factor, bool more)
+static void sum_outer(const grad *g, int input, const float *x, int64_t m, const float *y, int64_t n, float factor,
+                      bool more)
 {
     const tn_relax_job *j = g->j;
-    const tn_gemm product = { .m = m, .n = n, .k = j->count, .batch = 1, .a = x, .a_row = 1, .a_col = m, .b = y, .b_row = n, .b_col = 1,
-                              .c = g->c->din[input].data, .c_row = n, .alpha = factor, .accumulate = more || adds_to(g, input),
-                              .round = j->round, .bf16x3 = j->bf16x3, .portable_only = j->portable };
+    const tn_gemm product = { .m = m,
+                              .n = n,
+                              .k = j->count,
+                              .batch = 1,
+                              .a = x,
+                              .a_row = 1,
+                              .a_col = m,
+                              .b = y,
+                              .b_row = n,
+                              .b_col = 1,
+                              .c = g->c->din[input].data,
+                              .c_row = n,
+                              .alpha = factor,
+                              .accumulate = more || adds_to(g, input),
+                              .round = j->round,
+                              .bf16x3 = j->bf16x3,
+                              .portable_only = j->portable };
     if (product.c) tn_gemm_run(j->pool, &product, g->r->gemm);
 }
 
@@ -238,13 +264,14 @@ static void pull_back(grad *g)
     g->adds = true;
 }
 
-/* --- all of it ----------------------------------------------------------------------------------------------------------------------- */
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 /* Gradients nothing is added to here begin as 0: of rows that are not there, and of everything where nothing arrives. */
 static void clear_rest(const tn_call *c, const tn_relax_job *j, bool all)
 {
     for (int i = 0; i < c->n_in; i++) {
-        const int64_t n = c->din[i].data ? tn_dims_count(c->din[i].dims) : 0, from = i == TN_RELAX_A && !all ? j->count * j->d : 0;
+        const int64_t n = c->din[i].data ? tn_dims_count(c->din[i].dims) : 0,
+                      from = i == TN_RELAX_A && !all ? j->count * j->d : 0;
         if (!n || (c->accumulate >> i & 1) || (i != TN_RELAX_A && !all && i <= TN_RELAX_BIAS)) continue;
         memset((float *)c->din[i].data + from, 0, sizeof(float) * (size_t)(n - from));
     }
@@ -265,8 +292,13 @@ static void through_time(grad *g, const float *dout)
 static void adjoint(grad *g, const float *dout)
 {
     const tn_relax_job *j = g->j;
-    tn_relax_solve v = { .phase = TN_RELAX_ADJOINT, .from = dout, .to = g->r->lambda, .inject = dout, .kept = &g->r->kept,
-                         .signs = 1, .steps = g->c->out[TN_RELAX_ADJOINT_STEPS].data };
+    tn_relax_solve v = { .phase = TN_RELAX_ADJOINT,
+                         .from = dout,
+                         .to = g->r->lambda,
+                         .inject = dout,
+                         .kept = &g->r->kept,
+                         .signs = 1,
+                         .steps = g->c->out[TN_RELAX_ADJOINT_STEPS].data };
     tn_relax_each(j, g->s, linearise_share, g);
     tn_relax_run(j, g->s, &v);
     g->recalls = true;

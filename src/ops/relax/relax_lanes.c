@@ -19,12 +19,16 @@ enum { PANEL = 6 };
 enum { PANEL = 2 };
 #endif
 
-TN_LEVELED(int, tn_relax_width, (int samples), (samples)) { return samples <= TN_VEC ? TN_VEC : (samples + TN_VEC - 1) / TN_VEC * TN_VEC; }
+TN_LEVELED(int, tn_relax_width, (int samples), (samples))
+{
+    return samples <= TN_VEC ? TN_VEC : (samples + TN_VEC - 1) / TN_VEC * TN_VEC;
+}
 
-/* --- the micro-kernel ------------------------------------------------------------------------------------------------------ */
+/* --- the micro-kernel --------------------------------------------------------------------------------------------- */
 
 /* All loops over constants unroll; the sums must end up in registers. */
-TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, const float *restrict in, float *restrict out)
+TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, const float *restrict in,
+                     float *restrict out)
 {
     tn_vec sum[PANEL][TN_VECS];
     TN_UNROLL for (int r = 0; r < rows; r++)
@@ -126,19 +130,25 @@ TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
             for (int64_t p = 0; p < m->k; p++) dst[p * rows + r] = from[r * m->row + p * m->col];
 }
 
-TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out), (m, width, in, out))
+TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out),
+           (m, width, in, out))
 {
     const cut c = cut_rows(m->n);
     kernel *const *run = kernels[width / TN_VEC];
     const float *w = m->packed;
-    for (int64_t i = 0; i < c.longer; i++, w += (c.rows + 1) * m->k, out += (c.rows + 1) * width) run[c.rows + 1](m->k, w, in, out);
-    for (int64_t i = c.longer; i < c.panels; i++, w += c.rows * m->k, out += c.rows * width) run[c.rows](m->k, w, in, out);
+    for (int64_t i = 0; i < c.panels; i++) {
+        const int64_t rows = c.rows + (i < c.longer);
+        run[rows](m->k, w, in, out);
+        w += rows * m->k;
+        out += rows * width;
+    }
 }
 
-/* --- rows and columns -------------------------------------------------------------------------------------------------------- */
+/* --- rows and columns --------------------------------------------------------------------------------------------- */
 
 /* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
-TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k),
+           (a, width, rows, step, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {
@@ -157,7 +167,8 @@ TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t
         for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l * step + i] : 0;
 }
 
-TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k), (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k),
+           (a, width, rows, step, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {

@@ -17,11 +17,12 @@ TN_INLINE tn_vec at_least(tn_vec x, float lo) { return tn_vec_pick(x < lo, tn_ve
 TN_INLINE tn_vec at_most(tn_vec x, float hi) { return tn_vec_pick(x > hi, tn_vec_all(hi), x); }
 #endif
 
-/* --- activations --------------------------------------------------------------------------------------------------------- */
+/* --- activations -------------------------------------------------------------------------------------------------- */
 
 /* x Phi(x) = x (1/2 + c P(t) / Q(t)), c = x clamped to +-5.25, where Phi is 0 or 1 within 8e-8, and t = c^2: the quotient is
- * within 6.5e-8 / |c| (fitted at Chebyshev's points), so Phi within 2.5e-7 with rounding. tn_v_gelu_erf also keeps the digits
- * of the left tail, at more than twice the price; here the result is added to numbers of size 1.
+ * within 6.5e-8 / |c| (fitted at Chebyshev's points), so Phi within 2.5e-7 with rounding, and its slope within 2.5e-6 beyond
+ * the edge. tn_v_gelu_erf also keeps the digits of the left tail, at more than twice the price; here the result is added to
+ * numbers of size 1.
  * The polynomials are sums of powers: no constant is added to but one, and where a multiply-add overwrites its addend,
  * every such constant costs a move. */
 static const float GELU_EDGE = 5.25f;
@@ -87,7 +88,7 @@ TN_INLINE void add_bias(int vecs, int64_t n, float *z, const float *b)
     for (int64_t i = 0; i < n; i++) EACH_VEC(v) PUT(z, i, v, GET(z, i, v) + b[i]);
 }
 
-/* --- norms ---------------------------------------------------------------------------------------------------------------------- */
+/* --- norms -------------------------------------------------------------------------------------------------------- */
 
 TN_INLINE void put_lanes(int vecs, float *to, const tn_vec *x) { EACH_VEC(v) tn_vec_put(to + v * TN_VEC, x[v]); }
 
@@ -109,8 +110,8 @@ TN_INLINE void measure(int vecs, int64_t d, const float *x, const tn_vec *sum, t
 }
 
 /* y = n gain + bias, n = (x - mean) scale; n is kept where it has a place. y may be x. */
-TN_INLINE void normalise(int vecs, int64_t d, const float *x, const tn_vec *mean, const tn_vec *scale, const float *gain,
-                         const float *bias, float *n, float *y)
+TN_INLINE void normalise(int vecs, int64_t d, const float *x, const tn_vec *mean, const tn_vec *scale,
+                         const float *gain, const float *bias, float *n, float *y)
 {
     for (int64_t i = 0; i < d; i++)
         EACH_VEC(v) {
@@ -121,8 +122,8 @@ TN_INLINE void normalise(int vecs, int64_t d, const float *x, const tn_vec *mean
 }
 
 /* The gradient of a norm: dx = scale (g - mean g - n mean(g n)), g = dy gain; added to `base` if there is one. */
-TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain, const float *n, const float *scale, const float *base,
-                         float *dx)
+TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain, const float *n, const float *scale,
+                         const float *base, float *dx)
 {
     tn_vec first[TN_VECS], second[TN_VECS];
     EACH_VEC(v) first[v] = second[v] = (tn_vec){ 0 };
@@ -136,13 +137,14 @@ TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain
     EACH_VEC(v) second[v] /= (float)d;
     for (int64_t i = 0; i < d; i++)
         EACH_VEC(v) {
-            const tn_vec g = tn_vec_fma(GET(dy, i, v), tn_vec_all(gain[i]), -first[v]), s = tn_vec_get(scale + v * TN_VEC);
+            const tn_vec g = tn_vec_fma(GET(dy, i, v), tn_vec_all(gain[i]), -first[v]);
+            const tn_vec s = tn_vec_get(scale + v * TN_VEC);
             const tn_vec turned = tn_vec_fma(GET(n, i, v), -second[v], g);
             PUT(dx, i, v, base ? tn_vec_fma(turned, s, GET(base, i, v)) : turned * s);
         }
 }
 
-/* --- the block ------------------------------------------------------------------------------------------------------------------- */
+/* --- the block ---------------------------------------------------------------------------------------------------- */
 
 /* u = h + a; x = LN2(u) */
 TN_INLINE void block_in(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool keep)
@@ -200,13 +202,14 @@ static void pull_block(const tn_relax_job *j, tn_relax_tile *t, const float *lam
     BY_WIDTH(t->width, norm_back, j->d, t->x, j->gain2, t->n2, t->s2, t->u, t->y);
 }
 
-/* --- the energy -------------------------------------------------------------------------------------------------------------------- */
+/* --- the energy --------------------------------------------------------------------------------------------------- */
 
 /* y = base + scale y; base NULL: 0 */
 TN_INLINE void scale_rows(int vecs, const tn_relax_job *j, float *y, const float *base)
 {
     const tn_vec s = tn_vec_all(j->scale);
-    for (int64_t i = 0; i < j->d; i++) EACH_VEC(v) PUT(y, i, v, base ? tn_vec_fma(GET(y, i, v), s, GET(base, i, v)) : GET(y, i, v) * s);
+    for (int64_t i = 0; i < j->d; i++)
+        EACH_VEC(v) PUT(y, i, v, base ? tn_vec_fma(GET(y, i, v), s, GET(base, i, v)) : GET(y, i, v) * s);
 }
 
 /* 1 - t^2, exact where t is near 1. */
@@ -233,7 +236,7 @@ static void pull_energy(const tn_relax_job *j, tn_relax_tile *t, const float *la
     BY_WIDTH(t->width, scale_rows, j, t->y, NULL);
 }
 
-/* --- both ---------------------------------------------------------------------------------------------------------------------------- */
+/* --- both --------------------------------------------------------------------------------------------------------- */
 
 TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, bool keep), (j, t, keep))
 {
@@ -292,7 +295,8 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     EACH_VEC(v) apart[v] = size[v] = moved[v] = (tn_vec){ 0 };
     for (int64_t i = 0; i < j->d; i++)
         EACH_VEC(v) {
-            const tn_vec h = GET(t->h, i, v), y = GET(t->y, i, v), r = y - h, next = tn_vec_fma(new, y, old * h), step = next - h;
+            const tn_vec h = GET(t->h, i, v), y = GET(t->y, i, v), next = tn_vec_fma(new, y, old * h);
+            const tn_vec r = y - h, step = next - h;
             apart[v] = tn_vec_fma(r, r, apart[v]);
             size[v] = tn_vec_fma(y, y, size[v]);
             moved[v] = tn_vec_fma(step, step, moved[v]);
@@ -318,4 +322,7 @@ TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
     for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) + GET(a, i, v));
 }
 
-TN_LEVELED(void, tn_relax_add, (const tn_relax_job *j, tn_relax_tile *t), (j, t)) { BY_WIDTH(t->width, add_rows, j->d, t->y, t->a); }
+TN_LEVELED(void, tn_relax_add, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
+{
+    BY_WIDTH(t->width, add_rows, j->d, t->y, t->a);
+}

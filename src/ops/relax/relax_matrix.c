@@ -6,8 +6,17 @@ enum { SLACK = 16 }; /* floats behind the panels that vectors may read */
 /* The product as tn_gemm sees it: samples are rows, and w is B. */
 static tn_gemm gemm_of(const tn_relax_job *j, const tn_relax_matrix *m, int rows)
 {
-    return (tn_gemm){ .m = rows, .n = m->n, .k = m->k, .batch = 1, .alpha = 1, .b = m->w, .b_row = m->col, .b_col = m->row,
-                      .round = j->round, .bf16x3 = j->bf16x3, .portable_only = j->portable };
+    return (tn_gemm){ .m = rows,
+                      .n = m->n,
+                      .k = m->k,
+                      .batch = 1,
+                      .alpha = 1,
+                      .b = m->w,
+                      .b_row = m->col,
+                      .b_col = m->row,
+                      .round = j->round,
+                      .bf16x3 = j->bf16x3,
+                      .portable_only = j->portable };
 }
 
 size_t tn_relax_packed_bytes(const tn_relax_job *j, const tn_relax_matrix *m)
@@ -41,7 +50,8 @@ void tn_relax_pack(const tn_relax_job *j, tn_relax_matrix *m)
     tn_pool_run(j->pool, (w.panels + w.each - 1) / w.each, pack_some, &w);
 }
 
-void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn_relax_tile *t, const float *in, float *out)
+void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn_relax_tile *t, const float *in,
+                       float *out)
 {
     if (!j->rounded) {
         tn__relax_product(m, t->width, in, out);

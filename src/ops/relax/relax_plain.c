@@ -16,7 +16,8 @@ static void block(tn_graph *g, tn_body_io *io, void *user)
     const tn_ref *c = io->consts;
     tn_ref u;
     (void)user;
-    const tn_ref x = tn_layernorm(g, io->carry[0], c[TN_RELAX_GAIN2], c[TN_RELAX_BIAS2], .residual = c[TN_RELAX_A], .sum = &u);
+    const tn_ref x =
+        tn_layernorm(g, io->carry[0], c[TN_RELAX_GAIN2], c[TN_RELAX_BIAS2], .residual = c[TN_RELAX_A], .sum = &u);
     const tn_ref z = tn_linear(g, x, c[TN_RELAX_W1], .bias = c[TN_RELAX_B1], .act = TN_ACT_GELU_ERF);
     const tn_ref y = tn_linear(g, z, c[TN_RELAX_W2], .bias = c[TN_RELAX_B2], .residual = u);
     io->next[0] = tn_layernorm(g, y, c[TN_RELAX_GAIN], c[TN_RELAX_BIAS]);
@@ -35,7 +36,14 @@ static void cost(tn_graph *g, tn_body_io *io, void *user)
 {
     const tn_ref *c = io->consts;
     (void)user;
-    io->ys[0] = tn_xent(g, tn_linear(g, io->carry[0], c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS], .sum = true);
+    io->ys[0] = tn_xent(g, tn_linear(g, io->carry[0], c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS],
+                        .sum = true);
+}
+
+/* Where an output that this gradient's backward kernel would write goes, unless nobody asked for it. */
+static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref *out)
+{
+    return a->grad != writes || (a->counted >> i & 1) ? &out[i] : NULL;
 }
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
@@ -45,14 +53,17 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
     const tn_relax_attr *a = attr;
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
-    out[TN_RELAX_H] = tn_loop(g, bodies[a->kind], .carry = &h0, .n_carry = 1, .consts = in, .n_consts = MAP_CONSTS, .sample_consts = 1u << TN_RELAX_A,
-                              .cost = &head, .cost_consts = in + TN_RELAX_HEAD_W, .n_cost_consts = COST_CONSTS,
-                              .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,
-                              .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
-                              .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
-                              .proxy = a->proxy, .weight = a->weight, .solver = a->solver, .memory = a->memory,
-                              .free_steps = &out[TN_RELAX_FREE_STEPS], .nudged_steps = &out[TN_RELAX_NUDGED_STEPS],
-                              .adjoint_steps = &out[TN_RELAX_ADJOINT_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
-                              .signal = &out[TN_RELAX_SIGNAL]);
+    out[TN_RELAX_H] =
+        tn_loop(g, bodies[a->kind], .carry = &h0, .n_carry = 1, .consts = in, .n_consts = MAP_CONSTS,
+                .sample_consts = 1u << TN_RELAX_A, .cost = &head, .cost_consts = in + TN_RELAX_HEAD_W,
+                .n_cost_consts = COST_CONSTS,
+                .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,
+                .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
+                .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
+                .proxy = a->proxy, .weight = a->weight, .solver = a->solver, .memory = a->memory,
+                .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
+                .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
+                .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
+                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out));
     return tn_graph_status(g);
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- memory ---------------------------------------------------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static tn_relax_pairs lay_pairs(tn_relax_memory *s, int memory, int64_t d)
 {
@@ -32,7 +32,8 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
     if (backward) {
-        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.n = tn_relax_floats(&s, j->d * W);
+        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W),
+        t.n = tn_relax_floats(&s, j->d * W);
         t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
     }
     if (j->rounded) {
@@ -58,7 +59,8 @@ static tn_relax_space lay_space(const tn_relax_job *j, bool backward, int slots,
     tn_relax_space r = { .tile_bytes = tile_bytes(j, backward), .slots = slots, .backward = backward };
     r.tiles = tn_relax_take(&s, r.tile_bytes * (size_t)slots);
     if (j->together) {
-        r.residual = tn_relax_floats(&s, j->B), r.moved = tn_relax_floats(&s, j->B), r.spare = tn_relax_floats(&s, j->B * j->d);
+        r.residual = tn_relax_floats(&s, j->B), r.moved = tn_relax_floats(&s, j->B),
+        r.spare = tn_relax_floats(&s, j->B * j->d);
         if (j->attr.solver == TN_SOLVE_ANDERSON) {
             void *pairs = tn_relax_take(&s, tn_anderson_bytes(j->attr.memory, j->B, j->d));
             if (base) r.pairs = tn_anderson_at(pairs, j->attr.memory, j->B, j->d);
@@ -87,7 +89,7 @@ static tn_relax_tile tile_at(const tn_relax_job *j, const tn_relax_space *s, int
     return lay_tile(j, s->backward, s->tiles + s->tile_bytes * (size_t)slot, &used);
 }
 
-/* --- sharing out ------------------------------------------------------------------------------------------------------------- */
+/* --- sharing out -------------------------------------------------------------------------------------------------- */
 
 /* Samples of a tile: full ones, but no thread is to wait while another has two vectors of them. */
 static int share(int64_t samples, int slots)
@@ -124,7 +126,7 @@ void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_shar
     if (j->count) tn_pool_run(j->pool, s->slots, shares_slot, &w);
 }
 
-/* --- samples in columns --------------------------------------------------------------------------------------------------------- */
+/* --- samples in columns ------------------------------------------------------------------------------------------- */
 
 static void put_column(float *a, int width, int lane, const float *row, int64_t k)
 {
@@ -136,7 +138,8 @@ static void get_column(const float *a, int width, int lane, float *row, int64_t 
     for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
 }
 
-void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample, int sign)
+void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
+                       int sign)
 {
     t->label[lane] = j->labels[sample];
     t->weight[lane] = j->weights ? j->weights[sample] : 1;
@@ -163,7 +166,7 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
     tn_relax_store(t->s, t->width, k->s + first, 1, t->live, 1);
 }
 
-/* --- each sample by itself ---------------------------------------------------------------------------------------------------------- */
+/* --- each sample by itself ---------------------------------------------------------------------------------------- */
 
 typedef struct flow {
     const tn_relax_job *j;
@@ -270,7 +273,8 @@ static void narrow(const flow *w, tn_relax_tile *t)
     const int n = arrays_of(w, t, a), width = tn_relax_width(t->live);
     for (int k = 0; width < t->width && k < n; k++) {
         const size_t from = (size_t)t->width * a[k].bytes, to = (size_t)width * a[k].bytes;
-        for (size_t i = 1; i < (size_t)a[k].rows; i++) memmove((char *)a[k].data + i * to, (char *)a[k].data + i * from, to);
+        for (size_t i = 1; i < (size_t)a[k].rows; i++)
+            memmove((char *)a[k].data + i * to, (char *)a[k].data + i * from, to);
     }
     t->width = width;
 }
@@ -324,7 +328,7 @@ static void flow_slot(void *arg, int64_t slot)
     }
 }
 
-/* --- all together -------------------------------------------------------------------------------------------------------------------- */
+/* --- all together ------------------------------------------------------------------------------------------------- */
 
 typedef struct march {
     const tn_relax_job *j;

@@ -24,7 +24,11 @@ static const tn_case cases[] = {
     { "energy bptt", { 5, 7, 11, 4, 6 }, RC_ENERGY | RC_FIXED, 2e-5f, 2e-2f },
     { "energy implicit", { 19, 8, 13, 4, 40 }, RC_ENERGY | RC_IMPLICIT, 1e-4f, 2e-2f },
     { "energy one step", { 5, 7, 11, 4, 12 }, RC_ENERGY | RC_ONE_STEP | RC_H0, 2e-5f, 2e-2f },
-    { "energy ep centred", { 19, 8, 13, 4, 40, 17 }, RC_ENERGY | RC_EP | RC_CENTRED | RC_MEAN | RC_WEIGHTS, 2e-4f, 3e-2f },
+    { "energy ep centred",
+      { 19, 8, 13, 4, 40, 17 },
+      RC_ENERGY | RC_EP | RC_CENTRED | RC_MEAN | RC_WEIGHTS,
+      2e-4f,
+      3e-2f },
     { "energy proxy", { 9, 8, 13, 4, 40 }, RC_ENERGY | RC_EP | RC_PROXY | RC_TOL, 2e-4f, 0 },
     { "energy bare", { 3, 4, 5, 2, 5 }, RC_ENERGY | RC_EP | RC_BARE | RC_ANDERSON, 1e-3f, 0 },
     { "no samples", { 0, 4, 5, 2, 5 }, RC_EP, 2e-5f, 0 },
@@ -83,7 +87,7 @@ static void adjust(const tn_case *c, int input, double *x, int64_t n)
     if (rc_has(c, TN_RELAX_LABELS) && input == labels) rc_unlabel(c, x, n);
 }
 
-/* --- the oracle itself ------------------------------------------------------------------------------------------------------- */
+/* --- the oracle itself -------------------------------------------------------------------------------------------- */
 
 /* A net with random numbers of a case; free_net gives them back. */
 typedef struct net {
@@ -133,7 +137,8 @@ static double value(const ro_net *m, const double *h, const double *dout)
     return sum;
 }
 
-static void differs(const ro_net *m, const double *h, const double *dout, double *x, const double *grad, int64_t n, const char *what)
+static void differs(const ro_net *m, const double *h, const double *dout, double *x, const double *grad, int64_t n,
+                    const char *what)
 {
     double most = 0;
     for (int64_t k = 0; k < n; k++) most = fmax(most, fabs(grad[k]));
@@ -156,7 +161,8 @@ static void check_oracle(const tn_case *c, bool equilibrium)
     net n = draw_net(c);
     ro_net *m = &n.m;
     const int64_t size = m->B * m->d;
-    double *dout = calloc((size_t)size, sizeof *dout), *h = calloc((size_t)size, sizeof *h), *dh = calloc((size_t)size, sizeof *dh);
+    double *dout = calloc((size_t)size, sizeof *dout), *h = calloc((size_t)size, sizeof *h),
+           *dh = calloc((size_t)size, sizeof *dh);
     double *g[RO_PARAMS] = { 0 };
     assert_true(dout && h && dh);
     for (int64_t k = 0; k < size; k++) dout[k] = sin(1 + 1.7 * (double)k), h[k] = cos(2.3 * (double)k);
@@ -165,7 +171,8 @@ static void check_oracle(const tn_case *c, bool equilibrium)
     m->rtol = 1e-13;
     m->steps = 4000;
     if (equilibrium) ro_gradients(m, dout, g);
-    for (int64_t b = 0; !equilibrium && b < m->B; b++) ro_pull_at(m, b, h + b * m->d, dout + b * m->d, dh + b * m->d, g);
+    for (int64_t b = 0; !equilibrium && b < m->B; b++)
+        ro_pull_at(m, b, h + b * m->d, dout + b * m->d, dh + b * m->d, g);
     for (int i = 0; i < RO_PARAMS; i++) {
         if (!g[i]) continue;
         differs(m, equilibrium ? NULL : h, dout, n.x[i], g[i], tn_dims_count(rc_dims(c, i)), "parameter");

@@ -39,8 +39,13 @@ static void fill(tn_bound *b, const tn_case *c, const how *w)
         for (int64_t k = 0; to && k < n; k++) {
             const uint64_t at = samples && w->who ? (uint64_t)(w->who[k / each] * each + k % each) : (uint64_t)k;
             const double u = (double)tn_rng_uniform(rng, at);
-            if (s.kind == TN_FILL_INT) ((int32_t *)to)[k] = (c->flags & RC_UNLABELLED) && samples && at % 3 == 1 ? -1 : (int32_t)floor(s.lo + (s.hi - s.lo) * u);
-            else ((float *)to)[k] = s.kind == TN_FILL_NORMAL ? 2 * tn_rng_normal(rng, at) : (float)(s.lo + (s.hi - s.lo) * u);
+            if (s.kind == TN_FILL_INT)
+                ((int32_t *)to)[k] = (c->flags & RC_UNLABELLED) && samples && at % 3 == 1
+                                         ? -1
+                                         : (int32_t)floor(s.lo + (s.hi - s.lo) * u);
+            else
+                ((float *)to)[k] =
+                    s.kind == TN_FILL_NORMAL ? 2 * tn_rng_normal(rng, at) : (float)(s.lo + (s.hi - s.lo) * u);
         }
     }
 }
@@ -143,7 +148,8 @@ static void agrees_with_twin(void **state)
     same_steps("nudged steps", c, first.nudged_steps, second.nudged_steps, 0);
     same_steps("adjoint steps", c, first.adjoint_steps, second.adjoint_steps, 0);
     near("h", c, second.h, first.h, B * D, tolerance);
-    for (int i = 0; i < B; i++) assert_float_equal(first.residuals[i], second.residuals[i], 1e-6f + 1e-3f * second.residuals[i]);
+    for (int i = 0; i < B; i++)
+        assert_float_equal(first.residuals[i], second.residuals[i], 1e-6f + 1e-3f * second.residuals[i]);
     near("signal", c, second.signal, first.signal, B, 1e-2);
     for (int i = 0; i < RO_PARAMS; i++) {
         char name[24];
@@ -166,7 +172,8 @@ static void rounds_like_the_twin(void **state)
         run(c, &(how){ .threads = 2, .options = &on }, &first);
         run(c, &(how){ .threads = 2, .options = &plain }, &second);
         near("h", c, second.h, first.h, B * D, tolerance);
-        for (int i = 0; i < RO_PARAMS; i++) near("gradient", c, second.grad[i], first.grad[i], tn_dims_count(rc_dims(c, i)), 5 * tolerance);
+        for (int i = 0; i < RO_PARAMS; i++)
+            near("gradient", c, second.grad[i], first.grad[i], tn_dims_count(rc_dims(c, i)), 5 * tolerance);
         run(c, &(how){ .threads = 1, .options = &on }, &second);
         assert_memory_equal(&first, &second, sizeof first);
     }
@@ -189,7 +196,8 @@ static void neighbours_change_nothing(void **state)
             assert_int_equal(second.nudged_steps[i], first.nudged_steps[who[i]]);
             assert_int_equal(second.adjoint_steps[i], first.adjoint_steps[who[i]]);
             assert_memory_equal(&second.signal[i], &first.signal[who[i]], sizeof(float));
-            if (!(c->flags & RC_MEAN)) assert_memory_equal(second.grad[0] + i * D, first.grad[0] + who[i] * D, sizeof(float) * D);
+            if (!(c->flags & RC_MEAN))
+                assert_memory_equal(second.grad[0] + i * D, first.grad[0] + who[i] * D, sizeof(float) * D);
         }
     }
 }
@@ -211,7 +219,8 @@ static size_t arena(uint32_t flags, int64_t steps)
 static void memory_of_steps(void **state)
 {
     (void)state;
-    static const uint32_t flags[] = { RC_EP | RC_CENTRED, RC_IMPLICIT | RC_ANDERSON, RC_ONE_STEP, RC_EP | RC_TOL | RC_PROXY };
+    static const uint32_t flags[] = { RC_EP | RC_CENTRED, RC_IMPLICIT | RC_ANDERSON, RC_ONE_STEP,
+                                      RC_EP | RC_TOL | RC_PROXY };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) assert_int_equal(arena(flags[i], 5), arena(flags[i], 50));
     assert_true(arena(0, 50) - arena(0, 5) >= 45 * 64 * 24 * sizeof(float));
 }
@@ -234,16 +243,20 @@ static void steps_alone(void **state)
     tn_world_close(&w);
 }
 
-/* --- errors ---------------------------------------------------------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------------------------------------- */
 
 static void refused(tn_relax_options o, const char *why)
 {
     tn_graph *g = tn_world_graph(NULL);
     const tn_ref a = tn_input(g, "a", tn_shape(3, 4), TN_F32), w = tn_input(g, "w", tn_shape(6, 4), TN_F32);
     const tn_ref rtol = tn_scalar(g, "rtol", 0.1f);
-    const tn_ref known[] = { TN_NONE, a, w, tn_input(g, "w2", tn_shape(4, 6), TN_F32), rtol, tn_input(g, "y", tn_shape(3), TN_I32) };
-    tn_ref *const refs[] = { &o.w1, &o.w2, &o.b1, &o.norm_gain, &o.scale, &o.rtol, &o.tol, &o.beta, &o.head_w, &o.labels, &o.count };
-    for (size_t i = 0; i < sizeof refs / sizeof *refs; i++) *refs[i] = known[refs[i]->id]; /* numbers stand for the list above */
+    const tn_ref known[] = { TN_NONE, a,
+                             w,       tn_input(g, "w2", tn_shape(4, 6), TN_F32),
+                             rtol,    tn_input(g, "y", tn_shape(3), TN_I32) };
+    tn_ref *const refs[] = { &o.w1,  &o.w2,   &o.b1,     &o.norm_gain, &o.scale, &o.rtol,
+                             &o.tol, &o.beta, &o.head_w, &o.labels,    &o.count };
+    for (size_t i = 0; i < sizeof refs / sizeof *refs; i++)
+        *refs[i] = known[refs[i]->id]; /* numbers stand for the list above */
     tn_relax_(g, "model.c", 12, a, o);
     assert_fails(tn_graph_status(g), TN_USAGE, why);
     assert_fails(tn_graph_status(g), TN_USAGE, "(model.c:12)");
@@ -254,7 +267,10 @@ static void errors(void **state)
 {
     (void)state;
     enum { A = 1, W1, W2, SCALAR, LABELS };
-#define R(x) { .id = (x) }
+#define R(x)                                                                                                           \
+    {                                                                                                                  \
+        .id = (x)                                                                                                      \
+    }
     const tn_relax_options good = { .w1 = R(W1), .w2 = R(W2), .rtol = R(SCALAR), .steps = 3, .grad = TN_LOOP_ONE_STEP };
     tn_relax_options o = good;
     o.w1 = (tn_ref)R(W2), refused(o, "w1 must be (f,4)");
@@ -268,7 +284,8 @@ static void errors(void **state)
     o = good, o.rtol = (tn_ref)R(0), refused(o, "by rtol or by tol: give one of them");
     o = good, o.steps = 0, refused(o, "steps >= 1");
     o = good, o.grad = TN_LOOP_EP, refused(o, "ep needs head_w, labels and beta");
-    o.head_w = (tn_ref)R(W2), o.labels = (tn_ref)R(LABELS), o.beta = (tn_ref)R(SCALAR), refused(o, "head_w must be (C,4)");
+    o.head_w = (tn_ref)R(W2), o.labels = (tn_ref)R(LABELS), o.beta = (tn_ref)R(SCALAR),
+    refused(o, "head_w must be (C,4)");
     o.head_w = (tn_ref)R(W1), o.labels = (tn_ref)R(A), refused(o, "labels must be i32 of shape (3)");
     o = good, o.proxy = true, refused(o, "leave centred out");
     o = good, o.grad = TN_LOOP_BPTT, o.solver = TN_SOLVE_ANDERSON, refused(o, "take picard");
@@ -305,7 +322,8 @@ void tn_tests_relax_twin(tn_test_list *l)
     for (int i = 0; i < WAYS; i++) {
         tn_test_add(l, agrees_with_twin, &ways[i], "relax: %s as its twin", ways[i].name);
         const bool together = (ways[i].flags & RC_TOL) || rc_grad(&ways[i]) == TN_LOOP_BPTT;
-        if (!together) tn_test_add(l, neighbours_change_nothing, &ways[i], "relax: %s, neighbours change nothing", ways[i].name);
+        if (!together)
+            tn_test_add(l, neighbours_change_nothing, &ways[i], "relax: %s, neighbours change nothing", ways[i].name);
     }
     tn_test_add(l, rounds_like_the_twin, NULL, "relax: rounded operands");
     tn_test_add(l, memory_of_steps, NULL, "relax: memory does not grow with steps, but for bptt");

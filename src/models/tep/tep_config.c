@@ -43,15 +43,15 @@ static const tn_setting settings[] = {
 #define VALUES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 /* Adam as the prototype has it, and its best trial on the digits. */
 #define ADAM "train.beta2=0.999", "train.decay=0", "train.warmup=0", "train.schedule=constant"
-#define DIGITS                                                                                                         \
-    ADAM, "task=digits", "dim=13", "train.batch=64", "train.epochs=30", "train.lr=0.0255", "beta=0.0955",              \
-        "damping=0.741", "iterations=26"
+#define DIGITS ADAM, "task=digits", "dim=13", "train.batch=64", "beta=0.0955", "damping=0.741"
+/* Chosen on validation parts for centred nudges; the report's trial has a rate that does not come down. */
+#define SETTLED DIGITS, "train.epochs=50", "train.lr=0.012", "train.schedule=cosine", "iterations=60", "rtol=1e-3"
 
 static const tn_preset presets[] = {
-    { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(DIGITS, "train.schedule=cosine") },
+    { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(SETTLED) },
     { "digits_tep_faithful", "the same as the prototype computed it, 3.2 K parameters",
-      VALUES(DIGITS, "variant=faithful", "tol=2.9e-4", "train.clip=0") },
-    { "digits_bptt", "the same by back-propagation through the iterations", VALUES(DIGITS, "train.schedule=cosine", "grad=bptt") },
+      VALUES(DIGITS, "variant=faithful", "train.epochs=30", "train.lr=0.0255", "iterations=26", "tol=2.9e-4", "train.clip=0") },
+    { "digits_bptt", "the same by back-propagation through the iterations", VALUES(SETTLED, "grad=bptt") },
     { "energy_tep", "8x8 digits with a state that descends an energy, where equilibrium propagation is exact",
       VALUES(ADAM, "task=digits", "mode=energy", "dim=32", "rtol=1e-3", "train.batch=64", "train.epochs=30", "train.lr=5e-3") },
     { "mnist_tep", "28x28 digits by centred equilibrium propagation in a symmetric recurrence, 0.45 M parameters",

@@ -58,7 +58,7 @@ static const tn_preset presets[] = {
       VALUES(ADAM, "task=mnist", "task.valid_frac=0.1", "mode=hopfield", "dim=384", "rtol=1e-3", "beta=0.2", "iterations=30", "train.batch=128",
              "train.epochs=12", "train.lr=2e-3", "train.decay=0.02", "train.schedule=cosine") },
     { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
-      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2") },
+      VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2", "train.schedule=cosine") },
     { "acrobot_tep", "a two-link pendulum to be swung up, the same way",
       VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=5e-3", "train.schedule=cosine") },
     { "xor_tep", "exclusive or, the smallest task",

@@ -18,7 +18,7 @@ def read_idx(path):
 def split_rows(y, parts, rng):
     """Rows of each part, stratified: of every class the same fraction, largest remainders first."""
     out = [[] for _ in parts]
-    totals = [round(p * y.numel()) for p in parts]
+    totals = [math.floor(p * y.numel() + 1e-9) for p in parts]
     classes = [c[torch.randperm(c.numel(), generator=rng)] for c in ((y == k).nonzero()[:, 0] for k in y.unique())]
     used = [0] * len(classes)
     for k, total in enumerate(totals[:-1]):

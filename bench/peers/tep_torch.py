@@ -31,11 +31,12 @@ aten = torch.ops.aten
 class Options:
     """How to solve and how to take the gradient."""
 
-    def __init__(self, grad="ep", beta=0.1, damping=0.9, iterations=20, rtol=1e-2, tol=0.0, compact=0.75):
+    def __init__(self, grad="ep", beta=0.1, damping=0.9, iterations=20, rtol=1e-2, tol=0.0, compact=0.75, anchor="rest"):
         if grad not in GRADS:
             raise ValueError(f"grad={grad}: one of {', '.join(GRADS)}")
         self.grad, self.beta, self.damping, self.iterations = grad, beta, damping, iterations
         self.rtol, self.tol = rtol, tol  # tol > 0: absolute, one stop for the whole batch
+        self.anchor = anchor
         self.compact = compact  # samples that are there are dropped when fewer than this part is left; 0: never
 
 
@@ -59,16 +60,15 @@ def layout(d, I, C, ff, mode):
     out = {"embed.w": ((d, I), xavier), "embed.b": ((d,), against.zeros)}
     if mode == "block":
         for name in ("v", "o"):
-            out |= {f"block.w{name}": ((d, d), fan_in(d)), f"block.b{name}": ((d,), fan_in(d))}
-        out |= {"block.norm2.w": ((d,), against.ones), "block.norm2.b": ((d,), against.zeros)}
-        out |= {"block.w1": ((ff, d), fan_in(d)), "block.b1": ((ff,), fan_in(d)),
-                "block.w2": ((d, ff), fan_in(ff)), "block.b2": ((d,), fan_in(ff))}
-        out |= {"block.norm.w": ((d,), against.ones), "block.norm.b": ((d,), against.zeros)}
+            out |= {f"attn.w{name}": ((d, d), fan_in(d)), f"attn.b{name}": ((d,), fan_in(d))}
+        out |= {"norm2.w": ((d,), against.ones), "norm2.b": ((d,), against.zeros)}
+        out |= {"ffn.w1": ((ff, d), fan_in(d)), "ffn.b1": ((ff,), fan_in(d)),
+                "ffn.w2": ((d, ff), fan_in(ff)), "ffn.b2": ((d,), fan_in(ff))}
+        out |= {"norm_f.w": ((d,), against.ones), "norm_f.b": ((d,), against.zeros)}
     elif mode == "energy":
-        out |= {"block.w1": ((ff, d), fan_in(d)), "block.b1": ((ff,), fan_in(d))}
+        out |= {"energy.w1": ((ff, d), fan_in(d)), "energy.b1": ((ff,), fan_in(d))}
     elif mode == "toroidal":
-        out |= {"block.wh": ((d, d), orthogonal), "block.bh": ((d,), against.zeros),
-                "block.gain": ((1,), lambda rng, shape: torch.full(shape, 0.1))}
+        out |= {"torus.wh": ((d, d), orthogonal), "torus.buffer": ((1,), lambda rng, shape: torch.full(shape, 0.1))}
     else:
         raise ValueError(f"mode={mode}: block, energy or toroidal")
     out |= {"head.w": ((C, d), xavier), "head.b": ((C,), against.zeros)}
@@ -89,18 +89,20 @@ class Net:
             for views, flat in ((self.p, self.flat), (self.g, self.flat_grads)):
                 views[name] = flat[k][at[k]:at[k] + t.numel()].view(t.shape)
             at[k] += t.numel()
-        if mode == "energy":
-            self.probe = F.normalize(torch.randn(made["block.w1"].shape[1], generator=rng, dtype=torch.float64).to(dtype), dim=0)
+        if mode != "block":
+            self.matrix = self.p["energy.w1" if mode == "energy" else "torus.wh"]
+            self.probe = F.normalize(torch.ones(self.matrix.shape[1], dtype=dtype), dim=0)
             self.spectral(30)
 
-    def spectral(self, rounds=1):
-        """s = kappa / sigma^2 by power iteration; one round follows each update."""
-        w = self.p["block.w1"]
+    def spectral(self, rounds=8):
+        """The factor that keeps the map contracting, with the largest singular value by power iteration; some rounds follow each
+        update. energy: kappa / sigma^2; toroidal: min(1, 0.95 / (sigma + reach of the buffer))."""
+        w = self.matrix
         for _ in range(rounds):
-            u = w.mv(self.probe)
-            v = w.t().mv(u)
-            self.probe = v / v.norm()
-        self.scale = self.kappa / float(w.mv(self.probe).square().sum())
+            self.probe = F.normalize(w.t().mv(w.mv(self.probe)), dim=0)
+        sigma = float(w.mv(self.probe).norm())
+        self.scale = self.kappa / sigma ** 2 if self.mode == "energy" else \
+            min(1.0, 0.95 / (sigma + TOROIDAL_GAIN * abs(float(self.p["torus.buffer"]))))
 
     def count(self):
         return sum(t.numel() for t in self.flat)
@@ -124,10 +126,10 @@ def put(grad, value, add):
     grad.add_(value) if add else grad.copy_(value)
 
 
-def product(grads, name, dy, x, add):
-    """Of y = x W^T + b with W = block.w<name>."""
-    grads["block.w" + name].addmm_(dy.t(), x, beta=add)
-    put(grads["block.b" + name], dy.sum(0), add)
+def product(grads, w, b, dy, x, add):
+    """Of y = x W^T + b."""
+    grads[w].addmm_(dy.t(), x, beta=add)
+    put(grads[b], dy.sum(0), add)
 
 
 class Block:
@@ -135,19 +137,19 @@ class Block:
 
     def __init__(self, net):
         self.p, self.g = net.p, net.g
-        self.w1, self.b1, self.w2, self.b2 = (net.p["block." + n] for n in ("w1", "b1", "w2", "b2"))
-        self.n2, self.nf = ((net.p[f"block.{n}.w"], net.p[f"block.{n}.b"]) for n in ("norm2", "norm"))
+        self.w1, self.b1, self.w2, self.b2 = (net.p["ffn." + n] for n in ("w1", "b1", "w2", "b2"))
+        self.n2, self.nf = ((net.p[n + ".w"], net.p[n + ".b"]) for n in ("norm2", "norm_f"))
         self.shape = self.n2[0].shape
 
     def inject(self, x):
         p = self.p
         self.e = linear(x, p["embed.w"], p["embed.b"])
-        self.v = linear(self.e, p["block.wv"], p["block.bv"])
-        return linear(self.v, p["block.wo"], p["block.bo"])
+        self.v = linear(self.e, p["attn.wv"], p["attn.bv"])
+        return linear(self.v, p["attn.wo"], p["attn.bo"])
 
     def inject_grad(self, x, da):
         p, g = self.p, self.g
-        for w, b, given in (("block.wo", "block.bo", self.v), ("block.wv", "block.bv", self.e), ("embed.w", "embed.b", x)):
+        for w, b, given in (("attn.wo", "attn.bo", self.v), ("attn.wv", "attn.bv", self.e), ("embed.w", "embed.b", x)):
             torch.mm(da.t(), given, out=g[w])
             torch.sum(da, 0, out=g[b])
             if w != "embed.w":
@@ -175,10 +177,10 @@ class Block:
         dz = aten.gelu_backward(dw.mm(self.w2), z)
         du, g2, b2 = norm_backward(dz.mm(self.w1), u, mean2, rstd2, *self.n2, grads is not None)
         if grads is not None:
-            for name, value in (("norm.w", gf), ("norm.b", bf), ("norm2.w", g2), ("norm2.b", b2)):
-                put(grads["block." + name], value, add)
-            product(grads, "2", dw, y, add)
-            product(grads, "1", dz, n, add)
+            for name, value in (("norm_f.w", gf), ("norm_f.b", bf), ("norm2.w", g2), ("norm2.b", b2)):
+                put(grads[name], value, add)
+            product(grads, "ffn.w2", "ffn.b2", dw, y, add)
+            product(grads, "ffn.w1", "ffn.b1", dz, n, add)
         return du.add_(dw)
 
     def da(self, saved, lam, dh):
@@ -189,8 +191,8 @@ class Energy:
     """f(h) = a + s W1^T tanh(W1 h + b1), a = We x + be: minus the gradient of an energy plus h, so J is symmetric."""
 
     def __init__(self, net):
-        self.net, self.p, self.g = net, net.p, net.g
-        self.w1, self.b1 = net.p["block.w1"], net.p["block.b1"]
+        self.scale, self.p, self.g = net.scale, net.p, net.g
+        self.w1, self.b1 = net.p["energy.w1"], net.p["energy.b1"]
 
     def inject(self, x):
         return linear(x, self.p["embed.w"], self.p["embed.b"])
@@ -200,18 +202,18 @@ class Energy:
         torch.sum(da, 0, out=self.g["embed.b"])
 
     def f(self, h, a):
-        return torch.addmm(a, linear(h, self.w1, self.b1).tanh_(), self.w1, alpha=self.net.scale)
+        return torch.addmm(a, linear(h, self.w1, self.b1).tanh_(), self.w1, alpha=self.scale)
 
     def saved(self, h, a):
         t = linear(h, self.w1, self.b1).tanh_()
-        return torch.addmm(a, t, self.w1, alpha=self.net.scale), (h, t)
+        return torch.addmm(a, t, self.w1, alpha=self.scale), (h, t)
 
     def pull(self, saved, lam, grads=None, add=0):
         h, t = saved
-        dz = lam.mm(self.w1.t()).mul_(1 - t * t).mul_(self.net.scale)
+        dz = lam.mm(self.w1.t()).mul_(1 - t * t).mul_(self.scale)
         if grads is not None:
-            product(grads, "1", dz, h, add)
-            grads["block.w1"].addmm_(t.t(), lam, alpha=self.net.scale)
+            product(grads, "energy.w1", "energy.b1", dz, h, add)
+            grads["energy.w1"].addmm_(t.t(), lam, alpha=self.scale)
         return dz.mm(self.w1)
 
     def da(self, saved, lam, dh):
@@ -219,14 +221,15 @@ class Energy:
 
 
 class Toroidal(Energy):
-    """f(h) = tanh(a + Wh h + bh + gain c h): the ring buffer of earlier states with all of them equal, as they are at rest."""
+    """f(h) = tanh(a + k (Wh h + gain c h)): the ring buffer of earlier states with all of them equal, as they are at rest. k is what
+    keeps the slope below the radius; it has no gradient."""
 
     def __init__(self, net):
-        self.p, self.g = net.p, net.g
-        self.wh, self.bh, self.gain = (net.p["block." + n] for n in ("wh", "bh", "gain"))
+        self.p, self.g, self.gain = net.p, net.g, net.p["torus.buffer"]
+        self.scale, self.wh = net.scale, net.p["torus.wh"] * net.scale
 
     def f(self, h, a):
-        return torch.addmm(a + self.bh, h, self.wh.t()).add_(h * self.gain, alpha=TOROIDAL_GAIN).tanh_()
+        return torch.addmm(a, h, self.wh.t()).add_(h * self.gain, alpha=self.scale * TOROIDAL_GAIN).tanh_()
 
     def saved(self, h, a):
         t = self.f(h, a)
@@ -236,9 +239,9 @@ class Toroidal(Energy):
         h, t = saved
         dz = lam * (1 - t * t)
         if grads is not None:
-            product(grads, "h", dz, h, add)
-            put(grads["block.gain"], TOROIDAL_GAIN * (dz * h).sum().view(1), add)
-        return dz.mm(self.wh).add_(dz * self.gain, alpha=TOROIDAL_GAIN)
+            grads["torus.wh"].addmm_(dz.t(), h, beta=add, alpha=self.scale)
+            put(grads["torus.buffer"], self.scale * TOROIDAL_GAIN * (dz * h).sum().view(1), add)
+        return dz.mm(self.wh).add_(dz * self.gain, alpha=self.scale * TOROIDAL_GAIN)
 
     def da(self, saved, lam, dh):
         return lam * (1 - saved[1] * saved[1])
@@ -342,13 +345,18 @@ def propagate(net, m, h, fh, a, onehot, o, stats):
     """lambda of the mean loss by equilibrium propagation: nudged solves from h*, the first step of which knows f(h*)."""
     w, b, B = net.p["head.w"], net.p["head.b"], h.shape[0]
     faithful, ends = o.grad == "proxy", []
+    consts = (a, onehot, fh - h) if o.anchor == "rest" and not faithful else (a, onehot)
     for eta in ([o.beta / B] if faithful else [o.beta] if o.grad == "ep" else [o.beta, -o.beta]):
-        force = lambda v, y: torch.addmm(v, linear(v, w, b).softmax(1).sub_(y), w, alpha=-eta)
-        end, taken = solve(lambda h, a, y: force(m.f(h, a), y), h, (a, onehot), o, first=force(fh, onehot))
+        def force(v, y, left=None):
+            v = v if left is None else v - left
+            return torch.addmm(v, linear(v, w, b).softmax(1).sub_(y), w, alpha=-eta)
+        end, taken = solve(lambda h, a, *more: force(m.f(h, a), *more), h, consts, o, first=force(fh, *consts[1:]))
         ends.append(end)
         stats["nudged"] += int(taken.sum())
     if faithful:
         return (fh - ends[0]).mul_(2 / (o.beta * h.numel()))
+    if o.anchor == "image" and len(ends) == 1:
+        return (fh - ends[0]).mul_(1 / (o.beta * B))
     return (h - ends[0] if len(ends) == 1 else ends[1] - ends[0]).mul_(1 / (o.beta * B * len(ends)))
 
 
@@ -442,7 +450,7 @@ class Adam:
             for group in self.inner.param_groups:
                 group["lr"] = lr
         self.inner.step()
-        if self.net.mode == "energy":
+        if self.net.mode != "block":
             with torch.no_grad():
                 self.net.spectral()
 
@@ -498,6 +506,7 @@ def parse_arguments():
     a.add_argument("--mode", default="block", choices=tuple(MAPS))
     a.add_argument("--variant", default="corrected", choices=("corrected", "faithful", "literal"))
     a.add_argument("--grad", default="ep", choices=GRADS)
+    a.add_argument("--anchor", default="rest", choices=("rest", "state", "image"))
     for name, kind, value in (("d", int, 64), ("ff", int, 0), ("batch", int, 64), ("epochs", int, 30), ("seeds", int, 1),
                               ("seed", int, 0), ("iterations", int, 20), ("inputs", int, 64), ("classes", int, 10),
                               ("beta", float, 0.1), ("damping", float, 0.9), ("rtol", float, 1e-2), ("tol", float, 1e-4),
@@ -522,7 +531,7 @@ def parse_arguments():
 def options_of(args):
     """The prototype has its own gradient and stop; bptt there is its baseline, with the same stop."""
     if args.variant == "corrected":
-        return Options(args.grad, args.beta, args.damping, args.iterations, args.rtol)
+        return Options(args.grad, args.beta, args.damping, args.iterations, args.rtol, anchor=args.anchor)
     return Options("bptt" if args.grad == "bptt" else "proxy", args.beta, args.damping, args.iterations, 0.0, args.tol)
 
 

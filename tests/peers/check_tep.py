@@ -30,7 +30,7 @@ def make(mode, seed=3, d=D, spread=0.1):
     rng = torch.Generator().manual_seed(seed)
     for t in net.flat:
         t += spread * torch.randn(t.shape, generator=rng, dtype=torch.float64)
-    if mode == "energy":
+    if mode != "block":
         net.spectral(200)
     x = torch.randn(B, I, generator=rng, dtype=torch.float64)
     return net, x, F.one_hot(torch.arange(B) % C, C).double()
@@ -103,9 +103,9 @@ def check_proxy():
 def copy_literal(net, lit):
     """The fast net's weights into the literal one."""
     p = net.p
-    pairs = [(lit.embed, "embed.w", "embed.b"), (lit.head, "head.w", "head.b"), (lit.attention.wv, "block.wv", "block.bv"),
-             (lit.attention.wo, "block.wo", "block.bo"), (lit.w1, "block.w1", "block.b1"), (lit.w2, "block.w2", "block.b2"),
-             (lit.norm2, "block.norm2.w", "block.norm2.b"), (lit.norm, "block.norm.w", "block.norm.b")]
+    pairs = [(lit.embed, "embed.w", "embed.b"), (lit.head, "head.w", "head.b"), (lit.attention.wv, "attn.wv", "attn.bv"),
+             (lit.attention.wo, "attn.wo", "attn.bo"), (lit.w1, "ffn.w1", "ffn.b1"), (lit.w2, "ffn.w2", "ffn.b2"),
+             (lit.norm2, "norm2.w", "norm2.b"), (lit.norm, "norm_f.w", "norm_f.b")]
     with torch.no_grad():
         for layer, w, b in pairs:
             layer.weight.copy_(p[w])
@@ -137,7 +137,7 @@ def check_buffer():
     s, past = torch.zeros_like(a), [torch.zeros_like(a)] * 3
     for _ in range(4000):
         buffer = sum(0.9 ** (k + 1) * p for k, p in enumerate(past))
-        following = 0.5 * s + 0.5 * torch.tanh(a + s @ m.wh.t() + m.bh + m.gain * buffer)
+        following = 0.5 * s + 0.5 * torch.tanh(a + s @ m.wh.t() + m.scale * m.gain * buffer)
         s, past = following, [s] + past[:2]
     check("toroidal: with its buffer, at rest", float((s - h).abs().max()), 1e-12)
 

@@ -3,12 +3,14 @@ time against central differences of the loss, equilibrium propagation against th
 against its fast one, the ring buffer against its fixed point. Ends with "N passed, N failed"; needs torch."""
 import pathlib
 import sys
+import types
 
 import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
 import tep_literal  # noqa: E402
+import tep_many  # noqa: E402
 import tep_torch as tep  # noqa: E402
 
 results = []
@@ -164,6 +166,25 @@ def check_solvers():
           float(fewer.sum() / taken.sum()), 0.9)
 
 
+def check_many(mode, grad):
+    """Three networks at once against one after the other, in float32; the third row of the second is padding."""
+    seeds, x = [4, 5, 6], torch.randn(3, B, I, generator=torch.Generator().manual_seed(2))
+    nets, onehot = tep_many.Nets(D, I, C, seeds, mode), F.one_hot(torch.arange(B) % C, C).float()
+    mask = torch.zeros(3, B, dtype=torch.bool)
+    mask[1, 2] = True
+    o = types.SimpleNamespace(grad=grad, beta=0.1, damping=0.9, rtol=1e-3, iterations=50, anchor="rest")
+    o.share = 1 / (~mask).sum(1)[:, None, None]
+    cost = lambda h: -(F.log_softmax(nets.logits(h), 2) * onehot).sum(2) * o.share[..., 0] * ~mask
+    force = lambda v: torch.bmm(nets.logits(v).softmax(2) - onehot, nets.p["head.w"])
+    tep_many.gradients(nets, x, cost, force, o, mask)
+    worst = 0.0
+    for i, seed in enumerate(seeds):
+        net, keep = tep.build(D, I, C, seed, mode=mode), ~mask[i]
+        tep.gradients(net, x[i][keep], onehot[keep], tep.Options(grad, 0.1, 0.9, 50, 1e-3), stats())
+        worst = max([worst] + [float((nets.p[n].grad[i] - g).norm() / g.norm()) for n, g in net.g.items()])
+    check(f"many networks at once, {mode} {grad}", worst, 1e-4)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     with torch.no_grad():
@@ -175,5 +196,8 @@ if __name__ == "__main__":
         check_solvers()
     for grad in ("proxy", "bptt"):
         check_literal(grad)
+    for mode in ("block", "energy"):
+        for grad in ("ep", "ep_centred", "one_step", "bptt"):
+            check_many(mode, grad)
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     sys.exit(0 if all(results) else 1)

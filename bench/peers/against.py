@@ -175,9 +175,10 @@ def apply_step(net, optimizer, step):
 
 
 def make_reference(net, tokens, labels, steps, logits=False, grads_of="*"):
-    """The tensors of the file. tokens, labels (S,B,T); steps = 0: one batch, no training."""
+    """The tensors of the file. tokens, labels (S,B,T), or features (S,B,T,F) for tokens; steps = 0: one batch, no training."""
     inputs = (tokens, labels) if steps else (tokens[0], labels[0])
-    out = {"input.tokens": inputs[0].int(), "input.labels": inputs[1].int()}
+    out = {"input.features": inputs[0].float()} if tokens.is_floating_point() else {"input.tokens": inputs[0].int()}
+    out["input.labels"] = inputs[1].int()
     losses, optimizer = [], None
     for step in range(max(steps, 1)):
         loss, z = net.loss(tokens[step], labels[step])
@@ -222,21 +223,23 @@ def parse_arguments(model):
     return a.parse_args()
 
 
-def build(make_net, defaults, args):
+def build(make_net, defaults, args, make_data=None):
     settings = parse_settings(args.settings, {**defaults, **TRAIN})
     for key, value in (("train.steps", max(args.steps, 1)), ("train.context", args.length)):
         settings[key] = value if settings[key] == "auto" else settings[key]
     if min(args.batch, args.length) < 1 or args.steps < 0:
         raise ValueError("--batch and --length must be at least 1, --steps at least 0")
     rng = torch.Generator().manual_seed(args.seed)
-    data = make_batches(max(args.steps, 1), args.batch, args.length, settings["vocab"], rng)
+    count = max(args.steps, 1)
+    data = make_data(count, args.batch, settings, rng) if make_data else make_batches(count, args.batch, args.length, settings["vocab"], rng)
     return make_net(settings, getattr(torch, args.dtype), rng), data
 
 
-def main(model, make_net, defaults):
+def main(model, make_net, defaults, make_data=None):
+    """make_data(count, batch, settings, rng) gives the batches of a model that does not learn from tokens."""
     args = parse_arguments(model)
     try:
-        net, (tokens, labels) = build(make_net, defaults, args)
+        net, (tokens, labels) = build(make_net, defaults, args, make_data)
         tensors = make_reference(net, tokens, labels, args.steps, args.logits, "" if args.no_grads else args.grads_of)
         write_file(args.out, model, net.settings, tensors)
     except (ValueError, OSError) as error:

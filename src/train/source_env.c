@@ -39,6 +39,7 @@ typedef struct env_source {
     bool *over;         /* (E) */
     double recent[RECENT]; /* rewards of the last episodes, in a ring by number */
     double last;        /* mean reward of the last batch's episodes */
+    bool alike;         /* all steps of the batch were worth the same: what the value makes of them is noise */
 } env_source;
 
 int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st)
@@ -143,11 +144,19 @@ static double reward_of(const env_source *s, int64_t e)
 
 /* --- a batch of what was played ---------------------------------------------------------------------------------------------- */
 
+/* An episode that was cut at its limit would have gone on as it went. Counted as worth nothing, what comes after the cut would make the
+ * last steps of a hopeless episode look better than its first ones, and those of a perfect one worse. */
+static double worth_after(const env_source *s, int64_t e)
+{
+    if (s->length[e] < s->most || s->discount >= 1) return 0;
+    return reward_of(s, e) / (double)s->length[e] / (1 - s->discount);
+}
+
 /* What every step was worth, in place of its reward. */
 static void find_returns(env_source *s)
 {
     for (int64_t e = 0; e < s->E; e++) {
-        double worth = 0;
+        double worth = worth_after(s, e);
         for (int64_t t = s->length[e] - 1; t >= 0; t--) {
             worth = (double)s->reward[e * s->most + t] + s->discount * worth;
             s->reward[e * s->most + t] = (float)worth;
@@ -163,11 +172,13 @@ static void standardise(env_source *s)
     const double mean = n > 0 ? sum / n : 0;
     for (int64_t e = 0; e < s->E; e++)
         for (int64_t t = 0; t < s->length[e]; t++) square += pow((double)s->reward[e * s->most + t] - mean, 2);
-    const double scale = 1 / (sqrt(n > 1 ? square / (n - 1) : 0) + 1e-8);
+    const double deviation = sqrt(n > 1 ? square / (n - 1) : 0);
+    s->alike = !(deviation > 1e-5 * (1 + fabs(mean)));
+    const double scale = s->alike ? 0 : 1 / deviation;
     for (int64_t e = 0; e < s->E; e++)
         for (int64_t t = 0; t < s->length[e]; t++) {
             float *r = &s->reward[e * s->most + t];
-            *r = (float)(((double)*r - mean) * (n > 1 ? scale : 1));
+            *r = (float)(((double)*r - mean) * scale);
         }
 }
 
@@ -180,7 +191,7 @@ static int64_t fill(env_source *s, const tn_feed *f)
             memcpy(f->features + row * s->F, s->seen + at * s->F, sizeof *s->seen * (size_t)s->F);
             f->labels[row] = s->action[at];
             if (f->sample) f->sample[row] = 0;
-            f->weights[row] = s->reward[at] - s->value[at];
+            f->weights[row] = s->alike ? 0.f : s->reward[at] - s->value[at];
             f->targets[row] = s->reward[at];
         }
     tn_feed_end(f, row);

@@ -85,11 +85,24 @@ static void standardised(void **state)
     rig r;
     int64_t count;
     double sum = 0, square = 0;
-    open_rig(&r, (const char *const[]){ "task=acrobot", "dim=8", "mode=energy", "rl.episodes=1" }, 4);
+    open_rig(&r, (const char *const[]){ "task=cartpole", "dim=8", "mode=energy", "rl.episodes=2" }, 4);
     const tn_feed f = next(&r, &count);
     for (int64_t i = 0; i < count; i++) sum += (double)f.targets[i], square += (double)f.targets[i] * (double)f.targets[i];
     assert_float_equal(sum / (double)count, 0, 1e-5);
     assert_float_equal(square / (double)(count - 1), 1, 1e-4);
+    close_rig(&r);
+}
+
+/* A pendulum that nobody swings up: its 500 steps are alike, and so is what they were worth. */
+static void cut_short(void **state)
+{
+    (void)state;
+    rig r;
+    int64_t count;
+    open_rig(&r, (const char *const[]){ "task=acrobot", "dim=8", "mode=energy", "rl.standardise=off" }, 4);
+    const tn_feed f = next(&r, &count);
+    assert_int_equal(count, 500);
+    for (int64_t i = 0; i < count; i++) assert_float_equal(f.targets[i], -100, 1e-3);
     close_rig(&r);
 }
 
@@ -157,6 +170,7 @@ void tn_tests_source_env(tn_test_list *l)
 {
     tn_test_add(l, returns, NULL, "environments: what a batch holds");
     tn_test_add(l, standardised, NULL, "environments: standardised returns");
+    tn_test_add(l, cut_short, NULL, "environments: an episode cut at its limit");
     tn_test_add(l, goes_on, NULL, "environments: a cursor goes on with the same bits, another's is refused");
     tn_test_add(l, plays, NULL, "environments: likeliest actions");
 }

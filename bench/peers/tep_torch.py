@@ -115,7 +115,12 @@ def build(d, I, C, seed=0, dtype=torch.float32, mode="block", ff=0, kappa=0.7):
 # --- maps: evaluate(a, h), then the same with what its gradient needs, then the gradient -----------------------------------
 
 def linear(x, w, b):
-    return torch.addmm(b, x, w.t())
+    return torch.addmm(b, x, turned(w))
+
+
+def turned(w):
+    """A copy (in, out), made once per update: products with it avoid a slow way that oneDNN takes for a weight seen through .t()."""
+    return w.t().contiguous()
 
 
 def norm_backward(y, x, mean, rstd, w, b, params):
@@ -138,6 +143,7 @@ class Block:
     def __init__(self, net):
         self.p, self.g = net.p, net.g
         self.w1, self.b1, self.w2, self.b2 = (net.p["ffn." + n] for n in ("w1", "b1", "w2", "b2"))
+        self.w1t, self.w2t = turned(self.w1), turned(self.w2)
         self.n2, self.nf = ((net.p[n + ".w"], net.p[n + ".b"]) for n in ("norm2", "norm_f"))
         self.shape = self.n2[0].shape
 
@@ -157,16 +163,16 @@ class Block:
 
     def f(self, h, a):
         u = h + a
-        z = F.gelu(linear(F.layer_norm(u, self.shape, *self.n2, EPS), self.w1, self.b1))
-        u.addmm_(z, self.w2.t()).add_(self.b2)
+        z = F.gelu(torch.addmm(self.b1, F.layer_norm(u, self.shape, *self.n2, EPS), self.w1t))
+        u.addmm_(z, self.w2t).add_(self.b2)
         return F.layer_norm(u, self.shape, *self.nf, EPS)
 
     def saved(self, h, a):
         u = h + a
         n, mean2, rstd2 = aten.native_layer_norm(u, self.shape, *self.n2, EPS)
-        z = linear(n, self.w1, self.b1)
+        z = torch.addmm(self.b1, n, self.w1t)
         y = F.gelu(z)
-        w = torch.addmm(u, y, self.w2.t()).add_(self.b2)
+        w = torch.addmm(u, y, self.w2t).add_(self.b2)
         out, mean, rstd = aten.native_layer_norm(w, self.shape, *self.nf, EPS)
         return out, (u, n, mean2, rstd2, z, y, w, mean, rstd)
 
@@ -193,6 +199,7 @@ class Energy:
     def __init__(self, net):
         self.scale, self.p, self.g = net.scale, net.p, net.g
         self.w1, self.b1 = net.p["energy.w1"], net.p["energy.b1"]
+        self.w1t = turned(self.w1)
 
     def inject(self, x):
         return linear(x, self.p["embed.w"], self.p["embed.b"])
@@ -202,15 +209,15 @@ class Energy:
         torch.sum(da, 0, out=self.g["embed.b"])
 
     def f(self, h, a):
-        return torch.addmm(a, linear(h, self.w1, self.b1).tanh_(), self.w1, alpha=self.scale)
+        return torch.addmm(a, torch.addmm(self.b1, h, self.w1t).tanh_(), self.w1, alpha=self.scale)
 
     def saved(self, h, a):
-        t = linear(h, self.w1, self.b1).tanh_()
+        t = torch.addmm(self.b1, h, self.w1t).tanh_()
         return torch.addmm(a, t, self.w1, alpha=self.scale), (h, t)
 
     def pull(self, saved, lam, grads=None, add=0):
         h, t = saved
-        dz = lam.mm(self.w1.t()).mul_(1 - t * t).mul_(self.scale)
+        dz = lam.mm(self.w1t).mul_(1 - t * t).mul_(self.scale)
         if grads is not None:
             product(grads, "energy.w1", "energy.b1", dz, h, add)
             grads["energy.w1"].addmm_(t.t(), lam, alpha=self.scale)
@@ -227,9 +234,10 @@ class Toroidal(Energy):
     def __init__(self, net):
         self.p, self.g, self.gain = net.p, net.g, net.p["torus.buffer"]
         self.scale, self.wh = net.scale, net.p["torus.wh"] * net.scale
+        self.wht = turned(self.wh)
 
     def f(self, h, a):
-        return torch.addmm(a, h, self.wh.t()).add_(h * self.gain, alpha=self.scale * TOROIDAL_GAIN).tanh_()
+        return torch.addmm(a, h, self.wht).add_(h * self.gain, alpha=self.scale * TOROIDAL_GAIN).tanh_()
 
     def saved(self, h, a):
         t = self.f(h, a)
@@ -344,12 +352,13 @@ def head_grad(net, h, onehot):
 def propagate(net, m, h, fh, a, onehot, o, stats):
     """lambda of the mean loss by equilibrium propagation: nudged solves from h*, the first step of which knows f(h*)."""
     w, b, B = net.p["head.w"], net.p["head.b"], h.shape[0]
+    wt = turned(w)
     faithful, ends = o.grad == "proxy", []
     consts = (a, onehot, fh - h) if o.anchor == "rest" and not faithful else (a, onehot)
     for eta in ([o.beta / B] if faithful else [o.beta] if o.grad == "ep" else [o.beta, -o.beta]):
         def force(v, y, left=None):
             v = v if left is None else v - left
-            return torch.addmm(v, linear(v, w, b).softmax(1).sub_(y), w, alpha=-eta)
+            return torch.addmm(v, torch.addmm(b, v, wt).softmax(1).sub_(y), w, alpha=-eta)
         end, taken = solve(lambda h, a, *more: force(m.f(h, a), *more), h, consts, o, first=force(fh, *consts[1:]))
         ends.append(end)
         stats["nudged"] += int(taken.sum())

@@ -35,3 +35,19 @@ write ten ten_e "pattern=E heads=2 k=8 select=bounded xmem=true resonance=blockd
 write ten ten_rg "pattern=EO heads=2 k=8 select=rg rotate=true chunk=5"
 write ten_b ten_a "preset=ten_a k=8"
 write ten_b ten_b "preset=ten_b k=8 heads=2"
+
+# Equilibrium networks: every map, every gradient. Their solves amplify rounding, so few steps and a small rate; sigma of energy and
+# toroidal follows the weights from step to step, which a reference does not, so those do not train.
+samples() { # $1: file, $2: steps, $3: settings
+    "$python" "$peers/tep_twin.py" --settings "dim=12 inputs=7 classes=5 train.lr=0.002 train.eps=1e-6 $3" --batch 6 --steps "$2" \
+        --logits --out "$folder/$1.safetensors"
+}
+
+samples tep_ep 5 ""
+samples tep_implicit 5 "grad=implicit rtol=1e-4 iterations=100"
+samples tep_one_step 5 "grad=one_step"
+samples tep_bptt 5 "grad=bptt"
+samples tep_faithful 5 "variant=faithful"
+samples tep_energy 0 "mode=energy grad=ep_centred"
+samples tep_toroidal 0 "mode=toroidal grad=implicit rtol=1e-4 iterations=100"
+samples tep_tokens 5 "tokens=3"

@@ -571,27 +571,25 @@ def run_seed(args, seed):
         net = tep_literal.Literal(args.d, I, C, seed)
         return tep_literal.train(net, data, options_of(args), args.epochs, args.batch, args.lr, seed), net
     net = build(args.d, I, C, seed, torch.float32, args.mode, args.ff, args.kappa)
-    rows = train(net, data, options_of(args), args.epochs, args.batch, args.lr, seed, args.schedule, args.lr_min_frac, args.warmup,
-                 args.decay, args.clip, (0.9, args.beta2), report)
-    return rows, net
+    return train(net, data, options_of(args), args.epochs, args.batch, args.lr, seed, args.schedule, args.lr_min_frac, args.warmup,
+                 args.decay, args.clip, (0.9, args.beta2), report), net
 
 
 def main():
     args = parse_arguments()
     torch.set_num_threads(args.threads)
     torch.backends.mkldnn.enabled = args.onednn == "on"
-    if args.time:
-        return time_updates(args)
+    if args.time: return time_updates(args)
     table = []
     print("| seed | best epoch on test (optimistic) | test at the best epoch on valid | last epoch | free + nudged + adjoint steps, last epoch | s |")
     print("| --- | --- | --- | --- | --- | --- |")
     for seed in range(args.seed, args.seed + args.seeds):
         rows, net = run_seed(args, seed)
         chosen = max(rows, key=lambda r: r["valid"])["test"] if "valid" in rows[0] else math.nan
-        last = rows[-1]
-        table.append((max(r["test"] for r in rows), chosen, last["test"], sum(r["seconds"] for r in rows)))
-        print(f"| {seed} | {table[-1][0]:.4f} | {chosen:.4f} | {last['test']:.4f} | {last['free']:.1f} + {last['nudged']:.1f} + "
-              f"{last['adjoint']:.1f} | {table[-1][3]:.1f} |", flush=True)
+        best, last, took = max(r["test"] for r in rows), rows[-1], sum(r["seconds"] for r in rows)
+        table.append((best, chosen, last["test"], took))
+        print(f"| {seed} | {best:.4f} | {chosen:.4f} | {last['test']:.4f} | {last['free']:.1f} + {last['nudged']:.1f} + "
+              f"{last['adjoint']:.1f} | {took:.1f} |", flush=True)
     columns = torch.tensor(table, dtype=torch.float64)
     mean, sd = columns.mean(0), columns.std(0, correction=min(args.seeds - 1, 1))
     print("| mean | " + " | ".join(f"{m:.4f} +-{s:.4f}" for m, s in zip(mean[:3], sd)) + f" | | {mean[3]:.1f} |")

@@ -100,7 +100,7 @@ static void put_idx(const char *path, uint8_t type, uint32_t n, int side, int64_
     const size_t head = side ? 16 : 8, per = side ? 28 * (size_t)side : 1;
     memcpy(file, dims, head);
     for (int64_t i = 0; i < (int64_t)(n * per); i++)
-        file[(int64_t)head + i] = side ? pixel(first_row + i / (int64_t)per, i % (int64_t)per) : (uint8_t)((first_row + i) % 10);
+        file[(int64_t)head + i] = (uint8_t)(side ? pixel(first_row + i / (int64_t)per, i % (int64_t)per) : (first_row + i) % 10);
     put(path, file, head + n * per);
 }
 

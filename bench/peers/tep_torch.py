@@ -36,7 +36,7 @@ class Options:
             raise ValueError(f"grad={grad}: one of {', '.join(GRADS)}")
         self.grad, self.beta, self.damping, self.iterations = grad, beta, damping, iterations
         self.rtol, self.tol = rtol, tol  # tol > 0: absolute, one stop for the whole batch
-        self.anchor = anchor
+        self.anchor = anchor  # what ep measures the nudged state from; see propagate
         self.compact = compact  # samples that are there are dropped when fewer than this part is left; 0: never
 
 
@@ -114,13 +114,13 @@ def build(d, I, C, seed=0, dtype=torch.float32, mode="block", ff=0, kappa=0.7):
 
 # --- maps: evaluate(a, h), then the same with what its gradient needs, then the gradient -----------------------------------
 
-def linear(x, w, b):
-    return torch.addmm(b, x, turned(w))
-
-
 def turned(w):
     """A copy (in, out), made once per update: products with it avoid a slow way that oneDNN takes for a weight seen through .t()."""
     return w.t().contiguous()
+
+
+def linear(x, w, b):
+    return torch.addmm(b, x, turned(w))
 
 
 def norm_backward(y, x, mean, rstd, w, b, params):
@@ -307,34 +307,6 @@ def solve_batch(step, h, consts, o, first=None):
     return h, torch.full((h.shape[0],), t + 1)
 
 
-def solve_anderson(step, h, consts, o, memory=5, ridge=1e-8):
-    """Anderson acceleration, each sample for itself; plain damped steps where it makes no progress. All samples run on."""
-    B, d = h.shape
-    X, V = h.new_zeros(memory, B, d), h.new_zeros(memory, B, d)
-    taken, last = torch.full((B,), o.iterations), h.new_full((B,), math.inf)
-    held, done, out = 0, torch.zeros(B, dtype=torch.bool), h
-    for t in range(o.iterations):
-        v = step(h, *consts)
-        r = torch.linalg.vector_norm(v - h, dim=1)
-        X[t % memory], V[t % memory], held = h, v, min(held + 1, memory)
-        R = (V[:held] - X[:held]).transpose(0, 1)  # (B,m,d)
-        A = R @ R.mT
-        A = A + (ridge * A.diagonal(dim1=1, dim2=2).sum(1) / held + 1e-30)[:, None, None] * torch.eye(held, dtype=h.dtype)
-        alpha, info = torch.linalg.solve_ex(A, torch.ones(B, held, 1, dtype=h.dtype))
-        alpha = alpha / alpha.sum(1, keepdim=True)
-        mixed = (alpha * V[:held].transpose(0, 1)).sum(1)
-        plain = (info != 0) | ~mixed.isfinite().all(1) | (r > 2 * last)
-        h = torch.where(plain[:, None], torch.add(h, v - h, alpha=o.damping), mixed)
-        there = ~done & (r < o.rtol * torch.linalg.vector_norm(v, dim=1).clamp_min(1e-6))
-        out = torch.where(done[:, None], out, h)
-        taken[there] = t + 1
-        done |= there
-        last = r
-        if bool(done.all()):
-            break
-    return out, taken
-
-
 # --- gradients -------------------------------------------------------------------------------------------------------------
 
 def head_grad(net, h, onehot):
@@ -350,7 +322,9 @@ def head_grad(net, h, onehot):
 
 
 def propagate(net, m, h, fh, a, onehot, o, stats):
-    """lambda of the mean loss by equilibrium propagation: nudged solves from h*, the first step of which knows f(h*)."""
+    """lambda of the mean loss by equilibrium propagation: nudged solves from h*, the first step of which knows f(h*). A free solve
+    that stops early leaves r = f(h*) - h*, and h* - h_beta (anchor=state) then holds -r, which learning makes larger: one-sided
+    propagation with a loose rtol fails. anchor=rest nudges f(h) - r, for which h* is at rest; image measures from f(h*)."""
     w, b, B = net.p["head.w"], net.p["head.b"], h.shape[0]
     wt = turned(w)
     faithful, ends = o.grad == "proxy", []
@@ -554,7 +528,8 @@ def time_updates(args):
             import tep_literal
             net = tep_literal.Literal(args.d, args.inputs, args.classes, args.seed)
             return lambda: net.step(x, y, options_of(args), args.lr), {"parameters": net.count()}
-        net, onehot = build(args.d, args.inputs, args.classes, args.seed, torch.float32, args.mode, args.ff, args.kappa), F.one_hot(y, args.classes).float()
+        net = build(args.d, args.inputs, args.classes, args.seed, torch.float32, args.mode, args.ff, args.kappa)
+        onehot = F.one_hot(y, args.classes).float()
         optimizer, o, stats = Adam(net, args.lr, args.decay, clip=args.clip), options_of(args), {"free": 0, "nudged": 0, "adjoint": 0}
         return lambda: step(net, optimizer, x, onehot, o, stats), {"parameters": net.count(), "grad": o.grad, "onednn": args.onednn}
 

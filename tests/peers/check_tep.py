@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
+import tep_anderson  # noqa: E402
 import tep_literal  # noqa: E402
 import tep_many  # noqa: E402
 import tep_torch as tep  # noqa: E402
@@ -160,7 +161,7 @@ def check_solvers():
     check("order of the batch", float((again[0][back] - ends[1.0][0]).abs().max()), 1e-12)
     o = tep.Options(rtol=1e-9, iterations=2000)
     h, taken = tep.solve(m.f, torch.zeros_like(a), (a,), o)
-    ha, fewer = tep.solve_anderson(m.f, torch.zeros_like(a), (a,), o)
+    ha, fewer = tep_anderson.solve(m.f, torch.zeros_like(a), (a,), o)
     check("Anderson: the same equilibrium", float((h - ha).abs().max()), 1e-6)
     check(f"Anderson: steps as a part of the plain ones ({fewer.double().mean():.1f} of {taken.double().mean():.1f})",
           float(fewer.sum() / taken.sum()), 0.9)

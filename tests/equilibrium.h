@@ -4,6 +4,7 @@
 #ifndef TN_EQUILIBRIUM_H
 #define TN_EQUILIBRIUM_H
 
+#include "anderson_oracle.h"
 #include "world.h"
 
 #include <tenon/ops.h>
@@ -167,22 +168,14 @@ static inline double eq_norm(const double *a, const double *b)
     return sqrt(s);
 }
 
-/* Weights of pairs r (n,WIDTH): (R R^T + 1e-8 tr/n I) w = 1, scaled to 1, by elimination. */
+/* Weights of pairs r (n,WIDTH). */
 static inline void eq_weights(double r[][EQ_WIDTH], int n, double *w)
 {
-    double m[16][17] = { { 0 } }, trace = 0, sum = 0;
+    double m[AO_PAIRS][AO_PAIRS + 1] = { { 0 } };
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
             for (int j = 0; j < EQ_WIDTH; j++) m[i][k] += r[i][j] * r[k][j];
-    for (int i = 0; i < n; i++) trace += m[i][i];
-    for (int i = 0; i < n; i++) m[i][i] += 1e-8 * trace / n, m[i][n] = 1;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n; k++) {
-            const double q = m[k][i] / m[i][i];
-            for (int j = i; k != i && j <= n; j++) m[k][j] -= q * m[i][j];
-        }
-    for (int i = 0; i < n; i++) sum += w[i] = m[i][n] / m[i][i];
-    for (int i = 0; i < n; i++) w[i] /= sum;
+    ao_weights(m, n, w);
 }
 
 /* Iterates x until its relative residual is below the limit. */

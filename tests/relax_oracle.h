@@ -2,6 +2,7 @@
 #ifndef TN_TESTS_RELAX_ORACLE_H
 #define TN_TESTS_RELAX_ORACLE_H
 
+#include "anderson_oracle.h"
 #include "testlib.h"
 
 #include <tenon/ops.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RO_D = 40, RO_F = 80, RO_C = 12, RO_T = 64, RO_PAIRS = 16 }; /* most of each */
+enum { RO_D = 40, RO_F = 80, RO_C = 12, RO_T = 64, RO_PAIRS = AO_PAIRS }; /* most of each */
 
 enum { RO_A, RO_W1, RO_B1, RO_W2, RO_B2, RO_GAIN2, RO_BIAS2, RO_GAIN, RO_BIAS, RO_PARAMS }; /* as the node's inputs */
 
@@ -165,22 +166,13 @@ static inline double ro_dot(const double *a, const double *b, int64_t n)
     return s;
 }
 
-/* Weights of the pairs: (R R^T + 1e-8 tr/n I) w = 1, scaled to sum 1, by elimination. */
+/* Weights of the pairs. */
 static inline void ro_weigh(const ro_sample *s, int64_t d, double *w)
 {
-    double m[RO_PAIRS][RO_PAIRS + 1], trace = 0, sum = 0;
-    const int n = s->n;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n; k++) m[i][k] = ro_dot(s->r[i], s->r[k], d);
-    for (int i = 0; i < n; i++) trace += m[i][i];
-    for (int i = 0; i < n; i++) m[i][i] += 1e-8 * trace / n, m[i][n] = 1;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < n; k++) {
-            const double q = m[k][i] / m[i][i];
-            for (int j = i; k != i && j <= n; j++) m[k][j] -= q * m[i][j];
-        }
-    for (int i = 0; i < n; i++) sum += w[i] = m[i][n] / m[i][i];
-    for (int i = 0; i < n; i++) w[i] /= sum;
+    double m[AO_PAIRS][AO_PAIRS + 1];
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->n; k++) m[i][k] = ro_dot(s->r[i], s->r[k], d);
+    ao_weights(m, s->n, w);
 }
 
 /* The accelerated step to `next`; false: a damped one is to be taken. */

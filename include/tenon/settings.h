@@ -97,6 +97,7 @@ int64_t tn_settings_int(const tn_settings *st, const char *key); /* INT, AUTO_IN
 bool tn_settings_is_auto(const tn_settings *st, const char *key);
 double tn_settings_float(const tn_settings *st, const char *key);
 bool tn_settings_on(const tn_settings *st, const char *key);          /* SWITCH, BOOL */
+int tn_settings_choice(const tn_settings *st, const char *key);       /* CHOICE: its place among them, from 0 */
 const char *tn_settings_text(const tn_settings *st, const char *key); /* any type, canonical; until the next set */
 const char *tn_settings_source(const tn_settings *st, const char *key);
 

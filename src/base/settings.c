@@ -249,6 +249,18 @@ bool tn_settings_on(const tn_settings *st, const char *key)
     return e && e->value.on;
 }
 
+int tn_settings_choice(const tn_settings *st, const char *key)
+{
+    const char *text = tn_settings_text(st, key), *p = tn_settings_row_at(st, tn_settings_find(st, key))->choices;
+    const size_t n = strlen(text);
+    for (int i = 0; p; i++) {
+        if (strncmp(p, text, n) == 0 && (p[n] == 0 || p[n] == '|')) return i;
+        p = strchr(p, '|');
+        if (p) p++;
+    }
+    return 0;
+}
+
 static const char *entry_text(const entry *e) { return *e->value.canonical ? e->value.canonical : e->text; }
 
 const char *tn_settings_text(const tn_settings *st, const char *key)

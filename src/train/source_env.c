@@ -8,7 +8,6 @@
 #include "train/feed.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { RECENT = 100 }; /* episodes over which a mean reward is taken */
@@ -27,7 +26,7 @@ typedef struct env_source {
     int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
     double discount;
     bool standardise;
-    uint64_t seed;
+    uint64_t seed, train_begin, train_act; /* the last two: streams of training episodes */
     int64_t episode;    /* the next one's number */
     int64_t steps;      /* of all episodes so far */
     char *state;        /* (E, state_bytes) */
@@ -50,16 +49,14 @@ int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st)
 /* --- playing ------------------------------------------------------------------------------------------------------------ */
 
 typedef struct match {
-    int64_t first;    /* number of episode 0 */
-    const char *kind; /* streams of training and of play differ */
+    int64_t first;       /* number of episode 0 */
+    uint64_t begin, act; /* streams: of training and of play they differ */
     bool greedy;
 } match;
 
-static tn_rng stream_of(const env_source *s, const match *m, const char *what, int64_t e)
+static tn_rng stream_of(const env_source *s, const match *m, uint64_t stream, int64_t e)
 {
-    char name[48];
-    snprintf(name, sizeof name, "%s.%s", m->kind, what);
-    return (tn_rng){ s->seed, tn_rng_stream(name) + (uint64_t)(m->first + e) };
+    return (tn_rng){ s->seed, stream + (uint64_t)(m->first + e) };
 }
 
 /* From logits (n): the largest, or one drawn with the probabilities of the softmax. */
@@ -93,12 +90,12 @@ static tn_status think(env_source *s, const float **logits, const float **value)
     return TN_OK;
 }
 
-static tn_status begin(env_source *s, const match *m)
+static void begin(env_source *s, const match *m)
 {
     const tn_feed f = tn_trainer_feed(s->actor);
     const tn_env *env = s->o.env;
     for (int64_t e = 0; e < s->E; e++) {
-        const tn_rng r = stream_of(s, m, "begin", e);
+        const tn_rng r = stream_of(s, m, m->begin, e);
         env->reset(s->state + (size_t)e * env->state_bytes, &r, s->now + e * s->F);
         s->length[e] = 0;
         s->over[e] = false;
@@ -108,7 +105,6 @@ static tn_status begin(env_source *s, const match *m)
     if (f.targets) memset(f.targets, 0, sizeof *f.targets * (size_t)s->E);
     tn_feed_end(&f, s->E);
     tn_trainer_steady(s->actor, true); /* the parameters changed since the last episode, and do not during this one */
-    return TN_OK;
 }
 
 /* E episodes to their ends, kept in seen, action, reward, value and length. */
@@ -116,14 +112,14 @@ static tn_status play(env_source *s, const match *m)
 {
     const tn_env *env = s->o.env;
     int64_t left = s->E;
-    TN_RETURN_IF(begin(s, m));
+    begin(s, m);
     for (int64_t t = 0; left > 0 && t < s->most; t++) {
         const float *logits = NULL, *value = NULL;
         TN_RETURN_IF(think(s, &logits, &value));
         for (int64_t e = 0; e < s->E; e++) {
             const int64_t at = e * s->most + t;
             if (s->over[e]) continue;
-            const float draw = tn_rng_uniform(stream_of(s, m, "act", e), (uint64_t)t);
+            const float draw = tn_rng_uniform(stream_of(s, m, m->act, e), (uint64_t)t);
             memcpy(s->seen + at * s->F, s->now + e * s->F, sizeof *s->seen * (size_t)s->F);
             s->action[at] = choose(logits + e * env->actions, env->actions, m->greedy, draw);
             s->value[at] = value ? value[e] : 0.f;
@@ -203,7 +199,7 @@ static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
     env_source *s = ctx;
     const tn_feed f = tn_trainer_feed(to);
     double sum = 0;
-    TN_RETURN_IF(play(s, &(match){ .first = s->episode, .kind = "rl.train" }));
+    TN_RETURN_IF(play(s, &(match){ .first = s->episode, .begin = s->train_begin, .act = s->train_act }));
     for (int64_t e = 0; e < s->E; e++) {
         const double r = reward_of(s, e);
         s->recent[(s->episode + e) % RECENT] = r;
@@ -246,9 +242,11 @@ tn_status tn_source_env_play(tn_source *source, int64_t episodes, tn_env_play *o
 {
     env_source *s = source->ctx;
     double sum = 0, square = 0;
+    match m = { .begin = tn_rng_stream("rl.play.begin"), .act = tn_rng_stream("rl.play.act"), .greedy = true };
     *out = (tn_env_play){ 0 };
     while (out->episodes < episodes) {
-        TN_RETURN_IF(play(s, &(match){ .first = out->episodes, .kind = "rl.play", .greedy = true }));
+        m.first = out->episodes;
+        TN_RETURN_IF(play(s, &m));
         for (int64_t e = 0; e < s->E && out->episodes < episodes; e++, out->episodes++) {
             const double r = reward_of(s, e);
             out->steps += s->length[e];
@@ -338,7 +336,8 @@ tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
     if (!e) return TN_MEMORY;
     *e = (env_source){ .o = *o, .E = tn_settings_int(o->settings, "rl.episodes"), .most = o->env->max_steps, .F = o->env->observations,
                        .discount = tn_settings_float(o->settings, "rl.discount"), .standardise = tn_settings_on(o->settings, "rl.standardise"),
-                       .seed = (uint64_t)tn_settings_int(o->settings, "seed"), .last = 0 };
+                       .seed = (uint64_t)tn_settings_int(o->settings, "seed"),
+                       .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
     const tn_trainer_options actor = { .model = o->model, .settings = o->settings, .batch = e->E, .length = 1, .labels = 1, .weighted = true,
                                        .logits = true, .forward_only = true, .store = tn_trainer_store(o->learner), .threads = 1 };
     TN_TRY(take_memory(e));

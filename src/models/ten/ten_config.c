@@ -103,19 +103,6 @@ static const tn_preset presets[] = {
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-/* The place of a choice among the choices of its row. */
-static int chosen(const tn_settings *st, const char *key)
-{
-    const char *text = tn_settings_text(st, key), *p = tn_settings_row_at(st, tn_settings_find(st, key))->choices;
-    const size_t n = strlen(text);
-    for (int i = 0; p; i++) {
-        if (strncmp(p, text, n) == 0 && (p[n] == 0 || p[n] == '|')) return i;
-        p = strchr(p, '|');
-        if (p) p++;
-    }
-    return 0;
-}
-
 static float number(const tn_settings *st, const char *key) { return (float)tn_settings_float(st, key); }
 
 static void read_frame(const tn_settings *st, ten_config *c)
@@ -133,10 +120,10 @@ static void read_frame(const tn_settings *st, ten_config *c)
                        .context = tn_settings_int(st, "train.context"),
                        .tbptt = tn_settings_int(st, "tbptt"),
                        .rotate = tn_settings_on(st, "rotate"),
-                       .post_norm = chosen(st, "norm") == 1,
-                       .layer_norm = chosen(st, "norm_kind") == 1,
-                       .act = (ten_act)chosen(st, "act"),
-                       .pos = (ten_pos)chosen(st, "pos"),
+                       .post_norm = tn_settings_choice(st, "norm") == 1,
+                       .layer_norm = tn_settings_choice(st, "norm_kind") == 1,
+                       .act = (ten_act)tn_settings_choice(st, "act"),
+                       .pos = (ten_pos)tn_settings_choice(st, "pos"),
                        .dropout = number(st, "train.dropout"),
                        .energy = number(st, "energy"),
                        .spectrum_lr = number(st, "spectrum_lr") };
@@ -151,19 +138,19 @@ static void read_frame(const tn_settings *st, ten_config *c)
 static void read_cell(const tn_settings *st, ten_config *c)
 {
     c->beta_complex = tn_settings_on(st, "beta_complex");
-    c->readout_im = chosen(st, "readout") == 1;
-    c->resonance = (ten_resonance)chosen(st, "resonance");
+    c->readout_im = tn_settings_choice(st, "readout") == 1;
+    c->resonance = (ten_resonance)tn_settings_choice(st, "resonance");
     c->resonance_eps = number(st, "resonance_eps");
-    c->gate = (ten_gate)chosen(st, "gate");
+    c->gate = (ten_gate)tn_settings_choice(st, "gate");
     c->conv = tn_settings_int(st, "conv");
     c->skip = tn_settings_on(st, "skip");
     c->xmem = tn_settings_on(st, "xmem");
-    c->select = (ten_select)chosen(st, "select");
-    c->expexp = chosen(st, "rho") == 1;
+    c->select = (ten_select)tn_settings_choice(st, "select");
+    c->expexp = tn_settings_choice(st, "rho") == 1;
     c->rho_min = c->expexp ? 0 : number(st, "rho_min");
     c->rho_max = c->expexp ? 1 : number(st, "rho_max");
     c->gamma_norm = tn_settings_on(st, "gamma_norm");
-    c->start = (ten_start)chosen(st, "spectrum");
+    c->start = (ten_start)tn_settings_choice(st, "spectrum");
     c->alpha_min = number(st, "alpha_min");
     c->alpha_max = number(st, "alpha_max");
     c->cells = tn_settings_int(st, "n_cells");

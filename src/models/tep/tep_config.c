@@ -67,19 +67,6 @@ static const tn_preset presets[] = {
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-/* The place of a choice among the choices of its row. */
-static int chosen(const tn_settings *st, const char *key)
-{
-    const char *text = tn_settings_text(st, key), *p = tn_settings_row_at(st, tn_settings_find(st, key))->choices;
-    const size_t n = strlen(text);
-    for (int i = 0; p; i++) {
-        if (strncmp(p, text, n) == 0 && (p[n] == 0 || p[n] == '|')) return i;
-        p = strchr(p, '|');
-        if (p) p++;
-    }
-    return 0;
-}
-
 static float number(const tn_settings *st, const char *key) { return (float)tn_settings_float(st, key); }
 
 static int64_t most_heads(int64_t dim)
@@ -100,11 +87,11 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .iterations = tn_settings_int(st, "iterations"),
                        .memory = tn_settings_int(st, "memory"),
                        .buffer = tn_settings_int(st, "buffer"),
-                       .mode = (tep_mode)chosen(st, "mode"),
-                       .faithful = chosen(st, "variant") == 1,
-                       .softmax = chosen(st, "attention") == 1,
-                       .anderson = chosen(st, "solver") == 1,
-                       .positions = chosen(st, "pos") == 1,
+                       .mode = (tep_mode)tn_settings_choice(st, "mode"),
+                       .faithful = tn_settings_choice(st, "variant") == 1,
+                       .softmax = tn_settings_choice(st, "attention") == 1,
+                       .anderson = tn_settings_choice(st, "solver") == 1,
+                       .positions = tn_settings_choice(st, "pos") == 1,
                        .through_sigma = tn_settings_on(st, "through_sigma"),
                        .value = tn_settings_on(st, "value"),
                        .cache = tn_settings_on(st, "cache"),
@@ -117,7 +104,7 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .alpha = number(st, "alpha"),
                        .fade = number(st, "buffer_fade"),
                        .jacobian = number(st, "jacobian") };
-    const int grad = chosen(st, "grad"); /* 0: auto */
+    const int grad = tn_settings_choice(st, "grad"); /* 0: auto */
     c->grad = grad ? (tep_grad)(grad - 1) : c->faithful ? TEP_EP : TEP_EP_CENTRED;
     if (!c->ff) c->ff = 4 * c->dim;
     if (!c->heads) c->heads = most_heads(c->dim);

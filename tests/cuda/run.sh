@@ -3,6 +3,7 @@
 # replayed), with strided inputs, added gradients and a NaN. One process per op, so that a fault stays with its op.
 #
 #   tests/cuda/run.sh [OP ...]          SANITIZER="compute-sanitizer --tool memcheck" checks memory too
+#                                       TENON_CUDNN=FILE: attention by that cuDNN wherever it can, else where it is faster
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 unit=${BUILD:-build}/unit

@@ -1,7 +1,9 @@
-/* attention on the GPU: who computes it. cuDNN's kernels take bf16 with a causal mask or none, in whole sequences; they
- * are used where they were measured faster than ours (opt.cudnn), which take everything. Both keep the same log-sum-exp,
- * so that either may follow the other in the backward pass. */
+/* attention on the GPU: who computes it. cuDNN's kernels take bf16 with a causal mask or none, in whole sequences; the
+ * forward one is used where it measures faster than ours (opt.cudnn), which take everything. The backward one whose sums
+ * have an order needs gigabytes to be as fast as ours, so no memory is planned for it unless cuDNN is asked for by name
+ * ($TENON_CUDNN). Both keep the same log-sum-exp: either may follow the other. */
 extern "C" {
+#include "backend/cuda/cudnn.h"
 #include "backend/cuda/cudnn_attention.h"
 #include "ops/attention/attention_mask.h"
 }
@@ -69,7 +71,7 @@ extern "C" size_t tn_attention_work_cuda(const tn_sig *s, bool backward)
     const tn_dnn_size n = size_of(s->in[TN_ATT_Q].dims, s->in[TN_ATT_K].dims);
     bool simple = suits((const tn_attention_attr *)s->attr, &n) && s->in[TN_ATT_Q].dtype == TN_BF16;
     for (int i = TN_ATT_LENGTHS; i < TN_ATT_INPUTS; i++) simple = simple && s->in[i].absent;
-    if (!simple || !tn_dnn_present()) return own;
+    if (!simple || (backward && !tn_cudnn_asked_for()) || !tn_dnn_present()) return own;
     const size_t bytes = tn_dnn_attention_work(&n, backward, WORK);
     return bytes && bytes + ALIGN > own ? bytes + ALIGN : own;
 }

@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "backend/backend.h"
+#include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
 #include "base/alloc.h"
 
@@ -39,6 +40,7 @@ static void cuda_close(void *queue)
     if (!q) return;
     if (q->stream) cudaStreamSynchronize(q->stream);
     tn_cuda_gemms_free(q->gemms);
+    tn_cuda_dnn_free(q->dnn);
     for (int i = 0; i < 2; i++) {
         if (q->stage[i].memory) cudaFreeHost(q->stage[i].memory);
         if (q->stage[i].done) cudaEventDestroy(q->stage[i].done);

@@ -17,6 +17,7 @@ extern "C" {
 #include <tenon/op.h>
 
 typedef struct tn_cuda_gemms tn_cuda_gemms;
+typedef struct tn_cuda_dnn tn_cuda_dnn;
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
@@ -30,6 +31,7 @@ typedef struct tn_cuda_queue {
     cudaEvent_t *mark;
     size_t n_marks;
     tn_cuda_gemms *gemms; /* gemm.h */
+    tn_cuda_dnn *dnn;     /* cudnn_attention.h; NULL until it is asked for */
 } tn_cuda_queue;
 
 /* TN_OK where a driver and a GPU are there; else the error text says what is missing. */

@@ -59,7 +59,7 @@ static tn_status open_parts(tn_cuda_gemms *g)
     struct cudaDeviceProp about;
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaGetDeviceProperties(&about, device));
-    g->known = tn_algorithms_open(about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
+    g->known = tn_algorithms_open("gemm", about.name, g->lt.GetVersion(), sizeof(shape), sizeof(cublasLtMatmulAlgo_t));
     return TN_OK;
 }
 

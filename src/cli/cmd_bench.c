@@ -1,4 +1,5 @@
 /* tenon bench: the machine's ceilings, and kernels or a model as a part of them, in one run of at most 45 seconds. */
+#include "backend/backend.h"
 #include "backend/cpu/gemm.h"
 #include "cli/bench_lengths.h"
 #include "cli/bench_w2.h"
@@ -187,6 +188,19 @@ static tn_status read_dim(const char *text, int64_t *dim)
     return TN_OK;
 }
 
+/* dim=N, device=cuda and compute=bf16 of `tenon bench relax`. */
+static tn_status read_relax(const tn_cli *c, tn_bench *b)
+{
+    for (size_t i = 0; i < c->args.overrides_n; i++) {
+        const char *o = c->args.overrides[i];
+        if (strncmp(o, "dim=", 4) == 0) TN_RETURN_IF(read_dim(o + 4, &b->dim));
+        else if (strcmp(o, "device=cuda") == 0) b->device = TN_CUDA;
+        else if (strcmp(o, "compute=bf16") == 0) b->bf16 = true;
+        else return tn_error(TN_USAGE, "%s: relax takes dim=N, device=cuda and compute=bf16", o);
+    }
+    return b->device == TN_CPU || tn_backend_get(b->device) ? TN_OK : TN_USAGE;
+}
+
 tn_status tn_cmd_bench(tn_cli *c)
 {
     const char *what = tn_args_positional(&c->args, 0), *threads = tn_args_value(&c->args, "threads");
@@ -205,10 +219,10 @@ tn_status tn_cmd_bench(tn_cli *c)
     const bool gru = !what || strcmp(what, "gru") == 0, relax = what && strcmp(what, "relax") == 0;
     if (!gemm && !ops && !gru && !relax) return bench_model(c, what, &b, threads ? (int)n : 0);
     if (gru && what && c->args.overrides_n == 1 && strcmp(c->args.overrides[0], "compute=bf16") == 0) b.bf16 = true;
-    else if (relax && c->args.overrides_n == 1 && strncmp(c->args.overrides[0], "dim=", 4) == 0)
-        TN_RETURN_IF(read_dim(c->args.overrides[0] + 4, &b.dim));
+    else if (relax) TN_RETURN_IF(read_relax(c, &b));
     else if (c->args.overrides_n) return tn_error(TN_USAGE, "%s: settings go with a model, `tenon bench MODEL key=value`", c->args.overrides[0]);
-    TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings));
+    if (b.device == TN_CPU) TN_RETURN_IF(measure_ceilings(c, (int)n, &b.ceilings)); /* those of the processor */
+    else b.ceilings.threads = 1;
     if (gemm) TN_RETURN_IF(tn_bench_gemm(&b));
     if (ops) TN_RETURN_IF(tn_bench_ops(&b));
     if (relax) TN_RETURN_IF(tn_bench_relax(&b));

@@ -47,6 +47,7 @@ static void cuda_close(void *queue)
     }
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
+    if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
@@ -56,7 +57,9 @@ static tn_status open_parts(tn_cuda_queue *q)
     int device;
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
+    TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
     for (int i = 0; i < 2; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }

@@ -21,6 +21,7 @@ typedef struct tn_backend {
     tn_status (*upload)(void *queue, void *device, const void *host, size_t bytes);
     tn_status (*download)(void *queue, void *host, const void *device, size_t bytes);
     tn_status (*zero)(void *queue, void *device, size_t bytes);
+    tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */
     tn_status (*wait)(void *queue); /* until all queued work is done (NULL: of all queues) */
     /* Bytes of device memory that could still be had, and all there are. */
     tn_status (*memory)(size_t *free_bytes, size_t *all_bytes);

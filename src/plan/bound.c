@@ -32,6 +32,7 @@ struct tn_bound {
     unsigned char *host;  /* the same for the host: own itself where it can read that */
     size_t input_bytes;   /* the first part of own, uploaded by every run */
     size_t own_bytes;
+    bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
     bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     void *recording[2];   /* of a whole run, and of one without its prologue */
@@ -278,8 +279,9 @@ static tn_status run_recorded(tn_bound *b, bool again)
 static tn_status upload_own(tn_bound *b)
 {
     const size_t bytes = b->gave_gradients ? b->own_bytes : b->input_bytes;
-    if (b->host == b->own || !bytes) return TN_OK;
+    if (b->host == b->own || !bytes || (b->held && b->uploaded && !b->gave_gradients)) return TN_OK;
     b->gave_gradients = false;
+    b->uploaded = true;
     return b->context->backend->upload(b->context->queue, b->own, b->host, bytes);
 }
 
@@ -370,6 +372,12 @@ void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
     if (i >= 0) memcpy(host_side(b, b->externs[i]), v, sizeof v);
 }
 
+void tn_bound_hold(tn_bound *b, bool held)
+{
+    b->held = held;
+    b->uploaded = false;
+}
+
 /* --- time ---------------------------------------------------------------------------------------------------------------- */
 
 void tn_bound_timers(tn_bound *b, bool on)
@@ -412,6 +420,9 @@ size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t m
         if (k == n) rows[n++] = (tn_op_time){ .op = s->node->op->name, .runs = b->runs };
         *(s->backward ? &rows[k].backward_ms : &rows[k].forward_ms) += b->step_ms[i];
         rows[k].flops += flops_of(s);
+        rows[k].bytes += s->bytes;
+        if (s->backward) rows[k].backward_flops += flops_of(s);
+        if (s->backward) rows[k].backward_bytes += s->bytes;
     }
     return n;
 }

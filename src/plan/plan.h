@@ -82,6 +82,8 @@ tn_status tn_run_again(tn_bound *b);
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */
+/* Until it says false, the host leaves inputs and scalars as they are, and runs do not upload them again. */
+void tn_bound_hold(tn_bound *b, bool held);
 
 /* --- time ------------------------------------------------------------------------------------------------------------------ */
 
@@ -101,7 +103,8 @@ void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, s
 typedef struct tn_op_time {
     const char *op; /* "linear" */
     double forward_ms, backward_ms;
-    double flops; /* NaN: the numbers decide how many (tn_cost.varies) */
+    double flops, backward_flops; /* of one run; NaN: the numbers decide how many (tn_cost.varies). The second is a part of the first */
+    double bytes, backward_bytes; /* of its arguments, each once: what it has to move at least, workspace not counted */
     uint64_t runs;
 } tn_op_time;
 

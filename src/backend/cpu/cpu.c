@@ -44,5 +44,5 @@ static tn_status cpu_wait(void *queue)
 
 const tn_backend tn_backend_cpu = {
     .name = "cpu", .host_memory = true, .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
-    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .wait = cpu_wait,
+    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .copy = cpu_copy_in, .wait = cpu_wait,
 };

@@ -148,6 +148,12 @@ static tn_status cuda_zero(void *queue, void *device, size_t bytes)
     return TN_OK;
 }
 
+static tn_status cuda_copy(void *queue, void *to, const void *from, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
 static tn_status cuda_wait(void *queue)
 {
     if (queue) TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
@@ -214,7 +220,7 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 
 const tn_backend tn_backend_cuda = {
     .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
-    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .wait = cuda_wait, .memory = cuda_memory,
+    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .wait = cuda_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
     .mark = cuda_mark, .between = cuda_between,
 };

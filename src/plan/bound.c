@@ -32,6 +32,9 @@ struct tn_bound {
     unsigned char *host;  /* the same for the host: own itself where it can read that */
     size_t input_bytes;   /* the first part of own, uploaded by every run */
     size_t own_bytes;
+    const void *taken;    /* device memory of the input that is not the host's, or NULL */
+    void *taken_to;       /* in own */
+    size_t taken_bytes;
     bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
     bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
@@ -72,6 +75,10 @@ void tn_context_free(tn_context *c)
 }
 
 int tn_context_threads(const tn_context *c) { return c->threads; }
+
+const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
+
+void *tn_context_queue(const tn_context *c) { return c->queue; }
 
 static tn_status reserve(tn_context *c, size_t bytes)
 {
@@ -291,6 +298,7 @@ static tn_status run(tn_bound *b, bool again)
     TN_RETURN_IF(refresh(b));
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
+    if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
     if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
     else TN_RETURN_IF(b->replays ? run_recorded(b, again) : queue_all(b, again));
     b->context->last = b;
@@ -346,6 +354,18 @@ static void *see_output(tn_bound *b, const char *name, const void *p)
     const size_t bytes = (size_t)tn_gtensor_count(t) * tn_dtype_bytes(t->dtype);
     if (!b->seen[i] && !(b->seen[i] = tn_alloc(bytes + 64))) return NULL;
     return b->context->backend->download(b->context->queue, b->seen[i], p, bytes) == TN_OK ? b->seen[i] : NULL;
+}
+
+const void *tn_bound_place(tn_bound *b, const char *output) { return output_place(b, output); }
+
+tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory)
+{
+    const int i = tn_plan_extern_find(b->plan, input);
+    if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_INPUT) return tn_error(TN_INTERNAL, "the plan has no input %s", input);
+    b->taken = device_memory;
+    b->taken_to = b->externs[i];
+    b->taken_bytes = (size_t)tn_gtensor_count(tn_plan_extern(b->plan, i)) * tn_dtype_bytes(tn_plan_extern(b->plan, i)->dtype);
+    return TN_OK;
 }
 
 void *tn_bound_data(tn_bound *b, const char *name)

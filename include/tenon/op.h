@@ -69,6 +69,7 @@ typedef struct tn_call {
     void *host;          /* the same in the host's memory, whatever the device: as many bytes as `host` asked for */
     tn_dtype round;         /* as in tn_sig, like the next two */
     bool bf16x3, portable;
+    bool tf32; /* CUDA: f32 operands of products may be rounded to tf32 */
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA: a tn_cuda_queue */

@@ -57,6 +57,8 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
     s->varies = c.varies;
+    for (int i = s->in; i < p->n_args; i++)
+        if (p->arg[i].slot >= 0) s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
     p->flops += s->flops;
     p->varies = p->varies || c.varies;
     return TN_OK;

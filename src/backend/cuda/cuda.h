@@ -19,14 +19,17 @@ extern "C" {
 typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
+/* A step uploads twice, and a few of them may be queued before the host waits for the first. */
+enum { TN_CUDA_STAGES = 12 };
+
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
-    struct tn_cuda_stage { /* pinned memory on the way to the device; two take turns */
+    struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;
         cudaEvent_t done;
-    } stage[2];
+    } stage[TN_CUDA_STAGES];
     int next_stage;
     cudaStream_t inner; /* records what a recording repeats (repeat.c) */
     bool repeating;

@@ -21,7 +21,6 @@ typedef struct tn_bench {
     double budget_s; /* for one row */
     bool bf16;       /* operands of matrix products are rounded to it (graphs) */
     int64_t dim;     /* tn_bench_relax: just this one; 0: all of its table */
-    tn_device device; /* of tn_bench_relax; without ceilings where it is not the CPU */
     void *ctx;
     void (*row)(void *ctx, const tn_bench_row *r);
 } tn_bench;

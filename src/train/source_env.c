@@ -16,7 +16,6 @@ static const double ENDLESS = 1e18; /* samples of an epoch: there is always anot
 const tn_setting tn_rl_settings[] = {
     TN_SETTING_INT("rl.episodes", "1", TN_RANGE(1, 1024), "episodes", "episodes of one step (environments)"),
     TN_SETTING_FLOAT("rl.discount", "0.99", TN_RANGE(0, 1), "", "worth of the next step's reward today"),
-    TN_SETTING_FLOAT("rl.entropy", "0", TN_RANGE(0, 10), "", "reward of an action that had probability p: this times -log p more, so that others stay tried"),
     TN_SETTING_BOOL("rl.standardise", "on", "returns of a step are brought to mean 0 and deviation 1"),
 };
 const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
@@ -26,7 +25,6 @@ typedef struct env_source {
     tn_trainer *actor;
     int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
     double discount;
-    float entropy;
     bool standardise;
     uint64_t seed, train_begin, train_act; /* the last two: streams of training episodes */
     int64_t episode;    /* the next one's number */
@@ -35,7 +33,7 @@ typedef struct env_source {
     float *now;         /* (E, F): what each episode sees */
     float *seen;        /* (E, most, F) */
     int32_t *action;    /* (E, most) */
-    float *reward, *surprise, *value; /* (E, most); surprise: of the action taken */
+    float *reward, *value; /* (E, most) */
     int64_t *length;    /* (E) */
     bool *over;         /* (E) */
     double recent[RECENT]; /* rewards of the last episodes, in a ring by number */
@@ -61,21 +59,20 @@ static tn_rng stream_of(const env_source *s, const match *m, uint64_t stream, in
     return (tn_rng){ s->seed, stream + (uint64_t)(m->first + e) };
 }
 
-/* From logits (n): the largest, or one drawn with the probabilities p of the softmax; *surprise is its -log p. */
-static int choose(const float *logits, int n, bool greedy, float draw, float *surprise)
+/* From logits (n): the largest, or one drawn with the probabilities of the softmax. */
+static int choose(const float *logits, int n, bool greedy, float draw)
 {
-    int best = 0, taken = 0;
+    int best = 0;
     double sum = 0, at = 0;
     for (int i = 1; i < n; i++)
         if (logits[i] > logits[best]) best = i;
+    if (greedy) return best;
     for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)logits[best]);
-    for (taken = 0; taken < n; taken++) {
-        at += exp((double)logits[taken] - (double)logits[best]);
-        if ((double)draw * sum < at) break;
+    for (int i = 0; i < n; i++) {
+        at += exp((double)logits[i] - (double)logits[best]);
+        if ((double)draw * sum < at) return i;
     }
-    if (greedy || taken == n) taken = best; /* n: rounding, or a logit that is not a number */
-    *surprise = (float)(log(sum) - ((double)logits[taken] - (double)logits[best]));
-    return taken;
+    return best; /* rounding, or a logit that is not a number */
 }
 
 /* Logits (E, actions) and values (E, or NULL) of what the episodes see. */
@@ -124,7 +121,7 @@ static tn_status play(env_source *s, const match *m)
             if (s->over[e]) continue;
             const float draw = tn_rng_uniform(stream_of(s, m, m->act, e), (uint64_t)t);
             memcpy(s->seen + at * s->F, s->now + e * s->F, sizeof *s->seen * (size_t)s->F);
-            s->action[at] = choose(logits + e * env->actions, env->actions, m->greedy, draw, &s->surprise[at]);
+            s->action[at] = choose(logits + e * env->actions, env->actions, m->greedy, draw);
             s->value[at] = value ? value[e] : 0.f;
             env->step(s->state + (size_t)e * env->state_bytes, s->action[at], s->now + e * s->F, &s->reward[at], &s->over[e]);
             s->length[e]++;
@@ -149,13 +146,6 @@ static double worth_after(const env_source *s, int64_t e)
 {
     if (s->length[e] < s->most || s->discount >= 1) return 0;
     return reward_of(s, e) / (double)s->length[e] / (1 - s->discount);
-}
-
-/* Where rewards are all alike, this is what is left to learn from: a policy that has settled on the wrong actions comes loose again. */
-static void reward_surprise(env_source *s)
-{
-    for (int64_t e = 0; s->entropy > 0 && e < s->E; e++)
-        for (int64_t t = 0; t < s->length[e]; t++) s->reward[e * s->most + t] += s->entropy * s->surprise[e * s->most + t];
 }
 
 /* What every step was worth, in place of its reward. */
@@ -218,7 +208,6 @@ static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
     }
     s->last = sum / (double)s->E;
     s->episode += s->E;
-    reward_surprise(s);
     find_returns(s);
     if (s->standardise) standardise(s);
     *count = fill(s, &f);
@@ -320,7 +309,6 @@ static void source_close(void *ctx)
     tn_free(s->seen);
     tn_free(s->action);
     tn_free(s->reward);
-    tn_free(s->surprise);
     tn_free(s->value);
     tn_free(s->length);
     tn_free(s->over);
@@ -335,11 +323,10 @@ static tn_status take_memory(env_source *s)
     s->seen = tn_alloc(sizeof *s->seen * all * (size_t)s->F);
     s->action = tn_alloc(sizeof *s->action * all);
     s->reward = tn_alloc(sizeof *s->reward * all);
-    s->surprise = tn_alloc(sizeof *s->surprise * all);
     s->value = tn_alloc(sizeof *s->value * all);
     s->length = tn_alloc(sizeof *s->length * E);
     s->over = tn_alloc(sizeof *s->over * E);
-    return s->state && s->now && s->seen && s->action && s->reward && s->surprise && s->value && s->length && s->over ? TN_OK : TN_MEMORY;
+    return s->state && s->now && s->seen && s->action && s->reward && s->value && s->length && s->over ? TN_OK : TN_MEMORY;
 }
 
 tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
@@ -349,7 +336,6 @@ tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
     if (!e) return TN_MEMORY;
     *e = (env_source){ .o = *o, .E = tn_settings_int(o->settings, "rl.episodes"), .most = o->env->max_steps, .F = o->env->observations,
                        .discount = tn_settings_float(o->settings, "rl.discount"), .standardise = tn_settings_on(o->settings, "rl.standardise"),
-                       .entropy = (float)tn_settings_float(o->settings, "rl.entropy"),
                        .seed = (uint64_t)tn_settings_int(o->settings, "seed"),
                        .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
     const tn_trainer_options actor = { .model = o->model, .settings = o->settings, .batch = e->E, .length = 1, .labels = 1, .weighted = true,

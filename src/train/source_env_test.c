@@ -106,20 +106,6 @@ static void cut_short(void **state)
     close_rig(&r);
 }
 
-/* A policy of two actions that knows nothing is surprised by log 2 at every step. */
-static void surprised(void **state)
-{
-    (void)state;
-    rig r;
-    int64_t count;
-    open_rig(&r, (const char *const[]){ "task=cartpole", "dim=8", "mode=energy", "rl.standardise=off", "rl.discount=0", "rl.entropy=0.5",
-                                        "head_scale=1e-6" }, 7);
-    const tn_feed f = next(&r, &count);
-    assert_true(count >= 8);
-    for (int64_t i = 0; i < count; i++) assert_float_equal(f.targets[i], 1 + 0.5 * log(2), 1e-5);
-    close_rig(&r);
-}
-
 static bool same_feed(const tn_feed *a, const tn_feed *b)
 {
     const size_t n = (size_t)a->batch;
@@ -185,7 +171,6 @@ void tn_tests_source_env(tn_test_list *l)
     tn_test_add(l, returns, NULL, "environments: what a batch holds");
     tn_test_add(l, standardised, NULL, "environments: standardised returns");
     tn_test_add(l, cut_short, NULL, "environments: an episode cut at its limit");
-    tn_test_add(l, surprised, NULL, "environments: surprise is rewarded");
     tn_test_add(l, goes_on, NULL, "environments: a cursor goes on with the same bits, another's is refused");
     tn_test_add(l, plays, NULL, "environments: likeliest actions");
 }

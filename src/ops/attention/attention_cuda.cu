@@ -407,7 +407,7 @@ static int shares_for(int64_t B, int64_t KV, int64_t rows, int64_t S)
     return (int)(want < 2 || most < 2 ? 1 : want < most ? want : most);
 }
 
-extern "C" size_t tn_attention_work_cuda(const tn_sig *s, bool backward)
+extern "C" size_t tn_attention_work_own_cuda(const tn_sig *s, bool backward)
 {
     const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
     const int64_t rows = q.dim[1] * (q.dim[2] / k.dim[2]), heads = q.dim[0] * k.dim[2];
@@ -444,7 +444,7 @@ static tn_status forward_any(const tn_call *c, const problem *p, shares share)
                         : forward_wide<128, 32>(c, p, share);
 }
 
-extern "C" tn_status tn_attention_forward_cuda(const tn_call *c)
+extern "C" tn_status tn_attention_forward_own_cuda(const tn_call *c)
 {
     problem p = problem_of(c, &c->in[TN_ATT_Q]);
     if (p.B == 0 || p.rows == 0 || p.D == 0) return TN_OK;

@@ -459,7 +459,7 @@ static tn_status forward(const tn_call *c, const problem *p)
 bool tn_attention_hopper_takes(const tn_call *c) { return hopper_takes(c); }
 
 #ifndef FORWARD64
-#define FORWARD64 64, 2, 128, 2, 2, false
+#define FORWARD64 64, 2, 128, 4, 2, false
 #define FORWARD128 128, 2, 128, 2, 1, false
 #endif
 

@@ -55,36 +55,19 @@ __device__ __forceinline__ backward_piece piece_of(const hopper_problem &h, int 
     return r;
 }
 
-/* --- a warpgroup's own rows --------------------------------------------------------------------------------------- */
+/* --- a warpgroup and a tile --------------------------------------------------------------------------------------- */
 
-/* 64 rows of WIDTH as an operand: in registers (KEPT) or in shared memory. */
-template <int WIDTH, bool KEPT>
-struct own_rows {
-    uint32_t kept[KEPT ? WIDTH / 4 : 1];
-    uint64_t at;
-
-    __device__ __forceinline__ void open(const char *tile)
-    {
-        at = tn_tile_at(tile, 0);
-        const int lane = threadIdx.x & 31, r = threadIdx.x % 128 / 32 * 16 + (lane & 15);
+/* s = 64 own rows times those of a tile, begun. The own rows stay in shared memory: kept in registers over the loop,
+ * as an operand, ptxas 13.0 gives them away. */
+template <int WIDTH, int BN>
+__device__ __forceinline__ void begin_product(float (&s)[BN / 2], const char *own, const char *tile)
+{
+    const uint64_t a = tn_tile_at(own, 0), b = tn_tile_at(tile, 0);
 #pragma unroll
-        for (int d = 0; KEPT && d < WIDTH / 16; d++)
-            tn_ldmatrix(kept + (KEPT ? 4 * d : 0),
-                        tile + d / 4 * (64 * 128) + r * 128 + ((d % 4 * 2 + (lane >> 4)) ^ (r & 7)) * 16);
-    }
-    /* s = rows times those of a tile, begun */
-    template <int BN>
-    __device__ __forceinline__ void times(float (&s)[BN / 2], const char *tile)
-    {
-        const uint64_t b = tn_tile_at(tile, 0);
-#pragma unroll
-        for (int d = 0; d < WIDTH / 16; d++) {
-            if constexpr (KEPT) tn_product<0>(s, kept + 4 * d, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-            else tn_product<0>(s, at + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-        }
-        tn_products_commit();
-    }
-};
+    for (int d = 0; d < WIDTH / 16; d++)
+        tn_product<0>(s, a + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
+    tn_products_commit();
+}
 
 /* sum += x times the rows of a tile, begun */
 template <int WIDTH, int BN>
@@ -176,7 +159,7 @@ __device__ __forceinline__ void store(const float (&x)[WIDTH / 2], const view &t
 }
 
 /* A warpgroup that computes. */
-template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES, bool KEPT>
+template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES>
 __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
 {
     typedef backward_room<WIDTH, GROUPS, BN, STAGES> at;
@@ -186,13 +169,13 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
     const float scale2 = p.scale * LOG2E;
     turn<STAGES> t = { 0, 0 };
     uint32_t own_phase = 0;
-    own_rows<WIDTH, KEPT> own1, own2;
+    const char *const own = room + group * 2 * at::rows;
     float dx[WIDTH / 2], dv[KEYS ? WIDTH / 2 : 1], w[BN / 2], x[BN / 2];
     uint32_t w16[KEYS ? BN / 4 : 1], x16[BN / 4];
 
     for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
         const backward_piece r = piece_of<KEYS, GROUPS * 64, BN>(h, i);
-        const int own0 = r.r0 + group * 64, own1_end = min(own0 + 64, KEYS ? p.S : p.T);
+        const int own0 = r.r0 + group * 64, own_end = min(own0 + 64, KEYS ? p.S : p.T);
         const int row0 = own0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
         const int2 upper = KEYS ? tokens_of(p, r.q, row0) : range_of(p, r.q, row0),
                    lower = KEYS ? tokens_of(p, r.q, row0 + 8) : range_of(p, r.q, row0 + 8);
@@ -209,18 +192,15 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
                                              : make_float2(INFINITY, 0);
             tn_barrier_wait(bar.own_full, own_phase);
             own_phase ^= 1;
-            own1.open(room + group * 2 * at::rows);
-            own2.open(room + group * 2 * at::rows + at::rows);
-            if (KEPT) release(bar.own_empty);
         }
         int used = -1; /* the stage that products under way still read */
         for (int j = 0; j < r.tiles * r.heads; j++, t.next()) {
             const int n0 = r.first + (KEYS ? j % r.tiles : j) * BN;
             const char *other1 = room + at::own + t.at * at::stage, *other2 = other1 + at::tile;
             const float2 *stat = (const float2 *)(room + at::stat + t.at * BN * 8);
-            const meeting m = own0 >= own1_end ? APART
+            const meeting m = own0 >= own_end ? APART
                               : KEYS           ? meet_tokens(p, r.q, n0, min(n0 + BN, p.T), own0, own0 + 64)
-                                               : meet_tokens(p, r.q, own0, own1_end, n0, n0 + BN);
+                                               : meet_tokens(p, r.q, own0, own_end, n0, n0 + BN);
             tn_barrier_wait(bar.full + t.at, t.phase);
             if (m == APART) { /* nothing is kept back meanwhile: the fetching warp may need it to go on */
                 tn_products_wait<0>();
@@ -232,8 +212,8 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             tn_hold(w);
             tn_hold(x);
             tn_products_begin();
-            own1.template times<BN>(w, other1);
-            own2.template times<BN>(x, other2);
+            begin_product<WIDTH, BN>(w, own, other1);
+            begin_product<WIDTH, BN>(x, own + at::rows, other2);
             tn_products_wait<1>();
             tn_hold(w);
             if (used >= 0) release(bar.empty + used);
@@ -276,7 +256,7 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
         tn_hold(dx);
         if constexpr (KEYS) tn_hold(dv);
         if (used >= 0) release(bar.empty + used);
-        if (r.tiles && !KEPT) release(bar.own_empty);
+        if (r.tiles) release(bar.own_empty);
         if constexpr (KEYS) {
             if (p.dk.data && !dead(p.live_dk, r.q.b))
                 store<WIDTH, KEYS>(dx, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
@@ -290,7 +270,7 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
 
 #endif /* TN_HOPPER */
 
-template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES, bool KEPT>
+template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) meet_hopper(const __grid_constant__ hopper_problem h)
 {
 #if TN_HOPPER
@@ -304,14 +284,14 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) meet_hopper(const __gri
         if (threadIdx.x / 32 == GROUPS * 4) fetch_pieces<WIDTH, KEYS, GROUPS, BN, STAGES>(h, room);
     } else {
         tn_registers_more<GROUPS == 2 ? 240 : 160>();
-        meet_pieces<WIDTH, KEYS, GROUPS, BN, STAGES, KEPT>(h, room);
+        meet_pieces<WIDTH, KEYS, GROUPS, BN, STAGES>(h, room);
     }
 #endif
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES, bool KEPT>
+template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES>
 static tn_status run(const tn_call *c, const problem *p, const float2 *stat)
 {
     const int bytes = backward_room<WIDTH, GROUPS, BN, STAGES>::bytes;
@@ -326,18 +306,19 @@ static tn_status run(const tn_call *c, const problem *p, const float2 *stat)
     h.v = source_of(&c->in[TN_ATT_V], own);
     h.o = order_by(h.p, p->B * (KEYS ? p->KV : h.p.KV), ((KEYS ? p->S : p->T) + GROUPS * 64 - 1) / (GROUPS * 64));
     const int pieces = h.o.heads * h.o.pieces, blocks = tn_cuda_queue_of(c)->multiprocessors;
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_hopper<WIDTH, KEYS, GROUPS, BN, STAGES, KEPT>, bytes));
-    meet_hopper<WIDTH, KEYS, GROUPS, BN, STAGES, KEPT>
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_hopper<WIDTH, KEYS, GROUPS, BN, STAGES>, bytes));
+    meet_hopper<WIDTH, KEYS, GROUPS, BN, STAGES>
         <<<(unsigned)(pieces < blocks ? pieces : blocks), (GROUPS + 1) * 128, bytes, tn_cuda_stream(c)>>>(h);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
+/* Measured on an H200: width, whether for keys, groups, rows of a tile, stages. */
 #ifndef KEYS64
-#define KEYS64 64, true, 2, 64, 6, true
-#define ROWS64 64, false, 3, 64, 6, true
-#define KEYS128 128, true, 2, 64, 4, false
-#define ROWS128 128, false, 2, 64, 4, false
+#define KEYS64 64, true, 2, 64, 4
+#define ROWS64 64, false, 2, 128, 2
+#define KEYS128 128, true, 2, 64, 3
+#define ROWS128 128, false, 2, 64, 3
 #endif
 
 tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const problem *p, const float2 *stat)

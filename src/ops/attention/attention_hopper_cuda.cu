@@ -221,7 +221,7 @@ __device__ __forceinline__ void fetch_pieces(const hopper_problem &h, char *room
 {
     typedef forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES> at;
     const forward_barriers<STAGES, QSTAGES> bar((uint64_t *)(room + at::barriers));
-    turn<STAGES> kv = { 0, 1 }; /* the first round waits for nothing */
+    turn<STAGES> kt = { 0, 1 }, vt = { 0, 1 }; /* the first round waits for nothing */
     turn<QSTAGES> qs = { 0, 1 };
     for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
         const rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, i);
@@ -232,13 +232,19 @@ __device__ __forceinline__ void fetch_pieces(const hopper_problem &h, char *room
             fetch<WIDTH, 64>(room + qs.at * at::q_bytes + g * at::rows, 64 * 128, h.q, h.p.D, r.q.b, r.head,
                              r.r0 + g * 64, h.p.T, bar.q_full + qs.at);
         qs.next();
-        for (int j = 0; j < r.tiles; j++, kv.next()) {
-            tn_barrier_wait(bar.k_empty + kv.at, kv.phase);
-            fetch<WIDTH, BN>(room + at::k + kv.at * at::kv_bytes, BN * 128, h.k, h.p.D, r.q.b, kv_head,
-                             r.first + j * BN, h.p.S, bar.k_full + kv.at);
-            tn_barrier_wait(bar.v_empty + kv.at, kv.phase);
-            fetch<WIDTH, BN>(room + at::v + kv.at * at::kv_bytes, BN * 128, h.v, h.p.D, r.q.b, kv_head,
-                             r.first + j * BN, h.p.S, bar.v_full + kv.at);
+        for (int j = 0; j <= r.tiles; j++) { /* as they are used: values after the keys of the next tile */
+            if (j < r.tiles) {
+                tn_barrier_wait(bar.k_empty + kt.at, kt.phase);
+                fetch<WIDTH, BN>(room + at::k + kt.at * at::kv_bytes, BN * 128, h.k, h.p.D, r.q.b, kv_head,
+                                 r.first + j * BN, h.p.S, bar.k_full + kt.at);
+                kt.next();
+            }
+            if (j > 0) {
+                tn_barrier_wait(bar.v_empty + vt.at, vt.phase);
+                fetch<WIDTH, BN>(room + at::v + vt.at * at::kv_bytes, BN * 128, h.v, h.p.D, r.q.b, kv_head,
+                                 r.first + (j - 1) * BN, h.p.S, bar.v_full + vt.at);
+                vt.next();
+            }
         }
     }
 }
@@ -287,13 +293,14 @@ __device__ __forceinline__ void finish(const float (&o)[WIDTH / 2], const float 
 }
 
 /* A warpgroup that computes. */
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
 __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *room)
 {
     typedef forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES> at;
     const forward_barriers<STAGES, QSTAGES> bar((uint64_t *)(room + at::barriers));
     const problem &p = h.p;
-    const int group = threadIdx.x / 128;
+    const bool ORDERED = GROUPS == 2; /* they take turns: one begins its products while the other makes weights */
+    const int group = threadIdx.x / 128, pieces = h.o.heads * h.o.pieces;
     const float scale2 = p.scale * LOG2E;
     char *const spare = room + at::spare + group * at::kv_bytes;
     turn<STAGES> kt = { 0, 0 }, vt = { 0, 0 };
@@ -302,14 +309,18 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
     uint32_t w[BN / 4];
 
     if (ORDERED && group == 1) tn_named_arrive(1 + GROUPS, 256); /* group 0 has the first turn */
-    for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
-        const rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, i);
-        if (r.gone) continue;
+    rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, blockIdx.x), next;
+    for (int i = blockIdx.x; i < pieces; i += gridDim.x, r = next) {
+        const auto look_ahead = [&] { next = rows_piece_of<GROUPS * 64, BN>(h, min(i + (int)gridDim.x, pieces - 1)); };
+        if (r.gone) {
+            look_ahead();
+            continue;
+        }
         const int w0 = r.r0 + group * 64, w1 = min(w0 + 64, p.T), row0 = w0 + threadIdx.x % 128 / 32 * 16 + (threadIdx.x & 31) / 4;
         const int2 early = range_of(p, r.q, w0), late = range_of(p, r.q, w1 - 1);
         int from = max(0, early.x - r.first) / BN, to = (late.y - r.first + BN - 1) / BN;
         if (w0 >= w1 || late.y <= early.x || to <= from) from = to = 0;
-        if (ORDERED) from = 0, to = r.tiles;
+        if (ORDERED) from = 0, to = r.tiles; /* as many turns for both */
         const char *q = room + qt.at * at::q_bytes + group * at::rows;
         float peak[2] = { -INFINITY, -INFINITY }, sum[2] = { 0, 0 }, keep[2];
 #pragma unroll
@@ -322,7 +333,6 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             if (partly(j))
                 hide<BN / 2>(s, range_of(p, r.q, row0), range_of(p, r.q, row0 + 8), r.first + j * BN);
         };
-        /* ORDERED: one of the two groups begins its products while the other makes weights. */
         const auto my_turn = [&] {
             if (ORDERED) tn_named_barrier(1 + GROUPS + group, 256);
         };
@@ -399,12 +409,15 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             const char *v;
             const bool odd = values_of(to - 1, v);
             begin_values<WIDTH, BN>(o, w, v);
+            look_ahead(); /* meanwhile: it has many divisions */
             tn_products_wait<0>();
             tn_hold(o);
             tn_hold(w);
             release(bar.v_empty + vt.at);
             vt.next();
             if (odd) add_rest(to - 1);
+        } else {
+            look_ahead();
         }
         skip(r.tiles - to);
         finish<WIDTH>(o, peak, sum, p, r.q, r.head, row0);
@@ -414,7 +427,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
 #endif /* TN_HOPPER */
 
 /* Registers: what 65536 leave for each thread that computes. */
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __grid_constant__ hopper_problem h)
 {
 #if TN_HOPPER
@@ -430,14 +443,14 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __g
         if (warp == 1) look_through_values<WIDTH, GROUPS, BN, STAGES, QSTAGES>(h, room);
     } else {
         tn_registers_more<GROUPS == 2 ? 232 : 160>();
-        attend_pieces<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>(h, room);
+        attend_pieces<WIDTH, GROUPS, BN, STAGES, QSTAGES>(h, room);
     }
 #endif
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
 static tn_status forward(const tn_call *c, const problem *p)
 {
     const int bytes = forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES>::bytes;
@@ -449,8 +462,8 @@ static tn_status forward(const tn_call *c, const problem *p)
     h.v = source_of(&c->in[TN_ATT_V], BN);
     h.o = order_by(h.p, h.p.B * h.p.KV, (h.p.T + GROUPS * 64 - 1) / (GROUPS * 64));
     const int pieces = h.o.heads * h.o.pieces, blocks = tn_cuda_queue_of(c)->multiprocessors;
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>, bytes));
-    attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES>, bytes));
+    attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES>
         <<<(unsigned)(pieces < blocks ? pieces : blocks), (GROUPS + 1) * 128, bytes, tn_cuda_stream(c)>>>(h);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -458,9 +471,10 @@ static tn_status forward(const tn_call *c, const problem *p)
 
 bool tn_attention_hopper_takes(const tn_call *c) { return hopper_takes(c); }
 
+/* Measured on an H200: width, groups, keys of a tile, stages of keys and values, of queries. */
 #ifndef FORWARD64
-#define FORWARD64 64, 2, 128, 4, 2, false
-#define FORWARD128 128, 2, 128, 2, 1, false
+#define FORWARD64 64, 2, 128, 4, 2
+#define FORWARD128 128, 2, 128, 2, 1
 #endif
 
 tn_status tn_attention_hopper_forward_cuda(const tn_call *c, const problem *p)

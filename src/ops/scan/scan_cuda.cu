@@ -14,7 +14,7 @@
 namespace
 {
 
-enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2, PART = 8 };
+enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2 };
 enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
 
 typedef struct scan {
@@ -109,15 +109,11 @@ __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const chann
     }
 }
 
+/* One tile, whose words are in registers. */
 template <int V>
-__global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
+__device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn_tile_shared<V, WORDS> &shared,
+                                             uint32_t *xr, uint32_t *xi)
 {
-    __shared__ tn_tile_shared<V> shared;
-    const tn_tile t = tn_tile_take<V>(s.f);
-    if (!t.lives) return;
-    uint32_t xr[PIECE], xi[PIECE];
-    tn_tile_load<V>(s.f, t, s.x, 0, xr);
-    tn_tile_load<V>(s.f, t, s.x, 1, xi);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
@@ -125,8 +121,49 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
         tn_words_anew(xr), tn_words_anew(xi);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
+}
+
+enum { AHEAD_BYTES = 2 * PIECE * TN_TILE_THREADS * 4 };
+
+template <int V>
+__device__ __forceinline__ void send_ahead(const scan &s, unsigned i, unsigned tiles, uint32_t *ahead)
+{
+    if (i < tiles) {
+        const tn_tile t = tn_tile_at<V>(s.f, i);
+        tn_tile_send_for<V>(s.f, t, s.x, 0, 0, ahead);
+        tn_tile_send_for<V>(s.f, t, s.x, 1, 0, ahead + PIECE * TN_TILE_THREADS);
+    }
+    tn_copies_commit();
+}
+
+/* A block works through tiles; while it looks back from one, the words of the next are on their way. */
+template <int V>
+__global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s, unsigned tiles)
+{
+    extern __shared__ uint32_t memory[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
+    __shared__ unsigned next[3]; /* tiles: this, the next, the one after */
+    uint32_t *ahead = memory + threadIdx.x;
+    if (threadIdx.x == 0) next[0] = tn_tile_ticket(s.f, 0), next[1] = tn_tile_ticket(s.f, 1);
+    __syncthreads();
+    send_ahead<V>(s, next[0], tiles, ahead);
+    for (unsigned n = 0; next[n % 3] < tiles; n++) {
+        tn_tile t = tn_tile_at<V>(s.f, next[n % 3]);
+        unsigned later = 0;
+        uint32_t xr[PIECE], xi[PIECE];
+        tn_copies_wait<0>();
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+            xr[i] = ahead[i * TN_TILE_THREADS], xi[i] = ahead[(PIECE + i) * TN_TILE_THREADS];
+        if (threadIdx.x == 0) later = tn_tile_ticket(s.f, n + 2);
+        send_ahead<V>(s, next[(n + 1) % 3], tiles, ahead);
+        tn_tile_resets(s.f, t);
+        if (t.lives) forward_tile<V>(s, t, shared, xr, xi);
+        if (threadIdx.x == 0) next[(n + 2) % 3] = later;
+        __syncthreads();
+    }
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */
@@ -134,8 +171,17 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
 template <int V>
 struct reverse_words {
     uint32_t dr[PIECE], di[PIECE]; /* gradient of c */
-    uint32_t cr[PIECE], ci[PIECE]; /* c before the token */
 };
+
+/* What only the second run needs waits in shared memory, in planes of PIECE rows: c before the token; x. */
+enum { C_RE, C_IM, X_RE, X_IM };
+
+__device__ __forceinline__ uint32_t *late_at(uint32_t *late, int plane, int i)
+{
+    return late + (plane * PIECE + i) * TN_TILE_THREADS + threadIdx.x;
+}
+
+static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * PIECE * TN_TILE_THREADS * 4; }
 
 template <int V>
 __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
@@ -192,53 +238,45 @@ __device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const
     tn_word_put<V>(s.dx, at + s.f.K, wi);
 }
 
-/* x is read in two parts: all of it at once would not fit beside the rest. */
 template <int V, bool GAIN>
 __device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
-                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+                                           const reverse_words<V> &w, uint32_t *late, float *re, float *im,
+                                           float (*sum)[V])
 {
-    const int64_t x_at = t.b * s.x.b + tn_tile_token(s.f, t, 0) * s.x.t + t.k;
-#pragma unroll
-    for (int part = 0; part < PIECE; part += PART) {
-        uint32_t xr[PART], xi[PART];
-#pragma unroll
-        for (int i = 0; i < PART; i++) {
-            const bool there = GAIN && t.on && part + i < t.n;
-            xr[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t) : 0u;
-            xi[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t + s.f.K) : 0u;
-        }
-#pragma unroll
-        for (int i = 0; i < PART; i++) {
-            float dr[V], di[V], cr[V], ci[V];
-            if (part + i >= t.n) break;
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                dr[v] = tn_word_part<V>(w.dr[part + i], v), di[v] = tn_word_part<V>(w.di[part + i], v);
-                cr[v] = tn_word_part<V>(w.cr[part + i], v), ci[v] = tn_word_part<V>(w.ci[part + i], v);
-            }
-            if (t.step + part + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
-            step_back<V, GAIN>(s, t, q, part + i, dr, di, cr, ci, xr[i], xi[i], re, im, sum);
-        }
-    }
-}
-
-/* c of the token before each step's; what lies before token 0 is left to state_before. */
-template <int V>
-__device__ __forceinline__ void load_before(const scan &s, const tn_tile &t, reverse_words<V> &w)
-{
-    const int64_t at = t.b * s.c.b + (tn_tile_token(s.f, t, 0) - 1) * s.c.t + t.k;
+    tn_copies_wait<0>();
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        const bool there = s.c.at && t.on && i < t.n && t.step + i < s.f.T - 1;
-        w.cr[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t) : 0u;
-        w.ci[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t + s.f.K) : 0u;
+        float dr[V], di[V], cr[V], ci[V];
+        if (i >= t.n) break;
+        const uint32_t c_re = *late_at(late, C_RE, i), c_im = *late_at(late, C_IM, i);
+        const uint32_t xr = GAIN ? *late_at(late, X_RE, i) : 0u, xi = GAIN ? *late_at(late, X_IM, i) : 0u;
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            dr[v] = tn_word_part<V>(w.dr[i], v), di[v] = tn_word_part<V>(w.di[i], v);
+            cr[v] = tn_word_part<V>(c_re, v), ci[v] = tn_word_part<V>(c_im, v);
+        }
+        if (t.step + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
+        step_back<V, GAIN>(s, t, q, i, dr, di, cr, ci, xr, xi, re, im, sum);
     }
 }
 
 template <int V, bool GAIN>
-__global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
+__device__ __forceinline__ void send_late(const scan &s, const tn_tile &t, uint32_t *late)
 {
-    __shared__ tn_tile_shared<V> shared;
+    tn_tile_send_for<V>(s.f, t, s.c, 0, 1, late_at(late, C_RE, 0));
+    tn_tile_send_for<V>(s.f, t, s.c, 1, 1, late_at(late, C_IM, 0));
+    if (GAIN) {
+        tn_tile_send_for<V>(s.f, t, s.x, 0, 0, late_at(late, X_RE, 0));
+        tn_tile_send_for<V>(s.f, t, s.x, 1, 0, late_at(late, X_IM, 0));
+    }
+    tn_copies_commit();
+}
+
+template <int V, bool GAIN>
+__global__ void __launch_bounds__(TN_TILE_THREADS, GAIN ? 2 : 3) backward_kernel(scan s)
+{
+    extern __shared__ uint32_t late[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (s.partial) tn_sum_clear(s.sums);
     if (!t.lives) return;
@@ -246,15 +284,15 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
     float sum[SUMS][V] = {};
     tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
     tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
+    send_late<V, GAIN>(s, t, late);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) run_back<V>(t, q, w, a.re, a.im);
     tn_words_anew(w.dr), tn_words_anew(w.di);
-    load_before<V>(s, t, w); /* on its way while we look back */
     if (s.f.chunks > 1) a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, re, im, sum); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, late, re, im, sum); });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
-    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+    if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
 
 /* From the gradient of lambda (re, im) to modulus and phase. */
@@ -333,20 +371,28 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
     return TN_OK;
 }
 
+static tn_status launch_forward(const tn_call *c, scan *s)
+{
+    enum { BLOCKS = 3 }; /* of a multiprocessor */
+    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c);
+    const unsigned tiles = tn_tile_blocks(&s->f, pairs ? 2 : 1);
+    const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
+    void (*const kernel)(scan, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, AHEAD_BYTES));
+    kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
 extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
 {
-    const cudaStream_t stream = tn_cuda_stream(c);
     if (!by_tiles(c)) return tn_scan_step_forward_cuda(c);
     scan s = set_up(c, false);
     if (!s.f.B || !s.f.K) return TN_OK;
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
-    if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c))
-        forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
-    else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
+    return launch_forward(c, &s);
 }
 
 static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
@@ -355,10 +401,12 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
                        tn_tile_pairs(&s->dx);
     const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
-    if (pairs && gain) backward_kernel<2, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else if (pairs) backward_kernel<2, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else if (gain) backward_kernel<1, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else backward_kernel<1, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    const int bytes = late_bytes(gain);
+    void (*const kernel)(scan) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
+                                 : gain ? backward_kernel<1, true>
+                                        : backward_kernel<1, false>;
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -16,7 +16,7 @@
 namespace
 {
 
-enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2, PART = 4 };
+enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2 };
 
 /* Of a channel: rate, and what the phase turns in one token and in a piece (backward: the other way). */
 typedef struct constants {
@@ -157,7 +157,7 @@ __device__ __forceinline__ void run(const gated &s, const tn_tile &t, const chan
 template <int V>
 __global__ void __launch_bounds__(TN_TILE_THREADS, 2) forward_kernel(gated s)
 {
-    __shared__ tn_tile_shared<V> shared;
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (!t.lives) return;
     piece<V> p;
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) forward_kernel(gated s)
         tn_words_anew(p.r);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, sum));
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, p, re, im); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, p, re, im); });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
 }
 
@@ -181,10 +181,14 @@ struct reverse_words {
     uint32_t dr[PIECE], di[PIECE], r[PIECE]; /* gradient of c, and the gate r */
 };
 
-/* Of PART steps: c before the token, x, and the gate i. */
-struct reverse_part {
-    uint32_t cr[PART], ci[PART], xr[PART], xi[PART], in[PART];
-};
+/* What only the second run needs waits in shared memory, in planes of PIECE rows: c before the token, x, and the gate i. */
+enum { C_RE, C_IM, X_RE, X_IM, GATE, PLANES };
+enum { LATE_BYTES = PLANES * PIECE * TN_TILE_THREADS * 4 };
+
+__device__ __forceinline__ uint32_t *late_at(uint32_t *late, int plane, int i)
+{
+    return late + (plane * PIECE + i) * TN_TILE_THREADS + threadIdx.x;
+}
 
 /* g = conj(lambda) a; q's phase is the conjugate's. */
 template <int V>
@@ -217,21 +221,14 @@ __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, 
 }
 
 template <int V>
-__device__ __forceinline__ void load_part(const gated &s, const tn_tile &t, int first, reverse_part &p)
+__device__ __forceinline__ void send_late(const gated &s, const tn_tile &t, uint32_t *late)
 {
-    const int64_t token = tn_tile_token(s.f, t, 0), K = s.f.K;
-    const int64_t c_at = t.b * s.c.b + (token - 1) * s.c.t + t.k, x_at = t.b * s.x.b + token * s.x.t + t.k;
-    const int64_t in_at = t.b * s.ri.b + token * s.ri.t + K + t.k;
-#pragma unroll
-    for (int j = 0; j < PART; j++) {
-        const int i = first + j;
-        const bool there = t.on && i < t.n, c = there && s.c.at && t.step + i < s.f.T - 1, x = there && s.x.at;
-        p.cr[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t) : 0u;
-        p.ci[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t + K) : 0u;
-        p.xr[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t) : 0u;
-        p.xi[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t + K) : 0u;
-        p.in[j] = there ? tn_word<V>(s.ri.at, s.ri.type, in_at - i * s.ri.t) : 0u;
-    }
+    tn_tile_send_for<V>(s.f, t, s.c, 0, 1, late_at(late, C_RE, 0));
+    tn_tile_send_for<V>(s.f, t, s.c, 1, 1, late_at(late, C_IM, 0));
+    tn_tile_send_for<V>(s.f, t, s.x, 0, 0, late_at(late, X_RE, 0));
+    tn_tile_send_for<V>(s.f, t, s.x, 1, 0, late_at(late, X_IM, 0));
+    tn_tile_send_for<V>(s.f, t, s.ri, 1, 0, late_at(late, GATE, 0));
+    tn_copies_commit();
 }
 
 /* c before token 0: the given state, which may have another type than c. */
@@ -250,7 +247,7 @@ struct given {
 
 template <int V>
 __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, const channel<V> &q, int i,
-                                          const reverse_words<V> &w, const reverse_part &p, int j, float *re, float *im,
+                                          const reverse_words<V> &w, const uint32_t *p, float *re, float *im,
                                           float (*sum)[V], given<V> &d)
 {
     const bool cut = t.reset >> i & 1, first = t.step + i == s.f.T - 1;
@@ -258,15 +255,15 @@ __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, cons
     for (int v = 0; v < V; v++) {
         const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
                     ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
-        const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p.in[j], v), l = __fmul_rn(q.rate[v], r);
+        const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p[GATE], v), l = __fmul_rn(q.rate[v], r);
         const float rho = rho_of(l), under = under_root(l, rho), inverse = rsqrtf(under),
                     gamma = __fmul_rn(under, inverse);
         const float slope = under <= 1e-6f ? 0.f : __fmul_rn(__fmul_rn(rho, rho), inverse); /* the clamp has none */
-        float2 c = make_float2(tn_word_part<V>(p.cr[j], v), tn_word_part<V>(p.ci[j], v));
+        float2 c = make_float2(tn_word_part<V>(p[C_RE], v), tn_word_part<V>(p[C_IM], v));
         if (first) c = state_before(s, t, v);
         if (cut) c = make_float2(0, 0);
         const float mr = __fmaf_rn(ai, c.y, __fmul_rn(ar, c.x)), mi = __fmaf_rn(ai, c.x, -__fmul_rn(ar, c.y));
-        const float e = __fmaf_rn(ai, tn_word_part<V>(p.xi[j], v), __fmul_rn(ar, tn_word_part<V>(p.xr[j], v)));
+        const float e = __fmaf_rn(ai, tn_word_part<V>(p[X_IM], v), __fmul_rn(ar, tn_word_part<V>(p[X_RE], v)));
         const float along = __fmaf_rn(-mi, q.sn[v], __fmul_rn(mr, q.cs[v])); /* q.sn is -sin(omega) */
         const float across = __fmaf_rn(mr, q.sn[v], __fmul_rn(mi, q.cs[v]));
         const float h = __fmaf_rn(along, rho, -__fmul_rn(__fmul_rn(in, e), slope)), gain = __fmul_rn(gamma, in);
@@ -280,30 +277,31 @@ __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, cons
 
 template <int V>
 __device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q,
-                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+                                           const reverse_words<V> &w, uint32_t *late, float *re, float *im,
+                                           float (*sum)[V])
 {
     const int64_t token = tn_tile_token(s.f, t, 0);
     int64_t x_to = t.b * s.dx.b + token * s.dx.t + t.k, ri_to = t.b * s.dri.b + token * s.dri.t + t.k;
+    tn_copies_wait<0>();
 #pragma unroll
-    for (int first = 0; first < PIECE; first += PART) {
-        reverse_part p;
-        load_part<V>(s, t, first, p);
+    for (int i = 0; i < PIECE; i++, x_to -= s.dx.t, ri_to -= s.dri.t) {
+        uint32_t p[PLANES];
+        given<V> d;
+        if (i >= t.n) break;
 #pragma unroll
-        for (int j = 0; j < PART; j++, x_to -= s.dx.t, ri_to -= s.dri.t) {
-            given<V> d;
-            if (first + j >= t.n) break;
-            step_back<V>(s, t, q, first + j, w, p, j, re, im, sum, d);
-            if (!t.on) continue;
-            if (s.dx.at) tn_word_put<V>(s.dx, x_to, d.xr), tn_word_put<V>(s.dx, x_to + s.f.K, d.xi);
-            if (s.dri.at) tn_word_put<V>(s.dri, ri_to, d.r), tn_word_put<V>(s.dri, ri_to + s.f.K, d.in);
-        }
+        for (int k = 0; k < PLANES; k++) p[k] = *late_at(late, k, i);
+        step_back<V>(s, t, q, i, w, p, re, im, sum, d);
+        if (!t.on) continue;
+        if (s.dx.at) tn_word_put<V>(s.dx, x_to, d.xr), tn_word_put<V>(s.dx, x_to + s.f.K, d.xi);
+        if (s.dri.at) tn_word_put<V>(s.dri, ri_to, d.r), tn_word_put<V>(s.dri, ri_to + s.f.K, d.in);
     }
 }
 
 template <int V>
 __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
 {
-    __shared__ tn_tile_shared<V> shared;
+    extern __shared__ uint32_t late[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (s.partial) tn_sum_clear(s.sums);
     if (!t.lives) return;
@@ -312,6 +310,7 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
     tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
     tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
     tn_tile_load<V>(s.f, t, s.ri, 0, w.r);
+    send_late<V>(s, t, late);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
@@ -319,9 +318,9 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
         tn_words_anew(w.dr), tn_words_anew(w.di), tn_words_anew(w.r);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, logs));
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V>(s, t, q, w, re, im, sum); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V>(s, t, q, w, late, re, im, sum); });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
-    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+    if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
 
 struct to_gradients {
@@ -407,8 +406,10 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 static tn_status launch_backward(const tn_call *c, gated *s)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
-    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, 0, stream>>>(*s);
-    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, 0, stream>>>(*s);
+    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    TN_CUDA_TRY(cudaFuncSetAttribute(pairs(s) ? backward_kernel<2> : backward_kernel<1>, most, LATE_BYTES));
+    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
+    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -11,6 +11,8 @@
 #include "ops/scan/scan_cuda.h"
 #include "ops/scan/scan_setup.cuh"
 
+#include <stdlib.h>
+
 namespace
 {
 
@@ -84,25 +86,30 @@ __device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, c
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-template <int V, bool WRITE>
+template <int V, bool WRITE, bool PLAIN>
 __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr,
                                     const uint32_t *xi, float *re, float *im)
 {
+    enum { SIZE = V == 2 ? 2 : 4 };
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    char *to_re = (char *)s.c.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
     tn_tile_tensor c = s.c;
     c.add = false; /* for the compiler to see */
 #pragma unroll
-    for (int i = 0; i < PIECE; i++, at += s.c.t) {
-        if (i >= t.n) break;
+    for (int i = 0; i < PIECE; i++, at += s.c.t, to_re += s.c.t * SIZE, to_im += s.c.t * SIZE) {
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            if (t.reset >> i & 1) re[v] = im[v] = 0;
+            if (!PLAIN && (t.reset >> i & 1)) re[v] = im[v] = 0;
             const float r = re[v], zr = __fmul_rn(q.gamma[v], tn_word_part<V>(xr[i], v));
             const float zi = __fmul_rn(q.gamma[v], tn_word_part<V>(xi[i], v));
             re[v] = __fmaf_rn(-q.lambda[v].y, im[v], __fmaf_rn(q.lambda[v].x, r, zr));
             im[v] = __fmaf_rn(q.lambda[v].y, r, __fmaf_rn(q.lambda[v].x, im[v], zi));
         }
-        if (WRITE && t.on) {
+        if (WRITE && PLAIN) {
+            *(uint32_t *)to_re = tn_word_of<V>(re);
+            *(uint32_t *)to_im = tn_word_of<V>(im);
+        } else if (WRITE && t.on) {
             tn_word_put<V>(c, at, re);
             tn_word_put<V>(c, at + s.f.K, im);
         }
@@ -117,35 +124,38 @@ __device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
-        run<V, false>(s, t, q, xr, xi, a.re, a.im);
+        if (t.plain) run<V, false, true>(s, t, q, xr, xi, a.re, a.im);
+        else run<V, false, false>(s, t, q, xr, xi, a.re, a.im);
         tn_words_anew(xr), tn_words_anew(xi);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
     }
-    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) run<V, true, true>(s, t, q, xr, xi, re, im);
+        else run<V, true, false>(s, t, q, xr, xi, re, im);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
 }
 
-enum { AHEAD_BYTES = 2 * PIECE * TN_TILE_THREADS * 4 };
+enum { AHEAD_BYTES = 2 * TN_TILE_PLANE_BYTES };
 
 template <int V>
 __device__ __forceinline__ void send_ahead(const scan &s, unsigned i, unsigned tiles, uint32_t *ahead)
 {
     if (i < tiles) {
         const tn_tile t = tn_tile_at<V>(s.f, i);
-        tn_tile_send_for<V>(s.f, t, s.x, 0, 0, ahead);
-        tn_tile_send_for<V>(s.f, t, s.x, 1, 0, ahead + PIECE * TN_TILE_THREADS);
+        tn_tile_send<V>(s.f, t, s.x, 0, 0, tn_tile_plane(ahead, t, 0));
+        tn_tile_send<V>(s.f, t, s.x, 1, 0, tn_tile_plane(ahead, t, 1));
     }
     tn_copies_commit();
 }
 
 /* A block works through tiles; while it looks back from one, the words of the next are on their way. */
-template <int V>
-__global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s, unsigned tiles)
+template <int V, int BLOCKS>
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(scan s, unsigned tiles)
 {
-    extern __shared__ uint32_t memory[];
+    extern __shared__ __align__(16) uint32_t ahead[];
     __shared__ tn_tile_shared<V, WORDS> shared;
     __shared__ unsigned next[3]; /* tiles: this, the next, the one after */
-    uint32_t *ahead = memory + threadIdx.x;
     if (threadIdx.x == 0) next[0] = tn_tile_ticket(s.f, 0), next[1] = tn_tile_ticket(s.f, 1);
     __syncthreads();
     send_ahead<V>(s, next[0], tiles, ahead);
@@ -153,13 +163,14 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s, uns
         tn_tile t = tn_tile_at<V>(s.f, next[n % 3]);
         unsigned later = 0;
         uint32_t xr[PIECE], xi[PIECE];
-        tn_copies_wait<0>();
-#pragma unroll
-        for (int i = 0; i < PIECE; i++)
-            xr[i] = ahead[i * TN_TILE_THREADS], xi[i] = ahead[(PIECE + i) * TN_TILE_THREADS];
+        const uint32_t *from = tn_tile_plane(ahead, t, 0) + t.lane, *from_im = tn_tile_plane(ahead, t, 1) + t.lane;
         if (threadIdx.x == 0) later = tn_tile_ticket(s.f, n + 2);
-        send_ahead<V>(s, next[(n + 1) % 3], tiles, ahead);
         tn_tile_resets(s.f, t);
+        tn_tile_arrived();
+#pragma unroll
+        for (int i = 0; i < PIECE; i++) xr[i] = from[i * TN_TILE_LANES], xi[i] = from_im[i * TN_TILE_LANES];
+        __syncwarp();
+        send_ahead<V>(s, next[(n + 1) % 3], tiles, ahead);
         if (t.lives) forward_tile<V>(s, t, shared, xr, xi);
         if (threadIdx.x == 0) next[(n + 2) % 3] = later;
         __syncthreads();
@@ -173,28 +184,23 @@ struct reverse_words {
     uint32_t dr[PIECE], di[PIECE]; /* gradient of c */
 };
 
-/* What only the second run needs waits in shared memory, in planes of PIECE rows: c before the token; x. */
+/* What only the second run needs waits in shared memory: c before the token; x. */
 enum { C_RE, C_IM, X_RE, X_IM };
 
-__device__ __forceinline__ uint32_t *late_at(uint32_t *late, int plane, int i)
-{
-    return late + (plane * PIECE + i) * TN_TILE_THREADS + threadIdx.x;
-}
+static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * TN_TILE_PLANE_BYTES; }
 
-static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * PIECE * TN_TILE_THREADS * 4; }
-
-template <int V>
+template <int V, bool PLAIN>
 __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
                                          float *im)
 {
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        if (i >= t.n) break;
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
                         ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
-            const bool cut = t.reset >> i & 1;
+            const bool cut = !PLAIN && (t.reset >> i & 1);
             re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
             im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
         }
@@ -212,18 +218,15 @@ __device__ __forceinline__ void state_before(const scan &s, const tn_tile &t, fl
     }
 }
 
-/* One step with all that is wanted of it; sum: of a conj(c before) (re, im) and of Re(a conj(x)). */
+/* One step; sum: of a conj(c before) (re, im) and of Re(a conj(x)). wr, wi: the gradient of x. */
 template <int V, bool GAIN>
-__device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const channel<V> &q, int i, const float *dr,
-                                          const float *di, const float *cr, const float *ci, uint32_t xr, uint32_t xi,
-                                          float *re, float *im, float (*sum)[V])
+__device__ __forceinline__ void step_back(const channel<V> &q, bool cut, uint32_t dr, uint32_t di, const float *cr,
+                                          const float *ci, uint32_t xr, uint32_t xi, float *re, float *im,
+                                          float (*sum)[V], float *wr, float *wi)
 {
-    const int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, i) * s.dx.t + t.k;
-    const bool cut = t.reset >> i & 1;
-    float wr[V], wi[V];
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        const float ar = __fadd_rn(re[v], dr[v]), ai = __fadd_rn(im[v], di[v]);
+        const float ar = __fadd_rn(re[v], tn_word_part<V>(dr, v)), ai = __fadd_rn(im[v], tn_word_part<V>(di, v));
         wr[v] = __fmul_rn(q.gamma[v], ar), wi[v] = __fmul_rn(q.gamma[v], ai);
         if (!cut) {
             sum[0][v] = __fmaf_rn(ai, ci[v], __fmaf_rn(ar, cr[v], sum[0][v]));
@@ -233,49 +236,53 @@ __device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const
         re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
         im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
     }
-    if (!s.dx.at || !t.on) return;
-    tn_word_put<V>(s.dx, at, wr);
-    tn_word_put<V>(s.dx, at + s.f.K, wi);
 }
 
-template <int V, bool GAIN>
+/* A piece with all that is wanted of it. late: this thread's words. */
+template <int V, bool GAIN, bool PLAIN>
 __device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
-                                           const reverse_words<V> &w, uint32_t *late, float *re, float *im,
+                                           const reverse_words<V> &w, const uint32_t *late, float *re, float *im,
                                            float (*sum)[V])
 {
-    tn_copies_wait<0>();
+    enum { SIZE = V == 2 ? 2 : 4, PLANE = TN_TILE_CHUNK * TN_TILE_LANES };
+    int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, 0) * s.dx.t + t.k;
+    char *to_re = (char *)s.dx.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
 #pragma unroll
-    for (int i = 0; i < PIECE; i++) {
-        float dr[V], di[V], cr[V], ci[V];
-        if (i >= t.n) break;
-        const uint32_t c_re = *late_at(late, C_RE, i), c_im = *late_at(late, C_IM, i);
-        const uint32_t xr = GAIN ? *late_at(late, X_RE, i) : 0u, xi = GAIN ? *late_at(late, X_IM, i) : 0u;
+    for (int i = 0; i < PIECE; i++, late += TN_TILE_LANES, at -= s.dx.t, to_re -= s.dx.t * SIZE, to_im -= s.dx.t * SIZE) {
+        float cr[V], ci[V], wr[V], wi[V];
+        if (!PLAIN && i >= t.n) break;
+        const uint32_t xr = GAIN ? late[X_RE * PLANE] : 0u, xi = GAIN ? late[X_IM * PLANE] : 0u;
 #pragma unroll
-        for (int v = 0; v < V; v++) {
-            dr[v] = tn_word_part<V>(w.dr[i], v), di[v] = tn_word_part<V>(w.di[i], v);
-            cr[v] = tn_word_part<V>(c_re, v), ci[v] = tn_word_part<V>(c_im, v);
+        for (int v = 0; v < V; v++) cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
+        if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
+        step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr, wi);
+        if (!s.dx.at || !t.on) continue;
+        if (PLAIN && !s.dx.add) {
+            *(uint32_t *)to_re = tn_word_of<V>(wr);
+            *(uint32_t *)to_im = tn_word_of<V>(wi);
+        } else {
+            tn_word_put<V>(s.dx, at, wr);
+            tn_word_put<V>(s.dx, at + s.f.K, wi);
         }
-        if (t.step + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
-        step_back<V, GAIN>(s, t, q, i, dr, di, cr, ci, xr, xi, re, im, sum);
     }
 }
 
 template <int V, bool GAIN>
 __device__ __forceinline__ void send_late(const scan &s, const tn_tile &t, uint32_t *late)
 {
-    tn_tile_send_for<V>(s.f, t, s.c, 0, 1, late_at(late, C_RE, 0));
-    tn_tile_send_for<V>(s.f, t, s.c, 1, 1, late_at(late, C_IM, 0));
+    tn_tile_send<V>(s.f, t, s.c, 0, 1, tn_tile_plane(late, t, C_RE));
+    tn_tile_send<V>(s.f, t, s.c, 1, 1, tn_tile_plane(late, t, C_IM));
     if (GAIN) {
-        tn_tile_send_for<V>(s.f, t, s.x, 0, 0, late_at(late, X_RE, 0));
-        tn_tile_send_for<V>(s.f, t, s.x, 1, 0, late_at(late, X_IM, 0));
+        tn_tile_send<V>(s.f, t, s.x, 0, 0, tn_tile_plane(late, t, X_RE));
+        tn_tile_send<V>(s.f, t, s.x, 1, 0, tn_tile_plane(late, t, X_IM));
     }
     tn_copies_commit();
 }
 
-template <int V, bool GAIN>
-__global__ void __launch_bounds__(TN_TILE_THREADS, GAIN ? 2 : 3) backward_kernel(scan s)
+template <int V, bool GAIN, int BLOCKS>
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(scan s)
 {
-    extern __shared__ uint32_t late[];
+    extern __shared__ __align__(16) uint32_t late[];
     __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (s.partial) tn_sum_clear(s.sums);
@@ -287,10 +294,18 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, GAIN ? 2 : 3) backward_kernel
     send_late<V, GAIN>(s, t, late);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
-    if (s.f.chunks > 1) run_back<V>(t, q, w, a.re, a.im);
-    tn_words_anew(w.dr), tn_words_anew(w.di);
-    if (s.f.chunks > 1) a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
-    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, late, re, im, sum); });
+    if (s.f.chunks > 1) {
+        if (t.plain) run_back<V, true>(t, q, w, a.re, a.im);
+        else run_back<V, false>(t, q, w, a.re, a.im);
+        tn_words_anew(w.dr), tn_words_anew(w.di);
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+    }
+    tn_tile_arrived();
+    const uint32_t *mine = tn_tile_plane(late, t, 0) + t.lane;
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) write_back<V, GAIN, true>(s, t, q, w, mine, re, im, sum);
+        else write_back<V, GAIN, false>(s, t, q, w, mine, re, im, sum);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
     if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
@@ -371,13 +386,22 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
     return TN_OK;
 }
 
+static bool direct(const scan *s, int V)
+{
+    const tn_tile_tensor *p[] = { &s->x, &s->c, &s->dc, &s->dx };
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        if (!tn_tile_direct(p[i], V, s->f.K)) return false;
+    return true;
+}
+
 static tn_status launch_forward(const tn_call *c, scan *s)
 {
-    enum { BLOCKS = 3 }; /* of a multiprocessor */
+    const unsigned BLOCKS = getenv("TENON_SCAN_BLOCKS") ? (unsigned)atoi(getenv("TENON_SCAN_BLOCKS")) : 3;
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c);
     const unsigned tiles = tn_tile_blocks(&s->f, pairs ? 2 : 1);
+    s->f.direct = direct(s, pairs ? 2 : 1);
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
-    void (*const kernel)(scan, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
+    void (*const kernel)(scan, unsigned) = BLOCKS == 2 ? pairs ? forward_kernel<2, 2> : forward_kernel<1, 2> : pairs ? forward_kernel<2, 3> : forward_kernel<1, 3>;
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, AHEAD_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
     TN_CUDA_LAUNCHED();
@@ -401,10 +425,12 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
                        tn_tile_pairs(&s->dx);
     const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
+    s->f.direct = direct(s, pairs ? 2 : 1);
     const int bytes = late_bytes(gain);
-    void (*const kernel)(scan) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
-                                 : gain ? backward_kernel<1, true>
-                                        : backward_kernel<1, false>;
+    const bool two = gain || (getenv("TENON_SCAN_BLOCKS") && atoi(getenv("TENON_SCAN_BLOCKS")) == 2);
+    void (*const kernel)(scan) = pairs ? gain ? backward_kernel<2, true, 2> : two ? backward_kernel<2, false, 2> : backward_kernel<2, false, 3>
+                                 : gain ? backward_kernel<1, true, 2> : two ? backward_kernel<1, false, 2>
+                                        : backward_kernel<1, false, 3>;
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);
     TN_CUDA_LAUNCHED();

@@ -45,6 +45,7 @@ typedef struct tn_tile_frame {
     int64_t B, T;
     int K, groups, chunks; /* groups: of 32 V channels */
     bool reverse;          /* step 0 is the last token */
+    bool direct; /* what is read and written of all tokens are words as they lie in memory, in rows of 16-byte vectors */
     const int32_t *reset;  /* (B,T) or NULL */
     const int32_t *live;   /* rows alive, or NULL: all */
     tn_tile_tensor first;  /* (B,2K): what enters step 0 */
@@ -94,6 +95,22 @@ __device__ __forceinline__ float tn_word_part(uint32_t w, int v)
 }
 
 template <int V>
+__device__ __forceinline__ uint32_t tn_word_of(const float *x)
+{
+    return V == 2 ? tn_pack_bf16(x[0], x[V - 1]) : __float_as_uint(x[0]);
+}
+
+/* x added to what a word holds. */
+template <int V>
+__device__ __forceinline__ uint32_t tn_word_sum(uint32_t old, const float *x)
+{
+    float y[V];
+#pragma unroll
+    for (int v = 0; v < V; v++) y[v] = __fadd_rn(x[v], tn_word_part<V>(old, v));
+    return tn_word_of<V>(y);
+}
+
+template <int V>
 __device__ __forceinline__ void tn_word_put(const tn_tile_tensor &p, int64_t i, const float *x)
 {
     if (V == 2) {
@@ -113,6 +130,14 @@ __device__ __forceinline__ void tn_word_put(const tn_tile_tensor &p, int64_t i, 
 static inline bool tn_tile_pairs(const tn_tile_tensor *p)
 {
     return !p->at || (p->type == TN_BF16 && p->b % 2 == 0 && p->t % 2 == 0 && (uintptr_t)p->at % 4 == 0);
+}
+
+/* Rows of 16-byte vectors of words, all of one type? Tensors that are absent do not matter. */
+static inline bool tn_tile_direct(const tn_tile_tensor *p, int V, int64_t K)
+{
+    const int64_t many = V == 2 ? 8 : 4;
+    return !p->at || (p->type == (V == 2 ? TN_BF16 : TN_F32) && p->b % many == 0 && p->t % many == 0 && K % many == 0 &&
+                      (uintptr_t)p->at % 16 == 0);
 }
 
 static inline tn_tile_tensor tn_tile_of(const tn_arg *a, bool add)
@@ -141,6 +166,7 @@ struct tn_tile {
     int step;       /* first step of the warp's piece */
     int n;          /* its steps that exist, 0..PIECE */
     uint32_t reset; /* bit i: a document starts at step i's token */
+    bool plain;     /* nothing to ask at a step: direct, all steps and channels exist, no document starts */
 };
 
 /* Tile i in the order of time. */
@@ -158,6 +184,7 @@ __device__ __forceinline__ tn_tile tn_tile_at(const tn_tile_frame &f, unsigned i
     const int64_t left = f.T - t.step;
     t.n = left <= 0 ? 0 : left < TN_TILE_PIECE ? (int)left : (int)TN_TILE_PIECE;
     t.reset = 0;
+    t.plain = f.direct && t.n == TN_TILE_PIECE && (t.group + 1) * TN_TILE_LANES * V <= f.K;
     return t;
 }
 
@@ -168,6 +195,7 @@ __device__ __forceinline__ void tn_tile_resets(const tn_tile_frame &f, tn_tile &
     if (!f.reset) return;
     const bool starts = t.lives && t.lane < t.n && f.reset[(int64_t)t.b * f.T + (f.reverse ? f.T - 1 - at : at)];
     t.reset = __ballot_sync(0xffffffffu, starts);
+    t.plain = t.plain && !t.reset;
 }
 
 /* The next tile of a block that works through several, its n-th; by one thread. */
@@ -204,37 +232,56 @@ __device__ __forceinline__ void tn_tile_load(const tn_tile_frame &f, const tn_ti
 {
     const int64_t step = f.reverse ? -p.t : p.t,
                   at = t.b * p.b + tn_tile_token(f, t, 0) * p.t + plane * (int64_t)f.K + t.k;
+    if (t.plain && p.at) {
+        const char *from = (const char *)p.at + at * (V == 2 ? 2 : 4);
+#pragma unroll
+        for (int i = 0; i < TN_TILE_PIECE; i++, from += step * (V == 2 ? 2 : 4)) w[i] = *(const uint32_t *)from;
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < TN_TILE_PIECE; i++)
         w[i] = p.at && t.on && i < t.n ? tn_word<V>(p.at, p.type, at + i * step) : 0u;
 }
 
-/* 4 bytes; not `wanted`: zero, and nothing is read. */
-__device__ __forceinline__ void tn_copy4(void *shared, const void *from, bool wanted)
+/* Words that wait in shared memory: planes of the block's pieces, one word a lane and step. */
+enum { TN_TILE_PLANE_BYTES = TN_TILE_CHUNK * TN_TILE_LANES * 4 };
+
+__device__ __forceinline__ uint32_t *tn_tile_plane(uint32_t *memory, const tn_tile &t, int plane)
 {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(tn_shared_at(shared)), "l"(from), "r"(wanted ? 4 : 0)
-                 : "memory");
+    return memory + (plane * TN_TILE_WARPS + t.warp) * (TN_TILE_PIECE * TN_TILE_LANES);
 }
 
-/* The same words on their way to shared memory, for this thread alone: step i's at to[i * THREADS]. `before`: how many
- * tokens earlier. */
+/* Sends the piece's words on their way there; `before`: of how many tokens earlier. Zero where there are none. They can be
+ * read after tn_tile_arrived. */
 template <int V>
-__device__ __forceinline__ void tn_tile_send_for(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p,
-                                                 int plane, int before, uint32_t *to)
+__device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p, int plane,
+                                             int before, uint32_t *to)
 {
+    enum { SIZE = V == 2 ? 2 : 4, VECTORS = TN_TILE_LANES / 4 };
     const int64_t token = tn_tile_token(f, t, 0) - before, step = f.reverse ? -p.t : p.t,
-                  at = t.b * p.b + token * p.t + plane * (int64_t)f.K + t.k;
-    const bool there = p.at && t.on;
-    const int size = p.type == TN_F32 ? 4 : 2, n = f.reverse && token - t.n + 1 < 0 ? (int)(token + 1) : t.n;
-    const char *from = (const char *)p.at;
-    const bool whole = V == 2 || p.type == TN_F32; /* as it lies in memory, it is a word */
+                  row = t.b * p.b + token * p.t + plane * (int64_t)f.K;
+    const int n = f.reverse && token - t.n + 1 < 0 ? (int)(token + 1) : t.n;
+    if (f.direct) {
+        const int k = (t.group * TN_TILE_LANES + t.lane % VECTORS * 4) * V;
+        const char *from = (const char *)p.at + (row + k) * SIZE;
 #pragma unroll
-    for (int i = 0; i < TN_TILE_PIECE; i++)
-        if (whole)
-            tn_copy4(to + i * TN_TILE_THREADS, there && i < n ? from + (at + i * step) * size : from, there && i < n);
+        for (int j = 0; j < TN_TILE_PIECE * VECTORS / TN_TILE_LANES; j++) {
+            const int i = t.lane / VECTORS + j * (TN_TILE_LANES / VECTORS);
+            const bool there = p.at && k < f.K && i < n;
+            tn_copy16(to + i * TN_TILE_LANES + t.lane % VECTORS * 4, there ? from + i * step * SIZE : (const char *)p.at, there);
+        }
+        return;
+    }
 #pragma unroll 4
-    for (int i = 0; i < (whole ? 0 : (int)TN_TILE_PIECE); i++)
-        to[i * TN_TILE_THREADS] = there && i < n ? tn_word<1>(p.at, p.type, at + i * step) : 0u;
+    for (int i = 0; i < TN_TILE_PIECE; i++)
+        to[i * TN_TILE_LANES + t.lane] = p.at && t.on && i < n ? tn_word<V>(p.at, p.type, row + i * step + t.k) : 0u;
+}
+
+/* For the warp that sent them. */
+__device__ __forceinline__ void tn_tile_arrived()
+{
+    tn_copies_wait<0>();
+    __syncwarp();
 }
 
 /* --- what pieces, chunks and nodes leave behind
@@ -363,30 +410,43 @@ __device__ __forceinline__ void tn_node_await(const unsigned long long *at, unsi
     } while (!ready);
 }
 
-/* Warp w fetches the w-th node before the chunk of each level, all at once: their way from memory is the price. */
+/* Keeps a node's words. */
+template <int V, int WORDS>
+__device__ __forceinline__ void tn_tile_keep(const unsigned long long *w, int level, const tn_tile &t,
+                                             tn_tile_shared<V, WORDS> &s)
+{
+#pragma unroll
+    for (int v = 0; v < V; v++, w += WORDS) {
+        const int at = t.lane * V + v;
+        s.sum[level][t.warp][at] = make_float2(__uint_as_float((uint32_t)w[0]), __uint_as_float((uint32_t)w[1]));
+        if (WORDS == 4)
+            s.product[level][WORDS == 4 ? t.warp : 0][at] =
+                make_float2(__uint_as_float((uint32_t)w[WORDS - 2]), __uint_as_float((uint32_t)w[WORDS - 1]));
+    }
+    if (t.lane == 0) s.node_cut[level][t.warp] = w[-1] >> 32 == 2;
+}
+
+/* Warp w fetches the w-th node before the chunk of each level; all levels at once where there are registers for it: their
+ * way from memory is the price. */
 template <int V, int WORDS>
 __device__ __forceinline__ void tn_tile_fetch(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V, WORDS> &s)
 {
-    unsigned long long w[TN_TILE_LEVELS][V * WORDS];
+    enum { N = V * WORDS, AT_ONCE = N < 8 ? (int)TN_TILE_LEVELS : 1 };
+    unsigned long long w[AT_ONCE][N];
 #pragma unroll
-    for (int l = 0; l < TN_TILE_LEVELS; l++) {
-        const int i = t.chunk >> (3 * l), n = i % TN_TILE_RADIX;
-        if (t.warp < n) tn_node_read<V * WORDS>(tn_node_at<V, WORDS>(f, t, l, i - n + t.warp), w[l]);
-    }
+    for (int first = 0; first < TN_TILE_LEVELS; first += AT_ONCE) {
 #pragma unroll
-    for (int l = 0; l < TN_TILE_LEVELS; l++) {
-        const int i = t.chunk >> (3 * l), n = i % TN_TILE_RADIX;
-        if (t.warp >= n) continue;
-        tn_node_await<V * WORDS>(tn_node_at<V, WORDS>(f, t, l, i - n + t.warp), w[l]);
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            const unsigned long long *x = w[l] + v * WORDS;
-            s.sum[l][t.warp][t.lane * V + v] = make_float2(__uint_as_float((uint32_t)x[0]), __uint_as_float((uint32_t)x[1]));
-            if (WORDS == 4)
-                s.product[l][WORDS == 4 ? t.warp : 0][t.lane * V + v] =
-                    make_float2(__uint_as_float((uint32_t)x[WORDS - 2]), __uint_as_float((uint32_t)x[WORDS - 1]));
+        for (int l = first; l < first + AT_ONCE; l++) {
+            const int i = t.chunk >> (3 * l), n = i % TN_TILE_RADIX;
+            if (t.warp < n) tn_node_read<N>(tn_node_at<V, WORDS>(f, t, l, i - n + t.warp), w[l - first]);
         }
-        if (t.lane == 0) s.node_cut[l][t.warp] = w[l][0] >> 32 == 2;
+#pragma unroll
+        for (int l = first; l < first + AT_ONCE; l++) {
+            const int i = t.chunk >> (3 * l), n = i % TN_TILE_RADIX;
+            if (t.warp >= n) continue;
+            tn_node_await<N>(tn_node_at<V, WORDS>(f, t, l, i - n + t.warp), w[l - first]);
+            tn_tile_keep<V, WORDS>(w[l - first], l, t, s);
+        }
     }
 }
 

@@ -130,6 +130,7 @@ void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
 void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
+void tn_pass_slopes(tn_graph *g);
 void tn_pass_legalize(tn_graph *g, tn_device device);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
 size_t tn_pass_pack(tn_graph *g, int64_t repeats);

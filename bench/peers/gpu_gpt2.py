@@ -42,21 +42,14 @@ def make(args):
     net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, args.settings, args.batch, args.length, steps=args.first)
     params = gpu_step.device_params(net, "cuda")
     layers, heads, vocab = net.settings["layers"], net.heads, net.settings["vocab"]
-    rows = args.rows if args.rows >= 0 else 16384 if args.form == "eager" else 0
 
-    def loss(tokens, labels):
-        if args.form == "autocast":
-            x = step_gpt2.forward(params, layers, heads, tokens)
-        else:
-            x = forward(params, layers, heads, tokens, torch.bfloat16)
-        return gpu_step.head_loss(x.to(torch.bfloat16), params["embed"], labels, vocab, rows)
-
-    inner = loss if args.form == "eager" else torch.compile(loss)
-
-    def loss_of(tokens, labels):
+    def body(tokens):
         with torch.autocast("cuda", torch.bfloat16, enabled=args.form == "autocast"):
-            return inner(tokens, labels)
+            if args.form == "autocast":
+                return step_gpt2.forward(params, layers, heads, tokens).to(torch.bfloat16)
+            return forward(params, layers, heads, tokens, torch.bfloat16)
 
+    loss_of = gpu_step.make_loss(body, args.head or ("rows" if args.form == "eager" else "whole"), params["embed"], vocab, args.form != "eager")
     return net, params, loss_of, tokens.cuda(), labels.cuda()
 
 

@@ -91,6 +91,21 @@ def head_loss(x, embed, labels, vocab, rows):
     return F.cross_entropy(logits, labels, ignore_index=-1)
 
 
+HEADS, ROWS = ("whole", "rows", "triton"), 16384
+
+
+def make_loss(body, head, embed, vocab, compiled):
+    """loss_of(tokens, labels) from body(tokens) -> (B,T,d), both under torch.compile where asked; the other heads stay outside."""
+    if head == "whole":
+        loss_of = lambda tokens, labels: head_loss(body(tokens), embed, labels, vocab, 0)
+        return torch.compile(loss_of) if compiled else loss_of
+    inner = torch.compile(body) if compiled else body
+    if head == "rows":
+        return lambda tokens, labels: head_loss(inner(tokens), embed, labels, vocab, ROWS)
+    import triton_blocks
+    return lambda tokens, labels: triton_blocks.head_loss(inner(tokens), embed, labels, vocab)
+
+
 # --- the step ------------------------------------------------------------------------------------------------------------
 
 def make_optimizer(net, params):
@@ -143,7 +158,7 @@ def time_steps(one, steps):
     return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
 
 
-def profile(one, steps=3, most=10):
+def profile(one, steps=3, most=20):
     """Where the time of the kernels goes: share of products and attention, and the largest kernels."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
         for _ in range(steps):
@@ -192,7 +207,7 @@ def parse_arguments(description, forms, batch, length, settings):
     a.add_argument("--steps", type=int, default=30, help="timed steps")
     a.add_argument("--first", type=int, default=FIRST_STEPS, help="steps on batches of their own before")
     a.add_argument("--file", help="write weights, batches and the first losses here (docs/against.md)")
-    a.add_argument("--rows", type=int, default=-1, help="rows of logits at a time; 0: whole logits; -1: what is faster for the form")
+    a.add_argument("--head", choices=HEADS, help="cross-entropy of whole logits, of some rows at a time, or in Triton (default: by the form)")
     a.add_argument("--profile", action="store_true", help="also print where a step's time goes")
     a.add_argument("--serve", action="store_true", help="wait for commands on standard input")
     args = a.parse_args()

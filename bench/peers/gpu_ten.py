@@ -2,7 +2,7 @@
 
     python3 bench/peers/gpu_ten.py [--net ten|ten_b] [--form triton|eager|compiled|loop] [--batch 64] [--length 1024]
 
-    triton    recurrences and convolution in Triton (triton_scan.py, triton_outer.py, triton_conv.py), the rest compiled
+    triton    recurrences, convolution, gating and cross-entropy in Triton (triton_*.py), the rest compiled
     eager     every recurrence in chunks of whole-tensor ops, nothing compiled
     compiled  the same, compiled
     loop      a step per token, as in the prototype: slow, so give it short sequences; its rate does not depend on their length
@@ -174,18 +174,25 @@ def outer_loop(qkv, ab, skip):
     return (torch.stack(out, 1) * q.shape[-1] ** -0.5 + v * skip).to(qkv.dtype)
 
 
-CHUNKS = types.SimpleNamespace(scan_gated=scan_gated_chunks, scan_fixed=scan_fixed_chunks, outer=outer_chunks, conv=conv_ops)
-LOOP = types.SimpleNamespace(scan_gated=scan_gated_loop, scan_fixed=scan_fixed_loop, outer=outer_loop, conv=conv_ops)
+def swiglu_ops(h):
+    a, b = h.chunk(2, -1)
+    return F.silu(a) * b
+
+
+CHUNKS = types.SimpleNamespace(scan_gated=scan_gated_chunks, scan_fixed=scan_fixed_chunks, outer=outer_chunks, conv=conv_ops,
+                               swiglu=swiglu_ops)
+LOOP = types.SimpleNamespace(scan_gated=scan_gated_loop, scan_fixed=scan_fixed_loop, outer=outer_loop, conv=conv_ops, swiglu=swiglu_ops)
 
 
 def recurrences(form):
     if form != "triton":
         return LOOP if form == "loop" else CHUNKS
+    import triton_blocks
     import triton_conv
     import triton_outer
     import triton_scan
     return types.SimpleNamespace(scan_gated=triton_scan.scan_gated, scan_fixed=triton_scan.scan_fixed, outer=triton_outer.outer,
-                                 conv=triton_conv.conv_causal)
+                                 conv=triton_conv.conv_causal, swiglu=triton_blocks.swiglu)
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------------
@@ -224,8 +231,7 @@ def forward_ten(p, settings, ops, tokens, dtype):
         kind = settings["pattern"][i % len(settings["pattern"])]
         u = rmsnorm(x, at("norm1.w"))
         x = x + (d_layer if kind == "D" else o_layer)(mixer, u, ops)
-        a, b = linear(rmsnorm(x, at("norm2.w")), at("ffn.w1")).chunk(2, -1)
-        x = x + linear(F.silu(a) * b, at("ffn.w2"))
+        x = x + linear(ops.swiglu(linear(rmsnorm(x, at("norm2.w")), at("ffn.w1"))), at("ffn.w2"))
     return rmsnorm(x, p["norm_f.w"])
 
 
@@ -260,13 +266,10 @@ def make(args, kind):
     net_class, defaults, forward = NETS[kind]
     net, tokens, labels = gpu_step.make_net(net_class, defaults, args.settings, args.batch, args.length, steps=args.first)
     params, ops, s = gpu_step.device_params(net, "cuda"), recurrences(args.form), net.settings
-    rows = args.rows if args.rows >= 0 else 0 if args.form in ("triton", "compiled") else 16384
     body = lambda tokens: forward(params, s, ops, tokens, torch.bfloat16)
-    whole = lambda tokens, labels: gpu_step.head_loss(body(tokens), params["embed"], labels, s["vocab"], 0)
-    if args.form in ("triton", "compiled"):
-        body, whole = torch.compile(body), torch.compile(whole)
-    by_rows = lambda tokens, labels: gpu_step.head_loss(body(tokens), params["embed"], labels, s["vocab"], rows)
-    return net, params, by_rows if rows else whole, tokens.cuda(), labels.cuda()
+    head, compiled = args.head or {"triton": "triton", "compiled": "whole"}.get(args.form, "rows"), args.form in ("triton", "compiled")
+    loss_of = gpu_step.make_loss(body, head, params["embed"], s["vocab"], compiled)
+    return net, params, loss_of, tokens.cuda(), labels.cuda()
 
 
 def main():

@@ -47,6 +47,7 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
         return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16 or compute=f32", compute);
     out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                                        .off = out->off,
+                                       .device = out->device,
                                        .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
                                        .round = strcmp(compute, "bf16") == 0  ? TN_BF16
                                                 : strcmp(compute, "f16") == 0 ? TN_F16

@@ -10,6 +10,8 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.compact", "on",
                       "samples of a solve that are there leave its batch (off: they stay in it and are computed in vain)"),
     TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
+    TN_SETTING_SWITCH("opt.repeat", "on",
+                      "CUDA: a recorded solve repeats one iteration until all samples are there (off: all iterations are recorded)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

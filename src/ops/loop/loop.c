@@ -6,7 +6,6 @@
 #include "ops/on_cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu, tn_loop_forward_cuda, tn_loop_backward_cuda;
@@ -221,7 +220,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->fused = o->fused;
-    b->repeats = getenv("TENON_WHILE") != NULL;
+    b->repeats = tn_graph_switch(g, "opt.repeat");
     b->solver = o->solver;
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;

@@ -108,7 +108,7 @@ static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, i
         g.b = offset(y, index, outer), g.b_row = y->row, g.b_col = y->col;
         g.c = offset(z, index, outer), g.c_row = z->row;
         if (axes > outer) g.a_batch = x->step[inner], g.b_batch = y->step[inner], g.c_batch = z->step[inner];
-        g.alpha = ((const tn_matmul_attr *)c->attr)->scale;
+        g.alpha = ((const tn_matmul_attr *)c->attr)->scale, g.tf32 = c->round == TN_BF16;
         g.beta = add || !first ? 1.f : 0.f;
         TN_RETURN_IF(tn_cuda_gemm_run(tn_cuda_queue_of(c), &g));
     }

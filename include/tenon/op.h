@@ -39,6 +39,7 @@ typedef struct tn_sig {
 /* Which forward tensors a backward kernel reads, a bit per index. */
 typedef struct tn_uses {
     uint64_t in, out;
+    bool equal; /* inputs 0 and 1 have the same gradient: the kernel may be asked for din[0] alone, as that of both */
 } tn_uses;
 
 typedef struct tn_cost {
@@ -68,6 +69,7 @@ typedef struct tn_call {
     void *host;          /* the same in the host's memory, whatever the device: as many bytes as `host` asked for */
     tn_dtype round;         /* as in tn_sig, like the next two */
     bool bf16x3, portable;
+    bool tf32; /* CUDA: f32 operands of products may be rounded to tf32 */
     bool makes_out; /* backward: out is to be written here, where its data is not NULL; no forward call came before */
     struct tn_pool *pool; /* CPU */
     void *stream;         /* CUDA: a tn_cuda_queue */

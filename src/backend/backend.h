@@ -21,6 +21,14 @@ typedef struct tn_backend {
     tn_status (*upload)(void *queue, void *device, const void *host, size_t bytes);
     tn_status (*download)(void *queue, void *host, const void *device, size_t bytes);
     tn_status (*zero)(void *queue, void *device, size_t bytes);
+    tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */
+    /* Numbers on their way to the host while the queue goes on: a reply is host memory; add queues a copy into it, end says
+     * that it is complete, and wait returns when it has come. It may be filled again after that. */
+    tn_status (*reply_new)(size_t bytes, void **reply);
+    void (*reply_free)(void *reply);
+    tn_status (*reply_add)(void *queue, void *reply, size_t at, const void *device, size_t bytes);
+    tn_status (*reply_end)(void *queue, void *reply);
+    tn_status (*reply_wait)(void *reply, const void **host);
     tn_status (*wait)(void *queue); /* until all queued work is done (NULL: of all queues) */
     /* Bytes of device memory that could still be had, and all there are. */
     tn_status (*memory)(size_t *free_bytes, size_t *all_bytes);

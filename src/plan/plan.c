@@ -57,6 +57,8 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
     s->varies = c.varies;
+    for (int i = s->in; i < p->n_args; i++)
+        if (p->arg[i].slot >= 0) s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
     p->flops += s->flops;
     p->varies = p->varies || c.varies;
     return TN_OK;
@@ -113,10 +115,12 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->device = o->device;
     p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
+    tn_pass_fuse(g, o->recompute);
     differentiate(g, o);
     tn_pass_assign(g);
     tn_pass_late(g);
     tn_pass_dead(g);
+    if (p->device == TN_CUDA) tn_pass_slopes(g);
     tn_pass_legalize(g, p->device);
     p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
     const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue };

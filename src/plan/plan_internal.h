@@ -24,6 +24,7 @@ typedef struct tn_step {
     bool backward;
     double flops;
     bool varies; /* they are the most there can be */
+    double bytes; /* of its arguments, each once */
 } tn_step;
 
 struct tn_plan {

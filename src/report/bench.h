@@ -5,20 +5,22 @@
 #include "report/ceilings.h"
 
 #include <tenon/model.h>
+#include <tenon/op.h>
 
 typedef struct tn_bench_row {
     const char *group, *name; /* "gemm", "512x512x512" */
     double ms, spread_ms;     /* median of the runs, half the distance of the quartiles */
     double gflops, gbs;       /* 0 where it does not apply */
     double of_ceiling;        /* 0..1, of the ceiling that bounds it; 0: not known */
+    const char *why;          /* it was not measured: the reason, or NULL */
 } tn_bench_row;
 
 typedef struct tn_bench {
+    tn_device device;     /* what the rows run on; the rest is of it */
     tn_ceilings ceilings;
     double budget_s; /* for one row */
     bool bf16;       /* operands of matrix products are rounded to it (graphs) */
     int64_t dim;     /* tn_bench_relax: just this one; 0: all of its table */
-    tn_device device; /* of tn_bench_relax; without ceilings where it is not the CPU */
     void *ctx;
     void (*row)(void *ctx, const tn_bench_row *r);
 } tn_bench;
@@ -28,6 +30,18 @@ tn_status tn_bench_ops(const tn_bench *b);
 tn_status tn_bench_gru(const tn_bench *b);
 tn_status tn_bench_relax(const tn_bench *b);
 tn_status tn_bench_xent(const tn_bench *b); /* part of tn_bench_ops */
+/* The same at the sizes of a large step, by the device's clock (bench_kernel.h). */
+tn_status tn_bench_gemm_gpu(const tn_bench *b);
+tn_status tn_bench_ops_gpu(const tn_bench *b);
+
+/* linear_xent on the GPU, forward and backward in one pass, beside its three bare products in the same run; bf16. */
+typedef struct tn_bench_head {
+    int64_t tokens, dim, classes;
+    double op_ms, op_spread_ms;       /* median of the rounds, half the distance of the quartiles */
+    double product_ms[3], products_ms; /* logits, dx, dw, and all three */
+    double gflops, of_products;       /* of the op; products_ms / op_ms */
+} tn_bench_head;
+tn_status tn_bench_xent_cuda(int64_t tokens, int64_t dim, int64_t classes, tn_bench_head *out);
 
 /* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. */
 tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g));

@@ -40,6 +40,11 @@ void tn_metrics_close(tn_metrics *m)
     m->regions = NULL;
 }
 
+bool tn_metrics_looks(const tn_metrics *m)
+{
+    return m->level >= TN_LOG_PERFORMANCE || m->t->source->look || (m->level >= TN_LOG_TRAINING && tn_trainer_has_instruments(m->t->trainer));
+}
+
 bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps) { return step == steps || step % m->every == 0; }
 
 /* --- around a step --------------------------------------------------------------------------------------------------- */

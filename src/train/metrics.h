@@ -34,6 +34,8 @@ tn_log_level tn_log_level_of(const tn_settings *st);
 tn_status tn_metrics_open(const tn_training *t, tn_metrics *out);
 void tn_metrics_close(tn_metrics *m);
 
+/* Whether a line holds more than the step itself says: instruments look at the parameters as they are then. */
+bool tn_metrics_looks(const tn_metrics *m);
 /* Whether this step has a line by its number. */
 bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps);
 /* Around a step; inside it, the clock, or 0 where that level is off. */

@@ -115,7 +115,7 @@ static tn_status make_apply(void *user, tn_plan **out)
 {
     tn_trainer *t = user;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW };
+    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t) };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
@@ -257,6 +257,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
+    if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
     TN_TRY(make_unread(t));
     TN_TRY(make_kept(t));
     *out = t;
@@ -272,6 +273,7 @@ void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
     tn_trainer_free(t->narrower);
+    tn__ring_free(t->ring);
     tn_guard_free(t->guard);
     tn_free(t->unread);
     for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
@@ -351,11 +353,12 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
-static void keep_outputs(tn_trainer *t)
+void tn__trainer_keep(tn_trainer *t)
 {
-    for (size_t i = 0; i < t->n_kept; i++) {
-        const tn_kept_output *k = &t->kept[i];
-        const void *from = tn_bound_data(t->grad_bound, k->name);
+    const tn_trainer *w = t->stepped = t->now;
+    for (size_t i = 0; i < w->n_kept; i++) {
+        const tn_kept_output *k = &w->kept[i];
+        const void *from = tn_bound_data(w->grad_bound, k->name);
         if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
@@ -372,19 +375,24 @@ static tn_status tell_watch(const tn_trainer *t, tn_ran what, tn_bound *b, doubl
     return s;
 }
 
+static float gradient_scale(const tn_trainer *t) { return t->weight * (t->scales ? t->loss_scale.scale : 1); }
+
+tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
+{
+    tn_bound *b = t->now->grad_bound;
+    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
+    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    return run_plan(t, b);
+}
+
 static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
-    tn_bound *b = t->now->grad_bound;
-    const float scale = t->weight * (t->scales ? t->loss_scale.scale : 1);
-    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), scale, loss);
-    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", scale)); /* else nothing trainable reaches the loss */
-    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(run_plan(t, b));
-    *loss = *(const float *)tn_bound_data(b, "loss");
-    keep_outputs(t->now);
-    t->stepped = t->now;
+    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), gradient_scale(t), loss);
+    TN_RETURN_IF(tn__trainer_run_grad(t, step));
+    *loss = *(const float *)tn_bound_data(t->now->grad_bound, "loss");
+    tn__trainer_keep(t);
     return TN_OK;
 }
 
@@ -439,7 +447,7 @@ static tn_schedule schedule_of(const tn_trainer *t)
 
 /* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
  * counts steps that went wrong, has nothing to do. */
-static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
 {
     const bool scaled = t->scales && isfinite(loss);
     if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
@@ -449,12 +457,11 @@ static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied 
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
     const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
-    tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
                                  .beta2 = (float)tn_settings_float(st, "train.beta2"),
@@ -463,20 +470,34 @@ static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float lo
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
                                  .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
-                                 .opt_step = tn_guard_applied(t->guard) + 1 };
-    TN_RETURN_IF(tn_optim_set(b, &v));
+                                 .opt_step = tn_guard_applied(t->guard) + ahead + 1 };
+    t->unscaled = false;
+    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
+    return tn_optim_set(t->apply_bound, &v);
+}
+
+static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+{
+    tn_bound *b = t->apply_bound;
+    TN_RETURN_IF(tn__trainer_set_apply(t, step, batches, ahead, out));
+    TN_RETURN_IF(tn_bound_take(b, "loss", NULL));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
-    t->unscaled = false;
-    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
-                         .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return after_step(t, step, loss, out);
+    out->grad_norm = *(const float *)tn_bound_data(b, "grad_norm");
+    out->ok = *(const int32_t *)tn_bound_data(b, "ok") != 0;
+    return TN_OK;
+}
+
+tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+{
+    const double begun = watch_clock(t);
+    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, ahead, out));
 }
 
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
-    const double begun = watch_clock(t);
-    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, out));
+    TN_RETURN_IF(tn__trainer_apply_now(t, step, batches, loss, 0, out));
+    return tn__trainer_after_step(t, step, loss, out);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */

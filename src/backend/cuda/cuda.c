@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "backend/backend.h"
+#include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
 #include "base/alloc.h"
 
@@ -39,7 +40,8 @@ static void cuda_close(void *queue)
     if (!q) return;
     if (q->stream) cudaStreamSynchronize(q->stream);
     tn_cuda_gemms_free(q->gemms);
-    for (int i = 0; i < 2; i++) {
+    tn_cuda_dnn_free(q->dnn);
+    for (int i = 0; i < TN_CUDA_STAGES; i++) {
         if (q->stage[i].memory) cudaFreeHost(q->stage[i].memory);
         if (q->stage[i].done) cudaEventDestroy(q->stage[i].done);
     }
@@ -58,7 +60,7 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
-    for (int i = 0; i < 2; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
+    for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }
 
@@ -120,8 +122,8 @@ static tn_status cuda_upload(void *queue, void *device, const void *host, size_t
         return TN_OK;
     }
     struct tn_cuda_stage *s = &q->stage[q->next_stage];
-    q->next_stage = !q->next_stage;
-    TN_CUDA_TRY(cudaEventSynchronize(s->done)); /* its last copy, two uploads ago */
+    q->next_stage = (q->next_stage + 1) % TN_CUDA_STAGES;
+    TN_CUDA_TRY(cudaEventSynchronize(s->done)); /* its last copy, as many uploads ago as there are */
     TN_RETURN_IF(grow_stage(s, bytes));
     memcpy(s->memory, host, bytes);
     TN_CUDA_TRY(cudaMemcpyAsync(device, s->memory, bytes, cudaMemcpyHostToDevice, q->stream));
@@ -151,6 +153,12 @@ static tn_status cuda_zero(void *queue, void *device, size_t bytes)
     return TN_OK;
 }
 
+static tn_status cuda_copy(void *queue, void *to, const void *from, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
 static tn_status cuda_wait(void *queue)
 {
     if (queue) TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
@@ -161,6 +169,58 @@ static tn_status cuda_wait(void *queue)
 static tn_status cuda_memory(size_t *free_bytes, size_t *all_bytes)
 {
     TN_CUDA_TRY(cudaMemGetInfo(free_bytes, all_bytes));
+    return TN_OK;
+}
+
+/* --- replies ----------------------------------------------------------------------------------------------------------------- */
+
+typedef struct reply {
+    void *memory; /* pinned */
+    cudaEvent_t come;
+} reply;
+
+static void cuda_reply_free(void *r)
+{
+    reply *x = r;
+    if (!x) return;
+    if (x->memory) cudaFreeHost(x->memory);
+    if (x->come) cudaEventDestroy(x->come);
+    tn_free(x);
+}
+
+static tn_status open_reply(reply *x, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMallocHost(&x->memory, bytes ? bytes : 64));
+    TN_CUDA_TRY(cudaEventCreateWithFlags(&x->come, cudaEventDisableTiming));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_new(size_t bytes, void **out)
+{
+    reply *x = tn_alloc(sizeof *x);
+    if (!x) return TN_MEMORY;
+    const tn_status s = open_reply(x, bytes);
+    if (s == TN_OK) *out = x;
+    else cuda_reply_free(x);
+    return s;
+}
+
+static tn_status cuda_reply_add(void *queue, void *r, size_t at, const void *device, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMemcpyAsync((char *)((reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_end(void *queue, void *r)
+{
+    TN_CUDA_TRY(cudaEventRecord(((reply *)r)->come, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_wait(void *r, const void **host)
+{
+    TN_CUDA_TRY(cudaEventSynchronize(((reply *)r)->come));
+    *host = ((reply *)r)->memory;
     return TN_OK;
 }
 
@@ -217,7 +277,9 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 
 const tn_backend tn_backend_cuda = {
     .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
-    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .wait = cuda_wait, .memory = cuda_memory,
+    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .wait = cuda_wait,
+    .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
+    .reply_wait = cuda_reply_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
     .mark = cuda_mark, .between = cuda_between,
 };

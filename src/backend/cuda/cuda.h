@@ -17,21 +17,26 @@ extern "C" {
 #include <tenon/op.h>
 
 typedef struct tn_cuda_gemms tn_cuda_gemms;
+typedef struct tn_cuda_dnn tn_cuda_dnn;
+
+/* A step uploads twice, and a few of them may be queued before the host waits for the first. */
+enum { TN_CUDA_STAGES = 12 };
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
-    struct tn_cuda_stage { /* pinned memory on the way to the device; two take turns */
+    struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;
         cudaEvent_t done;
-    } stage[2];
+    } stage[TN_CUDA_STAGES];
     int next_stage;
     cudaStream_t inner; /* records what a recording repeats (repeat.c) */
     bool repeating;
     cudaEvent_t *mark;
     size_t n_marks;
     tn_cuda_gemms *gemms; /* gemm.h */
+    tn_cuda_dnn *dnn;     /* cudnn_attention.h; NULL until it is asked for */
 } tn_cuda_queue;
 
 /* A part of a recording that the device repeats: what is queued between begin and end is recorded once and run as long as

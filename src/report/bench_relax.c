@@ -74,7 +74,8 @@ static double count(tn_bound *bound, const char *output)
     return sum;
 }
 
-/* Of the part that is timed: the gradient alone, on a GPU with its solve. Gradients of the parameters count for three: the block again, the state, the parameters. */
+/* Of the part that is timed: the gradient alone, on a GPU with its solve. Gradients of the parameters count for three: the
+ * block again, the state, the parameters. */
 static double flops_of(tn_bound *bound, const struct way *w, int64_t d, bool whole)
 {
     const double free = count(bound, "free"), map = 16 * (double)(d * d);

@@ -4,6 +4,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/trace.h"
 #include "base/alloc.h"
 
 #include <string.h>
@@ -276,5 +277,5 @@ const tn_backend tn_backend_cuda = {
     .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
     .reply_wait = cuda_reply_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
-    .mark = cuda_mark, .between = cuda_between,
+    .mark = cuda_mark, .between = cuda_between, .trace_begin = tn_cuda_trace_begin, .trace_end = tn_cuda_trace_end,
 };

@@ -7,6 +7,7 @@
 #include "backend/cuda/trace.h"
 #include "base/alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line)
@@ -77,9 +78,33 @@ static tn_status cuda_open(int threads, void **queue)
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+/* For tests: TENON_CUDA_ALLOC_LIMIT names a size above which no memory is given. */
+static cudaError_t ask(size_t bytes, void **out)
+{
+    const char *most = getenv("TENON_CUDA_ALLOC_LIMIT");
+    if (most && most[0] && (double)bytes > strtod(most, NULL)) return cudaErrorMemoryAllocation;
+    return cudaMalloc(out, bytes ? bytes : 64);
+}
+
+/* What the driver keeps for later: memory of graphs and of its own pool. */
+static void free_caches(void)
+{
+    int device;
+    cudaMemPool_t pool;
+    (void)cudaGetLastError();
+    if (cudaDeviceSynchronize() != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) return;
+    (void)cudaDeviceGraphMemTrim(device);
+    if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) (void)cudaMemPoolTrimTo(pool, 0);
+}
+
 static tn_status new_memory(size_t bytes, void **out)
 {
-    TN_CUDA_TRY(cudaMalloc(out, bytes ? bytes : 64));
+    cudaError_t e = ask(bytes, out);
+    if (e == cudaErrorMemoryAllocation) {
+        free_caches();
+        e = ask(bytes, out);
+    }
+    if (e != cudaSuccess) return tn_cuda_failed(e, "memory", __FILE__, __LINE__);
     TN_CUDA_TRY(cudaMemset(*out, 0, bytes ? bytes : 64));
     TN_CUDA_TRY(cudaDeviceSynchronize()); /* other streams do not wait for this one */
     return TN_OK;

@@ -32,9 +32,10 @@ static double find_room(const tn_trainer *t)
 
 static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
 
-static tn_status refuse(const tn_trainer *t, tn_status s)
+/* The caller is told that nothing was asked for. */
+static tn_status refuse(bool *refused, tn_status s)
 {
-    if (t->refused) *t->refused = true;
+    if (refused) *refused = true;
     return s;
 }
 
@@ -62,10 +63,10 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
-        return refuse(t, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+        return refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
                                              "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
-        return refuse(t, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
+        return refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
                                              "or train.context, or a smaller model", largest / 1e9,
                                   tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
     return TN_OK;
@@ -76,7 +77,7 @@ static tn_status check_plans_fit(const tn_trainer *t)
 {
     const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
-    return refuse(t, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
+    return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
                                          "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
 }
 
@@ -234,10 +235,10 @@ static tn_status check_shape(const tn_trainer_options *o)
     const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (o->model->features)
-        return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
-                        (long long)o->batch, (long long)each);
-    return tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                    (long long)o->batch, (long long)o->length);
+        return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                                           (long long)o->batch, (long long)each));
+    return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                                       (long long)o->batch, (long long)o->length));
 }
 
 /* whole: the trainer that this one is a narrower part of, or NULL. */

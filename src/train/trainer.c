@@ -354,10 +354,15 @@ static tn_status run_plan(tn_trainer *t, tn_bound *b) { return packed_before(t) 
 
 static void multiply_gradients(tn_trainer *t, float by)
 {
+    tn_host_copy host = { 0 };
     for (int k = 0; k < tn_store_buckets(t->store); k++) {
         const tn_bucket *b = tn_store_bucket(t->store, k);
-        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+        const size_t bytes = sizeof *b->grad * (size_t)b->count;
+        float *x = (float *)(uintptr_t)tn_store_read(t->store, b->grad, bytes, &host);
+        for (int64_t i = 0; x && i < b->count; i++) x[i] *= by;
+        if (x && x != b->grad) (void)tn_store_write(t->store, b->grad, x, bytes);
     }
+    tn_host_copy_free(&host);
 }
 
 void tn_trainer_unscale(tn_trainer *t)

@@ -92,6 +92,7 @@ static tn_status run_once(tn_bound *bound, const struct way *w, double *ms)
     return TN_OK;
 }
 
+/* As the op runs in a step, between marks of the device's own clock; on a GPU the kernels are queued one by one. */
 static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, const struct way *w, int64_t d)
 {
     double times[MOST_RUNS];
@@ -103,7 +104,7 @@ static tn_status measure(const tn_bench *b, const char *name, tn_bound *bound, c
     const double flops = flops_of(bound, w, d);
     r.ms = tn_median(times, runs, &r.spread_ms);
     r.gflops = flops / r.ms * 1e-6;
-    r.of_ceiling = r.gflops / b->ceilings.fma_gflops;
+    if (b->device == TN_CPU) r.of_ceiling = r.gflops / b->ceilings.fma_gflops;
     b->row(b->ctx, &r);
     return TN_OK;
 }
@@ -118,14 +119,15 @@ static tn_status bench_way(const tn_bench *b, const struct way *w, int64_t d, bo
     tn_bound *bound = NULL;
     char name[64];
     snprintf(name, sizeof name, "d%d %s%s", (int)d, w->name, plain ? " plain" : "");
-    TN_TRY(tn_graph_new(&(tn_graph_options){ .training = w->backward, .threads = b->ceilings.threads, .off = plain ? off : NULL }, &g));
+    TN_TRY(tn_graph_new(&(tn_graph_options){ .training = w->backward, .threads = b->ceilings.threads, .off = plain ? off : NULL,
+                                             .device = b->device, .round = b->bf16 ? TN_BF16 : TN_F32 }, &g));
     tn_seed seed = { .y = build(g, w, d) };
     if (w->backward) seed.dy = tn_input(g, "dy", tn_shape(B, d), TN_F32);
-    const tn_compile_options o = { .seeds = &seed, .n_seeds = w->backward };
+    const tn_compile_options o = { .device = b->device, .seeds = &seed, .n_seeds = w->backward };
     tn_graph *taken = g;
     g = NULL;
     TN_TRY(tn_graph_compile(taken, &o, &p));
-    TN_TRY(tn_context_new(TN_CPU, b->ceilings.threads, &c));
+    TN_TRY(tn_context_new(b->device, b->ceilings.threads, &c));
     TN_TRY(tn_bind(p, c, NULL, &bound));
     fill(bound, p);
     TN_TRY(measure(b, name, bound, w, d));

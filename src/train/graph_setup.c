@@ -50,6 +50,7 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
         return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda");
     out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                                        .off = out->off,
+                                       .device = out->device,
                                        .activation = out->device == TN_CUDA && strcmp(compute, "bf16") == 0 ? TN_BF16 : TN_F32,
                                        .round = strcmp(compute, "bf16") == 0  ? TN_BF16
                                                 : strcmp(compute, "f16") == 0 ? TN_F16

@@ -141,7 +141,8 @@ static tn_context *open_context(int threads)
 
 static void compile(compiled *k, const tn_op_test *t, const tn_case *c, const guise *u)
 {
-    const tn_graph_options go = { .activation = u->dtype, .training = true, .threads = u->threads };
+    const tn_graph_options go = { .activation = u->dtype, .training = true, .threads = u->threads,
+                                  .device = tn_test_device() };
     tn_seed seeds[TN_IO_MAX];
     *k = (compiled){ .io = { .dtype = u->dtype, .strided = u->strided, .accumulate = u->accumulate } };
     assert_ok(tn_graph_new(&go, &k->io.g));

@@ -19,20 +19,25 @@ struct tn_algorithms {
     bool changed;
 };
 
-/* Where the file goes; the folder is made. */
-static bool find_path(char *path, const char *gpu)
+bool tn_cache_path(const char *name, char *path)
 {
-    char dir[TN_PATH_BYTES], name[96];
+    char dir[TN_PATH_BYTES];
     const char *own = getenv("TENON_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int n = -1;
     if (own && own[0]) n = snprintf(dir, sizeof dir, "%s", own);
     else if (cache && cache[0]) n = snprintf(dir, sizeof dir, "%s/tenon", cache);
     else if (home && home[0]) n = snprintf(dir, sizeof dir, "%s/.cache/tenon", home);
     if (n < 0 || n >= (int)sizeof dir) return false;
-    snprintf(name, sizeof name, "gemm-%.64s.bin", gpu);
+    return tn_dir_make(dir) == TN_OK && tn_path_join(dir, name, path, TN_PATH_BYTES) == TN_OK;
+}
+
+static bool find_path(char *path, const char *purpose, const char *gpu)
+{
+    char name[96];
+    snprintf(name, sizeof name, "%.16s-%.64s.bin", purpose, gpu);
     for (char *c = name; *c; c++)
         if (*c == ' ' || *c == '/') *c = '-';
-    return tn_dir_make(dir) == TN_OK && tn_path_join(dir, name, path, TN_PATH_BYTES) == TN_OK;
+    return tn_cache_path(name, path);
 }
 
 static void read_file(tn_algorithms *a)
@@ -50,14 +55,14 @@ static void read_file(tn_algorithms *a)
     tn_free(text);
 }
 
-tn_algorithms *tn_algorithms_open(const char *gpu, size_t version, size_t key_bytes, size_t value_bytes)
+tn_algorithms *tn_algorithms_open(const char *purpose, const char *gpu, size_t version, size_t key_bytes, size_t value_bytes)
 {
     tn_algorithms *a = tn_alloc(sizeof *a);
     if (!a) return NULL;
     a->key = key_bytes;
     a->value = value_bytes;
     snprintf(a->line, sizeof a->line, "tenon algorithms 1 %zu %zu %zu %.64s\n", version, key_bytes, value_bytes, gpu);
-    if (find_path(a->path, gpu)) read_file(a);
+    if (find_path(a->path, purpose, gpu)) read_file(a);
     else a->path[0] = 0;
     return a;
 }

@@ -3,6 +3,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "backend/backend.h"
+#include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
 #include "backend/cuda/trace.h"
 #include "base/alloc.h"
@@ -41,12 +42,14 @@ static void cuda_close(void *queue)
     if (!q) return;
     if (q->stream) cudaStreamSynchronize(q->stream);
     tn_cuda_gemms_free(q->gemms);
+    tn_cuda_dnn_free(q->dnn);
     for (int i = 0; i < TN_CUDA_STAGES; i++) {
         if (q->stage[i].memory) cudaFreeHost(q->stage[i].memory);
         if (q->stage[i].done) cudaEventDestroy(q->stage[i].done);
     }
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
+    if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
@@ -56,7 +59,9 @@ static tn_status open_parts(tn_cuda_queue *q)
     int device;
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
+    TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
     for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }

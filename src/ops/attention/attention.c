@@ -157,6 +157,7 @@ tn_ref tn_attention_(tn_graph *g, const char *file, int line, tn_ref q, tn_ref k
     const int64_t D = q.id && tn_graph_status(g) == TN_OK ? tn_ref_dim(g, q, -1) : 1;
     const tn_attention_attr a = { .causal = o.causal,
                                   .window = o.window,
+                                  .cudnn = tn_graph_switch(g, "opt.cudnn"),
                                   .scale = o.scale == 0 ? 1.f / sqrtf((float)(D > 0 ? D : 1)) : o.scale };
     const tn_ref in[TN_ATT_INPUTS] = { q, k, v, o.lengths, o.kv_length, o.document };
     tn_ref out[2];

@@ -16,7 +16,8 @@
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
  * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).
- * Plain twin (opt.relax=off): tn_loop with the map and the cost as bodies. */
+ * Plain twin (opt.relax=off): tn_loop with the map and the cost as bodies. On CUDA it is always built; with opt.relax on,
+ * solves stopped by rtol run in one kernel that knows the map (relax_cuda.cu), where the weights fit into it (d <= 256). */
 #ifndef TN_OPS_RELAX_H
 #define TN_OPS_RELAX_H
 

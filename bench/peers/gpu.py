@@ -1,0 +1,264 @@
+"""Times PyTorch peers on a GPU and `tenon bench` in turn and prints the ratios; see README.md.
+
+    python3 bench/peers/gpu.py [gpt2] [ten] [ten_b] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
+
+For each case and length the peers are started together (compiling takes most of a minute); each trains its first 20 steps and
+writes weights, batches and losses, on which `tenon check --against` then trains as well. When all are warm, rounds begin: each
+peer some steps, then ours, in turn, so that a machine whose speed drifts moves all sides. Peers wait while others run; their
+memory adds up. JSON lines go to standard output, or to the file of --out; the table to standard error. Uses the standard library alone.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).parent
+TOKENS = 65536
+LOSSES_TOLERANCE = 1e-2
+LOOP = {"batch": 8, "length": 128}  # the prototype's batch; a step per token takes so long that few tokens must do
+
+# case: the peer's command, its forms, what ours is called and its settings
+CASES = {
+    "gpt2": {"peer": ["gpu_gpt2.py"], "forms": ["compiled"], "ours": ["gpt2_124m"], "lengths": [1024, 8192, 32768]},
+    "ten": {"peer": ["gpu_ten.py"], "forms": ["triton", "eager", "loop"], "lengths": [1024, 8192, 32768],
+            "ours": ["ten", "dim=768", "layers=12", "k=64", "vocab=50257"]},
+    "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "lengths": [2048, 8192, 32768],
+              "ours": ["ten", "preset=ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
+}
+
+
+def say(text=""):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Out:
+    """Where JSON lines go."""
+
+    def __init__(self, path):
+        self.file = open(path, "a") if path else sys.stdout
+
+    def line(self, fields):
+        print(json.dumps(fields), file=self.file, flush=True)
+
+
+# --- a peer ----------------------------------------------------------------------------------------------------------------
+
+class Peer:
+    """A process that has compiled its step and waits to be told what to time."""
+
+    def __init__(self, case, form, batch, length, work):
+        if form == "loop":
+            batch, length = LOOP["batch"], LOOP["length"]
+        self.form, self.batch, self.length = form, batch, length
+        self.path = str(pathlib.Path(work) / f"{form}-{length}.safetensors")
+        self.errors = open(pathlib.Path(work) / f"{form}-{length}.log", "w+")
+        command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--form", form, "--batch", str(batch),
+                   "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else [])]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.times = []
+
+    def answer(self):
+        """The next line of JSON; None when the process has ended, with its last words said."""
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self.process.wait()
+        self.errors.seek(0)
+        say(f"  {self.form} {self.batch} x {self.length}: {' '.join(self.errors.read().split()[-60:])[-700:]}")
+        return None
+
+    def ask(self, words):
+        try:
+            self.process.stdin.write(words + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            pass
+        return self.answer()
+
+    def close(self):
+        if self.process.poll() is None:
+            try:
+                self.process.stdin.write("quit\n")
+                self.process.stdin.close()
+                self.process.wait(30)
+            except (OSError, subprocess.TimeoutExpired):
+                self.process.kill()
+        self.errors.close()
+
+
+# --- ours ------------------------------------------------------------------------------------------------------------------
+
+def run_lines(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return lines, done.stderr.strip()
+
+
+def run_ours(args, case, batch, length, more=()):
+    """(the step's line, all lines) of `tenon bench`, or None."""
+    lines, errors = run_lines([args.tenon, "bench", *case["ours"], f"train.batch={batch}", f"train.context={length}", f"device={args.device}",
+                               *args.set, *more, "--json"])
+    step = next((line for line in lines if line.get("group") == "model"), None)
+    if not step:
+        say(f"  tenon {batch} x {length}: {errors[-400:]}")
+        return None
+    return step, lines
+
+
+def compare_losses(args, peer, out, name):
+    """Ours trained on the peer's weights and batches: the largest relative distance of the first losses, or None."""
+    model = "gpt" if name == "gpt2" else "ten"
+    lines, errors = run_lines([args.tenon, "check", model, f"--against={peer.path}", f"device={args.device}", "compute=bf16", "--json"])
+    row = next((line for line in lines if line["name"] == "output.losses"), None)
+    if not row:
+        say(f"  no comparison of losses with {peer.form}: {errors[-300:]}")
+        return None
+    out.line({"name": f"{name}.losses", "side": peer.form, "batch": peer.batch, "length": peer.length, "value": row["value"],
+              "within": row["value"] <= LOSSES_TOLERANCE, "detail": row["detail"].split(": error")[0]})
+    return row["value"]
+
+
+# --- a case ----------------------------------------------------------------------------------------------------------------
+
+def middle(values):
+    """Median and half the distance of the quartiles."""
+    if len(values) < 2:
+        return values[0], 0.0
+    q = statistics.quantiles(values, n=4, method="inclusive")
+    return statistics.median(values), (q[2] - q[0]) / 2
+
+
+def start_peers(args, name, length, work):
+    """The peers that came up, warm."""
+    case, batch = CASES[name], max(TOKENS // length, 1)
+    forms = [form for form in (args.forms or case["forms"]) if form != "loop" or length == args.length[0]]  # its rate: once is enough
+    return [Peer(case, form, batch, length, work) for form in forms]
+
+
+def wait_peers(peers, out):
+    alive = []
+    for peer in peers:
+        begin = time.monotonic()
+        ready = peer.answer()
+        if ready:
+            out.line({**ready, "waited_s": round(time.monotonic() - begin, 1)})
+            alive.append(peer)
+    return alive
+
+
+def measure(args, name, length, peers, out):
+    """Rounds of all sides in turn. Rows of the table."""
+    case, batch = CASES[name], max(TOKENS // length, 1)
+    losses = {peer.form: None if args.no_losses else compare_losses(args, peer, out, name) for peer in peers}
+    ours, rows = [], []
+    for i in range(args.rounds):
+        for side in (peers + [None] if i % 2 == 0 else [None] + peers):
+            if side is None:
+                step = run_ours(args, case, batch, length)
+                if step:
+                    ours.append(step[0]["value"])
+                    out.line({**step[0], "name": name, "side": "tenon", "batch": batch, "length": length, "round": i})
+            else:
+                line = side.ask(f"time {3 if side.form == 'loop' else args.steps}")
+                if line:
+                    side.times.append(line["value"])
+                    side.peak = line["peak_mb"]
+                    out.line({**line, "round": i})
+    for peer in peers:
+        if peer.times and not args.no_profile and peer.form != "loop":
+            out.line({**(peer.ask("profile") or {}), "name": f"{name}.profile", "length": length})
+    if ours:
+        parts = run_ours(args, case, batch, length, ["--by-op"]) if not args.no_profile else None
+        for line in parts[1] if parts else []:
+            if line.get("group") == "op":
+                out.line({**line, "name": f"{name}.op.{line['name']}", "side": "tenon", "length": length})
+        ms, spread = middle(ours)
+        rows.append((name, batch, length, "tenon", ms, spread, 1e3 * batch * length / ms, "", ""))
+    for peer in peers:
+        if peer.times:
+            ms, spread = middle(peer.times)
+            rate = 1e3 * peer.batch * peer.length / ms
+            ratio = ""
+            if ours:
+                each = [(p / (peer.batch * peer.length)) / (m / (batch * length)) for p, m in zip(peer.times, ours)]
+                ratio = "%.3f +-%.3f" % middle(each)
+                out.line({"name": f"{name}.ratio", "side": peer.form, "length": length, "value": middle(each)[0], "spread": middle(each)[1]})
+            loss = "" if losses[peer.form] is None else f"{losses[peer.form]:.1e}"
+            rows.append((name, peer.batch, peer.length, peer.form, ms, spread, rate, ratio, loss))
+    return rows
+
+
+def run_outer(args, out):
+    """The op alone: eager chunks and Triton in one process, ours from a small network's time by op."""
+    lengths = [str(n) for n in args.length]
+    lines, errors = run_lines([sys.executable, str(HERE / "gpu_outer.py"), "--lengths", *lengths])
+    if not lines:
+        say(f"  outer: {errors[-400:]}")
+    case, rows = {"ours": ["ten", "pattern=O", "dim=512", "heads=8", "layers=4", "vocab=256"]}, []
+    for length in args.length:
+        batch, mine = max(TOKENS // length, 1), None
+        parts = run_ours(args, case, batch, length, ["--by-op"])
+        for line in parts[1] if parts else []:
+            if line.get("group") == "op" and line["name"] == "outer":
+                mine = line["value"] / 4  # layers
+                out.line({"name": "outer", "side": "tenon", "length": length, "batch": batch, "heads": 8, "value": mine, "unit": "ms"})
+                rows.append(("outer", batch, length, "tenon", mine, 0, 1e3 * TOKENS / mine, "", ""))
+        for line in lines:
+            if line["length"] == length:
+                out.line(line)
+                rows.append(("outer", batch, length, line["side"], line["value"], line["spread"] / 2, 1e3 * TOKENS / line["value"],
+                             f"{line['value'] / mine:.3f}" if mine else "", ""))
+    return rows
+
+
+def print_table(rows):
+    say(f"\n{'case':6} {'shape':>12}  {'side':9} {'ms':>10} {'+-':>7} {'K tokens/s':>11}  {'its time / ours, per token':26}  losses apart")
+    for name, batch, length, side, ms, spread, rate, ratio, loss in rows:
+        say(f"{name:6} {f'{batch}x{length}':>12}  {side:9} {ms:10.2f} {spread:7.2f} {rate / 1e3:11.1f}  {ratio:26}  {loss}")
+
+
+def main():
+    a = argparse.ArgumentParser(description="Times PyTorch peers on a GPU and Tenon in turn.")
+    a.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}, outer or all (default: all)")
+    a.add_argument("--length", type=int, nargs="+", help=f"tokens of a sequence; a step has {TOKENS}")
+    a.add_argument("--forms", nargs="+", help="only these peers")
+    a.add_argument("--tenon", default=str(HERE.parents[1] / "build" / "tenon"), help="the command")
+    a.add_argument("--device", default="cuda")
+    a.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="more settings of ours")
+    a.add_argument("--rounds", type=int, default=4)
+    a.add_argument("--steps", type=int, default=10, help="of a peer in a round; ours has 31")
+    a.add_argument("--out", help="append the JSON lines here instead of printing them")
+    a.add_argument("--no-losses", action="store_true", help="do not compare the first losses")
+    a.add_argument("--no-profile", action="store_true")
+    a.add_argument("--together", action="store_true", help="start the peers of all lengths at once: less waiting, more memory")
+    args = a.parse_args()
+    names = list(CASES) + ["outer"] if args.cases in ([], ["all"]) else args.cases
+    for name in names:
+        if name not in CASES and name != "outer":
+            a.error(f"{name} is none of {', '.join(CASES)}, outer and all")
+    out, rows, lengths = Out(args.out), [], args.length
+    for name in names:
+        args.length = lengths or CASES.get(name, CASES["ten"])["lengths"]
+        if name == "outer":
+            rows += run_outer(args, out)
+            continue
+        with tempfile.TemporaryDirectory() as work:
+            started = {length: start_peers(args, name, length, work) for length in (args.length if args.together else [])}
+            if args.together:
+                started = {length: wait_peers(peers, out) for length, peers in started.items()}
+            for length in args.length:
+                peers = started[length] if args.together else wait_peers(start_peers(args, name, length, work), out)
+                try:
+                    rows += measure(args, name, length, peers, out)
+                finally:
+                    for peer in peers:
+                        peer.close()
+    print_table(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -57,8 +57,8 @@ __device__ __forceinline__ backward_piece piece_of(const hopper_problem &h, int 
 
 /* --- a warpgroup and a tile --------------------------------------------------------------------------------------- */
 
-/* s = 64 own rows times those of a tile, begun. The own rows stay in shared memory: kept in registers over the loop,
- * as an operand, ptxas 13.0 gives them away. */
+/* s = 64 own rows times those of a tile, begun. The own rows are read from shared memory every time: an
+ * operand kept in registers across the loop was overwritten (ptxas 13.0 gave its registers to weights). */
 template <int WIDTH, int BN>
 __device__ __forceinline__ void begin_product(float (&s)[BN / 2], const char *own, const char *tile)
 {
@@ -291,6 +291,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) meet_hopper(const __gri
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
+/* GROUPS that compute, BN rows of a tile of the other side, in STAGES: what measured fastest on an H200 is chosen
+ * below. */
 template <int WIDTH, bool KEYS, int GROUPS, int BN, int STAGES>
 static tn_status run(const tn_call *c, const problem *p, const float2 *stat)
 {
@@ -313,17 +315,12 @@ static tn_status run(const tn_call *c, const problem *p, const float2 *stat)
     return TN_OK;
 }
 
-/* Measured on an H200: width, whether for keys, groups, rows of a tile, stages. */
-#ifndef KEYS64
-#define KEYS64 64, true, 2, 64, 4
-#define ROWS64 64, false, 2, 128, 2
-#define KEYS128 128, true, 2, 64, 3
-#define ROWS128 128, false, 2, 64, 3
-#endif
-
 tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const problem *p, const float2 *stat)
 {
-    if (p->dk.data || p->dv.data) TN_RETURN_IF(p->D <= 64 ? run<KEYS64>(c, p, stat) : run<KEYS128>(c, p, stat));
-    if (p->dq.data) TN_RETURN_IF(p->D <= 64 ? run<ROWS64>(c, p, stat) : run<ROWS128>(c, p, stat));
+    const bool narrow = p->D <= 64;
+    if (p->dk.data || p->dv.data)
+        TN_RETURN_IF((narrow ? run<64, true, 2, 64, 4>(c, p, stat) : run<128, true, 2, 64, 3>(c, p, stat)));
+    if (p->dq.data)
+        TN_RETURN_IF((narrow ? run<64, false, 2, 128, 2>(c, p, stat) : run<128, false, 2, 64, 3>(c, p, stat)));
     return TN_OK;
 }

@@ -16,7 +16,8 @@ using namespace tn_attention;
 enum { WARPS = 4, THREADS = 32 * WARPS, FEW = 64 };
 static const float LOOSE = 8; /* weights may grow to 2^LOOSE before sums are scaled down */
 
-/* Keys shared out among blocks: the one case in which a row's bits depend on how many keys and rows there are. */
+/* Keys shared out among blocks: here, and where attention_hopper.cuh takes over, a row's bits depend on how many keys
+ * and rows there are. */
 struct shares {
     int n;
     float *o;   /* (heads, n, rows, D) sums of weight times value */

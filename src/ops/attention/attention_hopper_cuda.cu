@@ -300,7 +300,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
     const forward_barriers<STAGES, QSTAGES> bar((uint64_t *)(room + at::barriers));
     const problem &p = h.p;
     const bool ORDERED = GROUPS == 2; /* they take turns: one begins its products while the other makes weights */
-    const int group = threadIdx.x / 128, pieces = h.o.heads * h.o.pieces;
+    const int group = threadIdx.x / 128;
     const float scale2 = p.scale * LOG2E;
     char *const spare = room + at::spare + group * at::kv_bytes;
     turn<STAGES> kt = { 0, 0 }, vt = { 0, 0 };
@@ -309,13 +309,9 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
     uint32_t w[BN / 4];
 
     if (ORDERED && group == 1) tn_named_arrive(1 + GROUPS, 256); /* group 0 has the first turn */
-    rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, blockIdx.x), next;
-    for (int i = blockIdx.x; i < pieces; i += gridDim.x, r = next) {
-        const auto look_ahead = [&] { next = rows_piece_of<GROUPS * 64, BN>(h, min(i + (int)gridDim.x, pieces - 1)); };
-        if (r.gone) {
-            look_ahead();
-            continue;
-        }
+    for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
+        const rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, i);
+        if (r.gone) continue;
         const int w0 = r.r0 + group * 64, w1 = min(w0 + 64, p.T), row0 = w0 + threadIdx.x % 128 / 32 * 16 + (threadIdx.x & 31) / 4;
         const int2 early = range_of(p, r.q, w0), late = range_of(p, r.q, w1 - 1);
         int from = max(0, early.x - r.first) / BN, to = (late.y - r.first + BN - 1) / BN;
@@ -409,15 +405,12 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
             const char *v;
             const bool odd = values_of(to - 1, v);
             begin_values<WIDTH, BN>(o, w, v);
-            look_ahead(); /* meanwhile: it has many divisions */
             tn_products_wait<0>();
             tn_hold(o);
             tn_hold(w);
             release(bar.v_empty + vt.at);
             vt.next();
             if (odd) add_rest(to - 1);
-        } else {
-            look_ahead();
         }
         skip(r.tiles - to);
         finish<WIDTH>(o, peak, sum, p, r.q, r.head, row0);
@@ -450,6 +443,8 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __g
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
+/* GROUPS that compute, BN keys of a tile, STAGES of keys and values, QSTAGES of queries: what measured fastest on an
+ * H200 is chosen below. */
 template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
 static tn_status forward(const tn_call *c, const problem *p)
 {
@@ -471,13 +466,7 @@ static tn_status forward(const tn_call *c, const problem *p)
 
 bool tn_attention_hopper_takes(const tn_call *c) { return hopper_takes(c); }
 
-/* Measured on an H200: width, groups, keys of a tile, stages of keys and values, of queries. */
-#ifndef FORWARD64
-#define FORWARD64 64, 2, 128, 4, 2
-#define FORWARD128 128, 2, 128, 2, 1
-#endif
-
 tn_status tn_attention_hopper_forward_cuda(const tn_call *c, const problem *p)
 {
-    return p->D <= 64 ? forward<FORWARD64>(c, p) : forward<FORWARD128>(c, p);
+    return p->D <= 64 ? forward<64, 2, 128, 4, 2>(c, p) : forward<128, 2, 128, 2, 1>(c, p);
 }

@@ -78,7 +78,8 @@ static tn_status check_plans_fit(const tn_trainer *t)
     const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
     return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
-                                         "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
+                                                  "plan.recompute=layer%s", need / 1e9, where_text(t), in_all(t, limit),
+                                       t->setup.device == TN_CPU ? " or chunk" : ""));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */

@@ -406,7 +406,7 @@ static void check_guise(const row *r, const numbers *x, const char *what, guise 
     results y = fresh_results(x);
     run_guise(r->test, r->c, &u, x, y.out, y.grad);
     if (tn_test_device() != TN_CPU) {
-        const double near = u.dtype == TN_F32 ? 1e-5 : 2e-2;
+        const double near = u.dtype == TN_F32 ? 1e-5 : 3e-2; /* another kernel may take them */
         for (int i = 0; i < x->n_out; i++) compare(what, i, y.out[i], x->out[i], x->out_count[i], near);
         for (int i = 0; u.gradients && !u.accumulate && i < x->n_in; i++)
             if (x->differentiable[i]) compare(what, i, y.grad[i], x->grad[i], x->in_count[i], near);

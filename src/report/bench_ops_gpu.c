@@ -134,7 +134,7 @@ static void report_parts(const tn_bench *b, const char *name, const tn_bench_tim
     tn_bench_report(b, "op", part, t->backward_ms, 0, t->backward_flops, t->backward_bytes, peak);
 }
 
-/* The head in turn with its three products, whose time is the row's ceiling. */
+/* The head beside its three products, measured right after it, whose time is the row's ceiling. */
 static tn_status bench_head(const tn_bench *b, const tn_bench_time *op)
 {
     const tn_bench_case k = { .op = "matmul", .build = build_products, .forward_only = true };

@@ -30,6 +30,7 @@ static double find_room(const tn_trainer *t)
     return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.98 * (double)left - 3e8 + (double)m.total : 0;
 }
 
+/* For messages: whose memory it is, and how much of it. */
 static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
 
 /* The caller is told that nothing was asked for. */
@@ -64,11 +65,11 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
         return refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
-                                             "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
+                                                      "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
         return refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
-                                             "or train.context, or a smaller model", largest / 1e9,
-                                  tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
+                                                      "or train.context, or a smaller model", largest / 1e9,
+                                           tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
     return TN_OK;
 }
 
@@ -78,7 +79,8 @@ static tn_status check_plans_fit(const tn_trainer *t)
     const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
     return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
-                                         "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
+                                                  "plan.recompute=layer%s", need / 1e9, where_text(t), in_all(t, limit),
+                                       t->setup.device == TN_CPU ? " or chunk" : ""));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */

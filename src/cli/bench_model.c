@@ -2,10 +2,12 @@
 #include "cli/bench_model.h"
 
 #include "backend/backend.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/bench_print.h"
 #include "cli/session.h"
 #include "report/timing.h"
+#include "report/trace.h"
 #include "train/feed.h"
 #include "train/task_setup.h"
 #include "train/train_settings.h"
@@ -15,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIMED_STEPS = 5, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
+enum { TIMED_STEPS = 5, TRACED_STEPS = 100, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
 
 /* The model runs on as many threads as its ceilings are measured with: --threads, or what the settings say. `more`: settings
  * that count beside the command line's, NULL-terminated. */
@@ -141,19 +143,24 @@ static tn_status read_seconds(const tn_cli *c, double *out)
     return TN_OK;
 }
 
+static tn_status queue_step(tn_session *s, int64_t step)
+{
+    const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
+    for (int64_t i = 0; i < batches; i++) TN_RETURN_IF(tn_trainer_queue_grad(s->trainer, step * batches + i, 1, false));
+    return tn_trainer_queue_apply(s->trainer, step);
+}
+
 /* Queued ahead as in training: a step's time is that from the end of the one before it to its own. Those behind the last one
  * that counts are finished too. */
 static tn_status time_steps(tn_session *s, double seconds, double *times, size_t *runs)
 {
     tn_trainer *t = s->trainer;
-    const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
     const double start = tn_clock_s();
     double last = start;
     tn_stepped x;
     *runs = 0;
     for (int64_t queued = 0; *runs < MOST_STEPS && (*runs < 4 || tn_clock_s() - start < seconds); queued++) {
-        for (int64_t i = 0; i < batches; i++) TN_RETURN_IF(tn_trainer_queue_grad(t, queued * batches + i, 1, false));
-        TN_RETURN_IF(tn_trainer_queue_apply(t, queued));
+        TN_RETURN_IF(queue_step(s, queued));
         if (tn_trainer_queued(t) < tn_trainer_ahead(t)) continue;
         TN_RETURN_IF(tn_trainer_collect(t, &x));
         const double now = tn_clock_s();
@@ -164,6 +171,54 @@ static tn_status time_steps(tn_session *s, double seconds, double *times, size_t
     return TN_OK;
 }
 
+/* --- traces ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status traced_steps(tn_session *s, double *wall_s)
+{
+    tn_stepped x;
+    const double start = tn_clock_s();
+    for (int64_t i = 0; i < TRACED_STEPS; i++) {
+        TN_RETURN_IF(queue_step(s, i));
+        if (tn_trainer_queued(s->trainer) == tn_trainer_ahead(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
+    }
+    while (tn_trainer_queued(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
+    *wall_s = tn_clock_s() - start;
+    return TN_OK;
+}
+
+static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, double wall_s)
+{
+    const double step_ms = 1e3 * wall_s / TRACED_STEPS, kernel = t->kernel_s / wall_s, busy = t->busy_s / wall_s;
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", name, "group", "trace", "value",
+                                        kernel, "unit", "kernel time / wall time", "steps", TRACED_STEPS, "wall_s", wall_s, "kernel_s",
+                                        t->kernel_s, "busy_s", t->busy_s, "largest_gap_ms", 1e3 * t->gap_s, "step_ms", step_ms, "kernels",
+                                        (json_int_t)t->kernels, "copies", (json_int_t)t->copies, "host_waits", (json_int_t)t->waits, "event_waits",
+                                        (json_int_t)t->event_waits));
+    fprintf(c->out, "trace  %-29s %d steps: kernels %.3f s of %.3f s wall, %.1f %% (with copies %.1f %%), %.2f ms a step under the trace\n", name,
+            TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
+    fprintf(c->out, "       %zu kernels and %zu copies a step; longest time without either %.3f ms; the host waited for the device %zu times,\n"
+                    "       and %zu times for a step queued earlier\n", t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
+    return TN_OK;
+}
+
+/* After the steps that were timed: everything is recorded by then. */
+static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
+{
+    tn_span *spans = NULL;
+    size_t n = 0;
+    double wall_s = 0;
+    const tn_backend *b = tn_backend_get(tn_trainer_device(s->trainer));
+    if (!tn_args_flag(&c->args, "trace")) return TN_OK;
+    TN_RETURN_IF(b->trace_begin());
+    const tn_status stepped = traced_steps(s, &wall_s), ended = b->trace_end(&spans, &n);
+    const tn_trace t = tn_trace_sum(spans, n);
+    tn_free(spans);
+    TN_RETURN_IF(stepped);
+    TN_RETURN_IF(ended);
+    return print_trace(c, name, &t, wall_s);
+}
+
 /* m: filled by the first row; idle: of the GPU's memory before the session. */
 static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m, size_t idle)
 {
@@ -171,6 +226,8 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
     TN_RETURN_IF(read_seconds(c, &seconds));
+    if (!gpu && tn_args_flag(&c->args, "trace"))
+        return tn_error(TN_USAGE, "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
     if (!m->threads) TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
     TN_RETURN_IF(time_steps(s, seconds, times, &runs));
@@ -185,6 +242,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     if (s->model->features) TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));
+    TN_RETURN_IF(trace_steps(c, name, s));
     return time_parts(c, s, m, peak);
 }
 

@@ -5,9 +5,11 @@
 For each case and length the peers are started together (compiling takes most of a minute); each trains its first 20 steps and
 writes weights, batches and losses, on which `tenon check --against` then trains as well. When all are warm, rounds begin: each
 peer some steps, then ours, in turn, so that a machine whose speed drifts moves all sides. A peer that waits holds its weights
-alone, but while they start their memory adds up. JSON lines go to standard output, or to the file of --out; the table to standard error. Uses the standard library alone.
+alone, but while they start their memory adds up; the uncompiled ones, which need most, start last. JSON lines go to standard
+output, or to the file of --out; the table to standard error, row by row. Uses the standard library alone.
 """
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import statistics
@@ -23,10 +25,10 @@ LOOP = {"batch": 8, "length": 128}  # the prototype's batch; a step per token ta
 
 # case: the peer's command, its forms, our preset and its settings (`bench ten` has a row of its own behind what was asked for)
 CASES = {
-    "gpt2": {"peer": ["gpu_gpt2.py"], "forms": ["compiled"], "more": ["autocast", "eager"], "ours": ["gpt2_124m"], "lengths": [1024, 8192, 32768]},
-    "ten": {"peer": ["gpu_ten.py"], "forms": ["triton", "eager", "loop"], "more": ["compiled"], "lengths": [1024, 8192, 32768],
+    "gpt2": {"peer": ["gpu_gpt2.py"], "forms": ["compiled"], "ours": ["gpt2_124m"], "lengths": [1024, 8192, 32768]},
+    "ten": {"peer": ["gpu_ten.py"], "forms": ["triton", "eager", "loop"], "lengths": [1024, 8192, 32768],
             "ours": ["ten_tiny", "dim=768", "layers=12", "heads=12", "k=64", "vocab=50257"]},
-    "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "more": ["compiled"], "lengths": [2048, 8192, 32768],
+    "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "lengths": [2048, 8192, 32768],
               "ours": ["ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
 }
 
@@ -60,7 +62,7 @@ class Peer:
         command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--form", form, "--batch", str(batch),
                    "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
-        self.times = []
+        self.times, self.losses = [], None
 
     def answer(self):
         """The next line of JSON; None when the process has ended, with its last words said."""
@@ -133,15 +135,28 @@ def middle(values):
     return statistics.median(values), (q[2] - q[0]) / 2
 
 
-def start_peers(args, name, length, first, work):
-    """first: of the case's lengths. Peers that may not be warm yet."""
-    case, batch = CASES[name], max(TOKENS // length, 1)
-    wanted = [form for form in args.forms or [] if form in case["forms"] + case["more"]] or case["forms"]
-    forms = [form for form in wanted if form != "loop" or first]  # its rate does not depend on the length: once is enough
-    return [Peer(name, form, batch, length, work) for form in forms]
+def forms_of(args, name, length, first):
+    """The case's own forms, of --forms those it has, and what is asked for it by name: `gpt2.eager`. `form@length` counts at that
+    length alone, the loop once: its rate is the same."""
+    forms, more = [], []
+    for word in args.forms or CASES[name]["forms"]:
+        form, _, at = word.partition("@")
+        if form in CASES[name]["forms"]:
+            forms.append((form, at))
+        elif form.startswith(name + "."):
+            more.append((form[len(name) + 1:], at))
+    forms = forms + more or [(form, "") for form in CASES[name]["forms"]]
+    return [form for form, at in forms if at in ("", str(length)) and (form != "loop" or first)]
+
+
+def start_peers(args, job, work, late):
+    """Peers that may not be warm yet; late: those that are not compiled, with their large tensors, else the others."""
+    name, length, first = job
+    return [Peer(name, form, max(TOKENS // length, 1), length, work) for form in forms_of(args, name, length, first) if (form == "eager") == late]
 
 
 def wait_peers(peers, out):
+    """Those that came up."""
     alive = []
     for peer in peers:
         begin = time.monotonic()
@@ -152,10 +167,23 @@ def wait_peers(peers, out):
     return alive
 
 
+def bring_up(args, jobs, work, out):
+    """Warm peers of each job, their first losses compared with ours meanwhile."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        peers = {job: [] for job in jobs}
+        for late in (False, True):
+            started = {job: start_peers(args, job, work, late) for job in jobs}
+            for job in jobs:
+                peers[job] += wait_peers(started[job], out)
+                for peer in peers[job]:
+                    if peer.losses is None and not args.no_losses:
+                        peer.losses = pool.submit(compare_losses, args, peer, out, job[0])
+    return peers
+
+
 def measure(args, name, length, peers, out):
     """Rounds of all sides in turn. Rows of the table."""
     case, batch = CASES[name], max(TOKENS // length, 1)
-    losses = {peer.form: None if args.no_losses else compare_losses(args, peer, out, name) for peer in peers}
     ours, rows = [], []
     for i in range(args.rounds):
         for side in (peers + [None] if i % 2 == 0 else [None] + peers):
@@ -165,7 +193,7 @@ def measure(args, name, length, peers, out):
                     ours.append(step[0]["value"])
                     out.line({**step[0], "name": name, "side": "tenon", "batch": batch, "length": length, "round": i})
             else:
-                line = side.ask(f"time {3 if side.form == 'loop' else args.steps}")
+                line = side.ask(f"time {args.slow if side.form in ('loop', 'eager') else args.steps}")
                 if line:
                     side.times.append(line["value"])
                     out.line({**line, "round": i})
@@ -188,7 +216,8 @@ def measure(args, name, length, peers, out):
                 each = [(p / (peer.batch * peer.length)) / (m / (batch * length)) for p, m in zip(peer.times, ours)]
                 ratio = "%.3f +-%.3f" % middle(each)
                 out.line({"name": f"{name}.ratio", "side": peer.form, "length": length, "value": middle(each)[0], "spread": middle(each)[1]})
-            loss = "" if losses[peer.form] is None else f"{losses[peer.form]:.1e}"
+            apart = peer.losses.result() if peer.losses else None
+            loss = "" if apart is None else f"{apart:.1e}"
             rows.append((name, peer.batch, peer.length, peer.form, ms, spread, rate, ratio, loss))
     return rows
 
@@ -215,8 +244,11 @@ def run_outer(args, lengths, out):
     return rows
 
 
-def print_table(rows):
-    say(f"\n{'case':6} {'shape':>12}  {'side':9} {'ms':>10} {'+-':>7} {'K tokens/s':>11}  {'its time / ours, per token':26}  losses apart")
+def print_head():
+    say(f"{'case':6} {'shape':>12}  {'side':9} {'ms':>10} {'+-':>7} {'K tokens/s':>11}  {'its time / ours, per token':26}  losses apart")
+
+
+def print_rows(rows):
     for name, batch, length, side, ms, spread, rate, ratio, loss in rows:
         say(f"{name:6} {f'{batch}x{length}':>12}  {side:9} {ms:10.2f} {spread:7.2f} {rate / 1e3:11.1f}  {ratio:26}  {loss}")
 
@@ -237,34 +269,34 @@ def main():
     a = argparse.ArgumentParser(description="Times PyTorch peers on a GPU and Tenon in turn.")
     a.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}, outer or all (default: all)")
     a.add_argument("--length", type=int, nargs="+", help=f"tokens of a sequence; a step has {TOKENS}")
-    a.add_argument("--forms", nargs="+", help="only these peers")
+    a.add_argument("--forms", nargs="+", help="only these peers: triton, eager@32768 (at that length), gpt2.autocast (of that case)")
     a.add_argument("--tenon", default=str(HERE.parents[1] / "build" / "tenon"), help="the command")
     a.add_argument("--device", default="cuda")
     a.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="more settings of ours")
     a.add_argument("--rounds", type=int, default=4)
     a.add_argument("--steps", type=int, default=10, help="of a peer in a round; ours has 31")
+    a.add_argument("--slow", type=int, default=5, help="the same for the peers that are not compiled")
     a.add_argument("--out", help="append the JSON lines here instead of printing them")
     a.add_argument("--no-losses", action="store_true", help="do not compare the first losses")
     a.add_argument("--no-profile", action="store_true", help="do not profile the peers")
     a.add_argument("--by-op", action="store_true", help="our time by op as well")
     a.add_argument("--together", action="store_true", help="start the peers of all cases at once: less waiting, more memory")
     args = a.parse_args()
-    out, rows = Out(args.out), []
+    out, cases = Out(args.out), read_cases(a, args)
+    jobs = [(name, length, length == lengths[0]) for name, lengths in cases for length in lengths if name != "outer"]
+    print_head()
     with tempfile.TemporaryDirectory() as work:
-        jobs = [(name, length, length == lengths[0]) for name, lengths in read_cases(a, args) for length in lengths if name != "outer"]
-        started = {job[:2]: start_peers(args, *job, work) for job in (jobs if args.together else [])}
-        started = {job: wait_peers(peers, out) for job, peers in started.items()}
-        for name, length, first in jobs:
-            peers = started[name, length] if args.together else wait_peers(start_peers(args, name, length, first, work), out)
-            try:
-                rows += measure(args, name, length, peers, out)
-            finally:
-                for peer in peers:
-                    peer.close()
-    for name, lengths in read_cases(a, args):
+        for group in [jobs] if args.together else [[job] for job in jobs]:
+            peers = bring_up(args, group, work, out)
+            for job in group:
+                try:
+                    print_rows(measure(args, job[0], job[1], peers[job], out))
+                finally:
+                    for peer in peers[job]:
+                        peer.close()
+    for name, lengths in cases:
         if name == "outer":
-            rows += run_outer(args, lengths, out)
-    print_table(rows)
+            print_rows(run_outer(args, lengths, out))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A training step of GPT-2 124M on a GPU in PyTorch, compiled, for timing beside `tenon bench gpt2_124m device=cuda`:
 
-    python3 bench/peers/gpu_gpt2.py [--form compiled|eager] [--batch 64] [--length 1024]
+    python3 bench/peers/gpu_gpt2.py [--form compiled|autocast|eager] [--batch 64] [--length 1024]
 
 bf16 activations over f32 weights, torch's attention, fused AdamW, gradients clipped without waiting for the GPU; the vocabulary is
 padded to a multiple of 64, as one does for speed. `autocast` is the same under torch.autocast, which keeps the stream between the
@@ -61,4 +61,5 @@ def make(args):
 
 
 if __name__ == "__main__":
-    gpu_step.run("gpt2", "gpt", gpu_step.parse_arguments("One training step of GPT-2 124M on a GPU.", FORMS, 64, 1024, step_gpt2.SETTINGS), make)
+    nets = {"gpt2": step_gpt2.SETTINGS}
+    gpu_step.run("gpt", gpu_step.parse_arguments("One training step of GPT-2 124M on a GPU.", FORMS, 64, 1024, nets), make)

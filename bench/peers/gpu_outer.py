@@ -3,7 +3,7 @@ N = P = 64 unless told; bf16. One JSON line a form: milliseconds (median of many
 
     python3 bench/peers/gpu_outer.py [--lengths 1024 32768] [--heads 8] [--steps 30]
 
-Ours beside it: the outer rows of `tenon bench ten dim=512 layers=2 pattern=O ... device=cuda --by-op`, which gpu.py prints."""
+`gpu.py outer` prints ours beside it: the op's rows of a network of four such layers (`tenon bench ... --by-op`)."""
 import argparse
 import json
 import statistics
@@ -40,8 +40,11 @@ def main():
     a.add_argument("--heads", type=int, default=8)
     a.add_argument("--width", type=int, default=64)
     a.add_argument("--steps", type=int, default=30)
+    a.add_argument("--compiled", action="store_true", help="the chunks under torch.compile as well")
     args = a.parse_args()
-    forms = {"eager": gpu_ten.outer_chunks, "compiled": torch.compile(gpu_ten.outer_chunks), "triton": gpu_ten.recurrences("triton").outer}
+    forms = {"eager": gpu_ten.outer_chunks, "triton": gpu_ten.recurrences("triton").outer}
+    if args.compiled:
+        forms["compiled"] = torch.compile(gpu_ten.outer_chunks)
     for length in args.lengths:
         inputs, dy = make_inputs(args.tokens, length, args.heads, args.width)
         want = run(gpu_ten.outer_chunks, [t.detach().float().requires_grad_() for t in inputs], dy.float())

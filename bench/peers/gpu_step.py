@@ -231,11 +231,13 @@ def serve(name, args, one, losses):
 # --- command -------------------------------------------------------------------------------------------------------------
 
 def parse_arguments(description, forms, batch, length, settings):
+    """settings: default text of each network, by name."""
     a = argparse.ArgumentParser(description=description)
+    a.add_argument("--net", choices=list(settings), default=next(iter(settings)))
     a.add_argument("--form", choices=forms, default=forms[0])
     a.add_argument("--batch", type=int, default=batch, help="sequences of a batch")
     a.add_argument("--length", type=int, default=length, help="tokens of a sequence")
-    a.add_argument("--settings", default=settings, help='"key=value key=value", as for tenon')
+    a.add_argument("--settings", help='"key=value key=value", as for tenon')
     a.add_argument("--steps", type=int, default=30, help="timed steps")
     a.add_argument("--first", type=int, default=FIRST_STEPS, help="steps on batches of their own before")
     a.add_argument("--file", help="write weights, batches and the first losses here (docs/against.md)")
@@ -246,11 +248,13 @@ def parse_arguments(description, forms, batch, length, settings):
     args = a.parse_args()
     if min(args.batch, args.length, args.steps, args.first) < 1:
         a.error("--batch, --length, --steps and --first must be at least 1")
+    args.settings = args.settings or settings[args.net]
     return args
 
 
-def run(name, model, args, make):
+def run(model, args, make):
     """make(args) -> (net, params, loss_of, tokens, labels)."""
+    name = args.net
     torch.set_float32_matmul_precision("high")
     try:
         net, params, loss_of, tokens, labels = make(args)

@@ -278,26 +278,14 @@ def make_body(kind, form, params, settings, dtype, graph="none"):
     return gpu_step.make_body(params, kinds, begin, make_layer(recurrences(form)), dtype, graph)
 
 
-def make(args, kind):
-    net_class, defaults, _, _ = NETS[kind]
+def make(args):
+    net_class, defaults, _, _ = NETS[args.net]
     net, tokens, labels = gpu_step.make_net(net_class, defaults, args.settings, args.batch, args.length, steps=args.first)
     params, s, compiled = gpu_step.device_params(net, "cuda"), net.settings, args.form in ("triton", "compiled")
-    body = make_body(kind, args.form, params, s, torch.bfloat16, args.graph if compiled else "none")
+    body = make_body(args.net, args.form, params, s, torch.bfloat16, args.graph if compiled else "none")
     head = args.head or {"triton": "triton", "compiled": "whole"}.get(args.form, "rows")
     return net, params, gpu_step.make_loss(body, head, params["embed"], s["vocab"], compiled), tokens.cuda(), labels.cuda()
 
 
-def main():
-    import sys
-    kind = sys.argv[sys.argv.index("--net") + 1] if "--net" in sys.argv[:-1] else "ten"
-    if kind not in NETS:
-        sys.exit(f"error: --net {kind}: {' or '.join(NETS)}")
-    if "--net" in sys.argv:
-        at = sys.argv.index("--net")
-        del sys.argv[at:at + 2]
-    args = gpu_step.parse_arguments("One training step of the TEN on a GPU.", FORMS, 64, 1024, SETTINGS[kind])
-    gpu_step.run(kind, "ten", args, lambda a: make(a, kind))
-
-
 if __name__ == "__main__":
-    main()
+    gpu_step.run("ten", gpu_step.parse_arguments("One training step of the TEN on a GPU.", FORMS, 64, 1024, SETTINGS), make)

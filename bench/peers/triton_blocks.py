@@ -67,15 +67,14 @@ def _xent_kernel(Z, LABEL, LOSS, COUNT, vocab, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     label = tl.load(LABEL + row)
     x = tl.arange(0, BLOCK)
-    high = tl.full((BLOCK,), -1e30, tl.float32)
+    high = -1e30  # the largest so far; one exponential of each number in each pass
     total = tl.zeros((BLOCK,), tl.float32)
     for i in range(0, vocab, BLOCK):
         z = tl.load(Z + row * width + i + x, mask=i + x < vocab, other=float("-inf")).to(tl.float32)
-        new = tl.maximum(high, z)
+        new = tl.maximum(high, tl.max(z, 0))
         total = total * tl.exp(high - new) + tl.exp(z - new)
         high = new
-    top = tl.max(high, 0)
-    lse = top + tl.log(tl.sum(total * tl.exp(high - top), 0))
+    lse = high + tl.log(tl.sum(total, 0))
     own = tl.load(Z + row * width + tl.maximum(label, 0)).to(tl.float32)
     tl.store(LOSS + row, tl.where(label >= 0, lse - own, 0.0))
     scale = tl.where(label >= 0, 1.0 / tl.load(COUNT), 0.0)

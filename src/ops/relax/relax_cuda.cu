@@ -8,7 +8,8 @@
  *     part = W2 z                each CTA, (16,d)
  *     f = LN(u + sum part + b2)  by the owner, which adds the parts of the CTAs in their order
  *
- * takes two barriers of the cluster. The owner then nudges f where the phase asks for it, takes norms, decides and moves h. A
+ * takes two rounds of messages: x to all, parts to their owner, each counted by a barrier of the receiver. What is sent in one
+ * round answers what came in the last, so nothing is overwritten that somebody still reads. The owner then nudges f where the phase asks for it, takes norms, decides and moves h. A
  * tile ends when all its samples are there. The adjoint phase is the same walk with W2^T, gelu'(.) and W1^T. The energy's map
  * has no norms, and W1^T for W2. */
 #include "ops/act.cuh"
@@ -45,7 +46,7 @@ __host__ __device__ __forceinline__ int up(int n, int to) { return (n + to - 1) 
 
 /* Places in shared memory, in bytes; T is the type of operands. */
 struct places {
-    int w1, w2, x, z, part, state, inject, passing, normal2, normal, b1, vectors, slope, logits, own, gone, total;
+    int w1, w2, x, z, part, barriers, state, inject, passing, normal2, normal, b1, vectors, slope, logits, own, gone, total;
     int w1_row, w2_row, x_row, z_row; /* elements of T */
 };
 
@@ -62,7 +63,8 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
     p.x = at, at += TILE * p.x_row * (int)sizeof(T);
     p.z = at, at += TILE * p.z_row * (int)sizeof(T);
     at = up(at + 64, 16); /* a fragment may be read past the end */
-    p.part = at, at += TILE * (dp + 4) * 4;
+    p.part = at, at += TILE * dp * 4; /* from every CTA, (ctas,own,dp) */
+    p.barriers = at, at += 16;
     p.state = at, at += own * dp * 4;
     p.inject = at, at += own * dp * 4;
     p.passing = at, at += adjoint ? own * dp * 4 : 0;
@@ -86,6 +88,59 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
 struct own {
     float inverse2, inverse, noise;
     int32_t steps;
+};
+
+enum { OPERANDS, PARTS };
+
+/* gelu(x): a result that is rounded to bf16 needs no exact tails. */
+__device__ __forceinline__ float gelu(float x, const float *) { return tn_d_gelu_erf(x); }
+__device__ __forceinline__ float gelu(float x, const __nv_bfloat16 *)
+{
+    const float c = tn_d_at_least(x, -15.f);
+    return 0.5f * c * (1.f + erff(0.707106781f * c));
+}
+
+/* Results of the first product, on their way into the second. */
+template <typename T>
+struct to_z {
+    T *z;
+    float *slope;
+    const float *b1;
+    int row, length;
+    bool keep, backward, energy;
+
+    __device__ __forceinline__ void operator()(int r, int n, float y) const
+    {
+        if (backward) {
+            put_as(&z[r * row + n], y * slope[r * length + n]);
+            return;
+        }
+        y += b1[n];
+        const float t = energy ? tanhf(y) : gelu(y, z);
+        put_as(&z[r * row + n], t);
+        if (keep) slope[r * length + n] = energy ? 1.f - t * t : tn_d_gelu_erf_grad(y);
+    }
+    __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
+    {
+        (*this)(r, n, a);
+        (*this)(r, n + 1, b);
+    }
+};
+
+/* Results of the second, to the CTA that owns the row. */
+struct to_owner {
+    uint32_t parts, barrier;
+    int rank, mine, length;
+
+    __device__ __forceinline__ uint32_t place(int r, int n) const { return parts + 4u * (uint32_t)((rank * mine + r % mine) * length + n); }
+    __device__ __forceinline__ void operator()(int r, int n, float y) const
+    {
+        tn_send(tn_shared_of(place(r, n), r / mine), tn_shared_of(barrier, r / mine), __float_as_uint(y));
+    }
+    __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
+    {
+        tn_send(tn_shared_of(place(r, n), r / mine), tn_shared_of(barrier, r / mine), __float_as_uint(a), __float_as_uint(b));
+    }
 };
 
 template <int V, typename T>
@@ -129,7 +184,7 @@ struct tile {
             const int which = i / dp, k = i % dp;
             floats(at.vectors)[i] = k >= j.d ? 0.f : j.vector[which] ? j.vector[which][k] : which == GAIN || which == GAIN2 ? 1.f : 0.f;
         }
-        for (int i = threadIdx.x; i < TILE * (dp + 4); i += THREADS) floats(at.part)[i] = 0;
+        for (int i = threadIdx.x; i < TILE * dp; i += THREADS) floats(at.part)[i] = 0;
         if (threadIdx.x < TILE) gone()[threadIdx.x] = first + threadIdx.x >= count;
     }
 
@@ -141,27 +196,54 @@ struct tile {
         return r;
     }
 
-    /* The operand of the first product to every CTA. */
-    __device__ void send(int q, const numbers<V> &x) const
+    /* The barrier of operands, and of parts. */
+    __device__ __forceinline__ uint32_t barrier(int which) const { return tn_shared_at(shared + at.barriers) + 8 * which; }
+
+    __device__ void make_barriers() const
     {
-        T *to = operand(at.x) + (rank * mine + q) * at.x_row + (threadIdx.x & 31) * V;
-        T packed[V];
+        if (threadIdx.x) return;
+        tn_barrier_make(barrier(OPERANDS));
+        tn_barrier_make(barrier(PARTS));
+        tn_barriers_made();
+    }
+
+    /* One round of each: what will come, then until it has. */
+    __device__ __forceinline__ void await_operands(uint32_t round) const
+    {
+        if (threadIdx.x == 0) tn_barrier_expect(barrier(OPERANDS), TILE * (32 * V * (uint32_t)sizeof(T) + 4));
+        tn_barrier_wait(barrier(OPERANDS), round & 1);
+    }
+
+    __device__ __forceinline__ void expect_parts() const
+    {
+        if (threadIdx.x == 0) tn_barrier_expect(barrier(PARTS), TILE * (uint32_t)up(j.d, 8) * 4);
+    }
+
+    __device__ __forceinline__ void await_parts(uint32_t round) const { tn_barrier_wait(barrier(PARTS), round & 1); }
+
+    /* The operand of the first product to every CTA, and whether the sample is gone. */
+    __device__ void send(int q, const numbers<V> &x, bool left) const
+    {
+        const int lane = threadIdx.x & 31, s = rank * mine + q;
+        const uint32_t to = tn_shared_at(operand(at.x) + s * at.x_row + lane * V), flag = tn_shared_at(gone() + s);
+        __align__(16) T packed[V];
 #pragma unroll
         for (int i = 0; i < V; i++) put_as(&packed[i], x.v[i]);
         for (int r = 0; r < j.ctas; r++) {
-            T *there = cluster.map_shared_rank(to, r);
-            if (sizeof(packed) == 8) *(uint2 *)there = *(const uint2 *)packed;
+            const uint32_t there = tn_shared_of(to, r), counts = tn_shared_of(barrier(OPERANDS), r);
+            if (sizeof(packed) == 8) tn_send(there, counts, ((const uint32_t *)packed)[0], ((const uint32_t *)packed)[1]);
             else
 #pragma unroll
-                for (int i = 0; i < (int)sizeof(packed) / 16; i++) ((uint4 *)there)[i] = ((const uint4 *)packed)[i];
+                for (int i = 0; i < (int)sizeof(packed) / 16; i++) tn_send(there + 16 * i, counts, ((const uint4 *)packed)[i]);
         }
+        if (lane < j.ctas) tn_send(tn_shared_of(flag, lane), tn_shared_of(barrier(OPERANDS), lane), left);
     }
 
     /* From the state h of sample q. `remember`: keep what the adjoint walk needs. */
-    __device__ void enter(int q, const numbers<V> &h, bool remember) const
+    __device__ void enter(int q, const numbers<V> &h, bool left, bool remember) const
     {
         if (j.energy) {
-            send(q, h);
+            send(q, h, left);
             return;
         }
         float inverse;
@@ -170,61 +252,37 @@ struct tile {
             set(row(at.normal2, q), n);
             owned(q)->inverse2 = inverse;
         }
-        send(q, scaled(n, vector(GAIN2), vector(BIAS2)));
+        send(q, scaled(n, vector(GAIN2), vector(BIAS2)), left);
     }
 
-    __device__ void enter_backward(int q, const numbers<V> &lambda) const
+    __device__ void enter_backward(int q, const numbers<V> &lambda, bool left) const
     {
         if (j.energy) {
-            send(q, lambda);
+            send(q, lambda, left);
             return;
         }
         const numbers<V> passing = back(lambda, vector(GAIN), get<V>(row(at.normal, q)), owned(q)->inverse, j.d);
         set(row(at.passing, q), passing);
-        send(q, passing);
+        send(q, passing, left);
     }
 
     /* Both products. keep: the slopes too; backward: times the slopes instead of an activation. */
     __device__ void multiply(bool keep, bool backward) const
     {
-        T *z = operand(at.z);
-        float *slope = floats(at.slope), *parts = floats(at.part);
-        const float *b1 = floats(at.b1);
-        const bool energy = j.energy;
-        const int z_row = at.z_row, length = j.part;
-        product(operand(at.x), at.x_row, operand(at.w1), at.w1_row, j.part, up(j.d, 16), [=](int r, int n, float y) {
-            if (backward) {
-                put_as(&z[r * z_row + n], y * slope[r * length + n]);
-                return;
-            }
-            y += b1[n];
-            const float t = energy ? tanhf(y) : tn_d_act(TN_ACT_GELU_ERF, y);
-            put_as(&z[r * z_row + n], t);
-            if (keep) slope[r * length + n] = energy ? 1.f - t * t : tn_d_act_grad(TN_ACT_GELU_ERF, y);
-        });
+        const to_z<T> z = { operand(at.z), floats(at.slope), floats(at.b1), at.z_row, j.part, keep, backward, j.energy };
+        product(operand(at.x), at.x_row, operand(at.w1), at.w1_row, j.part, up(j.d, 16), z);
         __syncthreads();
-        product(z, at.z_row, operand(at.w2), at.w2_row, up(j.d, 8), j.part,
-                [=](int r, int n, float y) { parts[r * (32 * V + 4) + n] = y; });
+        const to_owner parts = { tn_shared_at(floats(at.part)), barrier(PARTS), rank, mine, 32 * V };
+        product(operand(at.z), at.z_row, operand(at.w2), at.w2_row, up(j.d, 8), j.part, parts);
     }
 
     /* The sum of all parts for sample q, in the order of the CTAs. */
     __device__ __forceinline__ numbers<V> gather(int q) const
     {
-        const float *mine_part = floats(at.part) + (rank * mine + q) * (32 * V + 4) + (threadIdx.x & 31) * V;
-        float4 got[MOST_CTAS][V / 4];
-        numbers<V> s;
-#pragma unroll
-        for (int r = 0; r < MOST_CTAS; r++)
-#pragma unroll
-            for (int i = 0; i < V / 4; i++)
-                got[r][i] = r < j.ctas ? ((const float4 *)cluster.map_shared_rank(mine_part, r))[i] : make_float4(0, 0, 0, 0);
-#pragma unroll
-        for (int i = 0; i < V / 4; i++) *(float4 *)&s.v[4 * i] = got[0][i];
+        numbers<V> s = get<V>(row(at.part, q));
 #pragma unroll
         for (int r = 1; r < MOST_CTAS; r++)
-#pragma unroll
-            for (int i = 0; i < V / 4; i++)
-                s.v[4 * i] += got[r][i].x, s.v[4 * i + 1] += got[r][i].y, s.v[4 * i + 2] += got[r][i].z, s.v[4 * i + 3] += got[r][i].w;
+            if (r < j.ctas) s = sum_of(s, get<V>(row(at.part, r * mine + q)));
         return s;
     }
 
@@ -268,6 +326,7 @@ struct tile {
         float *logits = floats(at.logits) + q * up(j.classes, 4), most = -INFINITY, sum = 0;
         numbers<V> r = f;
         if (label == -1) return r;
+#pragma unroll 4
         for (int c = 0; c < j.classes; c++) {
             const float y = dot(f, get_row<V>(j.head_w + (int64_t)c * j.d, j.d)) + (j.head_b ? j.head_b[c] : 0.f);
             most = fmaxf(most, y);
@@ -277,6 +336,7 @@ struct tile {
         for (int c = 0; c < j.classes; c++) sum += expf(logits[c] - most);
         const bool known = label >= 0 && label < j.classes;
         const float factor = known ? -eta * (j.weights ? j.weights[sample] : 1.f) : NAN;
+#pragma unroll 4
         for (int c = 0; c < j.classes; c++) {
             const float slope = factor * (expf(logits[c] - most) / sum - (c == label ? 1.f : 0.f));
             const numbers<V> w = get_row<V>(j.head_w + (int64_t)c * j.d, j.d);
@@ -286,8 +346,8 @@ struct tile {
         return r;
     }
 
-    /* Moves h of sample q towards f, and says so to all once it is there. Returns the state. */
-    __device__ numbers<V> move(int q, numbers<V> h, const numbers<V> &f, float rtol, float damping, int t) const
+    /* Moves h of sample q towards f; returns whether it is there. */
+    __device__ bool move(int q, numbers<V> &h, const numbers<V> &f, float rtol, float damping, int t) const
     {
         const int64_t sample = first + rank * mine + q;
         numbers<V> gap;
@@ -298,13 +358,11 @@ struct tile {
         for (int i = 0; i < V; i++) h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
         set(row(at.state, q), h);
         const bool there = r < rtol; /* false for NaN */
-        const int lane = threadIdx.x & 31;
-        if (there && lane < j.ctas) *cluster.map_shared_rank(&gone()[rank * mine + q], lane) = 1;
-        if (lane == 0) {
+        if ((threadIdx.x & 31) == 0) {
             owned(q)->steps = t + 1;
             if (j.residuals && (there || t + 1 == j.steps)) j.residuals[sample] = r;
         }
-        return h;
+        return there;
     }
 
     __device__ __forceinline__ bool all_gone() const
@@ -316,29 +374,29 @@ struct tile {
 
 #define EACH_OWN(q, k) for (int q = threadIdx.x >> 5; q < (k).mine; q += WARPS)
 
-/* The Jacobian's parts at j.h into shared memory: one walk forward. */
+/* The Jacobian's parts at j.h into shared memory: one walk forward, the first round of messages. */
 template <int V, typename T>
 __device__ void prepare_adjoint(const tile<V, T> &k, int64_t count)
 {
-    k.load_weights(false);
-    k.cluster.sync(); /* all are there */
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
         const float *h = sample < count ? k.j.h + sample * k.j.d : NULL, *a = sample < count ? k.j.a + sample * k.j.d : NULL;
         set(k.row(k.at.inject, q), get_row<V>(a, k.j.d));
         __syncwarp();
-        k.enter(q, get_row<V>(h, k.j.d), true);
+        k.enter(q, get_row<V>(h, k.j.d), sample >= count, true);
     }
-    k.cluster.sync();
+    k.await_operands(0);
+    k.expect_parts();
     k.multiply(true, false);
-    k.cluster.sync();
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
+        k.await_parts(0);
         (void)k.leave(q, get_row<V>(sample < count ? k.j.h + sample * k.j.d : NULL, k.j.d), true);
     }
-    k.cluster.sync(); /* parts and weights are written again */
+    __syncthreads(); /* the weights are written again */
+    k.load_weights(true);
 }
 
 template <int V, typename T>
@@ -350,11 +408,12 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
     const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT, nudged = j.phase == TN_LOOP_PHASE_NUDGED;
     const float rtol = *j.rtol, damping = j.damping ? *j.damping : 1.f, eta = nudged ? j.sign * *j.beta : 0.f;
     if (k.first >= count) return; /* the whole cluster */
+    k.make_barriers();
     k.load_rest(count);
-    __syncthreads();
+    k.load_weights(false);
+    k.cluster.sync(); /* all are there, and their barriers */
     if (adjoint) prepare_adjoint(k, count);
-    k.load_weights(adjoint);
-    k.cluster.sync(); /* all have zeroed their parts and marked who is gone */
+    __syncthreads();
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
@@ -364,18 +423,23 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
         set(k.row(k.at.inject, q), get_row<V>(there ? (adjoint ? j.g : j.a) + sample * j.d : NULL, j.d));
         if ((threadIdx.x & 31) == 0) k.owned(q)->steps = 0;
         __syncwarp();
-        if (adjoint) k.enter_backward(q, h);
-        else k.enter(q, h, false);
+        if (adjoint) k.enter_backward(q, h, !there);
+        else k.enter(q, h, !there, false);
     }
+    const uint32_t before = adjoint ? 1 : 0; /* rounds */
     for (int t = 0;; t++) {
-        k.cluster.sync(); /* operands, and who is gone */
+        k.await_operands(before + t);
         if (t == j.steps || k.all_gone()) break;
+        k.expect_parts();
         k.multiply(false, adjoint);
-        k.cluster.sync(); /* parts */
         EACH_OWN(q, k)
         {
-            if (k.gone()[k.rank * k.mine + q]) continue;
-            const numbers<V> h = get<V>(k.row(k.at.state, q));
+            k.await_parts(before + t);
+            numbers<V> h = get<V>(k.row(k.at.state, q));
+            if (k.gone()[k.rank * k.mine + q]) { /* every round has all messages */
+                k.send(q, h, true);
+                continue;
+            }
             numbers<V> f = adjoint ? k.leave_backward(q) : k.leave(q, h, false);
             if (nudged && t == 0 && j.signal) {
                 numbers<V> gap;
@@ -384,12 +448,12 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
                 if ((threadIdx.x & 31) == 0) k.owned(q)->noise = noise;
             }
             if (nudged) f = k.nudged(q, f, eta);
-            const numbers<V> next = k.move(q, h, f, rtol, damping, t);
-            __syncwarp();
-            if (adjoint) k.enter_backward(q, next);
-            else k.enter(q, next, false);
+            const bool there = k.move(q, h, f, rtol, damping, t);
+            if (adjoint) k.enter_backward(q, h, there);
+            else k.enter(q, h, there, false);
         }
     }
+    k.cluster.sync(); /* nobody goes while others may still be sent to */
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;

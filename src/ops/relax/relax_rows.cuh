@@ -9,13 +9,14 @@ enum { WARPS = 8, THREADS = 32 * WARPS };
 
 /* --- products of 16 rows ------------------------------------------------------------------------------------------------ */
 
-/* put(row, column, x (row) . w (column)) for 16 rows x (.., k) and n rows w (.., k). */
+/* put(row, column, x (row) . w (column)) for 16 rows x (.., k) and n rows w (.., k); or two neighbours of a row at once. */
 template <typename Put>
 __device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const __nv_bfloat16 *w, int w_row, int n, int k, Put put)
 {
     const int lane = threadIdx.x & 31;
     for (int tile = threadIdx.x >> 5; tile * 8 < n; tile += WARPS) {
         float even[4] = { 0, 0, 0, 0 }, odd[4] = { 0, 0, 0, 0 };
+#pragma unroll 4
         for (int i = 0; i < k; i += 32) {
             uint32_t a[4], b[4];
             tn_ldmatrix(b, w + (tile * 8 + (lane & 7)) * w_row + i + (lane >> 3) * 8);
@@ -27,10 +28,8 @@ __device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const
             }
         }
         const int row = lane >> 2, column = tile * 8 + (lane & 3) * 2;
-        put(row, column, even[0] + odd[0]);
-        put(row, column + 1, even[1] + odd[1]);
-        put(row + 8, column, even[2] + odd[2]);
-        put(row + 8, column + 1, even[3] + odd[3]);
+        put(row, column, even[0] + odd[0], even[1] + odd[1]);
+        put(row + 8, column, even[2] + odd[2], even[3] + odd[3]);
     }
 }
 
@@ -57,17 +56,81 @@ __device__ __forceinline__ void product(const float *x, int x_row, const float *
 __device__ __forceinline__ void put_as(__nv_bfloat16 *p, float x) { *p = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void put_as(float *p, float x) { *p = x; }
 
-/* to (n,k) = element (n,k) of a matrix with steps; 0 behind n_there and k_there. The axis with step 1 is walked first. */
+/* to (n,k) = element (n,k) of a matrix with steps; 0 behind n_there and k_there. The axis with step 1 is along the lanes. */
 template <typename T>
 __device__ __forceinline__ void load_matrix(T *to, int row, int n, int k, const float *from, int64_t step_n, int64_t step_k,
                                             int n_there, int k_there)
 {
-#pragma unroll 8
-    for (int i = threadIdx.x; i < n * k; i += THREADS) {
-        const int a = step_k == 1 ? i / k : i % n, b = step_k == 1 ? i % k : i / n;
-        put_as(&to[a * row + b], a < n_there && b < k_there ? from[a * step_n + b * step_k] : 0.f);
-    }
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const bool rows = step_k == 1;
+    const int outer = rows ? n : k, inner = rows ? k : n;
+#pragma unroll 4
+    for (int o = warp; o < outer; o += WARPS)
+#pragma unroll 4
+        for (int i = lane; i < inner; i += 32) {
+            const int a = rows ? o : i, b = rows ? i : o;
+            put_as(&to[a * row + b], a < n_there && b < k_there ? from[a * step_n + b * step_k] : 0.f);
+        }
 }
+
+/* --- messages within a cluster ------------------------------------------------------------------------------------------ */
+
+/* Stores into the shared memory of another CTA that count at a barrier there. A barrier's phase is over when its one arrival has
+ * come, which says how many bytes to wait for, and all of them have. From sm_90 on. */
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ uint32_t tn_shared_of(uint32_t at, int rank)
+{
+    uint32_t r;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(at), "r"(rank));
+    return r;
+}
+
+__device__ __forceinline__ void tn_barrier_make(uint32_t barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void tn_barriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+__device__ __forceinline__ void tn_barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void tn_barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    uint32_t over;
+    do {
+        asm volatile("{\n\t.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(over)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!over);
+}
+
+__device__ __forceinline__ void tn_send(uint32_t to, uint32_t barrier, uint32_t a)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(to), "r"(a), "r"(barrier) : "memory");
+}
+
+__device__ __forceinline__ void tn_send(uint32_t to, uint32_t barrier, uint32_t a, uint32_t b)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [%0], {%1, %2}, [%3];" ::"r"(to), "r"(a), "r"(b),
+                 "r"(barrier)
+                 : "memory");
+}
+
+__device__ __forceinline__ void tn_send(uint32_t to, uint32_t barrier, uint4 a)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.u32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to), "r"(a.x),
+                 "r"(a.y), "r"(a.z), "r"(a.w), "r"(barrier)
+                 : "memory");
+}
+
+#endif
 
 /* --- a sample: V numbers in each lane ----------------------------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@
 
 namespace cg = cooperative_groups;
 
-enum { TILE = 16, MOST_CTAS = 8, MOST_CLASSES = 256, MOST_SHARED = 227 * 1024 };
+enum { TILE = 16, MOST_CTAS = 8, MOST_CLASSES = 128, MOST_SHARED = 227 * 1024 };
 enum { GAIN2, BIAS2, GAIN, BIAS, B2, VECTORS };
 
 struct job {
@@ -46,7 +46,7 @@ __host__ __device__ __forceinline__ int up(int n, int to) { return (n + to - 1) 
 
 /* Places in shared memory, in bytes; T is the type of operands. */
 struct places {
-    int w1, w2, x, z, part, barriers, state, inject, passing, normal2, normal, b1, vectors, slope, logits, own, gone, total;
+    int w1, w2, x, z, part, barriers, state, inject, passing, normal2, normal, b1, vectors, slope, head, logits, own, gone, total;
     int w1_row, w2_row, x_row, z_row; /* elements of T */
 };
 
@@ -73,6 +73,7 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
     p.b1 = at, at += up(j.part, 4) * 4;
     p.vectors = at, at += VECTORS * dp * 4;
     p.slope = at, at += adjoint ? TILE * j.part * 4 : 0;
+    p.head = at, at += j.phase == TN_LOOP_PHASE_NUDGED ? up(j.classes, 4) * dp * 4 : 0;
     p.logits = at, at += j.phase == TN_LOOP_PHASE_NUDGED ? own * up(j.classes, 4) * 4 : 0;
     p.own = at, at += TILE * 4 * 4;
     p.gone = at, at += TILE * 4;
@@ -83,6 +84,15 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 /* --- the kernel ------------------------------------------------------------------------------------------------------------ */
+
+template <int V>
+__device__ __forceinline__ float distance(const numbers<V> &a, const numbers<V> &b)
+{
+    numbers<V> gap;
+#pragma unroll
+    for (int i = 0; i < V; i++) gap.v[i] = a.v[i] - b.v[i];
+    return sqrtf(tn_warp_sum(along(gap, gap)));
+}
 
 /* What the owner keeps of a sample besides vectors. */
 struct own {
@@ -109,7 +119,7 @@ struct to_z {
     int row, length;
     bool keep, backward, energy;
 
-    __device__ __forceinline__ void operator()(int r, int n, float y) const
+    __device__ __forceinline__ void one(int r, int n, float y) const
     {
         if (backward) {
             put_as(&z[r * row + n], y * slope[r * length + n]);
@@ -122,8 +132,8 @@ struct to_z {
     }
     __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
     {
-        (*this)(r, n, a);
-        (*this)(r, n + 1, b);
+        one(r, n, a);
+        one(r, n + 1, b);
     }
 };
 
@@ -133,10 +143,6 @@ struct to_owner {
     int rank, mine, length;
 
     __device__ __forceinline__ uint32_t place(int r, int n) const { return parts + 4u * (uint32_t)((rank * mine + r % mine) * length + n); }
-    __device__ __forceinline__ void operator()(int r, int n, float y) const
-    {
-        tn_send(tn_shared_of(place(r, n), r / mine), tn_shared_of(barrier, r / mine), __float_as_uint(y));
-    }
     __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
     {
         tn_send(tn_shared_of(place(r, n), r / mine), tn_shared_of(barrier, r / mine), __float_as_uint(a), __float_as_uint(b));
@@ -185,6 +191,8 @@ struct tile {
             floats(at.vectors)[i] = k >= j.d ? 0.f : j.vector[which] ? j.vector[which][k] : which == GAIN || which == GAIN2 ? 1.f : 0.f;
         }
         for (int i = threadIdx.x; i < TILE * dp; i += THREADS) floats(at.part)[i] = 0;
+        for (int i = threadIdx.x; j.phase == TN_LOOP_PHASE_NUDGED && i < up(j.classes, 4) * dp; i += THREADS)
+            floats(at.head)[i] = i / dp < j.classes && i % dp < j.d ? j.head_w[(int64_t)(i / dp) * j.d + i % dp] : 0.f;
         if (threadIdx.x < TILE) gone()[threadIdx.x] = first + threadIdx.x >= count;
     }
 
@@ -323,46 +331,73 @@ struct tile {
     {
         const int64_t sample = first + rank * mine + q;
         const int32_t label = j.labels[sample];
+        const int lane = threadIdx.x & 31;
         float *logits = floats(at.logits) + q * up(j.classes, 4), most = -INFINITY, sum = 0;
         numbers<V> r = f;
         if (label == -1) return r;
-#pragma unroll 4
-        for (int c = 0; c < j.classes; c++) {
-            const float y = dot(f, get_row<V>(j.head_w + (int64_t)c * j.d, j.d)) + (j.head_b ? j.head_b[c] : 0.f);
-            most = fmaxf(most, y);
-            if ((threadIdx.x & 31) == 0) logits[c] = y;
+        for (int c = 0; c < j.classes; c += 4) {
+            float y[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) y[i] = along(f, get<V>(row(at.head, c + i)));
+            warp_sums(y);
+            if (lane == 0) *(float4 *)(logits + c) = *(const float4 *)y;
         }
         __syncwarp();
-        for (int c = 0; c < j.classes; c++) sum += expf(logits[c] - most);
+        for (int c = lane; c < j.classes; c += 32) {
+            logits[c] += j.head_b ? j.head_b[c] : 0.f;
+            most = fmaxf(most, logits[c]);
+        }
+        most = tn_warp_max(most);
+        for (int c = lane; c < j.classes; c += 32) sum += expf(logits[c] - most);
+        sum = tn_warp_sum(sum);
         const bool known = label >= 0 && label < j.classes;
         const float factor = known ? -eta * (j.weights ? j.weights[sample] : 1.f) : NAN;
+        for (int c = lane; c < j.classes; c += 32) logits[c] = factor * (expf(logits[c] - most) / sum - (c == label ? 1.f : 0.f));
+        __syncwarp();
 #pragma unroll 4
         for (int c = 0; c < j.classes; c++) {
-            const float slope = factor * (expf(logits[c] - most) / sum - (c == label ? 1.f : 0.f));
-            const numbers<V> w = get_row<V>(j.head_w + (int64_t)c * j.d, j.d);
+            const numbers<V> w = get<V>(row(at.head, c));
+            const float slope = logits[c];
 #pragma unroll
             for (int i = 0; i < V; i++) r.v[i] = fmaf(slope, w.v[i], r.v[i]);
         }
+        __syncwarp(); /* logits are written again */
         return r;
     }
 
-    /* Moves h of sample q towards f; returns whether it is there. */
-    __device__ bool move(int q, numbers<V> &h, const numbers<V> &f, float rtol, float damping, int t) const
+    /* Moves h of sample q towards f, says so where it is there, and sends the next operand: one wait for the residual's sums and
+     * those of the norm that comes first in the next walk. */
+    __device__ void move(int q, numbers<V> h, const numbers<V> &f, float rtol, float damping, int t) const
     {
-        const int64_t sample = first + rank * mine + q;
-        numbers<V> gap;
+        const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT;
+        numbers<V> gap, p = h;
+        float s[4] = { 0, 0, 0, 0 };
 #pragma unroll
-        for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
-        const float r = sqrtf(dot(gap, gap)) / fmaxf(sqrtf(dot(f, f)), 1e-6f);
-#pragma unroll
-        for (int i = 0; i < V; i++) h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
-        set(row(at.state, q), h);
-        const bool there = r < rtol; /* false for NaN */
-        if ((threadIdx.x & 31) == 0) {
-            owned(q)->steps = t + 1;
-            if (j.residuals && (there || t + 1 == j.steps)) j.residuals[sample] = r;
+        for (int i = 0; i < V; i++) {
+            gap.v[i] = f.v[i] - h.v[i];
+            h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
         }
-        return there;
+        s[0] = along(gap, gap), s[1] = along(f, f);
+        const numbers<V> n = j.energy || !adjoint ? h : get<V>(row(at.normal, q));
+        if (!j.energy && !adjoint) p = norm_begin(sum_of(h, get<V>(row(at.inject, q))), j.d, &s[2], &s[3]);
+        if (!j.energy && adjoint) p = times(h, vector(GAIN)), s[2] = sum_in(p), s[3] = along(p, n);
+        warp_sums(s);
+        const float size = sqrtf(s[1]), r = sqrtf(s[0]) / (size < 1e-6f ? 1e-6f : size);
+        const bool there = r < rtol; /* false for NaN */
+        set(row(at.state, q), h);
+        if (j.energy) {
+            send(q, h, there);
+        } else if (adjoint) {
+            p = back_end(p, n, j.d, s[2], s[3], owned(q)->inverse);
+            set(row(at.passing, q), p);
+            send(q, p, there);
+        } else {
+            float inverse;
+            send(q, scaled(norm_end(p, j.d, s[2], s[3], &inverse), vector(GAIN2), vector(BIAS2)), there);
+        }
+        if (threadIdx.x & 31) return;
+        owned(q)->steps = t + 1;
+        if (j.residuals && (there || t + 1 == j.steps)) j.residuals[first + rank * mine + q] = r;
     }
 
     __device__ __forceinline__ bool all_gone() const
@@ -435,22 +470,18 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
         EACH_OWN(q, k)
         {
             k.await_parts(before + t);
-            numbers<V> h = get<V>(k.row(k.at.state, q));
+            const numbers<V> h = get<V>(k.row(k.at.state, q));
             if (k.gone()[k.rank * k.mine + q]) { /* every round has all messages */
                 k.send(q, h, true);
                 continue;
             }
             numbers<V> f = adjoint ? k.leave_backward(q) : k.leave(q, h, false);
             if (nudged && t == 0 && j.signal) {
-                numbers<V> gap;
-                for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
-                const float noise = sqrtf(dot(gap, gap));
+                const float noise = distance(f, h);
                 if ((threadIdx.x & 31) == 0) k.owned(q)->noise = noise;
             }
             if (nudged) f = k.nudged(q, f, eta);
-            const bool there = k.move(q, h, f, rtol, damping, t);
-            if (adjoint) k.enter_backward(q, h, there);
-            else k.enter(q, h, there, false);
+            k.move(q, h, f, rtol, damping, t);
         }
     }
     k.cluster.sync(); /* nobody goes while others may still be sent to */
@@ -460,9 +491,7 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
         if (sample >= count) continue;
         const numbers<V> h = get<V>(k.row(k.at.state, q));
         if (nudged && j.signal) { /* x still has the free state */
-            numbers<V> gap = get_row<V>(j.x + sample * j.d, j.d);
-            for (int i = 0; i < V; i++) gap.v[i] = h.v[i] - gap.v[i];
-            const float far = sqrtf(dot(gap, gap));
+            const float far = distance(h, get_row<V>(j.x + sample * j.d, j.d));
             if ((threadIdx.x & 31) == 0) j.signal[sample] = far / fmaxf(k.owned(q)->noise, 1e-30f);
         }
         set_row(j.x + sample * j.d, j.d, h);

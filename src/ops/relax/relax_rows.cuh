@@ -9,7 +9,7 @@ enum { WARPS = 8, THREADS = 32 * WARPS };
 
 /* --- products of 16 rows ------------------------------------------------------------------------------------------------ */
 
-/* put(row, column, x (row) . w (column)) for 16 rows x (.., k) and n rows w (.., k); or two neighbours of a row at once. */
+/* put(row, column, x (row) . w (column), x (row) . w (column + 1)) for 16 rows x (.., k) and n rows w (.., k); n is even. */
 template <typename Put>
 __device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const __nv_bfloat16 *w, int w_row, int n, int k, Put put)
 {
@@ -33,24 +33,32 @@ __device__ __forceinline__ void product(const __nv_bfloat16 *x, int x_row, const
     }
 }
 
-template <typename Put>
-__device__ __forceinline__ void product(const float *x, int x_row, const float *w, int w_row, int n, int k, Put put)
+/* A thread has R rows of two neighbouring columns. */
+template <int R, typename Put>
+__device__ __forceinline__ void product_rows(const float *x, int x_row, const float *w, int w_row, int n, int k, Put put)
 {
-    for (int o = threadIdx.x; o < 4 * n; o += THREADS) {
-        const int column = o % n, first = o / n * 4;
-        float sum[4] = { 0, 0, 0, 0 };
+    for (int o = threadIdx.x; o < n / 2 * (16 / R); o += THREADS) {
+        const int column = o % (n / 2) * 2, first = o / (n / 2) * R;
+        float sum[R][2] = { { 0 } };
         for (int i = 0; i < k; i += 4) {
-            const float4 b = *(const float4 *)(w + column * w_row + i);
+            const float4 b = *(const float4 *)(w + column * w_row + i), c = *(const float4 *)(w + (column + 1) * w_row + i);
 #pragma unroll
-            for (int r = 0; r < 4; r++) {
+            for (int r = 0; r < R; r++) {
                 const float4 a = *(const float4 *)(x + (first + r) * x_row + i);
-                sum[r] = fmaf(a.x, b.x, sum[r]), sum[r] = fmaf(a.y, b.y, sum[r]);
-                sum[r] = fmaf(a.z, b.z, sum[r]), sum[r] = fmaf(a.w, b.w, sum[r]);
+                sum[r][0] = fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum[r][0]))));
+                sum[r][1] = fmaf(a.w, c.w, fmaf(a.z, c.z, fmaf(a.y, c.y, fmaf(a.x, c.x, sum[r][1]))));
             }
         }
 #pragma unroll
-        for (int r = 0; r < 4; r++) put(first + r, column, sum[r]);
+        for (int r = 0; r < R; r++) put(first + r, column, sum[r][0], sum[r][1]);
     }
+}
+
+template <typename Put>
+__device__ __forceinline__ void product(const float *x, int x_row, const float *w, int w_row, int n, int k, Put put)
+{
+    if (n > 64) product_rows<4>(x, x_row, w, w_row, n, k, put);
+    else product_rows<2>(x, x_row, w, w_row, n, k, put);
 }
 
 __device__ __forceinline__ void put_as(__nv_bfloat16 *p, float x) { *p = __float2bfloat16_rn(x); }
@@ -175,30 +183,61 @@ __device__ __forceinline__ void set_row(float *row, int d, const numbers<V> &r)
         if ((int)(threadIdx.x & 31) * V + i < d) row[(threadIdx.x & 31) * V + i] = r.v[i];
 }
 
+/* N sums over a warp at once: one waits no longer than several. */
+template <int N>
+__device__ __forceinline__ void warp_sums(float (&s)[N])
+{
+#pragma unroll
+    for (int d = 16; d; d >>= 1)
+#pragma unroll
+        for (int i = 0; i < N; i++) s[i] += __shfl_xor_sync(0xffffffffu, s[i], d);
+}
+
+/* This lane's part of a . b. */
 template <int V>
-__device__ __forceinline__ float dot(const numbers<V> &a, const numbers<V> &b)
+__device__ __forceinline__ float along(const numbers<V> &a, const numbers<V> &b)
 {
     float s = 0;
 #pragma unroll
     for (int i = 0; i < V; i++) s = fmaf(a.v[i], b.v[i], s);
-    return tn_warp_sum(s);
+    return s;
 }
 
-/* (w - mean) / deviation, 0 behind d; *inverse = 1 / deviation. */
+/* A norm in one pass: sums of w - w_0 and its square, which are as large as they must be; then (w - mean) / deviation, 0 behind d.
+ * *inverse = 1 / deviation. */
+template <int V>
+__device__ __forceinline__ numbers<V> norm_begin(const numbers<V> &w, int d, float *sum, float *squares)
+{
+    numbers<V> p;
+    const float shift = __shfl_sync(0xffffffffu, w.v[0], 0);
+    *sum = 0;
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        p.v[i] = (int)(threadIdx.x & 31) * V + i < d ? w.v[i] - shift : 0.f;
+        *sum += p.v[i];
+    }
+    *squares = along(p, p);
+    return p;
+}
+
+template <int V>
+__device__ __forceinline__ numbers<V> norm_end(const numbers<V> &p, int d, float sum, float squares, float *inverse)
+{
+    numbers<V> n;
+    const float over = 1.f / (float)d, mean = sum * over, variance = squares * over - mean * mean;
+    *inverse = rsqrtf((variance < 0 ? 0 : variance) + 1e-5f); /* NaN stays */
+#pragma unroll
+    for (int i = 0; i < V; i++) n.v[i] = (int)(threadIdx.x & 31) * V + i < d ? (p.v[i] - mean) * *inverse : 0.f;
+    return n;
+}
+
 template <int V>
 __device__ __forceinline__ numbers<V> normalize(const numbers<V> &w, int d, float *inverse)
 {
-    numbers<V> n;
-    float s = 0;
-#pragma unroll
-    for (int i = 0; i < V; i++) s += w.v[i];
-    const float mean = tn_warp_sum(s) / (float)d;
-#pragma unroll
-    for (int i = 0; i < V; i++) n.v[i] = (int)(threadIdx.x & 31) * V + i < d ? w.v[i] - mean : 0.f;
-    *inverse = rsqrtf(dot(n, n) / (float)d + 1e-5f);
-#pragma unroll
-    for (int i = 0; i < V; i++) n.v[i] *= *inverse;
-    return n;
+    float s[2];
+    const numbers<V> p = norm_begin(w, d, &s[0], &s[1]);
+    warp_sums(s);
+    return norm_end(p, d, s[0], s[1], inverse);
 }
 
 template <int V>
@@ -210,19 +249,43 @@ __device__ __forceinline__ numbers<V> scaled(const numbers<V> &n, const numbers<
     return y;
 }
 
-/* Back through a norm: what reaches its input, given what comes to its output. */
+/* Back through a norm: what reaches its input, given g, what comes to its output times the gain, and the sums of g and g n. */
+template <int V>
+__device__ __forceinline__ numbers<V> back_end(const numbers<V> &g, const numbers<V> &n, int d, float sum, float with_n, float inverse)
+{
+    numbers<V> r;
+    const float over = 1.f / (float)d;
+#pragma unroll
+    for (int i = 0; i < V; i++)
+        r.v[i] = (int)(threadIdx.x & 31) * V + i < d ? inverse * (g.v[i] - sum * over - n.v[i] * (with_n * over)) : 0.f;
+    return r;
+}
+
+template <int V>
+__device__ __forceinline__ numbers<V> times(const numbers<V> &a, const numbers<V> &b)
+{
+    numbers<V> r;
+#pragma unroll
+    for (int i = 0; i < V; i++) r.v[i] = a.v[i] * b.v[i];
+    return r;
+}
+
+template <int V>
+__device__ __forceinline__ float sum_in(const numbers<V> &a)
+{
+    float s = 0;
+#pragma unroll
+    for (int i = 0; i < V; i++) s += a.v[i];
+    return s;
+}
+
 template <int V>
 __device__ __forceinline__ numbers<V> back(const numbers<V> &dy, const numbers<V> &gain, const numbers<V> &n, float inverse, int d)
 {
-    numbers<V> g, r;
-    float s = 0;
-#pragma unroll
-    for (int i = 0; i < V; i++) g.v[i] = dy.v[i] * gain.v[i], s += g.v[i];
-    const float mean = tn_warp_sum(s) / (float)d, along = dot(g, n) / (float)d;
-#pragma unroll
-    for (int i = 0; i < V; i++)
-        r.v[i] = (int)(threadIdx.x & 31) * V + i < d ? inverse * (g.v[i] - mean - n.v[i] * along) : 0.f;
-    return r;
+    const numbers<V> g = times(dy, gain);
+    float s[2] = { sum_in(g), along(g, n) };
+    warp_sums(s);
+    return back_end(g, n, d, s[0], s[1], inverse);
 }
 
 #endif

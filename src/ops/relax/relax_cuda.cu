@@ -8,8 +8,7 @@
  *     part = W2 z                each CTA, (16,d)
  *     f = LN(u + sum part + b2)  by the owner, which adds the parts of the CTAs in their order
  *
- * takes two rounds of messages: x to all, parts to their owner, each counted by a barrier of the receiver. What is sent in one
- * round answers what came in the last, so nothing is overwritten that somebody still reads. The owner then nudges f where the phase asks for it, takes norms, decides and moves h. A
+ * takes two barriers of the cluster. The owner then nudges f where the phase asks for it, takes norms, decides and moves h. A
  * tile ends when all its samples are there. The adjoint phase is the same walk with W2^T, gelu'(.) and W1^T. The energy's map
  * has no norms, and W1^T for W2. */
 #include "ops/act.cuh"
@@ -21,7 +20,7 @@
 
 namespace cg = cooperative_groups;
 
-enum { TILE = 16, MOST_CTAS = 8, MOST_CLASSES = 128, MOST_SHARED = 227 * 1024 };
+enum { TILE = 16, MOST_CTAS = 8, MOST_CLASSES = 256, MOST_SHARED = 227 * 1024 };
 enum { GAIN2, BIAS2, GAIN, BIAS, B2, VECTORS };
 
 struct job {
@@ -46,7 +45,7 @@ __host__ __device__ __forceinline__ int up(int n, int to) { return (n + to - 1) 
 
 /* Places in shared memory, in bytes; T is the type of operands. */
 struct places {
-    int w1, w2, x, z, part, barriers, state, inject, passing, normal2, normal, b1, vectors, slope, head, logits, own, gone, total;
+    int w1, w2, x, z, part, state, inject, passing, normal2, normal, b1, vectors, slope, logits, own, gone, total;
     int w1_row, w2_row, x_row, z_row; /* elements of T */
 };
 
@@ -63,8 +62,7 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
     p.x = at, at += TILE * p.x_row * (int)sizeof(T);
     p.z = at, at += TILE * p.z_row * (int)sizeof(T);
     at = up(at + 64, 16); /* a fragment may be read past the end */
-    p.part = at, at += TILE * dp * 4; /* from every CTA, (ctas,own,dp) */
-    p.barriers = at, at += 16;
+    p.part = at, at += TILE * (dp + 4) * 4;
     p.state = at, at += own * dp * 4;
     p.inject = at, at += own * dp * 4;
     p.passing = at, at += adjoint ? own * dp * 4 : 0;
@@ -73,7 +71,6 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
     p.b1 = at, at += up(j.part, 4) * 4;
     p.vectors = at, at += VECTORS * dp * 4;
     p.slope = at, at += adjoint ? TILE * j.part * 4 : 0;
-    p.head = at, at += j.phase == TN_LOOP_PHASE_NUDGED ? up(j.classes, 4) * dp * 4 : 0;
     p.logits = at, at += j.phase == TN_LOOP_PHASE_NUDGED ? own * up(j.classes, 4) * 4 : 0;
     p.own = at, at += TILE * 4 * 4;
     p.gone = at, at += TILE * 4;
@@ -85,68 +82,10 @@ __host__ __device__ __forceinline__ places places_of(const job &j)
 
 /* --- the kernel ------------------------------------------------------------------------------------------------------------ */
 
-template <int V>
-__device__ __forceinline__ float distance(const numbers<V> &a, const numbers<V> &b)
-{
-    numbers<V> gap;
-#pragma unroll
-    for (int i = 0; i < V; i++) gap.v[i] = a.v[i] - b.v[i];
-    return sqrtf(tn_warp_sum(along(gap, gap)));
-}
-
 /* What the owner keeps of a sample besides vectors. */
 struct own {
     float inverse2, inverse, noise;
     int32_t steps;
-};
-
-enum { OPERANDS, PARTS };
-
-/* gelu(x): a result that is rounded to bf16 needs no exact tails. */
-__device__ __forceinline__ float gelu(float x, const float *) { return tn_d_gelu_erf(x); }
-__device__ __forceinline__ float gelu(float x, const __nv_bfloat16 *)
-{
-    const float c = tn_d_at_least(x, -15.f);
-    return 0.5f * c * (1.f + erff(0.707106781f * c));
-}
-
-/* Results of the first product, on their way into the second. */
-template <typename T>
-struct to_z {
-    T *z;
-    float *slope;
-    const float *b1;
-    int row, length;
-    bool keep, backward, energy;
-
-    __device__ __forceinline__ void one(int r, int n, float y) const
-    {
-        if (backward) {
-            put_as(&z[r * row + n], y * slope[r * length + n]);
-            return;
-        }
-        y += b1[n];
-        const float t = energy ? tanhf(y) : gelu(y, z);
-        put_as(&z[r * row + n], t);
-        if (keep) slope[r * length + n] = energy ? 1.f - t * t : tn_d_gelu_erf_grad(y);
-    }
-    __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
-    {
-        one(r, n, a);
-        one(r, n + 1, b);
-    }
-};
-
-/* Results of the second, to the CTA that owns the row. */
-struct to_owner {
-    uint32_t parts, barrier;
-    int rank, mine, length;
-
-    __device__ __forceinline__ uint32_t place(int r, int n) const { return parts + 4u * (uint32_t)((rank * mine + r % mine) * length + n); }
-    __device__ __forceinline__ void operator()(int r, int n, float a, float b) const
-    {
-        tn_send(tn_shared_of(place(r, n), r / mine), tn_shared_of(barrier, r / mine), __float_as_uint(a), __float_as_uint(b));
-    }
 };
 
 template <int V, typename T>
@@ -190,9 +129,7 @@ struct tile {
             const int which = i / dp, k = i % dp;
             floats(at.vectors)[i] = k >= j.d ? 0.f : j.vector[which] ? j.vector[which][k] : which == GAIN || which == GAIN2 ? 1.f : 0.f;
         }
-        for (int i = threadIdx.x; i < TILE * dp; i += THREADS) floats(at.part)[i] = 0;
-        for (int i = threadIdx.x; j.phase == TN_LOOP_PHASE_NUDGED && i < up(j.classes, 4) * dp; i += THREADS)
-            floats(at.head)[i] = i / dp < j.classes && i % dp < j.d ? j.head_w[(int64_t)(i / dp) * j.d + i % dp] : 0.f;
+        for (int i = threadIdx.x; i < TILE * (dp + 4); i += THREADS) floats(at.part)[i] = 0;
         if (threadIdx.x < TILE) gone()[threadIdx.x] = first + threadIdx.x >= count;
     }
 
@@ -204,54 +141,27 @@ struct tile {
         return r;
     }
 
-    /* The barrier of operands, and of parts. */
-    __device__ __forceinline__ uint32_t barrier(int which) const { return tn_shared_at(shared + at.barriers) + 8 * which; }
-
-    __device__ void make_barriers() const
+    /* The operand of the first product to every CTA. */
+    __device__ void send(int q, const numbers<V> &x) const
     {
-        if (threadIdx.x) return;
-        tn_barrier_make(barrier(OPERANDS));
-        tn_barrier_make(barrier(PARTS));
-        tn_barriers_made();
-    }
-
-    /* One round of each: what will come, then until it has. */
-    __device__ __forceinline__ void await_operands(uint32_t round) const
-    {
-        if (threadIdx.x == 0) tn_barrier_expect(barrier(OPERANDS), TILE * (32 * V * (uint32_t)sizeof(T) + 4));
-        tn_barrier_wait(barrier(OPERANDS), round & 1);
-    }
-
-    __device__ __forceinline__ void expect_parts() const
-    {
-        if (threadIdx.x == 0) tn_barrier_expect(barrier(PARTS), TILE * (uint32_t)up(j.d, 8) * 4);
-    }
-
-    __device__ __forceinline__ void await_parts(uint32_t round) const { tn_barrier_wait(barrier(PARTS), round & 1); }
-
-    /* The operand of the first product to every CTA, and whether the sample is gone. */
-    __device__ void send(int q, const numbers<V> &x, bool left) const
-    {
-        const int lane = threadIdx.x & 31, s = rank * mine + q;
-        const uint32_t to = tn_shared_at(operand(at.x) + s * at.x_row + lane * V), flag = tn_shared_at(gone() + s);
-        __align__(16) T packed[V];
+        T *to = operand(at.x) + (rank * mine + q) * at.x_row + (threadIdx.x & 31) * V;
+        T packed[V];
 #pragma unroll
         for (int i = 0; i < V; i++) put_as(&packed[i], x.v[i]);
         for (int r = 0; r < j.ctas; r++) {
-            const uint32_t there = tn_shared_of(to, r), counts = tn_shared_of(barrier(OPERANDS), r);
-            if (sizeof(packed) == 8) tn_send(there, counts, ((const uint32_t *)packed)[0], ((const uint32_t *)packed)[1]);
+            T *there = cluster.map_shared_rank(to, r);
+            if (sizeof(packed) == 8) *(uint2 *)there = *(const uint2 *)packed;
             else
 #pragma unroll
-                for (int i = 0; i < (int)sizeof(packed) / 16; i++) tn_send(there + 16 * i, counts, ((const uint4 *)packed)[i]);
+                for (int i = 0; i < (int)sizeof(packed) / 16; i++) ((uint4 *)there)[i] = ((const uint4 *)packed)[i];
         }
-        if (lane < j.ctas) tn_send(tn_shared_of(flag, lane), tn_shared_of(barrier(OPERANDS), lane), left);
     }
 
     /* From the state h of sample q. `remember`: keep what the adjoint walk needs. */
-    __device__ void enter(int q, const numbers<V> &h, bool left, bool remember) const
+    __device__ void enter(int q, const numbers<V> &h, bool remember) const
     {
         if (j.energy) {
-            send(q, h, left);
+            send(q, h);
             return;
         }
         float inverse;
@@ -260,37 +170,61 @@ struct tile {
             set(row(at.normal2, q), n);
             owned(q)->inverse2 = inverse;
         }
-        send(q, scaled(n, vector(GAIN2), vector(BIAS2)), left);
+        send(q, scaled(n, vector(GAIN2), vector(BIAS2)));
     }
 
-    __device__ void enter_backward(int q, const numbers<V> &lambda, bool left) const
+    __device__ void enter_backward(int q, const numbers<V> &lambda) const
     {
         if (j.energy) {
-            send(q, lambda, left);
+            send(q, lambda);
             return;
         }
         const numbers<V> passing = back(lambda, vector(GAIN), get<V>(row(at.normal, q)), owned(q)->inverse, j.d);
         set(row(at.passing, q), passing);
-        send(q, passing, left);
+        send(q, passing);
     }
 
     /* Both products. keep: the slopes too; backward: times the slopes instead of an activation. */
     __device__ void multiply(bool keep, bool backward) const
     {
-        const to_z<T> z = { operand(at.z), floats(at.slope), floats(at.b1), at.z_row, j.part, keep, backward, j.energy };
-        product(operand(at.x), at.x_row, operand(at.w1), at.w1_row, j.part, up(j.d, 16), z);
+        T *z = operand(at.z);
+        float *slope = floats(at.slope), *parts = floats(at.part);
+        const float *b1 = floats(at.b1);
+        const bool energy = j.energy;
+        const int z_row = at.z_row, length = j.part;
+        product(operand(at.x), at.x_row, operand(at.w1), at.w1_row, j.part, up(j.d, 16), [=](int r, int n, float y) {
+            if (backward) {
+                put_as(&z[r * z_row + n], y * slope[r * length + n]);
+                return;
+            }
+            y += b1[n];
+            const float t = energy ? tanhf(y) : tn_d_act(TN_ACT_GELU_ERF, y);
+            put_as(&z[r * z_row + n], t);
+            if (keep) slope[r * length + n] = energy ? 1.f - t * t : tn_d_act_grad(TN_ACT_GELU_ERF, y);
+        });
         __syncthreads();
-        const to_owner parts = { tn_shared_at(floats(at.part)), barrier(PARTS), rank, mine, 32 * V };
-        product(operand(at.z), at.z_row, operand(at.w2), at.w2_row, up(j.d, 8), j.part, parts);
+        product(z, at.z_row, operand(at.w2), at.w2_row, up(j.d, 8), j.part,
+                [=](int r, int n, float y) { parts[r * (32 * V + 4) + n] = y; });
     }
 
     /* The sum of all parts for sample q, in the order of the CTAs. */
     __device__ __forceinline__ numbers<V> gather(int q) const
     {
-        numbers<V> s = get<V>(row(at.part, q));
+        const float *mine_part = floats(at.part) + (rank * mine + q) * (32 * V + 4) + (threadIdx.x & 31) * V;
+        float4 got[MOST_CTAS][V / 4];
+        numbers<V> s;
+#pragma unroll
+        for (int r = 0; r < MOST_CTAS; r++)
+#pragma unroll
+            for (int i = 0; i < V / 4; i++)
+                got[r][i] = r < j.ctas ? ((const float4 *)cluster.map_shared_rank(mine_part, r))[i] : make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int i = 0; i < V / 4; i++) *(float4 *)&s.v[4 * i] = got[0][i];
 #pragma unroll
         for (int r = 1; r < MOST_CTAS; r++)
-            if (r < j.ctas) s = sum_of(s, get<V>(row(at.part, r * mine + q)));
+#pragma unroll
+            for (int i = 0; i < V / 4; i++)
+                s.v[4 * i] += got[r][i].x, s.v[4 * i + 1] += got[r][i].y, s.v[4 * i + 2] += got[r][i].z, s.v[4 * i + 3] += got[r][i].w;
         return s;
     }
 
@@ -331,73 +265,46 @@ struct tile {
     {
         const int64_t sample = first + rank * mine + q;
         const int32_t label = j.labels[sample];
-        const int lane = threadIdx.x & 31;
         float *logits = floats(at.logits) + q * up(j.classes, 4), most = -INFINITY, sum = 0;
         numbers<V> r = f;
         if (label == -1) return r;
-        for (int c = 0; c < j.classes; c += 4) {
-            float y[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) y[i] = along(f, get<V>(row(at.head, c + i)));
-            warp_sums(y);
-            if (lane == 0) *(float4 *)(logits + c) = *(const float4 *)y;
+        for (int c = 0; c < j.classes; c++) {
+            const float y = dot(f, get_row<V>(j.head_w + (int64_t)c * j.d, j.d)) + (j.head_b ? j.head_b[c] : 0.f);
+            most = fmaxf(most, y);
+            if ((threadIdx.x & 31) == 0) logits[c] = y;
         }
         __syncwarp();
-        for (int c = lane; c < j.classes; c += 32) {
-            logits[c] += j.head_b ? j.head_b[c] : 0.f;
-            most = fmaxf(most, logits[c]);
-        }
-        most = tn_warp_max(most);
-        for (int c = lane; c < j.classes; c += 32) sum += expf(logits[c] - most);
-        sum = tn_warp_sum(sum);
+        for (int c = 0; c < j.classes; c++) sum += expf(logits[c] - most);
         const bool known = label >= 0 && label < j.classes;
         const float factor = known ? -eta * (j.weights ? j.weights[sample] : 1.f) : NAN;
-        for (int c = lane; c < j.classes; c += 32) logits[c] = factor * (expf(logits[c] - most) / sum - (c == label ? 1.f : 0.f));
-        __syncwarp();
-#pragma unroll 4
         for (int c = 0; c < j.classes; c++) {
-            const numbers<V> w = get<V>(row(at.head, c));
-            const float slope = logits[c];
+            const float slope = factor * (expf(logits[c] - most) / sum - (c == label ? 1.f : 0.f));
+            const numbers<V> w = get_row<V>(j.head_w + (int64_t)c * j.d, j.d);
 #pragma unroll
             for (int i = 0; i < V; i++) r.v[i] = fmaf(slope, w.v[i], r.v[i]);
         }
-        __syncwarp(); /* logits are written again */
         return r;
     }
 
-    /* Moves h of sample q towards f, says so where it is there, and sends the next operand: one wait for the residual's sums and
-     * those of the norm that comes first in the next walk. */
-    __device__ void move(int q, numbers<V> h, const numbers<V> &f, float rtol, float damping, int t) const
+    /* Moves h of sample q towards f, and says so to all once it is there. Returns the state. */
+    __device__ numbers<V> move(int q, numbers<V> h, const numbers<V> &f, float rtol, float damping, int t) const
     {
-        const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT;
-        numbers<V> gap, p = h;
-        float s[4] = { 0, 0, 0, 0 };
+        const int64_t sample = first + rank * mine + q;
+        numbers<V> gap;
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            gap.v[i] = f.v[i] - h.v[i];
-            h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
-        }
-        s[0] = along(gap, gap), s[1] = along(f, f);
-        const numbers<V> n = j.energy || !adjoint ? h : get<V>(row(at.normal, q));
-        if (!j.energy && !adjoint) p = norm_begin(sum_of(h, get<V>(row(at.inject, q))), j.d, &s[2], &s[3]);
-        if (!j.energy && adjoint) p = times(h, vector(GAIN)), s[2] = sum_in(p), s[3] = along(p, n);
-        warp_sums(s);
-        const float size = sqrtf(s[1]), r = sqrtf(s[0]) / (size < 1e-6f ? 1e-6f : size);
-        const bool there = r < rtol; /* false for NaN */
+        for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
+        const float r = sqrtf(dot(gap, gap)) / fmaxf(sqrtf(dot(f, f)), 1e-6f);
+#pragma unroll
+        for (int i = 0; i < V; i++) h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
         set(row(at.state, q), h);
-        if (j.energy) {
-            send(q, h, there);
-        } else if (adjoint) {
-            p = back_end(p, n, j.d, s[2], s[3], owned(q)->inverse);
-            set(row(at.passing, q), p);
-            send(q, p, there);
-        } else {
-            float inverse;
-            send(q, scaled(norm_end(p, j.d, s[2], s[3], &inverse), vector(GAIN2), vector(BIAS2)), there);
+        const bool there = r < rtol; /* false for NaN */
+        const int lane = threadIdx.x & 31;
+        if (there && lane < j.ctas) *cluster.map_shared_rank(&gone()[rank * mine + q], lane) = 1;
+        if (lane == 0) {
+            owned(q)->steps = t + 1;
+            if (j.residuals && (there || t + 1 == j.steps)) j.residuals[sample] = r;
         }
-        if (threadIdx.x & 31) return;
-        owned(q)->steps = t + 1;
-        if (j.residuals && (there || t + 1 == j.steps)) j.residuals[first + rank * mine + q] = r;
+        return h;
     }
 
     __device__ __forceinline__ bool all_gone() const
@@ -409,29 +316,29 @@ struct tile {
 
 #define EACH_OWN(q, k) for (int q = threadIdx.x >> 5; q < (k).mine; q += WARPS)
 
-/* The Jacobian's parts at j.h into shared memory: one walk forward, the first round of messages. */
+/* The Jacobian's parts at j.h into shared memory: one walk forward. */
 template <int V, typename T>
 __device__ void prepare_adjoint(const tile<V, T> &k, int64_t count)
 {
+    k.load_weights(false);
+    k.cluster.sync(); /* all are there */
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
         const float *h = sample < count ? k.j.h + sample * k.j.d : NULL, *a = sample < count ? k.j.a + sample * k.j.d : NULL;
         set(k.row(k.at.inject, q), get_row<V>(a, k.j.d));
         __syncwarp();
-        k.enter(q, get_row<V>(h, k.j.d), sample >= count, true);
+        k.enter(q, get_row<V>(h, k.j.d), true);
     }
-    k.await_operands(0);
-    k.expect_parts();
+    k.cluster.sync();
     k.multiply(true, false);
+    k.cluster.sync();
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
-        k.await_parts(0);
         (void)k.leave(q, get_row<V>(sample < count ? k.j.h + sample * k.j.d : NULL, k.j.d), true);
     }
-    __syncthreads(); /* the weights are written again */
-    k.load_weights(true);
+    k.cluster.sync(); /* parts and weights are written again */
 }
 
 template <int V, typename T>
@@ -443,12 +350,11 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
     const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT, nudged = j.phase == TN_LOOP_PHASE_NUDGED;
     const float rtol = *j.rtol, damping = j.damping ? *j.damping : 1.f, eta = nudged ? j.sign * *j.beta : 0.f;
     if (k.first >= count) return; /* the whole cluster */
-    k.make_barriers();
     k.load_rest(count);
-    k.load_weights(false);
-    k.cluster.sync(); /* all are there, and their barriers */
-    if (adjoint) prepare_adjoint(k, count);
     __syncthreads();
+    if (adjoint) prepare_adjoint(k, count);
+    k.load_weights(adjoint);
+    k.cluster.sync(); /* all have zeroed their parts and marked who is gone */
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
@@ -458,40 +364,41 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
         set(k.row(k.at.inject, q), get_row<V>(there ? (adjoint ? j.g : j.a) + sample * j.d : NULL, j.d));
         if ((threadIdx.x & 31) == 0) k.owned(q)->steps = 0;
         __syncwarp();
-        if (adjoint) k.enter_backward(q, h, !there);
-        else k.enter(q, h, !there, false);
+        if (adjoint) k.enter_backward(q, h);
+        else k.enter(q, h, false);
     }
-    const uint32_t before = adjoint ? 1 : 0; /* rounds */
     for (int t = 0;; t++) {
-        k.await_operands(before + t);
+        k.cluster.sync(); /* operands, and who is gone */
         if (t == j.steps || k.all_gone()) break;
-        k.expect_parts();
         k.multiply(false, adjoint);
+        k.cluster.sync(); /* parts */
         EACH_OWN(q, k)
         {
-            k.await_parts(before + t);
+            if (k.gone()[k.rank * k.mine + q]) continue;
             const numbers<V> h = get<V>(k.row(k.at.state, q));
-            if (k.gone()[k.rank * k.mine + q]) { /* every round has all messages */
-                k.send(q, h, true);
-                continue;
-            }
             numbers<V> f = adjoint ? k.leave_backward(q) : k.leave(q, h, false);
             if (nudged && t == 0 && j.signal) {
-                const float noise = distance(f, h);
+                numbers<V> gap;
+                for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
+                const float noise = sqrtf(dot(gap, gap));
                 if ((threadIdx.x & 31) == 0) k.owned(q)->noise = noise;
             }
             if (nudged) f = k.nudged(q, f, eta);
-            k.move(q, h, f, rtol, damping, t);
+            const numbers<V> next = k.move(q, h, f, rtol, damping, t);
+            __syncwarp();
+            if (adjoint) k.enter_backward(q, next);
+            else k.enter(q, next, false);
         }
     }
-    k.cluster.sync(); /* nobody goes while others may still be sent to */
     EACH_OWN(q, k)
     {
         const int64_t sample = k.first + k.rank * k.mine + q;
         if (sample >= count) continue;
         const numbers<V> h = get<V>(k.row(k.at.state, q));
         if (nudged && j.signal) { /* x still has the free state */
-            const float far = distance(h, get_row<V>(j.x + sample * j.d, j.d));
+            numbers<V> gap = get_row<V>(j.x + sample * j.d, j.d);
+            for (int i = 0; i < V; i++) gap.v[i] = h.v[i] - gap.v[i];
+            const float far = sqrtf(dot(gap, gap));
             if ((threadIdx.x & 31) == 0) j.signal[sample] = far / fmaxf(k.owned(q)->noise, 1e-30f);
         }
         set_row(j.x + sample * j.d, j.d, h);

@@ -9,7 +9,9 @@
 
 #define TN_D_EACH(i, n) for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
 
-enum { TN_D_DISTANCE, TN_D_SIZE, TN_D_DOTS }; /* sums of a step: |f - x|^2, |f|^2, r . r_k of each pair k */
+/* Sums of a step: |f - x|^2, |f|^2, r . r and r . r_k of each pair k, r = f - x as it is kept: rounded, so that the products of
+ * all pairs belong to the same vectors. What a system without that would solve, nobody knows. */
+enum { TN_D_DISTANCE, TN_D_SIZE, TN_D_SELF, TN_D_DOTS };
 
 /* A block's own, in shared memory. */
 template <int M>
@@ -59,6 +61,7 @@ __device__ __forceinline__ void tn_d_measure_one(const tn_d_step &s, int64_t i, 
     const double d = (double)f - (double)x;
     v[TN_D_DISTANCE] += d * d;
     v[TN_D_SIZE] += (double)f * (double)f;
+    v[TN_D_SELF] += (double)r * (double)r;
 #pragma unroll
     for (int k = 0; k < M; k++)
         if (k < s.kept) v[TN_D_DOTS + k] += (double)r * (double)s.rs[k * s.width + i];
@@ -149,7 +152,7 @@ __device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, con
     at = kept ? (at + 1) % m : 0;
     kept = kept < m ? kept + 1 : m;
     if (threadIdx.x == 0) {
-        for (int k = 0; k < kept; k++) gram[at * m + k] = gram[k * m + at] = k == at ? distance : q->sum[TN_D_DOTS + k];
+        for (int k = 0; k < kept; k++) gram[at * m + k] = gram[k * m + at] = q->sum[k == at ? (int)TN_D_SELF : TN_D_DOTS + k];
         q->solved = kept > 1 && tn_d_weigh(gram, m, kept, q);
         const bool restart = kept > 1 && !q->solved;
         a.before[sample] = r;

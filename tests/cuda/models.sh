@@ -42,7 +42,7 @@ for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads
 done
 
 small="train.eval_every=0 train.warmup=0 train.lr=2e-3 log.every=1 loader.workers=0"
-for model in "xor_tep dim=32" "xor_tep dim=16 grad=implicit" "xor_tep dim=16 grad=bptt" "xor_tep dim=16 mode=energy" "xor_tep dim=16 mode=hopfield" "xor_tep dim=16 solver=anderson"; do
+for model in "xor_tep dim=32" "xor_tep dim=16 grad=implicit" "xor_tep dim=16 grad=bptt" "xor_tep dim=16 mode=energy" "xor_tep dim=16 mode=hopfield" "xor_tep dim=16 mode=energy solver=anderson"; do
     i=$((i + 1))
     # shellcheck disable=SC2086
     {

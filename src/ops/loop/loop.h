@@ -30,8 +30,8 @@
  * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
  * before the loop. Bodies of sequences see no live extents: one that has some carries their counts and says tn_live.
  *
- * On CUDA the host does not know how a solve goes: all its steps are queued, and those of a sample that is there, or of a
- * batch that has stopped, change nothing. A count beyond the batch is cut to it, and a beta that is not above 0 gives
+ * On CUDA the host does not know how a solve goes: all its steps are queued (a recording repeats one instead, until all are
+ * there: opt.repeat), and those of a sample that is there, or of a batch that has stopped, change nothing. A count beyond the batch is cut to it, and a beta that is not above 0 gives
  * gradients that are NaN, where the CPU refuses both. Samples keep their rows (no compaction).
  *
  * NaN: a residual that is NaN never counts as converged; the solve then runs all its steps. */

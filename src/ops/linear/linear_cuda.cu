@@ -78,7 +78,7 @@ extern "C" size_t tn_linear_work_cuda(const tn_sig *s, bool backward)
 {
     const size_t n = (size_t)s->in[W].dims.dim[0], k = (size_t)s->in[W].dims.dim[1], y = (size_t)tn_dims_count(s->out[0].dims);
     const size_t item = tn_dtype_bytes(s->out[0].dtype), x = (size_t)tn_dims_count(s->in[X].dims);
-    const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE, live = s->in[X].live;
+    const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE && !s->out[1].absent, live = s->in[X].live;
     size_t bytes = s->in[W].dtype == s->out[0].dtype ? 0 : tn_align256(n * k * item);
     if (s->in[X].dtype != s->out[0].dtype || (backward && live)) bytes += tn_align256(x * item);
     if (backward && (act || live)) bytes += tn_align256(y * item);

@@ -107,7 +107,7 @@ extern "C" tn_status tn_linear_forward_cuda(const tn_call *c)
     const int last = r.n - 1;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = r.axis[last].dim, g.n = n, g.k = k, g.type = g.c_type = type, g.alpha = 1;
+        g.m = r.axis[last].dim, g.n = n, g.k = k, g.type = g.c_type = type, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(&x, outer_offset(&r, i, 0)), g.a_row = r.axis[last].step[0], g.a_col = 1;
         g.b = w.data, g.b_row = w.stride[1], g.b_col = w.stride[0];
         g.c = at(to, outer_offset(&r, i, 1)), g.c_row = r.axis[last].step[1];
@@ -134,7 +134,7 @@ static tn_status grad_x(const tn_call *c, const tn_arg *d, const tn_arg *w)
     bool inside = pre->data != NULL;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype, g.alpha = 1;
+        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = r.axis[last].step[0], g.a_col = 1;
         g.b = w->data, g.b_row = w->stride[0], g.b_col = w->stride[1];
         g.c = at(dx, outer_offset(&r, i, 1)), g.c_row = r.axis[last].step[1];
@@ -155,7 +155,7 @@ static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x)
     const int last = r.n - 1;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype, g.alpha = 1;
+        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = 1, g.a_col = r.axis[last].step[0];
         g.b = at(x, outer_offset(&r, i, 1)), g.b_row = r.axis[last].step[1], g.b_col = 1;
         g.c = dw->data, g.c_row = dw->stride[0];

@@ -219,6 +219,7 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
     else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
     TN_CUDA_LAUNCHED();
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->s.row, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1; /* padded columns are 0 */
     g.a = p->s.x, g.a_row = p->d, g.a_col = 1;
     g.b = p->w, g.b_row = 1, g.b_col = p->d;
@@ -264,6 +265,7 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
 {
     const tn_arg *dx = &p->c->din[X];
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->d, g.k = p->s.row, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
     g.a = p->s.logits, g.a_row = p->s.row, g.a_col = 1;
     g.b = p->w, g.b_row = p->d, g.b_col = 1;
@@ -276,6 +278,7 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
 static tn_status multiply_dw(const pass *p, int64_t from, int64_t m, int64_t count, void *to, tn_dtype type, bool add)
 {
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = m, g.n = p->d, g.k = count, g.type = p->type, g.c_type = type, g.alpha = 1;
     g.a = p->s.logits + from * (int64_t)tn_dtype_bytes(p->type), g.a_row = 1, g.a_col = p->s.row;
     g.b = p->s.x, g.b_row = p->d, g.b_col = 1;

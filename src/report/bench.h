@@ -34,15 +34,6 @@ tn_status tn_bench_xent(const tn_bench *b); /* part of tn_bench_ops */
 tn_status tn_bench_gemm_gpu(const tn_bench *b);
 tn_status tn_bench_ops_gpu(const tn_bench *b);
 
-/* linear_xent on the GPU, forward and backward in one pass, beside its three bare products in the same run; bf16. */
-typedef struct tn_bench_head {
-    int64_t tokens, dim, classes;
-    double op_ms, op_spread_ms;       /* median of the rounds, half the distance of the quartiles */
-    double product_ms[3], products_ms; /* logits, dx, dw, and all three */
-    double gflops, of_products;       /* of the op; products_ms / op_ms */
-} tn_bench_head;
-tn_status tn_bench_xent_cuda(int64_t tokens, int64_t dim, int64_t classes, tn_bench_head *out);
-
 /* One row: the graph that `build` makes, forward and backward by every input it wants the gradient of. */
 tn_status tn_bench_graph(const tn_bench *b, const char *group, const char *name, tn_ref (*build)(tn_graph *g));
 

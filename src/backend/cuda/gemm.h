@@ -21,7 +21,6 @@ typedef enum tn_cuda_epilogue {
     TN_CUDA_BIAS = 1,      /* + bias (n), in the type of c */
     TN_CUDA_GELU = 2,      /* tanh form of (product + bias where given); aux (m,n) gets the value before, where given */
     TN_CUDA_GELU_BACK = 3, /* times the slope of gelu (tanh form) at aux (m,n), which is read */
-    TN_CUDA_ROW_SUMS = 4,  /* plain, and sums (m), f32, gets those of a's rows: the bias' gradient beside that of w */
 } tn_cuda_epilogue;
 
 typedef struct tn_cuda_gemm {
@@ -38,7 +37,6 @@ typedef struct tn_cuda_gemm {
     float alpha, beta;
     tn_cuda_epilogue epilogue;
     const void *bias;
-    void *sums;
     void *aux;
     int64_t aux_row;
     bool tf32;

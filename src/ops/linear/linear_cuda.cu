@@ -3,7 +3,6 @@
  * first. Where x has dead rows, both operands of dw are copied with those rows as 0. */
 #include "backend/cuda/gemm.h"
 #include "ops/linear/linear_passes.cuh"
-#include <cstdlib>
 
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL, SLOPE = TN_LINEAR_SLOPE };
 
@@ -149,8 +148,7 @@ static tn_status grad_x(const tn_call *c, const tn_arg *d, const tn_arg *w)
     return pre->data && !inside ? tn_linear_slope(c, dx, pre) : TN_OK;
 }
 
-/* dw = d^T x. sums (n), where not NULL and there is one product: the bias' gradient is made on the way, and *summed is set. */
-static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x, float *sums, bool *summed)
+static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x)
 {
     const tn_arg *dw = &c->din[W], *list[] = { d, x };
     const rows r = rows_of(list, 2);
@@ -162,15 +160,9 @@ static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x, floa
         g.b = at(x, outer_offset(&r, i, 1)), g.b_row = r.axis[last].step[1], g.b_col = 1;
         g.c = dw->data, g.c_row = dw->stride[0];
         g.beta = i > 0 || (c->accumulate >> W & 1) ? 1.f : 0.f;
-        tn_cuda_gemm with = g;
-        with.epilogue = TN_CUDA_ROW_SUMS, with.sums = sums;
-        if (sums && getenv("TN_SUMS") && d->dtype == TN_BF16 && outer_count(&r) == 1 && tn_cuda_gemm_exists(tn_cuda_queue_of(c), &with)) {
-            g = with;
-            *summed = true;
-        }
         TN_RETURN_IF(tn_cuda_gemm_run(tn_cuda_queue_of(c), &g));
     }
-    return sums && *summed ? tn_linear_put_bias(c, sums, 1) : TN_OK;
+    return TN_OK;
 }
 
 extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
@@ -185,9 +177,8 @@ extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
         return tn_clear_gradient(c, &c->din[BIAS], c->accumulate >> BIAS & 1);
     }
     float *parts = c->din[BIAS].data ? (float *)work : NULL;
-    bool summed = false;
     if (parts) work += tn_linear_parts_bytes(tn_row_len(dy));
-    TN_RETURN_IF(tn_linear_before_act(c, work, parts, &d, &summed));
+    TN_RETURN_IF(tn_linear_before_act(c, work, parts, &d));
     if (d.data == work) work += tn_align256((size_t)tn_all_count(dy) * item);
     if (c->din[X].data) {
         TN_RETURN_IF(weight_as(c, type, work, &w));
@@ -196,8 +187,7 @@ extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
     }
     if (c->din[W].data) {
         TN_RETURN_IF(rows_as(c, &c->in[X], type, true, work, &x));
-        TN_RETURN_IF(grad_w(c, &d, &x, summed ? NULL : parts, &summed));
+        TN_RETURN_IF(grad_w(c, &d, &x));
     }
-    if (parts && !summed) TN_RETURN_IF(tn_linear_sum_rows(c, &d, parts));
     return c->din[RESIDUAL].data ? tn_linear_pass_residual(c) : TN_OK;
 }

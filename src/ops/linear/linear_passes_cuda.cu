@@ -184,7 +184,7 @@ static __global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts
     tn_put(db.data, db.dtype, j * db.stride[0], sum, add);
 }
 
-tn_status tn_linear_put_bias(const tn_call *c, const float *parts, int count)
+static tn_status put_bias(const tn_call *c, const float *parts, int count)
 {
     const int64_t n = tn_row_len(&c->dout[0]);
     add_parts<<<(unsigned)((n + LANES - 1) / LANES), vector_block(), 0, tn_cuda_stream(c)>>>(c->din[BIAS], parts, count, n,
@@ -193,7 +193,7 @@ tn_status tn_linear_put_bias(const tn_call *c, const float *parts, int count)
     return TN_OK;
 }
 
-tn_status tn_linear_sum_rows(const tn_call *c, const tn_arg *d, float *parts)
+static tn_status sum_rows(const tn_call *c, const tn_arg *d, float *parts)
 {
     const int64_t n = tn_row_len(d), rows = tn_all_rows(d);
     const bool fast = d->dims.rank > 1 && vectors(d);
@@ -201,17 +201,17 @@ tn_status tn_linear_sum_rows(const tn_call *c, const tn_arg *d, float *parts)
     if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(parts, tn_rows_of(d), n);
     else sum_parts<<<dim3((unsigned)((n + 127) / 128), count), 128, 0, tn_cuda_stream(c)>>>(parts, *d, n);
     TN_CUDA_LAUNCHED();
-    return tn_linear_put_bias(c, parts, count);
+    return put_bias(c, parts, count);
 }
 
-tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d, bool *summed)
+tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d)
 {
     const tn_act act = ((const tn_linear_attr *)c->attr)->act;
     const tn_arg *dy = &c->dout[0], none = {};
     const tn_arg *pre = act == TN_ACT_NONE || !c->out[1].data ? &none : &c->out[1];
     const bool live = dy->live || c->in[X].live;
     *d = *dy;
-    if (!pre->data && !live) return TN_OK;
+    if (!pre->data && !live) return parts ? sum_rows(c, d, parts) : TN_OK;
     tn_arg from = *dy;
     if (!from.live) from.live = c->in[X].live;
     const int64_t rows = tn_all_rows(dy), n = tn_row_len(dy);
@@ -220,12 +220,11 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
         before_act_of[act]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
                                                                                           rows, (int)n);
         TN_CUDA_LAUNCHED();
-        *summed = parts != NULL;
-        return parts ? tn_linear_put_bias(c, parts, parts_of(rows)) : TN_OK;
+        return parts ? put_bias(c, parts, parts_of(rows)) : TN_OK;
     }
     before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, rows * n, n);
     TN_CUDA_LAUNCHED();
-    return TN_OK;
+    return parts ? sum_rows(c, d, parts) : TN_OK;
 }
 
 tn_status tn_linear_slope(const tn_call *c, const tn_arg *dx, const tn_arg *pre)

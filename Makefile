@@ -38,7 +38,9 @@ CUDA_DIR   := $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CUDA_FLAGS := -DTN_HAVE_CUDA -isystem $(CUDA_DIR)/include
 CUDA_LIBS  := -L$(CUDA_DIR)/lib64 -lcudart_static -lrt
 NVCC_FLAGS := -O3 -std=c++17 --fmad=true -Xcompiler -fPIC,-Wall,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Iinclude -I$(BUILD)/include -Isrc -DTN_HAVE_CUDA -t 0 \
-              -Xcudafe --diag_suppress=177 $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$(a),code=sm_$(a)) $(NVCC_EXTRA)
+              -Xcudafe --diag_suppress=177 $(NVCC_EXTRA)
+# Files named NAME_hopper_cuda.cu use instructions that only sm_90a has, which runs on what sm_90 does.
+NVCC_ARCHS  = $(foreach a,$(if $(filter %_hopper_cuda.cu,$<),$(CUDA_ARCHS:90=90a),$(CUDA_ARCHS)),-gencode arch=compute_$(a),code=sm_$(a))
 endif
 
 CFLAGS  ?= $(OPT) -g
@@ -99,7 +101,7 @@ $(BUILD)/obj/%.o: %.c Makefile | $(GEN)
 	$(COMPILE)
 $(BUILD)/obj/%.cu.o: %.cu Makefile | $(GEN)
 	@mkdir -p $(@D)
-	$(NVCC) $(NVCC_FLAGS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+	$(NVCC) $(NVCC_FLAGS) $(NVCC_ARCHS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
 $(BUILD)/obj/%.v3.o: %.c Makefile | $(GEN)
 	$(COMPILE) $(LEVEL3)
 $(BUILD)/obj/%.v4.o: %.c Makefile | $(GEN)
@@ -133,7 +135,7 @@ test-long:
 # By hand, on a machine with a GPU.
 test-cuda:
 	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit
-	@BUILD=$(BUILD) tests/cuda/run.sh && BUILD=$(BUILD) tests/cuda/models.sh
+	@BUILD=$(BUILD) tests/cuda/run.sh && BUILD=$(BUILD) tests/cuda/models.sh && BUILD=$(BUILD) tests/cuda/sanitize.sh
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words
 

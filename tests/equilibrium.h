@@ -70,7 +70,7 @@ static inline tn_bound *eq_plan(tn_world *w, const eq_options *o)
 {
     const tn_body map = { eq_map, o->rows }, cost = { eq_cost, NULL };
     const char *const off[] = { o->off, NULL };
-    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = o->threads, .off = o->off ? off : NULL });
+    tn_graph *g = tn_world_graph_on(w->device, &(tn_graph_options){ .threads = o->threads, .off = o->off ? off : NULL });
     const tn_dims dims = tn_shape(EQ_B, EQ_S, EQ_H);
     tn_ref consts[] = { tn_input(g, "a", dims, TN_F32), tn_input(g, "W", tn_shape(EQ_M, EQ_H), TN_F32),
                         tn_input(g, "b", tn_shape(EQ_M), TN_F32) };

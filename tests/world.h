@@ -18,15 +18,18 @@ typedef struct tn_world {
     tn_plan *plan[TN_WORLD_PLANS];
     tn_bound *bound[TN_WORLD_PLANS];
     int n;
+    tn_device device;
 } tn_world;
 
-static inline tn_world tn_world_open(uint64_t seed, int threads)
+static inline tn_world tn_world_open_on(tn_device device, uint64_t seed, int threads)
 {
-    tn_world w = { 0 };
-    assert_ok(tn_store_new(TN_CPU, seed, &w.store));
-    assert_ok(tn_context_new(TN_CPU, threads, &w.context));
+    tn_world w = { .device = device };
+    assert_ok(tn_store_new(device, seed, &w.store));
+    assert_ok(tn_context_new(device, threads, &w.context));
     return w;
 }
+
+static inline tn_world tn_world_open(uint64_t seed, int threads) { return tn_world_open_on(TN_CPU, seed, threads); }
 
 /* Binds a plan, which the world owns from then on. */
 static inline tn_bound *tn_world_bind(tn_world *w, tn_plan *p)
@@ -41,10 +44,10 @@ static inline tn_bound *tn_world_bind(tn_world *w, tn_plan *p)
 static inline tn_bound *tn_world_add(tn_world *w, tn_graph *g, const tn_compile_options *o)
 {
     tn_plan *p;
-    tn_compile_options plain = { 0 };
-    plain.threads = tn_context_threads(w->context);
+    tn_compile_options how = o ? *o : (tn_compile_options){ .threads = tn_context_threads(w->context) };
+    how.device = w->device;
     assert_ok(tn_store_adopt(w->store, g));
-    assert_ok(tn_graph_compile(g, o ? o : &plain, &p));
+    assert_ok(tn_graph_compile(g, &how, &p));
     return tn_world_bind(w, p);
 }
 
@@ -61,6 +64,13 @@ static inline tn_graph *tn_world_graph(const tn_graph_options *o)
     tn_graph *g;
     assert_ok(tn_graph_new(o, &g));
     return g;
+}
+
+static inline tn_graph *tn_world_graph_on(tn_device device, const tn_graph_options *o)
+{
+    tn_graph_options on = o ? *o : (tn_graph_options){ 0 };
+    on.device = device;
+    return tn_world_graph(&on);
 }
 
 static inline void *tn_world_data(tn_bound *b, const char *name)

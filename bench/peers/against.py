@@ -7,7 +7,9 @@ Keep: the file holds float32 weights and everything else in it is computed from 
 """
 import argparse
 import contextlib
+import ctypes
 import fnmatch
+import json
 import math
 import sys
 
@@ -200,10 +202,24 @@ def make_reference(net, tokens, labels, steps, logits=False, grads_of="*"):
     return out
 
 
+FILE_TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int32: "I32"}
+
+
 def write_file(path, model, settings, tensors):
-    from safetensors.torch import save_file  # here, because timing the twins' fast forms (step.py) does without it
-    meta = {"format": FORMAT, "model": model, "settings": settings_text(settings)}
-    save_file({name: t.contiguous() for name, t in tensors.items()}, path, metadata=meta)
+    """A safetensors file: the length of a JSON header, the header, the numbers. Written here so that torch is all one needs."""
+    header, at = {"__metadata__": {"format": FORMAT, "model": model, "settings": settings_text(settings)}}, 0
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    for name, t in tensors.items():
+        size = t.numel() * t.element_size()
+        header[name] = {"dtype": FILE_TYPES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        for t in tensors.values():
+            if t.numel():
+                f.write((ctypes.c_char * (t.numel() * t.element_size())).from_address(t.data_ptr()))
 
 
 # --- command ---------------------------------------------------------------------------------------------------------

@@ -1,88 +1,65 @@
 """A training step of GPT-2 124M on a GPU in PyTorch, compiled, for timing beside `tenon bench gpt2_124m device=cuda`:
 
-    python3 bench/peers/gpu_gpt2.py [--batch 64] [--length 1024] [--steps 30]
+    python3 bench/peers/gpu_gpt2.py [--form compiled|autocast|eager] [--batch 64] [--length 1024]
 
-bf16 autocast over f32 weights, flash attention, fused AdamW, gradients clipped without waiting for the GPU; the
-vocabulary is padded to a multiple of 64, as one does for speed. Prints one JSON line: the median step, its spread, the
-tokens a second, the memory, and the largest kernels by their share of the time.
+bf16 activations over f32 weights, torch's attention, fused AdamW, gradients clipped without waiting for the GPU; the vocabulary is
+padded to a multiple of 64, as one does for speed. `autocast` is the same under torch.autocast, which keeps the stream between the
+layers in f32.
 Keep: the same parameters as gpt_twin.py; nothing in the timed part that the other side does not do as well."""
-import argparse
-import json
-import statistics
-
 import torch
 import torch.nn.functional as F
 
-import against
 import gpt_twin
+import gpu_step
 import step
 import step_gpt2
+from gpu_step import linear
+
+FORMS = ("compiled", "autocast", "eager")
+
+
+def layernorm(x, w, b):
+    return F.layer_norm(x, (x.shape[-1],), w.to(x.dtype), b.to(x.dtype))
+
+
+def begin(p, tokens, dtype):
+    x = (F.embedding(tokens, p["embed"]) + p["position"][:tokens.shape[1]]).to(dtype)
+    return x, layernorm(x, p["layer0.norm1.w"], p["layer0.norm1.b"])
+
+
+def make_layer(heads):
+    def layer(kind, p, x, u):
+        B, T, d = x.shape
+        qkv = linear(u, p["attn.w_qkv"], p["attn.b_qkv"]).view(B, T, 3, heads, d // heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        y = step.causal_attention(q, k, v).transpose(1, 2).reshape(B, T, d)
+        x = x + linear(y, p["attn.w_out"], p["attn.b_out"])
+        h = F.gelu(linear(layernorm(x, p["norm2.w"], p["norm2.b"]), p["ffn.w1"], p["ffn.b1"]), approximate="tanh")
+        x = x + linear(h, p["ffn.w2"], p["ffn.b2"])
+        return x, layernorm(x, p["next.w"], p["next.b"])
+
+    return layer
+
+
+def autocast_body(params, layers, heads):
+    def body(tokens):
+        with torch.autocast("cuda", torch.bfloat16):
+            return step_gpt2.forward(params, layers, heads, tokens).to(torch.bfloat16)
+
+    return torch.compile(body)
 
 
 def make(args):
-    net, tokens, labels = step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, against.TRAIN, args.settings, args.batch, args.length)
-    params = {name: p.detach().cuda() for name, p in net.params.items()}
-    embed = params["embed"]
-    params["embed"] = torch.cat([embed, embed.new_zeros(-embed.shape[0] % 64, embed.shape[1])])
-    for p in params.values():
-        p.requires_grad_(True)
-    layers, heads = net.settings["layers"], net.heads
-
-    def loss_of(tokens, labels):
-        x = step_gpt2.forward(params, layers, heads, tokens)
-        return F.cross_entropy(F.linear(x, params["embed"]).reshape(-1, params["embed"].shape[0]), labels.reshape(-1))
-
-    compiled = torch.compile(loss_of)
-    groups = [{"params": [p for n, p in params.items() if net.decays[n] == decays], "weight_decay": 0.1 if decays else 0.0} for decays in (True, False)]
-    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, fused=True)
-    tokens, labels = tokens.cuda(), labels.cuda()
-    every = list(params.values())
-
-    def one():
-        with torch.autocast("cuda", torch.bfloat16):
-            loss = compiled(tokens, labels)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(every, 1.0, foreach=True)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss
-
-    return one
-
-
-def largest_kernels(one):
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
-        for _ in range(3):
-            one()
-        torch.cuda.synchronize()
-    rows = [(e.key, e.self_device_time_total) for e in p.key_averages()]
-    total = sum(t for _, t in rows)
-    return [[name[:60], round(100 * t / total, 1)] for name, t in sorted(rows, key=lambda r: -r[1])[:8]]
-
-
-def main():
-    a = argparse.ArgumentParser(description="One training step of GPT-2 124M on a GPU.")
-    a.add_argument("--batch", type=int, default=64)
-    a.add_argument("--length", type=int, default=1024)
-    a.add_argument("--steps", type=int, default=30)
-    a.add_argument("--settings", default=step_gpt2.SETTINGS)
-    args = a.parse_args()
-    torch.set_float32_matmul_precision("high")
-    one = make(args)
-    for _ in range(10):
-        loss = one()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(args.steps + 1)]
-    marks[0].record()
-    for i in range(args.steps):
-        one()
-        marks[i + 1].record()
-    torch.cuda.synchronize()
-    times = [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
-    ms = statistics.median(times)
-    print(json.dumps({"name": "gpt2_124m", "side": "torch.compile", "torch": torch.__version__, "value": ms, "unit": "ms",
-                      "spread": max(times) - min(times), "tokens_per_s": 1e3 * args.batch * args.length / ms, "loss": loss.item(),
-                      "peak_mb": torch.cuda.max_memory_allocated() / 1e6, "kernels": largest_kernels(one)}))
+    net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, args.settings, args.batch, args.length, steps=args.first)
+    params, layers, compiled = gpu_step.device_params(net, "cuda"), net.settings["layers"], args.form != "eager"
+    if args.form == "autocast":
+        body = autocast_body(params, layers, net.heads)
+    else:
+        body = gpu_step.make_body(params, ["A"] * layers, begin, make_layer(net.heads), torch.bfloat16, args.graph if compiled else "none")
+    head = args.head or ("whole" if compiled else "rows")
+    return net, params, gpu_step.make_loss(body, head, params["embed"], net.settings["vocab"], compiled), tokens.cuda(), labels.cuda()
 
 
 if __name__ == "__main__":
-    main()
+    nets = {"gpt2": step_gpt2.SETTINGS}
+    gpu_step.run("gpt", gpu_step.parse_arguments("One training step of GPT-2 124M on a GPU.", FORMS, 64, 1024, nets), make)

@@ -23,15 +23,20 @@ typedef struct tn_ref {
 
 /* --- life ------------------------------------------------------------------------------------------------------ */
 
+typedef enum tn_device { TN_CPU = 0, TN_CUDA = 1, TN_DEVICES = 2 } tn_device;
+
 typedef struct tn_graph_options {
     tn_dtype activation;     /* type of activations: TN_F32 (default) or TN_BF16 */
     tn_dtype round;          /* matrix operands are rounded to this: TN_F32 (not at all), TN_BF16, TN_F16 (compute=) */
     bool bf16x3;             /* ... or split into three bf16 parts (compute=bf16x3), where that is faster than f32 */
+    bool tf32;               /* ... or, on a GPU, f32 operands are rounded to 11 bits inside the product (compute=tf32) */
     bool training;           /* dropout acts */
     int threads;             /* the most a context running it may have; 0 = 1 */
     const char *const *off;  /* names of switches that are off ("opt.scan"), NULL-terminated, or NULL */
     bool carried;            /* a piece of a sequence, to be differentiated through its ends: caches are inputs with a
                               * gradient, and what is assigned to one is put out as "next.NAME" */
+    tn_device device;        /* it will be compiled for: bodies of loops are compiled at once, and an op that has no kernel
+                              * there becomes its plain twin */
 } tn_graph_options;
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out);

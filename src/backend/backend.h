@@ -7,6 +7,19 @@
 
 #include <tenon/op.h>
 
+/* A piece of what a device, or the host for it, did: nanoseconds of one clock. */
+typedef enum tn_span_kind {
+    TN_SPAN_KERNEL,
+    TN_SPAN_COPY,       /* or clearing memory */
+    TN_SPAN_WAIT,       /* the host stood still for all that was queued */
+    TN_SPAN_EVENT_WAIT, /* ... for one piece of it */
+} tn_span_kind;
+
+typedef struct tn_span {
+    uint64_t begin, end;
+    tn_span_kind kind;
+} tn_span;
+
 typedef struct tn_backend {
     const char *name;
     bool host_memory; /* the host reads and writes device memory directly, and work is done when a kernel returns */
@@ -21,6 +34,14 @@ typedef struct tn_backend {
     tn_status (*upload)(void *queue, void *device, const void *host, size_t bytes);
     tn_status (*download)(void *queue, void *host, const void *device, size_t bytes);
     tn_status (*zero)(void *queue, void *device, size_t bytes);
+    tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */
+    /* Numbers on their way to the host while the queue goes on: a reply is host memory; add queues a copy into it, end says
+     * that it is complete, and wait returns when it has come. It may be filled again after that. */
+    tn_status (*reply_new)(size_t bytes, void **reply);
+    void (*reply_free)(void *reply);
+    tn_status (*reply_add)(void *queue, void *reply, size_t at, const void *device, size_t bytes);
+    tn_status (*reply_end)(void *queue, void *reply);
+    tn_status (*reply_wait)(void *reply, const void **host);
     tn_status (*wait)(void *queue); /* until all queued work is done (NULL: of all queues) */
     /* Bytes of device memory that could still be had, and all there are. */
     tn_status (*memory)(size_t *free_bytes, size_t *all_bytes);
@@ -33,6 +54,9 @@ typedef struct tn_backend {
     /* Marks in the queue, numbered from 0, and the time between marks i and i + 1 once all work is done. */
     tn_status (*mark)(void *queue, size_t i);
     tn_status (*between)(void *queue, size_t i, double *ms);
+    /* A trace of all queues; NULL where there is none to take. The spans are the caller's (tn_free). */
+    tn_status (*trace_begin)(void);
+    tn_status (*trace_end)(tn_span **spans, size_t *n);
 } tn_backend;
 
 extern const tn_backend tn_backend_cpu;

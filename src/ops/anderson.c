@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum { LANES = 8 };
-static const double REGULAR = 1e-8, GROWTH = 2;
 
 /* --- sums over a state ---------------------------------------------------------------------------------------------------- */
 
@@ -136,7 +135,7 @@ static bool weigh(const double *gram, int m, int n, double *weight)
     for (int i = 0; i < n; i++) trace += gram[i * m + i];
     for (int i = 0; i < n; i++)
         for (int k = 0; k <= i; k++) {
-            double s = gram[i * m + k] + (i == k ? REGULAR * trace / n : 0);
+            double s = gram[i * m + k] + (i == k ? TN_ANDERSON_REGULAR * trace / n : 0);
             for (int j = 0; j < k; j++) s -= c[i][j] * c[k][j];
             if (k < i) c[i][k] = s / c[k][k];
             else if (s > 0 && isfinite(s)) c[i][i] = sqrt(s);
@@ -197,7 +196,7 @@ double tn_anderson_step(const tn_anderson *a, int64_t sample, float damping, flo
         return extrapolated ? step_back(a, &p, at, damping, x) : tn_damped_step(a->width, damping, x, f);
     }
     const double r = sqrt(distance);
-    if (a->kept[sample] && r > GROWTH * a->before[sample]) tn_anderson_restart(a, sample);
+    if (a->kept[sample] && r > TN_ANDERSON_GROWTH * a->before[sample]) tn_anderson_restart(a, sample);
     a->before[sample] = r;
     const int at = keep(a, sample, &p, x, f), n = a->kept[sample];
     if (n > 1 && weigh(p.gram, a->memory, n, weight)) return combine(a, &p, n, at, weight, x);

@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 enum { TN_ANDERSON_DEFAULT = 5, TN_ANDERSON_MOST = 16 };
+#define TN_ANDERSON_REGULAR 1e-8 /* e */
+#define TN_ANDERSON_GROWTH 2.0   /* of a residual that restarts */
 
 typedef struct tn_anderson {
     int memory; /* m, 2 to TN_ANDERSON_MOST */

@@ -92,7 +92,7 @@ static void emit_sgd(tn_graph *g, const tn_store *st, int bucket, const shared *
     emit_in_place(g, &tn_op_sgd, &a, in, TN_SGD_INPUTS, TN_SGD_FLATS);
 }
 
-static tn_clipnorm_result add_clip(tn_graph *g, const tn_store *st)
+static tn_clipnorm_result add_clip(tn_graph *g, const tn_store *st, int64_t losses)
 {
     tn_ref grad[TN_MAX_ARGS];
     const int n = tn_store_buckets(st);
@@ -100,14 +100,14 @@ static tn_clipnorm_result add_clip(tn_graph *g, const tn_store *st)
     const tn_ref sumsq = tn_sumsq(g, grad, n);
     const tn_ref clip = tn_scalar(g, "clip", 0);
     const tn_ref scale = tn_scalar(g, "scale", 1);
-    const tn_ref loss = tn_input(g, "loss", tn_shape(1), TN_F32);
+    const tn_ref loss = tn_input(g, "loss", tn_shape(losses > 0 ? losses : 1), TN_F32);
     return tn_clipnorm(g, sumsq, clip, scale, .loss = loss);
 }
 
 static void build(tn_graph *g, const tn_store *st, const tn_optim_options *o)
 {
     const tn_region r = tn_region_begin(g, "optim");
-    shared x = { .clip = add_clip(g, st) };
+    shared x = { .clip = add_clip(g, st, o->losses) };
     x.lr = tn_scalar(g, "lr", 0);
     x.decay = tn_scalar(g, "decay", 0);
     if (o->kind == TN_SGD) {

@@ -2,7 +2,7 @@
  * batch) adds to the store's gradients; this plan measures their norm, decides whether they are usable, moves the
  * parameters and leaves zero gradients behind. It reads no data and knows no model.
  *
- *   scalars  lr, decay, clip, scale; adamw: beta1, beta2, eps, opt_step; sgd: momentum            input  loss f32 (1)
+ *   scalars  lr, decay, clip, scale; adamw: beta1, beta2, eps, opt_step; sgd: momentum            input  loss f32 (losses)
  *   outputs  grad_norm f32 (1): after `scale`, before clipping        ok i32 (1): 0 = not finite, nothing was changed
  *
  * `scale` is 1 / (loss_scale * batches accumulated). `opt_step` counts the steps that were applied, from 1: it does not
@@ -18,6 +18,7 @@ typedef enum tn_optim_kind { TN_ADAMW = 0, TN_SGD = 1 } tn_optim_kind;
 typedef struct tn_optim_options {
     tn_optim_kind kind;
     bool nesterov; /* sgd */
+    int64_t losses; /* how many are looked at, all of which must be finite; 0: 1 */
 } tn_optim_options;
 
 /* Gives the store the moments it needs and makes the plan. */

@@ -129,7 +129,7 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
         n_seeds = add_seeds(g, "dnext", next, s->n_carry, seeds, 0);
         n_seeds = add_seeds(g, "dy", ys, s->n_ys, seeds, n_seeds);
     }
-    const tn_compile_options o = { .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds, .repeats = s->repeats };
+    const tn_compile_options o = { .device = s->options.device, .threads = s->threads, .seeds = seeds, .n_seeds = n_seeds, .repeats = s->repeats };
     return tn_graph_compile(g, &o, out);
 }
 

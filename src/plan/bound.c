@@ -32,6 +32,10 @@ struct tn_bound {
     unsigned char *host;  /* the same for the host: own itself where it can read that */
     size_t input_bytes;   /* the first part of own, uploaded by every run */
     size_t own_bytes;
+    const void *taken;    /* device memory of the input that is not the host's, or NULL */
+    void *taken_to;       /* in own */
+    size_t taken_bytes;
+    bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
     bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
     void *recording[2];   /* of a whole run, and of one without its prologue */
@@ -71,6 +75,10 @@ void tn_context_free(tn_context *c)
 }
 
 int tn_context_threads(const tn_context *c) { return c->threads; }
+
+const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
+
+void *tn_context_queue(const tn_context *c) { return c->queue; }
 
 static tn_status reserve(tn_context *c, size_t bytes)
 {
@@ -278,8 +286,9 @@ static tn_status run_recorded(tn_bound *b, bool again)
 static tn_status upload_own(tn_bound *b)
 {
     const size_t bytes = b->gave_gradients ? b->own_bytes : b->input_bytes;
-    if (b->host == b->own || !bytes) return TN_OK;
+    if (b->host == b->own || !bytes || (b->held && b->uploaded && !b->gave_gradients)) return TN_OK;
     b->gave_gradients = false;
+    b->uploaded = true;
     return b->context->backend->upload(b->context->queue, b->own, b->host, bytes);
 }
 
@@ -289,6 +298,7 @@ static tn_status run(tn_bound *b, bool again)
     TN_RETURN_IF(refresh(b));
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
+    if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
     if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
     else TN_RETURN_IF(b->replays ? run_recorded(b, again) : queue_all(b, again));
     b->context->last = b;
@@ -346,6 +356,18 @@ static void *see_output(tn_bound *b, const char *name, const void *p)
     return b->context->backend->download(b->context->queue, b->seen[i], p, bytes) == TN_OK ? b->seen[i] : NULL;
 }
 
+const void *tn_bound_place(tn_bound *b, const char *output) { return output_place(b, output); }
+
+tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory)
+{
+    const int i = tn_plan_extern_find(b->plan, input);
+    if (i < 0 || tn_plan_extern(b->plan, i)->role != TN_ROLE_INPUT) return tn_error(TN_INTERNAL, "the plan has no input %s", input);
+    b->taken = device_memory;
+    b->taken_to = b->externs[i];
+    b->taken_bytes = (size_t)tn_gtensor_count(tn_plan_extern(b->plan, i)) * tn_dtype_bytes(tn_plan_extern(b->plan, i)->dtype);
+    return TN_OK;
+}
+
 void *tn_bound_data(tn_bound *b, const char *name)
 {
     const int i = tn_plan_extern_find(b->plan, name);
@@ -368,6 +390,12 @@ void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step)
     const int64_t v[2] = { seed, step };
     const int i = tn_plan_extern_find(b->plan, "rng");
     if (i >= 0) memcpy(host_side(b, b->externs[i]), v, sizeof v);
+}
+
+void tn_bound_hold(tn_bound *b, bool held)
+{
+    b->held = held;
+    b->uploaded = false;
 }
 
 /* --- time ---------------------------------------------------------------------------------------------------------------- */
@@ -412,6 +440,9 @@ size_t tn_bound_op_times(const tn_bound *b, tn_op_time *rows, size_t n, size_t m
         if (k == n) rows[n++] = (tn_op_time){ .op = s->node->op->name, .runs = b->runs };
         *(s->backward ? &rows[k].backward_ms : &rows[k].forward_ms) += b->step_ms[i];
         rows[k].flops += flops_of(s);
+        rows[k].bytes += s->bytes;
+        if (s->backward) rows[k].backward_flops += flops_of(s);
+        if (s->backward) rows[k].backward_bytes += s->bytes;
     }
     return n;
 }

@@ -6,7 +6,9 @@
 
 static size_t arg_bytes(const tn_plan *p) { return (sizeof(tn_arg) * (size_t)(p->n_args + 1) + 63) / 64 * 64; }
 
-size_t tn_plan_frame_bytes(const tn_plan *p) { return arg_bytes(p) + sizeof(tn_call) * (p->n_steps + 1); }
+static size_t call_bytes(const tn_plan *p) { return (sizeof(tn_call) * (p->n_steps + 1) + 63) / 64 * 64; }
+
+size_t tn_plan_frame_bytes(const tn_plan *p) { return arg_bytes(p) + call_bytes(p) + p->host_bytes; }
 
 tn_frame tn_frame_parts(const tn_plan *p, const void *frame)
 {
@@ -22,6 +24,7 @@ static char *slot_memory(const tn_plan *p, int slot, char *arena, void *const *e
 void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *externs, struct tn_pool *pool, void *stream)
 {
     const tn_frame f = tn_frame_parts(p, frame);
+    char *host = (char *)frame + arg_bytes(p) + call_bytes(p);
     for (int i = 0; i < p->n_args; i++) {
         const tn_arg_template *t = &p->arg[i];
         f.arg[i] = t->arg;
@@ -34,13 +37,14 @@ void tn_frame_init(const tn_plan *p, void *frame, void *arena, void *const *exte
         const tn_step *s = &p->step[i];
         f.call[i] = (tn_call){ .attr = s->node->attr, .n_in = s->n_in, .n_out = s->n_out, .in = f.arg + s->in,
                                .out = f.arg + s->out, .accumulate = s->node->accumulate, .work_bytes = s->work_bytes,
-                               .round = p->graph->options.round, .bf16x3 = p->graph->options.bf16x3,
+                               .round = p->graph->options.round, .bf16x3 = p->graph->options.bf16x3, .tf32 = p->graph->options.tf32,
                                .portable = p->portable, .makes_out = s->node->makes_out, .pool = pool, .stream = stream };
         if (s->backward) {
             f.call[i].dout = f.arg + s->dout;
             f.call[i].din = f.arg + s->din;
         }
         /* never NULL: a kernel may add nothing to the address of no bytes */
+        f.call[i].host = host + s->host_at;
         f.call[i].work = s->work_slot < 0 ? (void *)&f.call[i] : slot_memory(p, s->work_slot, arena, externs);
     }
 }

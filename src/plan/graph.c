@@ -390,6 +390,12 @@ static void check_in_place(tn_graph *g, const char *file, int line, const tn_op 
         tn_graph_fail(g, file, line, TN_USAGE, "%s writes into its first input: give it a tn_state or tn_cache", op->name);
 }
 
+static bool has_kernel(const tn_graph *g, const tn_op *op, const tn_sig *s)
+{
+    const tn_device d = g->options.device;
+    return op->kernel[d].forward && (!op->kernel[d].takes || op->kernel[d].takes(s));
+}
+
 tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, const void *attr, const tn_ref *in,
                     int n_in, tn_ref *out)
 {
@@ -406,18 +412,19 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
                                 .live = t->live != 0 };
         trainable |= t->needs_grad;
     }
-    if (g->status == TN_OK && op->plain && op->switch_name && !tn_graph_switch(g, op->switch_name)) {
-        const tn_status s = op->plain(g, attr, in, n_in, out);
-        if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
-        return g->status == TN_OK ? out[0] : TN_NONE;
-    }
     for (int i = 0; i < TN_MAX_ARGS; i++) out_type[i].dtype = g->options.activation;
     tn_sig sig = { .attr = attr, .n_in = n_in, .in = in_type, .out = out_type, .threads = 1,
                    .round = g->options.round, .bf16x3 = g->options.bf16x3,
                    .portable = !tn_graph_switch(g, "opt.gemm_kernels") };
-    if (g->status == TN_OK) {
+    const bool on = g->status == TN_OK && !(op->plain && op->switch_name && !tn_graph_switch(g, op->switch_name));
+    if (on) {
         const tn_status s = op->infer(&sig);
         if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
+    }
+    if (g->status == TN_OK && op->plain && (!on || !has_kernel(g, op, &sig))) {
+        const tn_status s = op->plain(g, attr, in, n_in, out);
+        if (s != TN_OK) fail_infer(g, file, line, op, in_type, n_in, s);
+        return g->status == TN_OK ? out[0] : TN_NONE;
     }
     check_in_place(g, file, line, op, ids);
     const bool rowwise = n_in > 0 && (op->flags & TN_OP_ROWWISE) && !sig.mixes_rows;

@@ -124,11 +124,13 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */
 } tn_seed;
+void tn_pass_fuse(tn_graph *g, bool recompute);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
 void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
+void tn_pass_slopes(tn_graph *g);
 void tn_pass_legalize(tn_graph *g, tn_device device);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
 size_t tn_pass_pack(tn_graph *g, int64_t repeats);

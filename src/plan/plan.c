@@ -48,11 +48,17 @@ static tn_status make_step(tn_plan *p, const tn_node *n, tn_step *s)
     s->dout = n->backward ? add_args(p, n->dout, n->n_out, UINT64_MAX) : 0;
     s->din = n->backward ? add_args(p, n->din, n->n_in, UINT64_MAX) : 0;
     const tn_sig sig = tn_node_sig(g, n, p->threads);
+    if (n->op->kernel[p->device].takes && !n->op->kernel[p->device].takes(&sig))
+        return tn_error(TN_USAGE, "%s has no kernel for these shapes on this device: set tn_graph_options.device, or its switch off", n->op->name);
+    s->host_at = p->host_bytes;
+    if (n->op->kernel[p->device].host) p->host_bytes += (n->op->kernel[p->device].host(&sig, n->backward) + 63) / 64 * 64;
     tn_cost c = { 0 };
     if (n->op->cost) n->op->cost(&sig, &c);
     else if (n->n_out) c.flops = c.flops_backward = (double)tn_dims_count(n->out_type[0].dims);
     s->flops = n->backward ? c.flops_backward : c.flops;
     s->varies = c.varies;
+    for (int i = s->in; i < p->n_args; i++)
+        if (p->arg[i].slot >= 0) s->bytes += (double)tn_dims_count(p->arg[i].arg.dims) * (double)tn_dtype_bytes(p->arg[i].arg.dtype);
     p->flops += s->flops;
     p->varies = p->varies || c.varies;
     return TN_OK;
@@ -90,20 +96,31 @@ static void differentiate(tn_graph *g, const tn_compile_options *o)
     if (o->recompute && g->n_nodes > n_forward) tn_pass_recompute(g, n_forward);
 }
 
+/* Bodies were compiled when their nodes were made. */
+static tn_status check_bodies(const tn_graph *g, tn_device device)
+{
+    if (g->n_owned && g->options.device != device)
+        return tn_error(TN_USAGE, "its loops were made for another device: set tn_graph_options.device before it is built");
+    return TN_OK;
+}
+
 tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **out)
 {
     tn_status s = TN_OK;
     tn_plan *p = NULL;
     TN_TRY(tn_graph_status(g));
+    TN_TRY(check_bodies(g, o->device));
     p = tn_alloc(sizeof *p);
     if (!p) TN_TRY(TN_MEMORY);
     p->device = o->device;
     p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
+    tn_pass_fuse(g, o->recompute);
     differentiate(g, o);
     tn_pass_assign(g);
     tn_pass_late(g);
     tn_pass_dead(g);
+    if (p->device == TN_CUDA) tn_pass_slopes(g);
     tn_pass_legalize(g, p->device);
     p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
     const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue };

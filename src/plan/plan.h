@@ -65,6 +65,9 @@ const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
 tn_status tn_context_new(tn_device device, int threads, tn_context **out);
 void tn_context_free(tn_context *c);
 int tn_context_threads(const tn_context *c);
+/* What it runs on, for who moves bytes beside its plans, and the queue these are moved in. */
+const struct tn_backend *tn_context_backend(const tn_context *c);
+void *tn_context_queue(const tn_context *c);
 
 /* --- bound plans --------------------------------------------------------------------------------------------------------- */
 
@@ -82,6 +85,12 @@ tn_status tn_run_again(tn_bound *b);
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */
+/* Where an output lies on the device; valid as tn_bound_data's. NULL: the plan has none. */
+const void *tn_bound_place(tn_bound *b, const char *output);
+/* From now on every run takes this input from device memory instead of the host's (NULL: from the host's again). */
+tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory);
+/* Until it says false, the host leaves inputs and scalars as they are, and runs do not upload them again. */
+void tn_bound_hold(tn_bound *b, bool held);
 
 /* --- time ------------------------------------------------------------------------------------------------------------------ */
 
@@ -101,7 +110,8 @@ void tn_bound_times_add(const tn_bound *b, int64_t runs, tn_region_time *rows, s
 typedef struct tn_op_time {
     const char *op; /* "linear" */
     double forward_ms, backward_ms;
-    double flops; /* NaN: the numbers decide how many (tn_cost.varies) */
+    double flops, backward_flops; /* of one run; NaN: the numbers decide how many (tn_cost.varies). The second is a part of the first */
+    double bytes, backward_bytes; /* of its arguments, each once: what it has to move at least, workspace not counted */
     uint64_t runs;
 } tn_op_time;
 

@@ -19,10 +19,12 @@ typedef struct tn_step {
     int in, out, dout, din; /* first argument of each list */
     int work_slot;
     size_t work_bytes;
+    size_t host_at; /* bytes, in the part of the frame that is for kernels */
     int32_t region;
     bool backward;
     double flops;
     bool varies; /* they are the most there can be */
+    double bytes; /* of its arguments, each once */
 } tn_step;
 
 struct tn_plan {
@@ -35,6 +37,7 @@ struct tn_plan {
     int n_args;
     tn_step *step;
     size_t n_steps;
+    size_t host_bytes; /* that part: memory of the host that kernels asked for */
     size_t prologue; /* the first steps pack weights: a run after another one may leave them out */
     double flops;
     bool varies; /* those of a step do */

@@ -1,5 +1,5 @@
-/* Random small graphs, planned in several ways: with and without shared memory, with and without recomputation, for one
- * thread and for two. The gradients must be the same bits, agree with central differences of the loss, and every plan
+/* Random small graphs, planned in several ways: with and without shared memory, shared gradients, fused sums and
+ * recomputation, for one thread and for two. The gradients must be the same bits, agree with central differences of the loss, and every plan
  * must keep its tensors apart (plan_check.h). A failing seed is named, and builds the same graph again. */
 #include "base/rng.h"
 #include "plan_check.h"
@@ -75,14 +75,31 @@ static tn_ref view(maker *m, tn_ref x)
     return tn_slice(m->g, x, axis, start, 1 + pick(m, (int)d.dim[axis] - start));
 }
 
-/* All parts of the last axis, so that slices cover their base; the last one is returned. */
+/* All parts of the last axis, or of one that a reshape makes of it, so that slices cover their base; the last one is
+ * returned. */
 static tn_ref parts(maker *m, tn_ref x)
 {
-    const int64_t width = tn_ref_dim(m->g, x, -1);
+    const int64_t width = tn_ref_dim(m->g, x, -1), all = tn_dims_count(tn_ref_dims(m->g, x));
     const int n = width % 3 == 0 ? 3 : width % 2 == 0 ? 2 : 1;
+    const bool reshaped = pick(m, 2);
     x = tn_scale(m->g, x, 0.5f); /* a base of their own */
-    for (int i = 0; i < n && m->n < MOST - 2; i++) m->ref[m->n++] = tn_part(m->g, x, i, n);
+    if (reshaped) x = tn_reshape(m->g, x, tn_shape(all / width, n, width / n));
+    for (int i = 0; i < n && m->n < MOST - 2; i++)
+        m->ref[m->n++] = reshaped ? tn_slice(m->g, x, 1, i, 1) : tn_part(m->g, x, i, n);
     return m->ref[m->n - 1];
+}
+
+/* x = x + f(norm(x)), once or twice: a residual stream. */
+static tn_ref residual(maker *m, tn_ref x)
+{
+    const int64_t d = tn_ref_dim(m->g, x, -1);
+    for (int i = 0, n = 1 + pick(m, 2); i < n; i++) {
+        const tn_ref w = param(m, tn_shape(d), false);
+        const tn_ref u = pick(m, 2) ? tn_rmsnorm(m->g, x, w, .eps = 0.1f) : tn_layernorm(m->g, x, w, TN_NONE, .eps = 0.3f);
+        const tn_ref y = pick(m, 2) ? tn_linear(m->g, u, param(m, tn_shape(d, d), false)) : tn_sin(m->g, u);
+        x = pick(m, 2) ? tn_add(m->g, x, y) : tn_add(m->g, y, x);
+    }
+    return pick(m, 3) ? tn_rmsnorm(m->g, x, TN_NONE, .eps = 0.1f) : x;
 }
 
 static tn_ref unary(maker *m, tn_ref x)
@@ -133,7 +150,7 @@ static tn_ref any(maker *m)
     const tn_ref x = some(m);
     const bool large = tn_dims_count(tn_ref_dims(m->g, x)) > MOST_ELEMENTS;
     if (tn_ref_dims(m->g, x).rank < 1) return tn_tanh(m->g, x);
-    switch (large ? 9 : pick(m, 10)) {
+    switch (large ? 10 : pick(m, 11)) {
     case 0: return parts(m, x);
     case 1: return tn_copy(m->g, x);
     case 2:
@@ -146,6 +163,7 @@ static tn_ref any(maker *m)
     case 6: return binary(m, x);
     case 7:
     case 8: return rows(m, x);
+    case 9: return residual(m, x);
     default: return view(m, x);
     }
 }
@@ -233,19 +251,21 @@ static void check_differences(tn_bound *b, const tn_bucket *k, const float *grad
 
 static void check_seed(uint64_t seed)
 {
-    static const char *const apart[] = { "opt.inplace", NULL };
+    static const char *const apart[] = { "opt.inplace", NULL }, *const alone[] = { "opt.shared_gradients", NULL },
+                      *const sums[] = { "opt.sum_in_norm", "opt.sum_in_product", NULL };
     static const struct {
-        const char *name;
-        bool apart, recompute;
+        const char *name, *const *off;
+        bool recompute;
         int threads;
-    } way[] = { { "plain", false, false, 1 }, { "apart", true, false, 1 }, { "recompute", false, true, 1 },
-                { "recompute, apart", true, true, 1 }, { "two threads", false, true, 2 } };
+    } way[] = { { "plain", NULL, false, 1 },      { "apart", apart, false, 1 },         { "recompute", NULL, true, 1 },
+                { "recompute, apart", apart, true, 1 }, { "two threads", NULL, true, 2 }, { "gradients apart", alone, false, 1 },
+                { "sums apart", sums, false, 1 } };
     float *first = NULL;
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         char what[64];
         tn_ref loss;
         tn_world w = tn_world_open(9, way[i].threads);
-        maker m = make_graph(seed, way[i].apart ? apart : NULL, way[i].threads, &loss);
+        maker m = make_graph(seed, way[i].off, way[i].threads, &loss);
         const bool stops = m.stops;
         tn_bound *b = tn_world_add(&w, m.g, &(tn_compile_options){ .loss = loss, .recompute = way[i].recompute });
         const tn_bucket *k = tn_store_bucket(w.store, 0);

@@ -13,83 +13,93 @@ typedef struct reverse {
     size_t n0;        /* tensors before the pass */
     int32_t *grad;    /* by base: gradient tensor or 0 */
     uint8_t *written; /* by base: whole gradient holds numbers */
-    uint8_t *seen;    /* by tensor: a forward node reads it */
-    int32_t *views;   /* by base: the first of the tensors seen that lie in it, 0 = none */
-    int32_t *next;    /* by tensor seen: the next one of its base */
+    int32_t *mate;    /* by base: the next of those, in a ring, whose gradient is the same tensor; 0 = it has none */
+    int32_t *views;   /* by base: the first of the different slices of it that nodes read, 0 = none */
+    int32_t *next;    /* by such a slice: the next one of its base */
+    int32_t *first;   /* by slice: the one in `views` with the same numbers */
     uint8_t *cover;   /* by base: read only through slices that partition it */
     int32_t *changed; /* by base: the last node that changes it in place, or -1 */
-    int32_t *part;    /* by slice of a covered base: its gradient view, 0 = not written yet */
+    uint8_t *part;    /* by slice in `views` of a covered base: its gradient is written */
+    int32_t at;       /* the forward node whose gradient is being made */
+    bool shares;      /* opt.shared_gradients */
 } reverse;
 
 /* --- slices that partition their base ------------------------------------------------------------------------------- */
 
-/* The axis along which v is a slice of b with b's own strides, or -1. */
-static int slice_axis(const tn_gtensor *b, const tn_gtensor *v)
+/* A view's memory: the numbers [at, at + length) of every `period` of its base. */
+typedef struct stripe {
+    int64_t period, at, length;
+} stripe;
+
+/* False where v does not lie so in b, however it was reshaped or turned. */
+static bool stripe_of(const tn_gtensor *b, const tn_gtensor *v, stripe *s)
 {
-    int axis = -1;
-    if (v->dims.rank != b->dims.rank || v->live != b->live) return -1;
-    for (int i = 0; i < b->dims.rank; i++) {
-        if (v->stride[i] != b->stride[i]) return -1;
-        if (v->dims.dim[i] == b->dims.dim[i]) continue;
-        if (axis >= 0) return -1;
-        axis = i;
+    int64_t dim[TN_MAX_RANK], step[TN_MAX_RANK], rows = 1;
+    const int64_t count = tn_gtensor_count(b);
+    int n = 0, i = 0;
+    for (int k = 0; k < v->dims.rank; k++) { /* axes by stride, the shortest first */
+        int at = n;
+        if (v->dims.dim[k] == 1) continue;
+        for (; at > 0 && step[at - 1] > v->stride[k]; at--) dim[at] = dim[at - 1], step[at] = step[at - 1];
+        dim[at] = v->dims.dim[k], step[at] = v->stride[k];
+        n++;
     }
-    return axis;
+    *s = (stripe){ .period = count, .at = v->offset, .length = 1 };
+    for (; i < n && step[i] == s->length; i++) s->length *= dim[i];
+    if (i < n) s->period = step[i];
+    for (; i < n && step[i] == rows * s->period; i++) rows *= dim[i];
+    return i == n && s->length > 0 && rows * s->period == count && s->at + s->length <= s->period;
 }
 
-/* The lengths of the slices of b add up to b; do any two overlap? */
-static bool disjoint(const reverse *r, int32_t b, int axis)
+enum { MOST_SLICES = 256 }; /* each is compared with every other: what is in more pieces is zeroed and added to */
+
+/* Notes that nodes read view v. Views of the same numbers are one: the first of them stands for all. */
+static void see(reverse *r, int32_t v, stripe *of)
 {
-    enum { MOST = 64 };
-    const tn_gtensor *t = r->g->tensor;
-    int32_t v[MOST];
-    int n = 0;
-    for (int32_t i = r->views[b]; i; i = r->next[i]) {
-        if (n == MOST) return false;
-        v[n++] = i;
-    }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++) {
-            const int64_t s = t[b].stride[axis] ? t[b].stride[axis] : 1; /* 0: b has no elements */
-            const int64_t p = t[v[i]].offset / s, q = t[v[k]].offset / s;
-            if (p < q + t[v[k]].dims.dim[axis] && q < p + t[v[i]].dims.dim[axis]) return false;
+    const tn_gtensor *t = &r->g->tensor[v], *b = &r->g->tensor[t->base];
+    const bool part = v != t->base && b->role == TN_ROLE_ACTIVATION && t->live == b->live && stripe_of(b, t, &of[v]);
+    if (!part || of[v].length == of[v].period) r->cover[t->base] = 0;
+    if (!r->cover[t->base]) return;
+    int others = 0;
+    for (int32_t i = r->views[t->base]; i; i = r->next[i]) {
+        const bool apart = of[i].at + of[i].length <= of[v].at || of[v].at + of[v].length <= of[i].at;
+        if (of[i].at == of[v].at && of[i].length == of[v].length && of[i].period == of[v].period) {
+            r->first[v] = i;
+            return;
         }
-    return true;
+        if (of[i].period != of[v].period || !apart || ++others == MOST_SLICES) r->cover[t->base] = 0;
+    }
+    r->first[v] = v;
+    r->next[v] = r->views[t->base];
+    r->views[t->base] = v;
 }
 
-/* Marks the bases whose every reader goes through disjoint slices: their parts need no zeroing. */
+/* Marks the bases whose every reader goes through disjoint slices that make up the whole: their parts need no zeroing. */
 static void find_covers(reverse *r, size_t n_nodes)
 {
     const tn_graph *g = r->g;
-    int64_t *covered = tn_arena_alloc(&r->g->memory, sizeof *covered * r->n0);
-    int8_t *axis = tn_arena_alloc(&r->g->memory, r->n0);
-    if (!covered || !axis) {
+    stripe *of = tn_arena_alloc(&r->g->memory, sizeof *of * r->n0);
+    uint8_t *seen = tn_arena_alloc(&r->g->memory, r->n0);
+    if (!of || !seen) {
         r->g->status = TN_MEMORY;
         return;
     }
     memset(r->cover, 1, r->n0);
-    for (size_t i = 0; i < n_nodes; i++)
+    for (size_t i = 0; i < n_nodes; i++) {
         for (int k = 0; k < g->node[i].n_in; k++) {
             const int32_t id = g->node[i].in[k];
-            if (!id || r->seen[id]) continue;
-            r->seen[id] = 1;
-            r->next[id] = r->views[g->tensor[id].base];
-            r->views[g->tensor[id].base] = id;
-            const tn_gtensor *v = &g->tensor[id], *b = &g->tensor[v->base];
-            const int a = id == v->base || b->role != TN_ROLE_ACTIVATION ? -1 : slice_axis(b, v);
-            if (a < 0 || (covered[v->base] && axis[v->base] != a)) {
-                r->cover[v->base] = 0;
-                continue;
-            }
-            axis[v->base] = (int8_t)a;
-            covered[v->base] += v->dims.dim[a];
+            if (!id || seen[id]) continue;
+            seen[id] = 1;
+            see(r, id, of);
         }
-    for (size_t i = 0; i < n_nodes; i++) /* a custom gradient reaches tensors that its node does not read */
-        for (int k = 0; g->node[i].custom && k < g->node[i].custom->n; k++)
+        for (int k = 0; g->node[i].custom && k < g->node[i].custom->n; k++) /* reaches tensors that its node does not read */
             r->cover[g->tensor[g->node[i].custom->xs[k].id].base] = 0;
-    for (size_t b = 1; b < r->n0; b++)
-        r->cover[b] = r->cover[b] && covered[b] && !g->tensor[b].output && covered[b] == g->tensor[b].dims.dim[axis[b]] &&
-                      disjoint(r, (int32_t)b, axis[b]);
+    }
+    for (size_t b = 1; b < r->n0; b++) {
+        int64_t covered = 0;
+        for (int32_t v = r->views[b]; v; v = r->next[v]) covered += of[v].length;
+        r->cover[b] = r->cover[b] && r->views[b] && !g->tensor[b].output && covered == of[r->views[b]].period;
+    }
 }
 
 /* --- gradient memory ------------------------------------------------------------------------------------------------- */
@@ -138,25 +148,60 @@ static int32_t matching_view(tn_graph *g, int32_t grad, int32_t x)
     return id;
 }
 
+/* x, or a view of all of it. */
+static bool is_whole(const tn_graph *g, int32_t x)
+{
+    return tn_gtensor_whole(g, &g->tensor[x]) && g->tensor[x].live == g->tensor[g->tensor[x].base].live;
+}
+
+/* The gradient of base x is that of base `of`, as long as nothing is added to either. */
+static void take_gradient(reverse *r, int32_t x, int32_t of)
+{
+    r->grad[x] = r->grad[of];
+    r->written[x] = 1;
+    if (!r->mate[of]) r->mate[of] = of;
+    r->mate[x] = r->mate[of];
+    r->mate[of] = x;
+}
+
+/* Before something is added to a base's gradient: it is no longer that of its mates. Where the node that made one of them
+ * has still to read it, the base gets a copy. */
+static void part_ways(reverse *r, int32_t base)
+{
+    tn_graph *g = r->g;
+    const int32_t shared = r->grad[base];
+    int32_t before = base;
+    bool needed = false;
+    if (!r->mate[base]) return;
+    for (int32_t m = r->mate[base]; m != base; before = m, m = r->mate[m]) needed |= g->tensor[m].producer <= r->at;
+    r->mate[before] = r->mate[base] == before ? 0 : r->mate[base];
+    r->mate[base] = 0;
+    if (!needed) return;
+    r->grad[base] = 0;
+    const int32_t own = gradient_of_base(r, base);
+    if (own) emit_copy(g, shared, own, false);
+    r->written[base] = 1;
+}
+
 /* Where the gradient of x is to be written, and whether to add to what is there. */
 static int32_t gradient_target(reverse *r, int32_t x, bool *accumulate)
 {
     tn_graph *g = r->g;
-    const int32_t base = g->tensor[x].base, grad = gradient_of_base(r, base);
+    const int32_t base = g->tensor[x].base, slice = r->first[x];
+    part_ways(r, base);
+    const int32_t grad = gradient_of_base(r, base);
     if (!grad) return 0;
-    if (tn_gtensor_whole(g, &g->tensor[x]) && g->tensor[x].live == g->tensor[base].live) {
+    if (is_whole(g, x)) {
         *accumulate = r->written[base];
         r->written[base] = 1;
-        return matching_view(g, grad, x);
+    } else if (r->cover[base]) {
+        *accumulate = r->part[slice];
+        r->part[slice] = 1;
+    } else {
+        if (!r->written[base]) emit_fill(g, grad);
+        r->written[base] = 1;
+        *accumulate = true;
     }
-    if (r->cover[base]) {
-        *accumulate = r->part[x] != 0;
-        if (!r->part[x]) r->part[x] = matching_view(g, grad, x);
-        return r->part[x];
-    }
-    if (!r->written[base]) emit_fill(g, grad);
-    r->written[base] = 1;
-    *accumulate = true;
     return matching_view(g, grad, x);
 }
 
@@ -168,6 +213,7 @@ static int32_t gradient_source(reverse *r, int32_t x)
     if (r->cover[x] && !r->written[x])
         for (int32_t v = r->views[x]; v; v = r->next[v]) {
             if (r->part[v]) continue;
+            r->part[v] = 1;
             const int32_t part = matching_view(g, r->grad[x], v);
             if (part) emit_fill(g, part);
         }
@@ -202,7 +248,7 @@ static bool overlaps_earlier(const reverse *r, const tn_node *n, uint64_t want, 
     const tn_graph *g = r->g;
     for (int k = 0; k < i; k++)
         if ((want >> k & 1) && g->tensor[n->in[k]].base == g->tensor[n->in[i]].base &&
-            (n->in[k] == n->in[i] || !r->cover[g->tensor[n->in[i]].base]))
+            (n->in[k] == n->in[i] || !r->cover[g->tensor[n->in[i]].base] || r->first[n->in[k]] == r->first[n->in[i]]))
             return true;
     return false;
 }
@@ -217,6 +263,31 @@ static void check_unchanged(reverse *r, const tn_node *n, uint64_t reads, size_t
         tn_graph_fail(g, n->file, n->line, TN_USAGE, "the gradient of %s needs %s, which is changed in place later: give it a "
                       "tn_copy", n->op->name, name ? name : "a state");
     }
+}
+
+/* Can input i of n have the gradient of base y? Nothing has reached it yet, and no other input of n lies in its memory. */
+static bool may_take(const reverse *r, const tn_node *n, int i, int32_t y)
+{
+    const tn_graph *g = r->g;
+    const int32_t b = g->tensor[n->in[i]].base;
+    const tn_gtensor *x = &g->tensor[b], *of = &g->tensor[y];
+    if (!r->shares || r->grad[b] || x->role != TN_ROLE_ACTIVATION || of->role != TN_ROLE_ACTIVATION) return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (k != i && n->in[k] && g->tensor[n->in[k]].base == b) return false;
+    return is_whole(g, n->in[i]) && x->dtype == of->dtype && x->live == of->live && tn_dims_equal(x->dims, of->dims);
+}
+
+/* Inputs whose gradient is that of the result take it. Returns them. */
+static uint64_t take_gradients(reverse *r, const tn_node *n, uint64_t want, const tn_uses *u)
+{
+    const tn_graph *g = r->g;
+    uint64_t taken = 0;
+    for (int i = 0; i < n->n_in; i++)
+        if ((want & u->passes) >> i & 1 && r->grad[n->out[0]] && may_take(r, n, i, n->out[0])) {
+            take_gradient(r, g->tensor[n->in[i]].base, n->out[0]);
+            taken |= (uint64_t)1 << i;
+        }
+    return taken;
 }
 
 static void reverse_node(reverse *r, const tn_node *n, size_t at)
@@ -237,9 +308,18 @@ static void reverse_node(reverse *r, const tn_node *n, size_t at)
     if (!want) return;
     for (int i = 0; i < n->n_out; i++) any |= (dout[i] = gradient_source(r, n->out[i])) != 0;
     if (!any) return;
+    tn_uses u = { 0 };
+    const tn_sig sig = tn_node_sig(g, n, 1);
+    n->op->grad(&sig, want, &u);
+    want &= ~take_gradients(r, n, want, &u);
+    if (!want) return;
     for (int i = 0; i < n->n_in; i++) {
         bool add = false;
         if (!(want >> i & 1)) continue;
+        if (i == 1 && u.equal && din[0] && !(accumulate & 1) && may_take(r, n, 1, g->tensor[n->in[0]].base)) {
+            take_gradient(r, g->tensor[n->in[1]].base, g->tensor[n->in[0]].base);
+            continue;
+        }
         din[i] = gradient_target(r, n->in[i], &add);
         if (overlaps_earlier(r, n, want, i)) {
             later[i] = din[i];
@@ -250,9 +330,6 @@ static void reverse_node(reverse *r, const tn_node *n, size_t at)
         }
         if (add) accumulate |= (uint64_t)1 << i;
     }
-    tn_uses u = { 0 };
-    const tn_sig sig = tn_node_sig(g, n, 1);
-    n->op->grad(&sig, want, &u);
     check_unchanged(r, n, u.in, at);
     tn_node *b = tn_graph_emit(g, n->op, NULL, n->in, n->n_in, n->out, n->n_out);
     if (!b) return;
@@ -285,16 +362,17 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
 {
     const size_t nodes = g->n_nodes;
     if (g->status != TN_OK) return;
-    reverse r = { .g = g, .n0 = g->n_tensors };
+    reverse r = { .g = g, .n0 = g->n_tensors, .at = (int32_t)nodes, .shares = tn_graph_switch(g, "opt.shared_gradients") };
     r.changed = tn_graph_changed(g);
     r.grad = tn_arena_alloc(&g->memory, sizeof *r.grad * r.n0);
-    r.part = tn_arena_alloc(&g->memory, sizeof *r.part * r.n0);
+    r.part = tn_arena_alloc(&g->memory, r.n0);
     r.written = tn_arena_alloc(&g->memory, r.n0);
     r.cover = tn_arena_alloc(&g->memory, r.n0);
-    r.seen = tn_arena_alloc(&g->memory, r.n0);
+    r.mate = tn_arena_alloc(&g->memory, sizeof *r.mate * r.n0);
+    r.first = tn_arena_alloc(&g->memory, sizeof *r.first * r.n0);
     r.views = tn_arena_alloc(&g->memory, sizeof *r.views * r.n0);
     r.next = tn_arena_alloc(&g->memory, sizeof *r.next * r.n0);
-    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.seen || !r.views || !r.next) {
+    if (!r.changed || !r.grad || !r.part || !r.written || !r.cover || !r.mate || !r.first || !r.views || !r.next) {
         g->status = TN_MEMORY;
         return;
     }
@@ -312,6 +390,7 @@ void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n)
         const tn_node node = g->node[i]; /* the table may move */
         g->current_region = node.region;
         g->current_segment = node.segment;
+        r.at = (int32_t)i;
         if (node.custom) reverse_custom(&r, &node);
         else if (node.op->grad) reverse_node(&r, &node, i);
     }

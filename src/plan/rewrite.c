@@ -91,7 +91,7 @@ typedef struct legal {
     size_t n, capacity;
     bool strided;
     tn_layout layout;
-    bool half; /* the device's kernels take half precision wherever it is */
+    bool half; /* the node's kernel takes half precision wherever it is */
     uint64_t in_place; /* arguments the kernel takes as they are: a copy would not be the tensor it changes */
 } legal;
 
@@ -191,13 +191,14 @@ static int legalize_writes(legal *l, int32_t *ids, int n, uint64_t rows, uint64_
 
 void tn_pass_legalize(tn_graph *g, tn_device device)
 {
-    legal l = { .g = g, .half = device != TN_CPU };
+    legal l = { .g = g };
     write_back back[TN_MAX_ARGS];
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node n = g->node[i];
         l.strided = n.op->flags & TN_OP_STRIDED;
         l.layout = n.op->kernel[device].layout;
         l.in_place = n.op->flags & TN_OP_WRITES_IN0 ? 1 : 0;
+        l.half = device != TN_CPU && !(n.op->flags & TN_OP_FULL);
         if (n.op == &tn_op_copy || n.op == &tn_op_fill) {
             put(&l, &n);
             continue;

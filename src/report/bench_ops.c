@@ -105,29 +105,16 @@ static const struct {
     { "scan_gated long", case_gated_long, NULL, 0, 0 },
 };
 
-static double argument_bytes(const tn_graph *g, int32_t id)
-{
-    return id ? (double)tn_gtensor_count(&g->tensor[id]) * (double)tn_dtype_bytes(g->tensor[id].dtype) : 0;
-}
-
 /* Bytes that the ops of a part of a plan read and write, each argument once. The copy the planner makes of a given
  * gradient is in the time and not in here: no op asked for it. */
-static double plan_bytes(const tn_plan *p, int part)
+static double plan_bytes(const tn_bound *bound, int part)
 {
-    const tn_graph *g = tn_plan_graph(p);
+    enum { MOST_OPS = 32 };
+    tn_op_time row[MOST_OPS];
+    const size_t n = tn_bound_op_times(bound, row, 0, MOST_OPS);
     double bytes = 0;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const tn_node *n = &g->node[i];
-        if ((part == BACKWARD && !n->backward) || strcmp(n->op->name, "copy") == 0) continue;
-        for (int k = 0; k < n->n_in; k++) {
-            if (!n->backward || (n->reads_in >> k & 1)) bytes += argument_bytes(g, n->in[k]);
-            if (n->backward) bytes += argument_bytes(g, n->din[k]);
-        }
-        for (int k = 0; k < n->n_out; k++) {
-            if (!n->backward || (n->reads_out >> k & 1)) bytes += argument_bytes(g, n->out[k]);
-            if (n->backward) bytes += argument_bytes(g, n->dout[k]);
-        }
-    }
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(row[i].op, "copy") != 0) bytes += part == BACKWARD ? row[i].backward_bytes : row[i].bytes;
     return bytes;
 }
 
@@ -193,7 +180,7 @@ static tn_status measure(const tn_bench *b, const char *group, const char *name,
     }
     if (tn_plan_externs(p)) elements = (double)tn_gtensor_count(tn_plan_extern(p, 0));
     const double flops = part == BACKWARD ? 0 : tn_plan_flops(p); /* the plan counts no parts */
-    report(b, group, name, times, runs, flops, plan_bytes(p, part), 2 * slots * elements);
+    report(b, group, name, times, runs, flops, plan_bytes(bound, part), 2 * slots * elements);
     return TN_OK;
 }
 

@@ -130,6 +130,13 @@ done:
     return s;
 }
 
+double tn_ceilings_of_compute(const tn_ceilings *c, const char *compute)
+{
+    if (strcmp(compute, "auto") == 0) compute = c->gpu ? "bf16" : "f32";
+    if (strcmp(compute, "tf32") == 0) return c->gpu ? c->tf32_gflops : c->fma_gflops;
+    return strncmp(compute, "bf16", 4) == 0 ? c->bf16_gflops : c->fma_gflops;
+}
+
 tn_status tn_ceilings_arithmetic(int threads, tn_ceilings *out)
 {
     tn_pool *pool = NULL;

@@ -23,6 +23,8 @@ static const char *file_text(tn_tempdir *d, const char *name)
 typedef struct place {
     tn_tempdir d;
     char data[TN_PATH_BYTES];
+    int ahead; /* steps that run b queues; run a: one */
+    int64_t ruin; /* as in stopper */
 } place;
 
 /* A file of one document, or of many. */
@@ -31,6 +33,8 @@ static void open_place(place *p, bool documents)
     char text[3000];
     size_t n = 0;
     const char *name = documents ? "text.jsonl" : "text";
+    p->ahead = 0;
+    p->ruin = 0;
     tn_tempdir_make_quick(&p->d);
     for (int i = 0; documents && i < 30; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "{\"text\":\"%d, of %.*s\"}\n", i, i % 17, "letters and more");
@@ -41,11 +45,14 @@ static void open_place(place *p, bool documents)
 
 typedef struct stopper {
     int64_t after, seen; /* steps of this session */
+    int64_t ruin;        /* > 0: before that step a parameter becomes NaN */
+    tn_trainer *trainer;
 } stopper;
 
 static bool stop_now(void *ctx)
 {
     stopper *s = ctx;
+    if (s->ruin > 0 && s->ruin-- == 1) *(float *)tn_store_at(tn_trainer_store(s->trainer), 0)->data = NAN;
     return s->after >= 0 && s->seen++ >= s->after;
 }
 
@@ -66,7 +73,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     const tn_model *model;
     tn_run_dir r = { .lock = -1 };
     tn_ckpt_state state = { 0 };
-    stopper stop = { .after = stop_after };
+    stopper stop = { .after = stop_after, .ruin = p->ruin };
     snprintf(dir, sizeof dir, "run=%s", tn_tempdir_file(&p->d, run));
     set[count++] = dir;
     for (size_t i = 0; i < n; i++) set[count++] = more[i];
@@ -79,7 +86,8 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9 }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
                                                  .documents = tn_source_marks_documents(mode),
-                                                 .buckets = mode == TN_LOADER_BUCKET }, &t));
+                                                 .buckets = mode == TN_LOADER_BUCKET,
+                                                 .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 }, &t));
     TN_TRY(tn_source_open(&(tn_source_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .batch = 2,
                                                 .length = 8, .mode = mode, .workers = 1, .prefetch = 3, .heldout = TN_VALID },
                           &source));
@@ -91,6 +99,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"), *from >= 0, &metrics));
     const tn_training job = { .trainer = t, .settings = st, .source = &source, .metrics = metrics, .dir = r.dir, .batch = 2,
                               .length = 8, .ctx = &stop, .interrupted = stop_now };
+    stop.trainer = t;
     s = tn_training_run(&job, *from >= 0 ? &state : NULL, last);
 done:
     (void)tn_jsonl_close(metrics);
@@ -108,7 +117,7 @@ static void same_metrics(place *p)
 {
     char command[900];
     snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
+             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
              "done; "
              "cmp a.txt b.txt && cmp a/latest/model.safetensors b/latest/model.safetensors && "
              "cmp a/latest/state.safetensors b/latest/state.safetensors", p->d.path);
@@ -147,6 +156,46 @@ static void sessions(void **state)
     assert_ok(session(&p, "b", set, 7, false, -1, &last, &from)); /* finished: nothing changes */
     assert_true(from == 23 && last.step == 23);
     same_metrics(&p);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* Steps queued ahead, and the run stopped between them: lines, evaluations and checkpoints are those of one by one. */
+static void ahead(void **state)
+{
+    (void)state;
+    const char *const set[] = { "train.steps=37", "ckpt.every=7", "train.eval_every=9", "log.every=2", "train.warmup=3" };
+    place p;
+    tn_progress_report whole, last;
+    int64_t from;
+    open_place(&p, false);
+    p.ahead = TN_TRAINER_AHEAD;
+    assert_ok(session(&p, "a", set, 5, false, -1, &whole, &from));
+    assert_int_equal(session(&p, "b", set, 5, false, 12, &last, &from), TN_INTERRUPTED);
+    assert_true(last.step == 12);
+    assert_ok(session(&p, "b", set, 5, false, -1, &last, &from));
+    assert_true(from == 12 && last.step == 37 && last.loss == whole.loss && last.heldout == whole.heldout);
+    same_metrics(&p);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* A bad step ends the run with its own line, whatever was queued behind it. */
+static void ahead_of_a_bad_step(void **state)
+{
+    (void)state;
+    const char *const set[] = { "train.steps=40", "log.every=1", "train.eval_every=0" };
+    place p;
+    tn_progress_report one, late;
+    int64_t from;
+    open_place(&p, false);
+    p.ahead = TN_TRAINER_AHEAD;
+    p.ruin = 6;
+    assert_int_equal(session(&p, "a", set, 3, false, -1, &one, &from), TN_DIVERGED);
+    assert_int_equal(session(&p, "b", set, 3, false, -1, &late, &from), TN_DIVERGED);
+    assert_true(one.step == 6 && late.step == 6);
+    char command[900];
+    snprintf(command, sizeof command, "cd '%s' && for r in a b; do grep -oE '\"(step|loss|grad_norm)\":[^,}]*' $r/metrics.jsonl >$r.txt; done; test -s a.txt && cmp a.txt b.txt",
+             p.d.path);
+    assert_int_equal(system(command), 0);
     tn_tempdir_remove_all(&p.d);
 }
 
@@ -321,6 +370,8 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, sessions, "compute=f16", "run: in sessions, half precision");
     tn_test_add(l, sessions, "loader.mode=pack", "run: in sessions, documents in a row");
     tn_test_add(l, sessions, "loader.mode=bucket", "run: in sessions, documents by length");
+    tn_test_add(l, ahead, NULL, "run: steps queued ahead");
+    tn_test_add(l, ahead_of_a_bad_step, NULL, "run: a bad step with others queued behind it");
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");
     tn_test_add(l, fresh, NULL, "run: started over");

@@ -20,13 +20,27 @@ static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond an
 
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
-/* The last tenth is left to the system and to what is not planned. */
-static double memory_limit(const tn_trainer *t)
+/* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
+ * free and what a borrowed store has of it already, a little to the workspaces and the code of kernels. */
+static double find_room(const tn_trainer *t)
 {
     size_t left, all;
     if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
-    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.95 * (double)all : 0;
+    const tn_memory_plan m = tn_trainer_memory(t);
+    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.98 * (double)left - 3e8 + (double)m.total : 0;
 }
+
+/* For messages: whose memory it is, and how much of it. */
+static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
+
+/* The caller is told that nothing was asked for. */
+static tn_status refuse(bool *refused, tn_status s)
+{
+    if (refused) *refused = true;
+    return s;
+}
+
+static double in_all(const tn_trainer *t, double limit) { return t->setup.device == TN_CPU ? limit / 0.9e9 : limit / 1e9; }
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
@@ -34,7 +48,7 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
     const tn_trainer *t = trainer;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(t); /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -50,22 +64,23 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
-        return tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and the machine has %.4g GB: choose a "
-                                   "smaller model (dim, layers, vocab)", store / 1e9, limit / 0.9e9);
+        return refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+                                                      "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
-        return tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and the machine has %.4g GB: use a smaller train.batch "
-                                   "or train.context, or a smaller model", largest / 1e9,
-                        tn_dims_text(x->dims, dims, sizeof dims), limit / 0.9e9);
+        return refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
+                                                      "or train.context, or a smaller model", largest / 1e9,
+                                           tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
     return TN_OK;
 }
 
 /* Before the arena is allocated. */
 static tn_status check_plans_fit(const tn_trainer *t)
 {
-    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit(t);
+    const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
-    return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
-                               "plan.recompute=layer or chunk", need / 1e9, limit / 0.9e9);
+    return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
+                                                  "plan.recompute=layer%s", need / 1e9, where_text(t), in_all(t, limit),
+                                       t->setup.device == TN_CPU ? " or chunk" : ""));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -115,7 +130,7 @@ static tn_status make_apply(void *user, tn_plan **out)
 {
     tn_trainer *t = user;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW };
+    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t) };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
@@ -222,10 +237,10 @@ static tn_status check_shape(const tn_trainer_options *o)
     const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (o->model->features)
-        return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
-                        (long long)o->batch, (long long)each);
-    return tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                    (long long)o->batch, (long long)o->length);
+        return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                                           (long long)o->batch, (long long)each));
+    return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                                       (long long)o->batch, (long long)o->length));
 }
 
 /* whole: the trainer that this one is a narrower part of, or NULL. */
@@ -240,12 +255,14 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
                        .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
                        .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
+    t->refused = o->refused;
     t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
     t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    t->room = whole ? whole->room : find_room(t);
     if (whole) {
         t->context = whole->context;
         t->plans = whole->plans;
@@ -257,6 +274,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
+    if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
     TN_TRY(make_unread(t));
     TN_TRY(make_kept(t));
     *out = t;
@@ -272,6 +290,7 @@ void tn_trainer_free(tn_trainer *t)
 {
     if (!t) return;
     tn_trainer_free(t->narrower);
+    tn__ring_free(t->ring);
     tn_guard_free(t->guard);
     tn_free(t->unread);
     for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
@@ -337,10 +356,15 @@ static tn_status run_plan(tn_trainer *t, tn_bound *b) { return packed_before(t) 
 
 static void multiply_gradients(tn_trainer *t, float by)
 {
+    tn_host_copy host = { 0 };
     for (int k = 0; k < tn_store_buckets(t->store); k++) {
         const tn_bucket *b = tn_store_bucket(t->store, k);
-        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+        const size_t bytes = sizeof *b->grad * (size_t)b->count;
+        float *x = (float *)(uintptr_t)tn_store_read(t->store, b->grad, bytes, &host);
+        for (int64_t i = 0; x && i < b->count; i++) x[i] *= by;
+        if (x && x != b->grad) (void)tn_store_write(t->store, b->grad, x, bytes);
     }
+    tn_host_copy_free(&host);
 }
 
 void tn_trainer_unscale(tn_trainer *t)
@@ -351,11 +375,12 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
-static void keep_outputs(tn_trainer *t)
+void tn__trainer_keep(tn_trainer *t)
 {
-    for (size_t i = 0; i < t->n_kept; i++) {
-        const tn_kept_output *k = &t->kept[i];
-        const void *from = tn_bound_data(t->grad_bound, k->name);
+    const tn_trainer *w = t->stepped = t->now;
+    for (size_t i = 0; i < w->n_kept; i++) {
+        const tn_kept_output *k = &w->kept[i];
+        const void *from = tn_bound_data(w->grad_bound, k->name);
         if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
@@ -372,19 +397,24 @@ static tn_status tell_watch(const tn_trainer *t, tn_ran what, tn_bound *b, doubl
     return s;
 }
 
+static float gradient_scale(const tn_trainer *t) { return t->weight * (t->scales ? t->loss_scale.scale : 1); }
+
+tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
+{
+    tn_bound *b = t->now->grad_bound;
+    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
+    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    return run_plan(t, b);
+}
+
 static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
-    tn_bound *b = t->now->grad_bound;
-    const float scale = t->weight * (t->scales ? t->loss_scale.scale : 1);
-    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), scale, loss);
-    if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", scale)); /* else nothing trainable reaches the loss */
-    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
-    TN_RETURN_IF(run_plan(t, b));
-    *loss = *(const float *)tn_bound_data(b, "loss");
-    keep_outputs(t->now);
-    t->stepped = t->now;
+    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), gradient_scale(t), loss);
+    TN_RETURN_IF(tn__trainer_run_grad(t, step));
+    *loss = *(const float *)tn_bound_data(t->now->grad_bound, "loss");
+    tn__trainer_keep(t);
     return TN_OK;
 }
 
@@ -439,7 +469,7 @@ static tn_schedule schedule_of(const tn_trainer *t)
 
 /* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
  * counts steps that went wrong, has nothing to do. */
-static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
+tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out)
 {
     const bool scaled = t->scales && isfinite(loss);
     if (scaled && tn_loss_scale_update(&t->loss_scale, out->ok) && !out->ok) {
@@ -449,12 +479,11 @@ static tn_status after_step(tn_trainer *t, int64_t step, float loss, tn_applied 
     return tn_guard_after_step(t->guard, out->ok, step + 1, &out->action); /* as people count */
 }
 
-static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out)
 {
     const tn_schedule schedule = schedule_of(t);
     const tn_settings *st = t->settings;
     const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
-    tn_bound *b = t->apply_bound;
     const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
                                  .beta1 = (float)tn_settings_float(st, "train.beta1"),
                                  .beta2 = (float)tn_settings_float(st, "train.beta2"),
@@ -463,20 +492,34 @@ static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float lo
                                  .decay = (float)tn_settings_float(st, "train.decay"),
                                  .clip = (float)tn_settings_float(st, "train.clip"),
                                  .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
-                                 .opt_step = tn_guard_applied(t->guard) + 1 };
-    TN_RETURN_IF(tn_optim_set(b, &v));
+                                 .opt_step = tn_guard_applied(t->guard) + ahead + 1 };
+    t->unscaled = false;
+    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
+    return tn_optim_set(t->apply_bound, &v);
+}
+
+static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+{
+    tn_bound *b = t->apply_bound;
+    TN_RETURN_IF(tn__trainer_set_apply(t, step, batches, ahead, out));
+    TN_RETURN_IF(tn_bound_take(b, "loss", NULL));
     *(float *)tn_bound_data(b, "loss") = loss;
     TN_RETURN_IF(tn_run(b));
-    t->unscaled = false;
-    *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN, .grad_norm = *(const float *)tn_bound_data(b, "grad_norm"),
-                         .ok = *(const int32_t *)tn_bound_data(b, "ok") != 0 };
-    return after_step(t, step, loss, out);
+    out->grad_norm = *(const float *)tn_bound_data(b, "grad_norm");
+    out->ok = *(const int32_t *)tn_bound_data(b, "ok") != 0;
+    return TN_OK;
+}
+
+tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
+{
+    const double begun = watch_clock(t);
+    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, ahead, out));
 }
 
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out)
 {
-    const double begun = watch_clock(t);
-    return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, out));
+    TN_RETURN_IF(tn__trainer_apply_now(t, step, batches, loss, 0, out));
+    return tn__trainer_after_step(t, step, loss, out);
 }
 
 /* --- looking ---------------------------------------------------------------------------------------------------------------- */

@@ -26,10 +26,13 @@ typedef struct tn_trainer_options {
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
     int threads;       /* 0: as the settings say */
+    bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
+    int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
-/* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has. */
+/* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has (a GPU: more than is free), or where
+ * it is not given. */
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out);
 void tn_trainer_free(tn_trainer *t);
 
@@ -85,6 +88,31 @@ typedef struct tn_applied {
  * TN_DIVERGED: the run is over by train.nonfinite. */
 tn_status tn_trainer_apply(tn_trainer *t, int64_t step, float batches, float loss, tn_applied *out);
 
+/* --- steps queued ahead ---------------------------------------------------------------------------------------------------
+ * A device computes while the host prepares the next steps: their numbers are collected later, in their order.
+ *
+ *     tn_trainer_queue_grad (train.accumulate times) -> tn_trainer_queue_apply -> ... -> tn_trainer_collect
+ *
+ * The same step as above, bit for bit, at most tn_trainer_ahead of them not collected. */
+
+enum { TN_TRAINER_AHEAD = 4 };
+
+/* 1 where the host computes, or where what a step finds out decides about the next one: train.nonfinite=skip or rollback, a loss
+ * scale, an environment. Under train.nonfinite=stop the steps queued behind a bad one are computed for nothing. */
+int tn_trainer_ahead(const tn_trainer *t);
+int tn_trainer_queued(const tn_trainer *t); /* steps that are not collected */
+/* keep: instruments may ask for the outputs of this batch, which waits for the device. */
+tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep);
+tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step);
+
+typedef struct tn_stepped {
+    double loss; /* mean of its batches by weight */
+    tn_applied applied;
+} tn_stepped;
+
+/* The oldest step's, waiting for it; TN_DIVERGED as tn_trainer_apply, with *out filled. */
+tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out);
+
 /* The loss scale of the next step, for checkpoints, and the one to go on with. */
 tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);
 void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from);
@@ -127,6 +155,7 @@ typedef struct tn_watch {
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w); /* a zeroed one: nobody any more */
 
+bool tn_trainer_has_instruments(const tn_trainer *t);
 /* The model's instruments, each given to `report`. */
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
                             void *ctx);

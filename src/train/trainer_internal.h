@@ -15,10 +15,14 @@ typedef struct tn_kept_output {
     float *value; /* (count) */
 } tn_kept_output;
 
+typedef struct tn_ring tn_ring; /* trainer_ring.c */
+
 struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
+    bool *refused; /* the caller's, or NULL */
+    double room;   /* bytes that all it needs may take */
     int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
     bool weighted;
     bool logits, forward_only, documents;
@@ -32,6 +36,7 @@ struct tn_trainer {
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_chunks *chunks; /* instead of grad and eval, or NULL */
     tn_guard *guard;
+    tn_ring *ring; /* steps that are queued; NULL: forward_only, or a part */
     bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
     bool unscaled;
     tn_loss_scale loss_scale;
@@ -47,5 +52,22 @@ struct tn_trainer {
     size_t n_kept;
     const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
 };
+
+/* Parts of a step, for trainer_ring.c. */
+
+/* Forward and backward of a whole batch, queued. */
+tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step);
+/* Outputs of that run, for instruments; waits. */
+void tn__trainer_keep(tn_trainer *t);
+/* Scalars of the update, with `ahead` steps before it that are not collected; fills what is known of it. */
+tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out);
+/* The update as a whole, but for the guard. */
+tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out);
+/* The guard, or the loss scale, about a step. */
+tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_applied *out);
+
+tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out);
+void tn__ring_free(tn_ring *r);
+int64_t tn__ring_losses(const tn_trainer *t); /* of the optimizer's plan */
 
 #endif

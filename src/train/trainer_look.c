@@ -135,6 +135,8 @@ static void pass_on(void *ctx, const char *name, double value, const char *unit)
     c->report(c->ctx, name, value, unit);
 }
 
+bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
+
 void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
                             void *ctx)
 {

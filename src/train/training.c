@@ -1,5 +1,9 @@
 /* The training run. A step touches no file; metrics and checkpoints are written between steps. All that a later process
- * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there. */
+ * needs to go on alike is in the tn_ckpt_state: whatever decides about the future of the run has to be kept there.
+ *
+ * Steps are queued, and finished some steps later in their order (tn_trainer_ahead; one on the CPU): a device is not kept waiting
+ * for its own numbers. Whatever looks at the parameters (evaluation, checkpoints, samples, instruments) waits until all that
+ * was queued is finished, so that lines and files are those of a run that waits after every step. */
 #include "train/training.h"
 
 #include "base/clock.h"
@@ -13,9 +17,23 @@
 
 static const int64_t MANY_STEPS = (int64_t)1 << 50; /* of a run by time, before its first step */
 
+/* A step that is queued: what is known of it before it is finished. */
+typedef struct pending {
+    int64_t tokens; /* trained on, this step included */
+    bool line;
+    double begun, applying; /* clock */
+    double data_s, flops;
+} pending;
+
 typedef struct loop {
     const tn_training *t;
-    tn_ckpt_state at;
+    tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
+    int64_t queued; /* steps */
+    int ahead;      /* of them may be unfinished */
+    pending pending[TN_TRAINER_AHEAD]; /* by step */
+    int64_t from;      /* the steps of earlier sessions */
+    double first_step_s; /* until a line has said it */
+    double finished_s; /* clock, of the last step */
     tn_progress_report r;
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
@@ -47,41 +65,53 @@ static float weight_of(const tn_training *t, int64_t count)
     return (float)((double)count / (double)(t->batch * t->length));
 }
 
+static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_AHEAD]; }
+
 /* One optimizer step: train.accumulate batches, then apply. */
-static tn_status one_step(loop *l)
+static tn_status queue_step(loop *l)
 {
     const tn_training *t = l->t;
-    const int64_t step = l->at.step;
+    const int64_t step = l->queued;
     const int n = (int)tn_settings_int(t->settings, "train.accumulate");
-    double loss = 0, weights = 0;
-    tn_applied applied = { 0 };
+    pending *p = pending_of(l, step);
+    *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
+    tn_metrics_before(&l->m, p->line);
     for (int i = 0; i < n; i++) {
-        float x;
         int64_t count;
         TN_RETURN_IF(next_batch(l, &count));
-        const float weight = n > 1 ? weight_of(t, count) : 1;
-        tn_trainer_weigh(t->trainer, weight);
-        TN_RETURN_IF(tn_trainer_grad(t->trainer, step * n + i, &x));
-        l->m.step_flops += tn_trainer_flops(t->trainer);
-        loss += (double)weight * (double)x;
-        weights += (double)weight;
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? weight_of(t, count) : 1, p->line && i == n - 1));
+        p->flops += tn_trainer_flops(t->trainer);
     }
-    loss = weights > 0 ? loss / weights : 0;
-    l->r.loss = loss;
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
-    const double before = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
-    const tn_status s = tn_trainer_apply(t->trainer, step, (float)weights, (float)loss, &applied);
-    l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - before;
-    l->r.lr = (double)applied.lr;
-    l->r.grad_norm = (double)applied.grad_norm;
-    l->r.loss_scale = (double)applied.loss_scale;
-    l->r.action = applied.action;
+    p->applying = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE);
+    TN_RETURN_IF(tn_trainer_queue_apply(t->trainer, step));
+    p->tokens = l->at.tokens;
+    p->data_s = l->m.step_data_s;
+    l->queued++;
+    return TN_OK;
+}
+
+/* Waits for the oldest step and puts what it found into the report. */
+static tn_status collect(loop *l, const pending *p)
+{
+    tn_stepped x = { 0 };
+    const tn_status s = tn_trainer_collect(l->t->trainer, &x);
+    l->m.step_data_s = p->data_s;
+    l->m.step_flops = p->flops;
+    l->m.step_optimizer_s = tn_metrics_clock(&l->m, TN_LOG_PERFORMANCE) - p->applying;
+    l->r.loss = x.loss;
+    l->r.lr = (double)x.applied.lr;
+    l->r.grad_norm = (double)x.applied.grad_norm;
+    l->r.loss_scale = (double)x.applied.loss_scale;
+    l->r.action = x.applied.action;
     return s;
 }
 
 /* --- checkpoints ----------------------------------------------------------------------------------------------------- */
 
-static bool due(int64_t step, int64_t steps, int64_t every) { return step == steps || (every && step % every == 0); }
+static bool every(int64_t step, int64_t n) { return n && step % n == 0; }
+
+static bool due(int64_t step, int64_t steps, int64_t n) { return step == steps || every(step, n); }
 
 static tn_status write_csv(const tn_training *t)
 {
@@ -131,10 +161,11 @@ static tn_status save(loop *l, bool hurry)
 static bool save_due(const loop *l)
 {
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
-    const int64_t every = tn_settings_int(l->t->settings, "ckpt.every");
+    if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
+    if (l->at.step != l->queued) return false;
     if (l->t->source->train_samples > 0 && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
         return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
-    return (every && l->at.step % every == 0) || (every_s > 0 && tn_clock_s() - l->saved_s >= every_s);
+    return every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
 }
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
@@ -157,7 +188,7 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
                                  .heldout = state->last_heldout, .accuracy = state->last_accuracy,
                                  .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
-                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
+                                 .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 
@@ -191,7 +222,10 @@ static tn_status evaluate(loop *l)
 static tn_status write_line(loop *l, bool due_line, tn_status s)
 {
     tn_status w = TN_OK;
-    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) w = tn_metrics_line(&l->m, &l->r);
+    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) {
+        w = tn_metrics_line(&l->m, &l->r, l->first_step_s);
+        l->first_step_s = NAN;
+    }
     tn_metrics_untime(&l->m);
     return s == TN_OK ? w : s;
 }
@@ -206,35 +240,64 @@ static int64_t steps_in_time(const loop *l)
     return n > l->at.step ? n : l->at.step;
 }
 
-/* A step with what follows it, up to the report. */
-static tn_status advance(loop *l)
+/* The oldest step with what follows it, up to the report. It took the time since the one before it was finished, or since it was
+ * queued where nothing was being computed then. */
+static tn_status finish_step(loop *l)
 {
     const tn_training *t = l->t;
     tn_progress_report *r = &l->r;
-    const bool line = tn_metrics_due(&l->m, l->at.step + 1, l->steps);
-    tn_metrics_before(&l->m, line);
-    const double before = tn_clock_s();
-    tn_status s = one_step(l);
-    const double took = tn_clock_s() - before;
+    const pending *p = pending_of(l, l->at.step);
+    tn_status s = collect(l, p);
+    const double now = tn_clock_s(), took = now - (l->finished_s > p->begun ? l->finished_s : p->begun);
+    l->finished_s = now;
     l->at.working += took;
     r->step = ++l->at.step;
+    r->first_step_s = l->at.step == l->from + 1 ? tn_clock_process_s() : NAN;
+    if (!isnan(r->first_step_s)) l->first_step_s = r->first_step_s;
     if (t->seconds > 0) r->steps = l->steps = steps_in_time(l);
-    r->tokens = l->at.tokens;
+    r->tokens = p->tokens;
     r->working_s = l->at.working;
-    r->tokens_per_s = (double)l->at.tokens / l->at.working;
-    r->epoch = (double)l->at.tokens / t->source->train_tokens;
+    r->tokens_per_s = (double)p->tokens / l->at.working;
+    r->epoch = (double)p->tokens / t->source->train_tokens;
     if (t->source->train_samples > 0) r->samples_per_s = r->tokens_per_s * t->source->train_samples / t->source->train_tokens;
     l->at.loss = r->loss;
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
-    tn_metrics_after(&l->m, took, line, r);
+    tn_metrics_after(&l->m, took, p->line, r);
     r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
     if (r->evaluated) s = evaluate(l);
     r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
     r->seconds = tn_clock_s() - l->start;
-    s = write_line(l, line, s);
+    s = write_line(l, p->line, s);
     if (t->report) t->report(t->ctx, r);
     return s;
+}
+
+static tn_status finish_all(loop *l)
+{
+    while (l->at.step < l->queued) TN_RETURN_IF(finish_step(l));
+    return TN_OK;
+}
+
+/* Whether what follows the last queued step looks at the parameters, or at what the model has left behind; or it is the first,
+ * whose end is of interest. */
+static bool looked_at(const loop *l)
+{
+    const tn_settings *st = l->t->settings;
+    const int64_t n = l->queued;
+    return n == l->from + 1 || due(n, l->steps, tn_settings_int(st, "train.eval_every")) || every(n, tn_settings_int(st, "ckpt.every")) ||
+           (l->t->sample && every(n, tn_settings_int(st, "sample.every"))) ||
+           (tn_metrics_looks(&l->m) && tn_metrics_due(&l->m, n, l->steps));
+}
+
+static tn_status advance(loop *l)
+{
+    const tn_status s = queue_step(l);
+    if (s != TN_OK || looked_at(l)) {
+        const tn_status finished = finish_all(l);
+        return finished != TN_OK ? finished : s;
+    }
+    return l->queued - l->at.step < l->ahead ? TN_OK : finish_step(l);
 }
 
 static tn_status begin(loop *l, const tn_ckpt_state *from)
@@ -248,6 +311,8 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
     l->at.by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0;
+    l->queued = l->from = l->at.step;
+    l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
     l->saved_s = tn_clock_s();
@@ -255,18 +320,19 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
+    l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
     return tn_settings_same_hash(st, l->at.settings);
 }
 
 static bool sample_due(const loop *l)
 {
-    const int64_t every = tn_settings_int(l->t->settings, "sample.every");
-    return l->t->sample && every && l->at.step % every == 0;
+    return l->t->sample && l->at.step == l->queued && every(l->at.step, tn_settings_int(l->t->settings, "sample.every"));
 }
 
 static tn_status interrupted(loop *l)
 {
+    TN_RETURN_IF(finish_all(l));
     TN_RETURN_IF(save(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
@@ -278,15 +344,17 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     loop l = { .t = t };
     tn_status s = begin(&l, from);
     tn_trainer_steady(t->trainer, true);
-    while (s == TN_OK && l.at.step < l.steps && !l.r.stopped) {
+    while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
         else s = advance(&l);
+        if (s == TN_OK && save_due(&l)) s = finish_all(&l);
         if (s == TN_OK && save_due(&l)) s = save(&l, false);
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK) s = save(&l, false);
+    for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_close(&l.m);
     *last = l.r;
     tn_ckpt_state_free(&l.at);

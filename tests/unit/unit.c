@@ -134,6 +134,7 @@ int main(int argc, char **argv)
     tn_test_list l = { 0 };
     size_t part, parts, seen = 0;
     read_part(&argc, &argv, &part, &parts);
+    if (tn_test_device() == TN_CPU) setenv("CUDA_VISIBLE_DEVICES", "", 1); /* device=auto is the CPU, also where a GPU is */
 #define TN_TESTS(name) tn_tests_##name(&l);
 #include "tenon_tests.def"
 #undef TN_TESTS

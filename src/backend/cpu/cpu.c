@@ -42,7 +42,35 @@ static tn_status cpu_wait(void *queue)
     return TN_OK;
 }
 
+/* A reply is its memory: copies are there at once. */
+static tn_status cpu_reply_new(size_t bytes, void **reply)
+{
+    *reply = tn_alloc(bytes);
+    return *reply ? TN_OK : TN_MEMORY;
+}
+
+static tn_status cpu_reply_add(void *queue, void *reply, size_t at, const void *device, size_t bytes)
+{
+    (void)queue;
+    memcpy((char *)reply + at, device, bytes);
+    return TN_OK;
+}
+
+static tn_status cpu_reply_end(void *queue, void *reply)
+{
+    (void)queue, (void)reply;
+    return TN_OK;
+}
+
+static tn_status cpu_reply_wait(void *reply, const void **host)
+{
+    *host = reply;
+    return TN_OK;
+}
+
 const tn_backend tn_backend_cpu = {
     .name = "cpu", .host_memory = true, .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
-    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .wait = cpu_wait,
+    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .copy = cpu_copy_in, .wait = cpu_wait,
+    .reply_new = cpu_reply_new, .reply_free = tn_free, .reply_add = cpu_reply_add, .reply_end = cpu_reply_end,
+    .reply_wait = cpu_reply_wait,
 };

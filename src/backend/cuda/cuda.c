@@ -5,8 +5,10 @@
 #include "backend/backend.h"
 #include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/trace.h"
 #include "base/alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line)
@@ -41,12 +43,13 @@ static void cuda_close(void *queue)
     if (q->stream) cudaStreamSynchronize(q->stream);
     tn_cuda_gemms_free(q->gemms);
     tn_cuda_dnn_free(q->dnn);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < TN_CUDA_STAGES; i++) {
         if (q->stage[i].memory) cudaFreeHost(q->stage[i].memory);
         if (q->stage[i].done) cudaEventDestroy(q->stage[i].done);
     }
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
+    if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
@@ -56,8 +59,10 @@ static tn_status open_parts(tn_cuda_queue *q)
     int device;
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
-    for (int i = 0; i < 2; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
+    TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
+    for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }
 
@@ -78,9 +83,33 @@ static tn_status cuda_open(int threads, void **queue)
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+/* For tests: TENON_CUDA_ALLOC_LIMIT names a size above which no memory is given. */
+static cudaError_t ask(size_t bytes, void **out)
+{
+    const char *most = getenv("TENON_CUDA_ALLOC_LIMIT");
+    if (most && most[0] && (double)bytes > strtod(most, NULL)) return cudaErrorMemoryAllocation;
+    return cudaMalloc(out, bytes ? bytes : 64);
+}
+
+/* What the driver keeps for later: memory of graphs and of its own pool. */
+static void free_caches(void)
+{
+    int device;
+    cudaMemPool_t pool;
+    (void)cudaGetLastError();
+    if (cudaDeviceSynchronize() != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) return;
+    (void)cudaDeviceGraphMemTrim(device);
+    if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) (void)cudaMemPoolTrimTo(pool, 0);
+}
+
 static tn_status new_memory(size_t bytes, void **out)
 {
-    TN_CUDA_TRY(cudaMalloc(out, bytes ? bytes : 64));
+    cudaError_t e = ask(bytes, out);
+    if (e == cudaErrorMemoryAllocation) {
+        free_caches();
+        e = ask(bytes, out);
+    }
+    if (e != cudaSuccess) return tn_cuda_failed(e, "memory", __FILE__, __LINE__);
     TN_CUDA_TRY(cudaMemset(*out, 0, bytes ? bytes : 64));
     TN_CUDA_TRY(cudaDeviceSynchronize()); /* other streams do not wait for this one */
     return TN_OK;
@@ -119,8 +148,8 @@ static tn_status cuda_upload(void *queue, void *device, const void *host, size_t
         return TN_OK;
     }
     struct tn_cuda_stage *s = &q->stage[q->next_stage];
-    q->next_stage = !q->next_stage;
-    TN_CUDA_TRY(cudaEventSynchronize(s->done)); /* its last copy, two uploads ago */
+    q->next_stage = (q->next_stage + 1) % TN_CUDA_STAGES;
+    TN_CUDA_TRY(cudaEventSynchronize(s->done)); /* its last copy, as many uploads ago as there are */
     TN_RETURN_IF(grow_stage(s, bytes));
     memcpy(s->memory, host, bytes);
     TN_CUDA_TRY(cudaMemcpyAsync(device, s->memory, bytes, cudaMemcpyHostToDevice, q->stream));
@@ -150,6 +179,12 @@ static tn_status cuda_zero(void *queue, void *device, size_t bytes)
     return TN_OK;
 }
 
+static tn_status cuda_copy(void *queue, void *to, const void *from, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
 static tn_status cuda_wait(void *queue)
 {
     if (queue) TN_CUDA_TRY(cudaStreamSynchronize(((tn_cuda_queue *)queue)->stream));
@@ -160,6 +195,58 @@ static tn_status cuda_wait(void *queue)
 static tn_status cuda_memory(size_t *free_bytes, size_t *all_bytes)
 {
     TN_CUDA_TRY(cudaMemGetInfo(free_bytes, all_bytes));
+    return TN_OK;
+}
+
+/* --- replies ----------------------------------------------------------------------------------------------------------------- */
+
+typedef struct reply {
+    void *memory; /* pinned */
+    cudaEvent_t come;
+} reply;
+
+static void cuda_reply_free(void *r)
+{
+    reply *x = r;
+    if (!x) return;
+    if (x->memory) cudaFreeHost(x->memory);
+    if (x->come) cudaEventDestroy(x->come);
+    tn_free(x);
+}
+
+static tn_status open_reply(reply *x, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMallocHost(&x->memory, bytes ? bytes : 64));
+    TN_CUDA_TRY(cudaEventCreateWithFlags(&x->come, cudaEventDisableTiming));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_new(size_t bytes, void **out)
+{
+    reply *x = tn_alloc(sizeof *x);
+    if (!x) return TN_MEMORY;
+    const tn_status s = open_reply(x, bytes);
+    if (s == TN_OK) *out = x;
+    else cuda_reply_free(x);
+    return s;
+}
+
+static tn_status cuda_reply_add(void *queue, void *r, size_t at, const void *device, size_t bytes)
+{
+    TN_CUDA_TRY(cudaMemcpyAsync((char *)((reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_end(void *queue, void *r)
+{
+    TN_CUDA_TRY(cudaEventRecord(((reply *)r)->come, ((tn_cuda_queue *)queue)->stream));
+    return TN_OK;
+}
+
+static tn_status cuda_reply_wait(void *r, const void **host)
+{
+    TN_CUDA_TRY(cudaEventSynchronize(((reply *)r)->come));
+    *host = ((reply *)r)->memory;
     return TN_OK;
 }
 
@@ -216,7 +303,9 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 
 const tn_backend tn_backend_cuda = {
     .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
-    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .wait = cuda_wait, .memory = cuda_memory,
+    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .wait = cuda_wait,
+    .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
+    .reply_wait = cuda_reply_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
-    .mark = cuda_mark, .between = cuda_between,
+    .mark = cuda_mark, .between = cuda_between, .trace_begin = tn_cuda_trace_begin, .trace_end = tn_cuda_trace_end,
 };

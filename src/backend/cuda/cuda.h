@@ -19,20 +19,32 @@ extern "C" {
 typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
+/* A step uploads twice, and a few of them may be queued before the host waits for the first. */
+enum { TN_CUDA_STAGES = 12 };
+
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
-    int multiprocessors;
-    struct tn_cuda_stage { /* pinned memory on the way to the device; two take turns */
+    int multiprocessors, major; /* major: of the compute capability */
+    struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;
         cudaEvent_t done;
-    } stage[2];
+    } stage[TN_CUDA_STAGES];
     int next_stage;
+    cudaStream_t inner; /* records what a recording repeats (repeat.c) */
+    bool repeating;
     cudaEvent_t *mark;
     size_t n_marks;
     tn_cuda_gemms *gemms; /* gemm.h */
     tn_cuda_dnn *dnn;     /* cudnn_attention.h; NULL until it is asked for */
 } tn_cuda_queue;
+
+/* A part of a recording that the device repeats: what is queued between begin and end is recorded once and run as long as
+ * the number behind `handle` is not 0; kernels set it (cudaGraphSetConditional), it is 1 when a replay begins.
+ * *repeats: false where the queue is not recording, is repeating already, or CUDA is older than 12.4; then nothing has begun. */
+tn_status tn_cuda_repeat_make(tn_cuda_queue *q, unsigned long long *handle, bool *repeats);
+tn_status tn_cuda_repeat_begin(tn_cuda_queue *q, unsigned long long handle);
+tn_status tn_cuda_repeat_end(tn_cuda_queue *q);
 
 /* TN_OK where a driver and a GPU are there; else the error text says what is missing. */
 tn_status tn_cuda_available(void);

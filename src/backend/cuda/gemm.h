@@ -20,6 +20,7 @@ typedef enum tn_cuda_epilogue {
     TN_CUDA_PLAIN = 0,
     TN_CUDA_BIAS = 1,      /* + bias (n), in the type of c */
     TN_CUDA_GELU = 2,      /* tanh form of (product + bias where given); aux (m,n) gets the value before, where given */
+    TN_CUDA_GELU_BACK = 3, /* times the slope of gelu (tanh form) at aux (m,n), which is read */
 } tn_cuda_epilogue;
 
 typedef struct tn_cuda_gemm {
@@ -43,6 +44,8 @@ typedef struct tn_cuda_gemm {
 
 tn_status tn_cuda_gemms_new(tn_cuda_gemms **out);
 void tn_cuda_gemms_free(tn_cuda_gemms *g);
+/* Whether cuBLASLt has an algorithm for this shape and epilogue; the answer is kept. */
+bool tn_cuda_gemm_exists(tn_cuda_queue *q, const tn_cuda_gemm *g);
 /* The first call with a shape may measure: never while recording (tn_bound's first run is not). */
 tn_status tn_cuda_gemm_run(tn_cuda_queue *q, const tn_cuda_gemm *g);
 

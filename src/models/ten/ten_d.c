@@ -24,7 +24,7 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     tn_carry_keep(g, b, tail, tail_after);
     tn_carry_keep(g, b, state, after);
     ten_note_energy(n, c);
-    const tn_ref y = tn_add(g, c, tn_mul(g, x, tn_param(g, "skip", tn_shape(2 * K), tn_ones)));
-    return tn_linear(g, tn_mul_silu(g, y, tn_part(g, xz, 1, 2)),
+    const tn_ref skip = tn_param(g, "skip", tn_shape(2 * K), tn_ones);
+    return tn_linear(g, tn_readout(g, c, tn_part(g, xz, 1, 2), .x = x, .skip = skip),
                      tn_param(g, "w_out", tn_shape(d, 2 * K), tn_normal(n->c->out_std)));
 }

@@ -19,11 +19,11 @@ tep_affine tep_affine_make(tn_graph *g, const char *w, const char *b, int64_t n,
                          tn_param(g, b, tn_shape(n), bias_bound > 0 ? tn_uniform(-bias_bound, bias_bound) : tn_zeros) };
 }
 
-/* Glorot's uniform weights, biases 0. */
-static tep_affine glorot(tn_graph *g, const char *scope, int64_t n, int64_t k)
+/* Glorot's uniform weights times `scale`, biases 0. */
+static tep_affine glorot(tn_graph *g, const char *scope, int64_t n, int64_t k, float scale)
 {
     tn_region r = tn_region_begin(g, "%s", scope);
-    const tep_affine p = tep_affine_make(g, "w", "b", n, k, sqrtf(6.f / (float)(n + k)), 0);
+    const tep_affine p = tep_affine_make(g, "w", "b", n, k, scale * sqrtf(6.f / (float)(n + k)), 0);
     tn_region_end(g, r);
     return p;
 }
@@ -32,7 +32,7 @@ tn_ref tep_embed(tep_net *n, tn_ref x)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
-    const tep_affine p = glorot(g, "embed", c->dim, c->inputs);
+    const tep_affine p = glorot(g, "embed", c->dim, c->inputs, 1);
     const tn_ref flat = c->tokens == 1 ? tn_reshape(g, x, tn_shape(n->b->batch, c->inputs)) : x;
     tn_region r = tn_region_begin(g, "embed");
     const tn_ref e = tn_linear(g, flat, p.w, .bias = p.b);
@@ -147,7 +147,8 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
                       : c.mode == TEP_ENERGY ? tep_energy(&n, b->features)
                       : c.mode == TEP_TOROIDAL ? tep_toroidal(&n, b->features)
                                                : tep_hopfield(&n, b->features);
-    const tep_affine head = glorot(g, "head", c.classes, c.dim), value = c.value ? glorot(g, "value", 1, c.dim) : (tep_affine){ 0 };
+    const tep_affine head = glorot(g, "head", c.classes, c.dim, c.head_scale);
+    const tep_affine value = c.value ? glorot(g, "value", 1, c.dim, 1) : (tep_affine){ 0 };
     n.head_w = head.w, n.head_b = head.b;
     n.value_w = value.w, n.value_b = value.b;
     tn_region r = tn_region_begin(g, "solve");

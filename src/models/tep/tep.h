@@ -18,7 +18,7 @@ typedef struct tep_config {
     tep_mode mode;
     tep_grad grad;
     bool faithful, softmax, anderson, positions, through_sigma, value, cache;
-    float beta, damping, rtol, tol, kappa, radius, alpha, fade, jacobian;
+    float beta, damping, rtol, tol, kappa, radius, alpha, fade, jacobian, head_scale;
 } tep_config;
 
 /* The batch may be NULL: sizes that are auto are then 0. */

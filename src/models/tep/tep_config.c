@@ -34,6 +34,8 @@ static const tn_setting settings[] = {
     TN_SETTING_FLOAT("buffer_fade", "0.9", TN_RANGE(0, 1), "", "toroidal: weight of each of them beside the next one"),
     TN_SETTING_FLOAT("jacobian", "0", TN_RANGE(0, 1e6), "",
                      "adds this times |J v|^2 per number of the state to the loss: a map of small slope J settles soon (v: +-1 at random)"),
+    TN_SETTING_FLOAT("head_scale", "1", TN_RANGE_LO_OPEN(0, 10), "",
+                     "first weights of the head times this: a policy that starts near 0 tries all actions alike"),
     TN_SETTING_BOOL("value", "false", "a second head for one number, such as the value of a position in a game"),
     TN_SETTING_BOOL("cache", "false", "training solves start at the last epoch's equilibria of their samples"),
 };
@@ -60,7 +62,8 @@ static const tn_preset presets[] = {
     { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
       VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2", "train.schedule=cosine") },
     { "acrobot_tep", "a two-link pendulum to be swung up, the same way",
-      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=5e-3", "train.schedule=cosine") },
+      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "rl.episodes=2", "train.steps=500", "train.lr=5e-3", "train.schedule=cosine",
+             "head_scale=0.01") },
     { "xor_tep", "exclusive or, the smallest task",
       VALUES(ADAM, "task=xor", "dim=8", "train.batch=32", "train.epochs=5", "train.lr=1e-2") },
 };
@@ -103,7 +106,8 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .radius = number(st, "radius"),
                        .alpha = number(st, "alpha"),
                        .fade = number(st, "buffer_fade"),
-                       .jacobian = number(st, "jacobian") };
+                       .jacobian = number(st, "jacobian"),
+                       .head_scale = number(st, "head_scale") };
     const int grad = tn_settings_choice(st, "grad"); /* 0: auto */
     c->grad = grad ? (tep_grad)(grad - 1) : c->faithful ? TEP_EP : TEP_EP_CENTRED;
     if (!c->ff) c->ff = 4 * c->dim;

@@ -292,6 +292,27 @@ static void weights_and_values(void **state)
     tn_world_close(&w);
 }
 
+/* The same first weights, those of the head smaller by the factor. */
+static void scaled_head(void **state)
+{
+    const tep_shape z = { .B = B, .S = 1, .F = F, .C = C, .L = 1 };
+    float first[2][C * D] = { { 0 } };
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        tn_world w = tn_world_open(3, 1);
+        tep_add(&w, &z, TEP_LIST("dim=12", "mode=energy", k ? "head_scale=0.25" : "head_scale=1"));
+        const tn_entry *e = tn_store_find(w.store, "head.w");
+        assert_non_null(e);
+        assert_int_equal(tn_dims_count(e->dims), C * D);
+        memcpy(first[k], e->data, sizeof first[k]);
+        tn_world_close(&w);
+    }
+    for (int i = 0; i < C * D; i++) {
+        assert_true(first[0][i] != 0);
+        assert_float_equal(first[1][i], 0.25f * first[0][i], 1e-6);
+    }
+}
+
 /* --- the cache ----------------------------------------------------------------------------------------------------------- */
 
 /* The second visit of the same samples starts where the first one ended; others start at zero. */
@@ -569,6 +590,7 @@ void tn_tests_tep(tn_test_list *l)
     }
     tn_test_add(l, labels_that_count, NULL, "tep: labels that count make the mean");
     tn_test_add(l, weights_and_values, NULL, "tep: weights and values");
+    tn_test_add(l, scaled_head, NULL, "tep: a head that starts near zero");
     tn_test_add(l, cache_of_equilibria, NULL, "tep: the cache of equilibria");
     tn_test_add(l, energy_stays_contracting, NULL, "tep: the energy map stays contracting");
     tn_test_add(l, torus_stays_contracting, NULL, "tep: the toroidal map stays contracting");

@@ -452,8 +452,11 @@ extern "C" tn_status tn_attention_backward_own_cuda(const tn_call *c)
     if (p.B == 0 || p.D == 0) return TN_OK;
     if (p.rows > 0) TN_RETURN_IF(tn_attention_spread_cuda(c, &p, c->work));
     const bool fast = on_tensor_cores(c);
-    TN_RETURN_IF(stats(c, &p, stat, fast ? LOG2E : 1));
-    return !fast       ? tn_attention_general_backward_cuda(c, &p, stat)
+    const bool hopper = fast && (p.dq.data || p.dk.data) && tn_attention_hopper_takes(c);
+    const problem rows = hopper ? per_head(p) : p;
+    TN_RETURN_IF(stats(c, &rows, stat, fast ? LOG2E : 1));
+    return hopper      ? tn_attention_hopper_backward_cuda(c, &p, stat)
+           : !fast     ? tn_attention_general_backward_cuda(c, &p, stat)
            : p.D <= 32 ? backward<32, 2, 64, 32, 2, 64, 32>(c, &p, stat)
            : p.D <= 64 ? backward<64, 2, 64, 16, 2, 64, 32>(c, &p, stat)
            : p.D <= 80 ? backward<80, 1, 32, 32, 2, 32, 16>(c, &p, stat)

@@ -16,7 +16,8 @@ using namespace tn_attention;
 enum { WARPS = 4, THREADS = 32 * WARPS, FEW = 64 };
 static const float LOOSE = 8; /* weights may grow to 2^LOOSE before sums are scaled down */
 
-/* Keys shared out among blocks: the one case in which a row's bits depend on how many keys and rows there are. */
+/* Keys shared out among blocks: here, and where attention_hopper.cuh takes over, a row's bits depend on how many keys
+ * and rows there are. */
 struct shares {
     int n;
     float *o;   /* (heads, n, rows, D) sums of weight times value */
@@ -412,7 +413,7 @@ extern "C" size_t tn_attention_work_own_cuda(const tn_sig *s, bool backward)
     const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
     const int64_t rows = q.dim[1] * (q.dim[2] / k.dim[2]), heads = q.dim[0] * k.dim[2];
     const size_t table = s->in[TN_ATT_DOCUMENT].absent ? 0 : spread_bytes(q.dim[0], q.dim[1]);
-    if (backward) return table + stat_bytes(heads, rows);
+    if (backward) return table + stat_bytes(q.dim[0] * q.dim[2], q.dim[1]); /* a query head's rows may stand alone */
     const int n = shares_for(q.dim[0], k.dim[2], rows, k.dim[1]);
     return table + (n > 1 ? sizeof(float) * (size_t)(heads * n * rows * (q.dim[3] + 2)) : 0);
 }
@@ -450,6 +451,7 @@ extern "C" tn_status tn_attention_forward_own_cuda(const tn_call *c)
     if (p.B == 0 || p.rows == 0 || p.D == 0) return TN_OK;
     TN_RETURN_IF(tn_attention_spread_cuda(c, &p, c->work));
     if (!on_tensor_cores(c)) return tn_attention_general_forward_cuda(c, &p);
+    if (tn_attention_hopper_takes(c)) return tn_attention_hopper_forward_cuda(c, &p);
     shares share = { shares_for(p.B, p.KV, p.rows, p.S), NULL, NULL };
     const int64_t parts = (int64_t)p.B * p.KV * share.n * p.rows;
     share.ml = (float2 *)((char *)c->work + (p.document ? spread_bytes(p.B, p.T) : 0));

@@ -85,6 +85,13 @@ inline problem problem_of(const tn_call *c, const tn_arg *rowwise)
     return p;
 }
 
+/* Every query head by itself. */
+inline problem per_head(problem p)
+{
+    p.KV *= p.group, p.group = 1, p.rows = p.T;
+    return p;
+}
+
 /* --- who sees what ------------------------------------------------------------------------------------------------ */
 
 /* Of one sequence. */
@@ -350,5 +357,10 @@ tn_status tn_attention_room_cuda(const void *kernel, int bytes);
  * the sum of gradient times output. */
 tn_status tn_attention_general_forward_cuda(const tn_call *c, const tn_attention::problem *p);
 tn_status tn_attention_general_backward_cuda(const tn_call *c, const tn_attention::problem *p, const float2 *stat);
+
+/* On Hopper, what the first says yes to: attention_hopper_cuda.cu, attention_backward_hopper_cuda.cu. */
+bool tn_attention_hopper_takes(const tn_call *c);
+tn_status tn_attention_hopper_forward_cuda(const tn_call *c, const tn_attention::problem *p);
+tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const tn_attention::problem *p, const float2 *stat);
 
 #endif

@@ -128,6 +128,12 @@ static const float *sum_piece(const void *arg, const tn_elem *e, const int64_t *
     return buf;
 }
 
+/* The gradient is dy, in its memory: nothing to do. */
+static bool in_place(const job *j, const tn_arg *d, const tn_arg *dy)
+{
+    return j->slope == pass && !j->add && d->data == dy->data && d->dtype == dy->dtype && tn_arg_contiguous(d) && tn_arg_contiguous(dy);
+}
+
 TN_LEVELED_KERNEL(tn_binary_backward_cpu)
 {
     const tn_binary_kind kind = ((const tn_binary_attr *)c->attr)->kind;
@@ -135,6 +141,7 @@ TN_LEVELED_KERNEL(tn_binary_backward_cpu)
     for (int i = 0; i < 2; i++) {
         if (!c->din[i].data) continue;
         const job j = { .slope = table[kind].slope[i], .add = c->accumulate >> i & 1 };
+        if (in_place(&j, &c->din[i], dy)) continue;
         tn_elem e;
         tn_elem_make(&e, dy->dims, dy->live, ARGS, (const tn_arg *[]){ dy, &c->in[0], &c->in[1], &c->din[i] });
         if (tn_dims_count(c->din[i].dims) == tn_dims_count(dy->dims)) {

@@ -11,8 +11,8 @@ static tn_status clipnorm_infer(tn_sig *s)
     static const char *const name[] = { "sumsq", "clip", "scale", "loss" };
     for (int i = 0; i < s->n_in; i++) {
         if (s->in[i].absent && i == 3) continue;
-        if (s->in[i].absent || !tn_dtype_is_float(s->in[i].dtype) || tn_dims_count(s->in[i].dims) != 1)
-            return tn_error(TN_USAGE, "%s must be one float", name[i]);
+        if (s->in[i].absent || !tn_dtype_is_float(s->in[i].dtype) || (i < 3 && tn_dims_count(s->in[i].dims) != 1))
+            return tn_error(TN_USAGE, "%s must be %s", name[i], i < 3 ? "one float" : "floats");
     }
     s->n_out = 3;
     for (int i = 0; i < 3; i++) {

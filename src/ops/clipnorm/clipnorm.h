@@ -1,7 +1,7 @@
 /* clipnorm: what to multiply the gradient with, and whether to use it at all.
  *     norm = sqrt(sumsq) * scale             coefficient = scale * min(1, clip / norm)     clip <= 0: no limit
- *     ok = 1 if norm and loss are finite, else 0
- *     r = tn_clipnorm(g, sumsq, clip, scale, .loss = l)      all f32 (1); r.coefficient, r.norm f32 (1), r.ok i32 (1)
+ *     ok = 1 if norm and all losses are finite, else 0
+ *     r = tn_clipnorm(g, sumsq, clip, scale, .loss = l)      all f32 (1), l (n); r.coefficient, r.norm f32 (1), r.ok i32 (1)
  * `scale` undoes loss scaling and accumulation. With ok = 0 the coefficient is 0 and norm is what it is (NaN or Inf,
  * or finite when only the loss is not): nothing may be computed from the gradient then, 0 * NaN is NaN. No gradient. */
 #ifndef TN_OPS_CLIPNORM_H
@@ -11,7 +11,7 @@
 
 typedef struct tn_clipnorm_options {
     int unused_;
-    tn_ref loss; /* f32 (1) */
+    tn_ref loss; /* f32 (n): one of each batch that was accumulated, or one of them all */
 } tn_clipnorm_options;
 
 typedef struct tn_clipnorm_result {

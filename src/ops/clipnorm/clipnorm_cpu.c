@@ -13,7 +13,8 @@ tn_status tn_clipnorm_forward_cpu(const tn_call *c)
     const float sumsq = *(const float *)c->in[0].data, clip = *(const float *)c->in[1].data;
     const float scale = *(const float *)c->in[2].data, *loss = c->in[3].data;
     const float norm = sqrtf(sumsq) * scale;
-    const bool ok = finite_number(norm) && finite_number(scale) && (!loss || finite_number(*loss));
+    bool ok = finite_number(norm) && finite_number(scale);
+    for (int64_t i = 0; loss && i < tn_dims_count(c->in[3].dims); i++) ok = ok && finite_number(loss[i]);
     const bool limit = clip > 0 && norm > clip;
     *(float *)c->out[0].data = !ok ? 0.f : limit ? scale * (clip / norm) : scale;
     *(int32_t *)c->out[1].data = ok;

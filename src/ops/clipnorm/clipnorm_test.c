@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NO_LOSS = 1 };
+enum { NO_LOSS = 1, THREE_LOSSES = 2 };
 
 static const struct {
     float sumsq, clip, scale, loss;
@@ -24,20 +24,22 @@ static const tn_case cases[] = {
     { "cut", { 0 }, TN_NO_GRAD, 1e-7f, 0 },          { "below", { 1 }, TN_NO_GRAD, 1e-7f, 0 },
     { "at the limit", { 2 }, TN_NO_GRAD, 1e-7f, 0 }, { "no limit", { 3 }, TN_NO_GRAD, 1e-7f, 0 },
     { "scaled", { 4 }, TN_NO_GRAD, 2e-7f, 0 },       { "no loss", { 4 }, TN_NO_GRAD | NO_LOSS, 2e-7f, 0 },
-    { "zero", { 5 }, TN_NO_GRAD, 1e-7f, 0 },
+    { "zero", { 5 }, TN_NO_GRAD, 1e-7f, 0 },         { "three losses", { 4 }, TN_NO_GRAD | THREE_LOSSES, 2e-7f, 0 },
 };
 
-static tn_ref one(tn_op_io *io, float x)
+static tn_ref some(tn_op_io *io, float x, int64_t n)
 {
-    return tn_test_input(io, tn_shape(1),
+    return tn_test_input(io, tn_shape(n),
                          (tn_fill_spec){ .kind = TN_FILL_CONSTANT, .lo = (double)x, .constant = true });
 }
+
+static tn_ref one(tn_op_io *io, float x) { return some(io, x, 1); }
 
 static void build(tn_op_io *io, const tn_case *c)
 {
     const int i = (int)c->dim[0];
     const tn_ref sumsq = one(io, numbers[i].sumsq), clip = one(io, numbers[i].clip), scale = one(io, numbers[i].scale);
-    const tn_ref loss = c->flags & NO_LOSS ? TN_NONE : one(io, numbers[i].loss);
+    const tn_ref loss = c->flags & NO_LOSS ? TN_NONE : some(io, numbers[i].loss, c->flags & THREE_LOSSES ? 3 : 1);
     const tn_clipnorm_result r = tn_clipnorm(tn_test_graph(io), sumsq, clip, scale, .loss = loss);
     tn_test_output(io, r.coefficient);
     tn_test_output(io, r.ok);
@@ -86,6 +88,22 @@ static void not_finite_is_refused(void)
     assert_int_equal(run(4, NAN, 1, 1).ok, 1);           /* the limit says nothing about the gradient */
 }
 
+/* One bad loss among several is enough, wherever it stands. */
+static void each_loss_counts(void)
+{
+    const tn_case *three = &cases[TN_COUNT(cases) - 1];
+    const float sumsq = 4, clip = 1, scale = 1;
+    for (int at = 0; at <= 3; at++) {
+        float loss[3] = { 1, 2, 3 };
+        result r = { -1, -1, -1 };
+        const void *const in[] = { &sumsq, &clip, &scale, loss };
+        void *const out[] = { &r.coefficient, &r.ok, &r.norm };
+        if (at < 3) loss[at] = INFINITY;
+        tn_optest_run(&plain, three, 1, in, out, NULL, NULL);
+        assert_int_equal(r.ok, at == 3);
+    }
+}
+
 /* The norm is reported although the loss alone is bad. */
 static void norm_is_reported(void)
 {
@@ -108,6 +126,7 @@ static void exact(void)
 }
 
 static const tn_property properties[] = { { "NaN and Inf are refused in each place", not_finite_is_refused },
+                                          { "each of several losses counts", each_loss_counts },
                                           { "the norm is reported when only the loss is bad", norm_is_reported },
                                           { "scale untouched below the limit, exact above", exact } };
 

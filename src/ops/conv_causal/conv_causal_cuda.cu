@@ -1,148 +1,14 @@
 /* conv_causal on the GPU. A warp takes SPAN tokens of 32 V neighbouring channels of one row and walks along them,
  * forward for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels
  * in registers: x is read once but for the W-1 tokens before a span. A document's start empties that window, so
- * nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have a kernel of their own, V = 4;
- * everything else runs as eight taps, of which the first are left out, V = 1. Both add in the same order: the same
- * bits. Gradients of w and bias: f32 over a span, over the block's spans in order, then sum_rows.cuh. Bytes per
- * token and channel, bf16: forward 4 + 5 % for the overlap of spans; backward 6 + 5 %. Predicted: 85-90 % of copy
- * bandwidth, limited by the unrolled four tokens in flight per thread. */
-#include "ops/conv_causal/conv_causal.h"
-#include "ops/sum_rows.cuh"
+ * nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have kernels of their own, V = 4
+ * (conv_causal_four.cuh); everything else runs as eight taps, of which the first are left out, V = 1. Both add in the
+ * same order: the same bits. Gradients of w and bias: f32 over a span, over the block's spans in order, then
+ * sum_rows.cuh. Bytes per token and channel, bf16: forward 4, backward 6; the 5 % of overlap of spans come from the L2. */
+#include "ops/conv_causal/conv_causal_four.cuh"
 
 namespace
 {
-
-enum { LANES = 32, WARPS = 8, THREADS = LANES * WARPS, SPAN = 64, AHEAD = 4, USUAL = 4, MOST = TN_CONV_MAX_WIDTH };
-
-/* A tensor (B, tokens, C) with contiguous channels. */
-typedef struct rows {
-    void *at; /* NULL: absent, not wanted or zero */
-    tn_dtype type;
-    int64_t b, t; /* from row to row, from token to token */
-    bool add;
-} rows;
-
-typedef struct conv {
-    int64_t B, T, C, parts; /* parts: blocks along T */
-    int taps;
-    rows x, state, y, final, w, bias, dy, dfinal, dx, dstate; /* w: t is its step between taps */
-    const int32_t *reset, *live;
-    float *partial; /* (B, parts, taps + 1, C), or NULL: sums not wanted */
-    bool want_w;
-    tn_sum_rows sums;
-} conv;
-
-/* V neighbouring channels. */
-template <int V>
-struct few {
-    float v[V];
-};
-
-template <int V>
-__device__ __forceinline__ few<V> get(const rows &p, int64_t i)
-{
-    few<V> r;
-    if constexpr (V == 4) {
-        if (p.type == TN_F32) {
-            const float4 q = *(const float4 *)((const float *)p.at + i);
-            r.v[0] = q.x, r.v[1] = q.y, r.v[2] = q.z, r.v[3] = q.w;
-        } else if (p.type == TN_BF16) {
-            const uint2 q = *(const uint2 *)((const uint16_t *)p.at + i);
-            r.v[0] = __uint_as_float(q.x << 16), r.v[1] = __uint_as_float(q.x & 0xffff0000u);
-            r.v[2] = __uint_as_float(q.y << 16), r.v[3] = __uint_as_float(q.y & 0xffff0000u);
-        } else {
-            for (int c = 0; c < V; c++) r.v[c] = tn_load(p.at, p.type, i + c);
-        }
-    } else {
-        for (int c = 0; c < V; c++) r.v[c] = tn_load(p.at, p.type, i + c);
-    }
-    return r;
-}
-
-template <int V>
-__device__ __forceinline__ void put(const rows &p, int64_t i, few<V> r)
-{
-    if (p.add) {
-        const few<V> old = get<V>(p, i);
-        for (int c = 0; c < V; c++) r.v[c] += old.v[c];
-    }
-    if constexpr (V == 4) {
-        if (p.type == TN_F32) {
-            *(float4 *)((float *)p.at + i) = make_float4(r.v[0], r.v[1], r.v[2], r.v[3]);
-            return;
-        }
-        if (p.type == TN_BF16) {
-            const __nv_bfloat162 a = __floats2bfloat162_rn(r.v[0], r.v[1]), b = __floats2bfloat162_rn(r.v[2], r.v[3]);
-            *(uint2 *)((uint16_t *)p.at + i) = make_uint2(*(const uint32_t *)&a, *(const uint32_t *)&b);
-            return;
-        }
-    }
-    for (int c = 0; c < V; c++) tn_store(p.at, p.type, i + c, r.v[c]);
-}
-
-template <int V>
-__device__ __forceinline__ few<V> zero()
-{
-    few<V> r;
-    for (int c = 0; c < V; c++) r.v[c] = 0;
-    return r;
-}
-
-template <int V>
-__device__ __forceinline__ void more(few<V> &sum, const few<V> &a, const few<V> &b)
-{
-#pragma unroll
-    for (int c = 0; c < V; c++) sum.v[c] = __fmaf_rn(a.v[c], b.v[c], sum.v[c]);
-}
-
-template <int V>
-__device__ __forceinline__ void clear(few<V> *window, int n)
-{
-#pragma unroll
-    for (int i = 0; i < MOST; i++)
-        if (i < n) window[i] = zero<V>();
-}
-
-/* Which piece of the work a thread has: row b, tokens first..last-1, channels c..c+V-1. */
-struct place {
-    int64_t b, first, last, c;
-    bool on; /* there are such channels */
-};
-
-template <int V>
-__device__ __forceinline__ place place_of(const conv &v)
-{
-    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-    place p;
-    p.b = blockIdx.x / v.parts;
-    p.first = (blockIdx.x % v.parts * WARPS + warp) * SPAN;
-    p.last = p.first + SPAN < v.T ? p.first + SPAN : v.T;
-    p.c = (blockIdx.y * (int64_t)LANES + lane) * V;
-    p.on = p.c < v.C;
-    return p;
-}
-
-__device__ __forceinline__ bool row_lives(const conv &v, int64_t b) { return !v.live || b < *v.live; }
-
-__device__ __forceinline__ bool starts(const conv &v, int64_t b, int64_t t) { return v.reset && v.reset[b * v.T + t]; }
-
-/* The input at token t >= 1 - taps: of x, of the state before it, or zero. */
-template <int V>
-__device__ __forceinline__ few<V> input_at(const conv &v, const place &p, int64_t t)
-{
-    if (t >= 0) return get<V>(v.x, p.b * v.x.b + t * v.x.t + p.c);
-    const int64_t i = v.taps - 1 + t;
-    return v.state.at && i >= 0 ? get<V>(v.state, p.b * v.state.b + i * v.state.t + p.c) : zero<V>();
-}
-
-/* Weights, the last of W for the token itself; none for the taps that are left out. */
-template <int W, int V>
-__device__ __forceinline__ void load_weights(const conv &v, int64_t c, few<V> *w)
-{
-#pragma unroll
-    for (int i = 0; i < W; i++)
-        w[i] = i >= W - v.taps && v.w.at ? get<V>(v.w, (i - (W - v.taps)) * v.w.t + c) : zero<V>();
-}
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
@@ -161,18 +27,6 @@ __device__ __forceinline__ void forward_token(const conv &v, const place &p, int
 #pragma unroll
     for (int i = 0; i < W - 2; i++) window[i] = window[i + 1];
     if (W > 1) window[W - 2] = x;
-}
-
-/* The inputs before token `first`. */
-template <int W, int V>
-__device__ __forceinline__ void fill_window(const conv &v, const place &p, few<V> *window)
-{
-#pragma unroll
-    for (int i = 0; i < W - 1; i++) {
-        const int64_t t = p.first - (W - 1) + i;
-        if (t >= 0 && starts(v, p.b, t)) clear(window, i);
-        window[i] = input_at<V>(v, p, t);
-    }
 }
 
 template <int W, int V>
@@ -205,53 +59,6 @@ __global__ void __launch_bounds__(THREADS, 2) forward_kernel(conv v)
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */
 
-/* A walk towards earlier tokens. */
-template <int W, int V>
-struct walk {
-    few<V> w[W], sum[W], bias; /* weights; sums of the gradients of weights and bias */
-    few<V> window[W];          /* gradients of y at the token itself and the W-1 after it, as far as they see it */
-    bool open;                 /* no document starts between here and the row's end */
-};
-
-template <int W, int V>
-__device__ __forceinline__ void push(walk<W, V> &k, const few<V> &dy)
-{
-#pragma unroll
-    for (int i = W - 1; i > 0; i--) k.window[i] = k.window[i - 1];
-    k.window[0] = dy;
-}
-
-/* Past a document's start: what comes before is not seen from there on. */
-template <int W, int V>
-__device__ __forceinline__ void cross(walk<W, V> &k)
-{
-    clear(k.window, W);
-    k.open = false;
-}
-
-/* The input at token t >= 1 - taps, whose gradient goes to `to` at i; the window is filled. */
-template <int W, int V>
-__device__ __forceinline__ void backward_token(const conv &v, const place &p, int64_t t, const few<V> &x,
-                                               const rows &to, int64_t i, walk<W, V> &k)
-{
-    const int64_t kept = t - (v.T - v.taps + 1);
-    few<V> d =
-        kept >= 0 && k.open && v.dfinal.at ? get<V>(v.dfinal, p.b * v.dfinal.b + kept * v.dfinal.t + p.c) : zero<V>();
-#pragma unroll
-    for (int lag = 0; lag < W; lag++) {
-        if (lag >= v.taps) continue;
-        more(d, k.w[W - 1 - lag], k.window[lag]);
-        if (v.want_w) more(k.sum[W - 1 - lag], x, k.window[lag]);
-    }
-    if (to.at) put<V>(to, i, d);
-}
-
-template <int W, int V>
-__device__ __forceinline__ few<V> dy_at(const conv &v, const place &p, int64_t t)
-{
-    return v.dy.at && t >= 0 && t < v.T ? get<V>(v.dy, p.b * v.dy.b + t * v.dy.t + p.c) : zero<V>();
-}
-
 template <int W, int V>
 __device__ __forceinline__ void walk_back(const conv &v, const place &p, walk<W, V> &k)
 {
@@ -274,33 +81,7 @@ __device__ __forceinline__ void walk_back(const conv &v, const place &p, walk<W,
             if (start[i]) cross(k);
         }
     }
-    for (int64_t t = -1; p.first == 0 && t > -v.taps; t--) { /* the state's rows */
-        push(k, zero<V>());
-        const few<V> x = v.want_w ? input_at<V>(v, p, t) : zero<V>();
-        backward_token<W, V>(v, p, t, x, v.dstate, p.b * v.dstate.b + (t + v.taps - 1) * v.dstate.t + p.c, k);
-    }
-}
-
-/* The block's spans, in order, into its row of partial sums: taps, then bias. */
-template <int W, int V>
-__device__ __forceinline__ void leave_sums(const conv &v, const place &p, const walk<W, V> &k)
-{
-    __shared__ float shared[WARPS][LANES * V];
-    const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES;
-#pragma unroll
-    for (int f = 0; f <= W; f++) {
-        const int field = f - (W - v.taps); /* the same for all threads */
-        if (field < 0) continue;
-        for (int c = 0; c < V; c++) shared[warp][lane * V + c] = f < W ? k.sum[f < W ? f : 0].v[c] : k.bias.v[c];
-        __syncthreads();
-        for (int c = threadIdx.x; c < LANES * V; c += THREADS) {
-            const int64_t channel = blockIdx.y * (int64_t)(LANES * V) + c;
-            float sum = 0;
-            for (int i = 0; i < WARPS; i++) sum += shared[i][c];
-            if (channel < v.C) v.partial[(blockIdx.x * (int64_t)(v.taps + 1) + field) * v.C + channel] = sum;
-        }
-        __syncthreads();
-    }
+    if (p.first == 0) walk_state<W, V>(v, p, k);
 }
 
 template <int W, int V>
@@ -325,6 +106,7 @@ __global__ void __launch_bounds__(THREADS, V == 4 ? 2 : 1) backward_kernel(conv 
     }
     if (v.partial) leave_sums<W, V>(v, p, k);
 }
+
 
 /* Totals by column: taps times channels, then bias. */
 struct to_gradients {
@@ -394,9 +176,26 @@ static bool vectors(const conv *v)
            by_four(&v->dx) && by_four(&v->dstate);
 }
 
-static dim3 grid_of(const conv *v, int channels)
+/* Are the tensors of all tokens of this type, where they are there? */
+static bool all_are(const conv *v, tn_dtype type)
 {
-    return dim3((unsigned)(v->B * v->parts), (unsigned)((v->C + LANES * channels - 1) / (LANES * channels)));
+    const rows *p[] = { &v->x, &v->y, &v->dy, &v->dx };
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        if (p[i]->at && p[i]->type != type) return false;
+    return true;
+}
+
+template <int V>
+static unsigned blocks_of(const conv *v)
+{
+    return (unsigned)(v->B * v->parts * groups_of<V>(*v));
+}
+
+template <class T>
+static void launch_backward_four(const conv &v, cudaStream_t stream)
+{
+    if (v.dx.at && v.dx.add) backward_four<T, true><<<blocks_of<4>(&v), THREADS, 0, stream>>>(v);
+    else backward_four<T, false><<<blocks_of<4>(&v), THREADS, 0, stream>>>(v);
 }
 
 extern "C" tn_status tn_conv_causal_forward_cuda(const tn_call *c)
@@ -405,8 +204,10 @@ extern "C" tn_status tn_conv_causal_forward_cuda(const tn_call *c)
     if (!v.B || !v.C) return TN_OK;
     v.y = rows_of(&c->out[0], false);
     v.final = rows_of(&c->out[1], false);
-    if (vectors(&v)) forward_kernel<USUAL, 4><<<grid_of(&v, 4), THREADS, 0, tn_cuda_stream(c)>>>(v);
-    else forward_kernel<MOST, 1><<<grid_of(&v, 1), THREADS, 0, tn_cuda_stream(c)>>>(v);
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (vectors(&v) && all_are(&v, TN_BF16)) forward_four<__nv_bfloat16><<<blocks_of<4>(&v), THREADS, 0, stream>>>(v);
+    else if (vectors(&v) && all_are(&v, TN_F32)) forward_four<float><<<blocks_of<4>(&v), THREADS, 0, stream>>>(v);
+    else forward_kernel<MOST, 1><<<blocks_of<1>(&v), THREADS, 0, stream>>>(v);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -428,8 +229,10 @@ extern "C" tn_status tn_conv_causal_backward_cuda(const tn_call *c)
     tn_sum_place(&v.sums, 1, (char *)c->work + partial_bytes(v.B, v.T, v.C, v.taps));
     v.partial = (dw.at || dbias.at) && v.dy.at ? (float *)c->work : NULL;
     if (v.B && (v.dx.at || v.dstate.at || v.partial)) {
-        if (vectors(&v)) backward_kernel<USUAL, 4><<<grid_of(&v, 4), THREADS, 0, tn_cuda_stream(c)>>>(v);
-        else backward_kernel<MOST, 1><<<grid_of(&v, 1), THREADS, 0, tn_cuda_stream(c)>>>(v);
+        const cudaStream_t stream = tn_cuda_stream(c);
+        if (vectors(&v) && all_are(&v, TN_BF16)) launch_backward_four<__nv_bfloat16>(v, stream);
+        else if (vectors(&v) && all_are(&v, TN_F32)) launch_backward_four<float>(v, stream);
+        else backward_kernel<MOST, 1><<<blocks_of<1>(&v), THREADS, 0, stream>>>(v);
         TN_CUDA_LAUNCHED();
     }
     if (!dw.at && !dbias.at) return TN_OK;

@@ -10,7 +10,8 @@
  *     loss = tn_linear_xent(g, x, w, labels, .weights = m, .z_loss = 1e-4f, .nll = &per_token)
  * Where nothing in the step reads the loss, the backward kernel makes it too, from the same logits (opt.late_loss).
  * Workspace: a tile of tokens by a block of the vocabulary (2 MiB; with opt.late_loss by all of it, at most 64 MiB or 32
- * tokens) and the rows of x that go with it, whatever the number of tokens. Tokens whose label is ignored are left out before anything is multiplied: they cost nothing, and
+ * tokens) and the rows of x that go with it, whatever the number of tokens; on a GPU as many tokens by all of the vocabulary
+ * as 2 GiB hold. Tokens whose label is ignored are left out before anything is multiplied: they cost nothing, and
  * what x holds there is not read. A label that is neither in [0,V) nor ignored is an error when the step runs. A NaN in
  * a row that counts gives NaN. Gradients: x, w, weights, bias. Plain twin (opt.linear_xent=off): linear and xent. */
 #ifndef TN_OPS_LINEAR_XENT_H

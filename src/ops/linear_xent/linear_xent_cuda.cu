@@ -4,38 +4,21 @@
  *
  * Rows that do not count are copied as 0, so that nothing they hold reaches dw. A label out of range cannot end the step
  * here: its row counts as NaN. Sums over tokens: one block, in double, in a fixed order. */
-#include "backend/cuda/device.cuh"
 #include "backend/cuda/gemm.h"
 #include "ops/linear_xent/linear_xent.h"
+#include "ops/linear_xent/linear_xent_rows.cuh"
 
 enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
        BIAS = TN_LINEAR_XENT_BIAS };
-enum { THREADS = 256, ROW_THREADS = 1024, CHUNK_BYTES = 1 << 30, LEAST_CHUNK = 256 };
+enum { THREADS = 256, ROW_THREADS = 1024, LEAST_CHUNK = 256, TAIL = 64 };
 
-/* What all kernels know of the tokens. */
-struct tokens {
-    const int32_t *label; /* (n) */
-    const void *weight;   /* (n) or NULL */
-    tn_dtype weight_type;
-    const int32_t *live; /* rows of axis 0, each of per_live tokens, or NULL */
-    int64_t per_live, n, classes;
-    int32_t ignore;
-};
+/* Logits of a chunk. Large: dw is read and written once per chunk, and the tiles of dx then fill the last wave. */
+static const int64_t CHUNK_BYTES = (int64_t)2 << 30;
 
-__device__ __forceinline__ int64_t alive(const tokens &t)
-{
-    const int64_t n = t.live ? (*t.live < 0 ? 0 : *t.live) * t.per_live : t.n;
-    return n < t.n ? n : t.n;
-}
-
-__device__ __forceinline__ bool counts(const tokens &t, int64_t i) { return i < alive(t) && t.label[i] != t.ignore; }
-
-__device__ __forceinline__ float weight_of(const tokens &t, int64_t i) { return t.weight ? tn_load(t.weight, t.weight_type, i) : 1.f; }
-
-static tokens tokens_of(const tn_call *c)
+static tn_xent_tokens tokens_of(const tn_call *c)
 {
     const tn_arg *x = &c->in[X], *labels = &c->in[LABELS];
-    tokens t = {};
+    tn_xent_tokens t = {};
     t.label = (const int32_t *)labels->data;
     t.weight = c->in[WEIGHTS].data;
     t.weight_type = c->in[WEIGHTS].dtype;
@@ -54,6 +37,7 @@ struct space {
     char *logits;       /* (chunk,row) */
     char *x;            /* (chunk,d) */
     char *w;            /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
+    float *tail;        /* (TAIL,d): of dw, its rows from a multiple of TAIL on; more of them than there are classes */
     double *term;       /* (n): weight (nll + z lse^2) */
     double *scale;      /* 1 / sum of weights, or 1; 0 where nothing counts */
     size_t bytes;
@@ -70,7 +54,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
 {
     space s = {};
     const size_t item = tn_dtype_bytes(type);
-    s.row = (V + 63) / 64 * 64;
+    s.row = (V + TAIL - 1) / TAIL * TAIL;
     s.chunk = s.row ? CHUNK_BYTES / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
     if (s.chunk < LEAST_CHUNK) s.chunk = LEAST_CHUNK;
     const int64_t chunks = s.chunk ? (n + s.chunk - 1) / s.chunk : 0; /* of equal size: the last one costs no less */
@@ -80,6 +64,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);
     s.x = carve((char *)base, &s.bytes, (size_t)(s.chunk * d) * item);
     s.w = carve((char *)base, &s.bytes, (size_t)(s.row * d) * item);
+    s.tail = (float *)carve((char *)base, &s.bytes, (size_t)(TAIL * d) * sizeof(float));
     s.term = (double *)carve((char *)base, &s.bytes, (size_t)n * sizeof(double));
     s.scale = (double *)carve((char *)base, &s.bytes, sizeof(double));
     return s;
@@ -108,12 +93,13 @@ __device__ double block_sum(double x, double *shared)
     return sum;
 }
 
-static __global__ void find_scale(double *scale, tokens t, bool sum)
+static __global__ void find_scale(double *scale, tn_xent_tokens t, bool sum)
 {
     __shared__ double shared[ROW_THREADS / 32];
     double total = 0;
+#pragma unroll 4
     for (int64_t i = threadIdx.x; i < t.n; i += ROW_THREADS)
-        if (counts(t, i)) total += (double)weight_of(t, i);
+        if (tn_xent_counts(t, i)) total += (double)tn_xent_weight(t, i);
     total = block_sum(total, shared);
     if (threadIdx.x == 0) *scale = sum ? 1 : total == 0 ? 0 : 1 / total;
 }
@@ -122,27 +108,28 @@ static __global__ void finish_loss(float *loss, const double *term, const double
 {
     __shared__ double shared[ROW_THREADS / 32];
     double total = 0;
+#pragma unroll 8
     for (int64_t i = threadIdx.x; i < n; i += ROW_THREADS) total += term[i];
     total = block_sum(total, shared);
     if (threadIdx.x == 0) *loss = *scale == 0 ? 0.f : (float)(total * *scale);
 }
 
 /* Rows first .. first+count-1 of x, 0 where they do not count. */
-static __global__ void take_rows(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_rows(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first, int64_t count, int64_t d)
 {
     for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
-        const bool in = counts(t, first + r);
+        const bool in = tn_xent_counts(t, first + r);
         for (int64_t j = threadIdx.x; j < d; j += blockDim.x)
             tn_store(to, type, r * d + j, in ? tn_load(x, type, (first + r) * d + j) : 0.f);
     }
 }
 
-static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tokens t, int64_t first, int64_t count, int64_t d)
+static __global__ void take_vectors(void *to, const void *x, tn_dtype type, tn_xent_tokens t, int64_t first, int64_t count, int64_t d)
 {
     const int64_t per_row = d / 8, total = count * per_row;
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < total; i += (int64_t)gridDim.x * blockDim.x) {
         tn_f8 v = { { 0 } };
-        if (counts(t, first + i / per_row)) v = tn_load8(x, type, first * d + i * 8);
+        if (tn_xent_counts(t, first + i / per_row)) v = tn_load8(x, type, first * d + i * 8);
         tn_store8(to, type, i * 8, v);
     }
 }
@@ -163,105 +150,10 @@ static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *f
     }
 }
 
-/* What a row's pass reads and leaves. */
-struct row_job {
-    void *logits; /* (rows,row) */
-    tn_dtype type;
-    int64_t row, first;
-    tokens t;
-    const void *bias; /* (V) or NULL */
-    tn_dtype bias_type;
-    float z;
-    double *term;      /* (n) or NULL */
-    float *nll, *lse;  /* (n) or NULL */
-    const double *scale;
-    const float *dy;   /* NULL: no gradient is made */
-    bool gradient;
-};
-
-/* Maximum and sum over the block, given each thread's. NaN passes through the sum. */
-__device__ float2 block_lse(float most, float sum, float2 *shared)
+static __global__ void put_tail(tn_arg dw, const float *tail, int64_t from, int64_t n, bool add)
 {
-    for (int d = 16; d; d >>= 1) {
-        const float m = __shfl_xor_sync(0xffffffffu, most, d), s = __shfl_xor_sync(0xffffffffu, sum, d), top = fmaxf(most, m);
-        sum = (most == top ? sum : sum * __expf(most - top)) + (m == top ? s : s * __expf(m - top));
-        most = top;
-    }
-    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = make_float2(most, sum);
-    __syncthreads();
-    float top = -INFINITY, total = 0;
-    for (int i = 0; i < ROW_THREADS / 32; i++) top = fmaxf(top, shared[i].x);
-    for (int i = 0; i < ROW_THREADS / 32; i++)
-        if (shared[i].y != 0) total += shared[i].y * (shared[i].x == top ? 1.f : __expf(shared[i].x - top));
-    return make_float2(top, total);
-}
-
-/* Loss of the row's token; the coefficient of its gradient. Thread 0 writes. */
-__device__ float finish_row(const row_job &j, int64_t i, bool in, float lse, float target)
-{
-    const bool ok = in && j.t.label[i] >= 0 && j.t.label[i] < j.t.classes;
-    const float nll = ok ? lse - target : NAN, w = in ? weight_of(j.t, i) : 0.f;
-    if (threadIdx.x == 0) {
-        if (j.term) j.term[i] = in ? (double)w * ((double)nll + (double)j.z * (double)lse * (double)lse) : 0;
-        if (j.nll) j.nll[i] = in ? nll : 0.f;
-        if (j.lse) j.lse[i] = in ? lse : 0.f;
-    }
-    if (!in || !j.gradient) return 0.f;
-    return ok ? (float)(*j.scale * (double)*j.dy) * w : NAN;
-}
-
-/* A block per row. KEPT > 0: a thread keeps KEPT vectors of 8 bf16 numbers, so that the row is read once; 0: it is read
- * twice more, in any type. */
-template <int KEPT> static __global__ void __launch_bounds__(ROW_THREADS) row_pass(row_job j)
-{
-    __shared__ float2 shared[ROW_THREADS / 32];
-    __shared__ float target;
-    const int64_t i = j.first + blockIdx.x, V = j.t.classes, base = blockIdx.x * j.row;
-    const bool in = counts(j.t, i);
-    const int64_t label = in ? j.t.label[i] : -1;
-    uint4 kept[KEPT ? KEPT : 1];
-    float most = -INFINITY, sum = 0;
-    if (threadIdx.x == 0) target = 0;
-    __syncthreads();
-#pragma unroll (KEPT ? KEPT : 1)
-    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < V; k++) {
-        const int64_t v0 = ((int64_t)k * ROW_THREADS + threadIdx.x) * 8;
-        if (!in || v0 >= V) continue;
-        tn_f8 x = tn_load8(j.logits, KEPT ? TN_BF16 : j.type, base + v0);
-        if (KEPT) kept[KEPT ? k : 0] = *(const uint4 *)((const uint16_t *)j.logits + base + v0);
-        float top = -INFINITY;
-        for (int e = 0; e < 8; e++) {
-            if (v0 + e >= V) x.v[e] = -INFINITY;
-            else if (j.bias) x.v[e] += tn_load(j.bias, j.bias_type, v0 + e);
-            if (v0 + e == label) target = x.v[e];
-            top = fmaxf(top, x.v[e]);
-        }
-        if (top > most) {
-            sum = sum == 0 ? 0 : sum * __expf(most - top);
-            most = top;
-        }
-        for (int e = 0; e < 8; e++)
-            if (v0 + e < V) sum += KEPT ? __expf(x.v[e] - most) : expf(x.v[e] - most);
-    }
-    const float2 all = block_lse(most, sum, shared); /* its barrier also publishes target */
-    const float lse = all.x + logf(all.y), coefficient = finish_row(j, i, in, lse, target);
-    if (!j.gradient) return;
-    const float p = coefficient * (1 + 2 * j.z * lse);
-#pragma unroll (KEPT ? KEPT : 1)
-    for (int k = 0; KEPT ? k < KEPT : k * (int64_t)ROW_THREADS * 8 < j.row; k++) {
-        const int64_t v0 = ((int64_t)k * ROW_THREADS + threadIdx.x) * 8;
-        if (v0 >= j.row) continue;
-        tn_f8 x = { { 0 } };
-        if (in && v0 < V) {
-            x = KEPT ? tn_load8(&kept[KEPT ? k : 0], TN_BF16, 0) : tn_load8(j.logits, j.type, base + v0);
-            for (int e = 0; e < 8; e++) {
-                if (j.bias && v0 + e < V) x.v[e] += tn_load(j.bias, j.bias_type, v0 + e);
-                x.v[e] = v0 + e < V ? p * (KEPT ? __expf(x.v[e] - lse) : expf(x.v[e] - lse)) : 0.f;
-                if (v0 + e == label) x.v[e] -= coefficient;
-            }
-        }
-        tn_store8(j.logits, KEPT ? TN_BF16 : j.type, base + v0, x);
-    }
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        tn_put(dw.data, dw.dtype, from + i, tail[i], add);
 }
 
 /* db (V) (+)= sum over the rows of a chunk; a thread has one column. */
@@ -274,13 +166,13 @@ static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type,
     tn_put(db.data, db.dtype, v * db.stride[0], sum, add);
 }
 
-static __global__ void grad_weights(tn_arg d, tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
+static __global__ void grad_weights(tn_arg d, tn_xent_tokens t, const double *scale, const float *dy, const float *nll, const float *lse, const float *loss,
                              bool sum, float z, bool add)
 {
     const int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (i >= t.n) return;
     const double s = lse[i], mean = sum ? 0 : (double)*loss;
-    const double g = counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * ((double)nll[i] + (double)z * s * s - mean) : 0;
+    const double g = tn_xent_counts(t, i) ? *scale * (double)(dy ? *dy : 0.f) * ((double)nll[i] + (double)z * s * s - mean) : 0;
     tn_put(d.data, d.dtype, i, (float)g, add);
 }
 
@@ -289,7 +181,7 @@ static __global__ void grad_weights(tn_arg d, tokens t, const double *scale, con
 struct pass {
     const tn_call *c;
     space s;
-    tokens t;
+    tn_xent_tokens t;
     const void *w;
     tn_dtype type;
     int64_t V, d;
@@ -327,6 +219,7 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
     else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
     TN_CUDA_LAUNCHED();
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->s.row, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1; /* padded columns are 0 */
     g.a = p->s.x, g.a_row = p->d, g.a_col = 1;
     g.b = p->w, g.b_row = 1, g.b_col = p->d;
@@ -337,23 +230,13 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
 static tn_status pass_rows(const pass *p, int64_t first, int64_t count, bool gradient, bool outputs)
 {
     const tn_call *c = p->c;
-    row_job j = {};
-    j.logits = p->s.logits, j.type = p->type, j.row = p->s.row, j.first = first, j.t = p->t;
-    j.bias = c->in[BIAS].data, j.bias_type = c->in[BIAS].dtype;
+    tn_xent_rows j = {};
+    j.logits = p->s.logits, j.type = p->type, j.rows = count, j.row = p->s.row, j.first = first, j.t = p->t;
+    j.bias = c->in[BIAS];
     j.z = ((const tn_linear_xent_attr *)c->attr)->z_loss;
     j.scale = p->s.scale, j.dy = gradient ? (const float *)c->dout[0].data : NULL, j.gradient = gradient;
     if (outputs) j.term = p->s.term, j.nll = (float *)c->out[1].data, j.lse = (float *)c->out[2].data;
-    const unsigned rows = (unsigned)count;
-    const cudaStream_t stream = tn_cuda_stream(c);
-    const int64_t vectors = (p->s.row + 8 * ROW_THREADS - 1) / (8 * ROW_THREADS);
-    if (p->type != TN_BF16 || vectors > 8) row_pass<0><<<rows, ROW_THREADS, 0, stream>>>(j);
-    else if (vectors <= 1) row_pass<1><<<rows, ROW_THREADS, 0, stream>>>(j);
-    else if (vectors <= 2) row_pass<2><<<rows, ROW_THREADS, 0, stream>>>(j);
-    else if (vectors <= 4) row_pass<4><<<rows, ROW_THREADS, 0, stream>>>(j);
-    else if (vectors <= 7) row_pass<7><<<rows, ROW_THREADS, 0, stream>>>(j);
-    else row_pass<8><<<rows, ROW_THREADS, 0, stream>>>(j);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
+    return tn_xent_rows_run(c, &j);
 }
 
 static tn_status finish_outputs(const pass *p)
@@ -382,6 +265,7 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
 {
     const tn_arg *dx = &p->c->din[X];
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->d, g.k = p->s.row, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
     g.a = p->s.logits, g.a_row = p->s.row, g.a_col = 1;
     g.b = p->w, g.b_row = p->d, g.b_col = 1;
@@ -390,16 +274,33 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
     return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
 }
 
-static tn_status add_dw(const pass *p, int64_t count, bool add)
+/* Classes `from` to `from + m` of dw, from a chunk. */
+static tn_status multiply_dw(const pass *p, int64_t from, int64_t m, int64_t count, void *to, tn_dtype type, bool add)
 {
-    const tn_arg *dw = &p->c->din[W];
     tn_cuda_gemm g = {};
-    g.m = p->V, g.n = p->d, g.k = count, g.type = p->type, g.c_type = dw->dtype, g.alpha = 1;
-    g.a = p->s.logits, g.a_row = 1, g.a_col = p->s.row;
+    g.tf32 = p->c->tf32;
+    g.m = m, g.n = p->d, g.k = count, g.type = p->type, g.c_type = type, g.alpha = 1;
+    g.a = p->s.logits + from * (int64_t)tn_dtype_bytes(p->type), g.a_row = 1, g.a_col = p->s.row;
     g.b = p->s.x, g.b_row = p->d, g.b_col = 1;
-    g.c = dw->data, g.c_row = p->d;
+    g.c = to, g.c_row = p->d;
     g.beta = add ? 1.f : 0.f;
     return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
+}
+
+/* A number of classes that is no multiple of 8 would be multiplied by slow kernels. Whole pieces of TAIL go to dw; the
+ * rest is multiplied as a whole piece too, into the workspace, and its classes are added to dw after the last chunk. */
+static tn_status add_dw(const pass *p, int64_t first, int64_t count)
+{
+    const tn_arg *dw = &p->c->din[W];
+    const bool add = p->c->accumulate >> W & 1;
+    const int64_t whole = p->V / TAIL * TAIL, left = p->V - whole;
+    TN_RETURN_IF(multiply_dw(p, 0, whole, count, dw->data, dw->dtype, add || first > 0));
+    if (!left) return TN_OK;
+    TN_RETURN_IF(multiply_dw(p, whole, TAIL, count, p->s.tail, TN_F32, first > 0));
+    if (first + count < p->t.n) return TN_OK;
+    put_tail<<<tn_blocks(p->c, left * p->d, THREADS), THREADS, 0, tn_cuda_stream(p->c)>>>(*dw, p->s.tail, whole * p->d, left * p->d, add);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
 }
 
 static tn_status add_bias(const pass *p, int64_t count, bool add)
@@ -439,7 +340,7 @@ extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
         TN_RETURN_IF(pass_rows(&p, at, count, gradient, c->makes_out));
         if (!gradient) continue;
         if (c->din[X].data) TN_RETURN_IF(add_dx(&p, at, count));
-        if (c->din[W].data) TN_RETURN_IF(add_dw(&p, count, at > 0 || (c->accumulate >> W & 1)));
+        if (c->din[W].data) TN_RETURN_IF(add_dw(&p, at, count));
         if (c->din[BIAS].data) TN_RETURN_IF(add_bias(&p, count, at > 0 || (c->accumulate >> BIAS & 1)));
     }
     return c->makes_out ? finish_outputs(&p) : TN_OK;

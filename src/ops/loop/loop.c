@@ -3,12 +3,14 @@
 
 #include "base/alloc.h"
 #include "ops/anderson.h"
+#include "ops/on_cuda.h"
 
 #include <stdio.h>
 #include <string.h>
 
-tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu;
-size_t tn_loop_work_cpu(const tn_sig *s, bool backward);
+tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu, tn_loop_forward_cuda, tn_loop_backward_cuda;
+size_t tn_loop_work(const tn_sig *s, bool backward);
+size_t tn_loop_host(const tn_sig *s, bool backward);
 
 static const tn_loop_body *body_of(const tn_sig *s) { return ((const tn_loop_attr *)s->attr)->body; }
 
@@ -88,11 +90,17 @@ static void loop_release(void *attr)
 const tn_op tn_op_loop = {
     .name = "loop",
     .attr_bytes = sizeof(tn_loop_attr),
-    .flags = TN_OP_OPTIONAL_OUT,
+    .flags = TN_OP_OPTIONAL_OUT | TN_OP_FULL,
     .infer = loop_infer,
     .grad = loop_gradient,
     .cost = loop_cost,
-    .kernel = { [TN_CPU] = { .forward = tn_loop_forward_cpu, .backward = tn_loop_backward_cpu, .work = tn_loop_work_cpu } },
+    .kernel = { [TN_CPU] = { .forward = tn_loop_forward_cpu,
+                             .backward = tn_loop_backward_cpu,
+                             .work = tn_loop_work,
+                             .host = tn_loop_host } TN_ON_CUDA(.forward = tn_loop_forward_cuda,
+                                                               .backward = tn_loop_backward_cuda,
+                                                               .work = tn_loop_work,
+                                                               .host = tn_loop_host) },
     .release = loop_release,
 };
 
@@ -203,6 +211,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
 {
     tn_graph_options go = *tn_graph_get_options(g);
     go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
+    go.tf32 = go.tf32 || (go.device == TN_CUDA && go.round == TN_BF16); /* operands of its products may be */
     b->steps = o->steps;
     b->grad = o->grad;
     b->solve = o->rtol.id || o->tol.id;
@@ -211,10 +220,13 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->counted = counted(o);
     b->mean = o->mean;
     b->proxy = o->proxy;
+    b->fused = o->fused;
+    b->repeats = tn_graph_switch(g, "opt.repeat");
     b->solver = o->solver;
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;
-    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact");
+    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact") &&
+                 go.device == TN_CPU; /* elsewhere the host does not know who is there */
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
                               .options = go, .threads = go.threads, .repeats = o->steps };

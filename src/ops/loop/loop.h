@@ -30,6 +30,10 @@
  * The body works in f32, and so are the final carries, whatever the type of activations: halves are converted once,
  * before the loop. Bodies of sequences see no live extents: one that has some carries their counts and says tn_live.
  *
+ * On CUDA the host does not know how a solve goes: all its steps are queued (a recording repeats one instead, until all are
+ * there: opt.repeat), and those of a sample that is there, or of a batch that has stopped, change nothing. A count beyond the batch is cut to it, and a beta that is not above 0 gives
+ * gradients that are NaN, where the CPU refuses both. Samples keep their rows (no compaction).
+ *
  * NaN: a residual that is NaN never counts as converged; the solve then runs all its steps. */
 #ifndef TN_OPS_LOOP_H
 #define TN_OPS_LOOP_H
@@ -38,6 +42,11 @@
 
 typedef enum tn_loop_grad { TN_LOOP_BPTT, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_EP } tn_loop_grad;
 typedef enum tn_loop_solver { TN_SOLVE_PICARD, TN_SOLVE_ANDERSON } tn_loop_solver;
+
+struct tn_loop_body;
+struct tn_loop_phase;
+/* A phase of a solve (loop_run.h) whole, by a kernel that knows the body; *done says whether it takes this one. */
+typedef tn_status tn_loop_fused(const tn_call *c, const struct tn_loop_body *b, const struct tn_loop_phase *p, bool *done);
 
 typedef struct tn_loop_options {
     int unused_;
@@ -67,9 +76,9 @@ typedef struct tn_loop_options {
     tn_ref *free_steps, *nudged_steps, *adjoint_steps; /* i32 (B): evaluations of the body for each sample, by phase */
     tn_ref *residuals;                            /* f32 (B): of the last evaluation of the free phase */
     tn_ref *signal;                               /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */
+    tn_loop_fused *fused;                         /* CUDA: asked first, for every phase stopped by rtol; NULL: none */
 } tn_loop_options;
 
-struct tn_loop_body;
 typedef struct tn_loop_attr {
     struct tn_loop_body *body; /* owned by the graph */
 } tn_loop_attr;

@@ -23,6 +23,8 @@ typedef struct tn_loop_body {
     tn_loop_solver solver;
     int memory;
     bool live, compact; /* the body sees rows alive only; samples that are there leave them */
+    tn_loop_fused *fused;
+    bool repeats; /* CUDA: a recording repeats one iteration as often as it takes, instead of having them all */
     loop_entry forward, vjp_carry, vjp_all, cost; /* cost: by the carry */
 } tn_loop_body;
 

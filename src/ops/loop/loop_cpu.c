@@ -1,4 +1,4 @@
-/* loop on the CPU: workspace, running the body in it, sequences and back-propagation through time. Nothing is allocated. */
+/* loop on the CPU: what loop_run.c asks of a device; the solves are in loop_solve.c. */
 #include "ops/loop/loop_cpu.h"
 
 #include "backend/cpu/pool.h"
@@ -7,159 +7,94 @@
 #include <string.h>
 
 tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu;
-size_t tn_loop_work_cpu(const tn_sig *s, bool backward);
 
-/* --- workspace ----------------------------------------------------------------------------------------------------------- */
-
-typedef struct space {
-    char *base;
-    size_t used;
-} space;
-
-static void *take(space *s, size_t bytes)
+static tn_status copy(const tn_call *c, void *to, const void *from, size_t bytes)
 {
-    void *p = s->base ? s->base + s->used : NULL;
-    s->used += (bytes + 63) / 64 * 64;
-    return p;
-}
-
-static loop_runner take_runner(space *s, const loop_entry *e)
-{
-    loop_runner r = { .entry = e };
-    if (!e->plan) return r;
-    r.frame = take(s, tn_plan_frame_bytes(e->plan));
-    r.arena = take(s, tn_plan_arena_bytes(e->plan) + 64);
-    r.externs = take(s, sizeof *r.externs * (size_t)(e->n_externs + 1));
-    return r;
-}
-
-static void take_moving(space *s, const tn_body_spec *spec, char **moving)
-{
-    for (int i = 0; i < spec->n_consts; i++)
-        if (spec->live_consts >> i & 1) moving[i] = take(s, loop_type_bytes(&spec->consts[i]));
-}
-
-/* What a solve needs, whatever the phase. */
-static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work *w)
-{
-    const tn_type *h = &b->spec.carry[0];
-    const size_t rows = (size_t)h->dims.dim[0];
-    w->live = take(s, sizeof *w->live);
-    w->sample = take(s, sizeof *w->sample * rows);
-    w->there = take(s, rows);
-    w->residual = take(s, sizeof *w->residual * rows);
-    w->moved = take(s, sizeof *w->moved * rows);
-    if (b->solver == TN_SOLVE_ANDERSON) {
-        const int64_t width = rows ? tn_dims_count(h->dims) / h->dims.dim[0] : 0;
-        w->anderson = tn_anderson_at(take(s, tn_anderson_bytes(b->memory, h->dims.dim[0], width)), b->memory,
-                                     h->dims.dim[0], width);
-    }
-    if (!b->compact) return;
-    w->front = take(s, loop_type_bytes(h));
-    take_moving(s, &b->spec, w->moving);
-    if (!backward) return;
-    take_moving(s, &b->cost_spec, w->moving + TN_BODY_MAX);
-    if (b->grad == TN_LOOP_IMPLICIT) w->moving[LOOP_FREE_STATE] = take(s, loop_type_bytes(h));
-}
-
-static loop_work carve(const tn_loop_body *b, bool backward, void *base)
-{
-    space s = { .base = base };
-    loop_work w = { 0 };
-    size_t largest = 0;
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        w.carry[i] = take(&s, loop_type_bytes(&b->spec.carry[i]));
-        w.spare[i] = take(&s, loop_type_bytes(&b->spec.carry[i]));
-        if (loop_type_bytes(&b->spec.carry[i]) > largest) largest = loop_type_bytes(&b->spec.carry[i]);
-    }
-    for (int i = 0; i < b->spec.n_ys; i++)
-        if (loop_type_bytes(&b->spec.ys[i]) > largest) largest = loop_type_bytes(&b->spec.ys[i]);
-    if (b->solve) take_solve(&s, b, backward, &w);
-    if (!backward || b->grad == TN_LOOP_EP) w.forward = take_runner(&s, &b->forward);
-    if (backward) {
-        w.vjp_all = take_runner(&s, &b->vjp_all);
-        w.vjp_carry = take_runner(&s, &b->vjp_carry);
-        w.cost = take_runner(&s, &b->cost);
-        w.lambda = take(&s, loop_type_bytes(&b->spec.carry[0]));
-        w.force = take(&s, loop_type_bytes(&b->spec.carry[0]));
-        w.zeros = take(&s, largest);
-        for (int i = 0; i < b->spec.n_xs; i++) w.dx[i] = take(&s, loop_type_bytes(&b->spec.xs[i]));
-        w.one = take(&s, sizeof *w.one);
-    }
-    w.total = s.used;
-    return w;
-}
-
-size_t tn_loop_work_cpu(const tn_sig *s, bool backward)
-{
-    return carve(((const tn_loop_attr *)s->attr)->body, backward, NULL).total;
-}
-
-/* --- running the body ----------------------------------------------------------------------------------------------------- */
-
-static void set_consts(const tn_call *c, const tn_loop_body *b, loop_runner *r)
-{
-    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, r->entry->consts[i], c->in[loop_in_const(b) + i].data);
-}
-
-static const char *at_step(const tn_arg *a, int64_t t, size_t bytes) { return (const char *)a->data + (size_t)t * bytes; }
-
-static void copy_out(const tn_arg *a, const void *from, size_t bytes)
-{
-    if (a->data && bytes) memcpy(a->data, from, bytes);
-}
-
-void *loop_result(const loop_runner *r, const char *kind, int i)
-{
-    char name[16] = { 0 };
-    size_t n = strlen(kind);
-    memcpy(name, kind, n);
-    if (i >= 10) name[n++] = (char)('0' + i / 10);
-    name[n] = (char)('0' + i % 10);
-    return tn_frame_output(r->entry->plan, r->frame, name);
-}
-
-/* One step of a sequence from the state in w->carry; the results stay in the body's arena. */
-static tn_status step_forward(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
-{
-    for (int i = 0; i < b->spec.n_carry; i++) loop_set(&w->forward, b->forward.carry[i], w->carry[i]);
-    for (int i = 0; i < b->spec.n_xs; i++)
-        loop_set(&w->forward, b->forward.xs[i], at_step(&c->in[loop_in_x(b) + i], t, loop_type_bytes(&b->spec.xs[i])));
-    loop_bind(c, &w->forward);
-    return loop_run(&w->forward);
-}
-
-/* --- forward ------------------------------------------------------------------------------------------------------------------ */
-
-static tn_status run_sequence(const tn_call *c, const tn_loop_body *b, loop_work *w)
-{
-    for (int64_t t = 0; t < b->steps; t++) {
-        for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_carry; i++) {
-            const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-            const tn_arg *h = &c->out[loop_out_history(b) + i];
-            if (h->data && bytes) memcpy((char *)h->data + (size_t)t * bytes, w->carry[i], bytes);
-        }
-        TN_RETURN_IF(step_forward(c, b, w, t));
-        for (int i = 0; i < b->spec.n_ys; i++) {
-            const size_t bytes = loop_type_bytes(&b->spec.ys[i]);
-            const tn_arg *y = &c->out[loop_out_y(b) + i];
-            if (y->data && bytes) memcpy((char *)y->data + (size_t)t * bytes, loop_result(&w->forward, "y", i), bytes);
-        }
-        for (int i = 0; i < b->spec.n_carry; i++) { /* all results lie in the arena: no carry is overwritten too early */
-            const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-            if (bytes) memcpy(w->spare[i], loop_result(&w->forward, "next", i), bytes);
-        }
-        for (int i = 0; i < b->spec.n_carry; i++) {
-            char *p = w->carry[i];
-            w->carry[i] = w->spare[i];
-            w->spare[i] = p;
-        }
-    }
+    (void)c;
+    if (bytes) memcpy(to, from, bytes);
     return TN_OK;
 }
 
-static tn_status check_threads(const tn_call *c, const tn_loop_body *b)
+static tn_status zero(const tn_call *c, void *to, size_t bytes)
 {
+    (void)c;
+    if (bytes) memset(to, 0, bytes);
+    return TN_OK;
+}
+
+static tn_status add(const tn_call *c, float *to, const float *from, int64_t n)
+{
+    (void)c;
+    for (int64_t i = 0; i < n; i++) to[i] += from[i];
+    return TN_OK;
+}
+
+void loop_put_numbers(const tn_call *c, const tn_loop_body *b, int64_t taken, float residual)
+{
+    int32_t *n = c->out[loop_out_iterations(b)].data;
+    float *r = c->out[loop_out_iterations(b) + 1].data;
+    if (n) *n = (int32_t)taken;
+    if (r) *r = residual;
+}
+
+static tn_status put_taken(const tn_call *c, const tn_loop_body *b, int64_t taken)
+{
+    loop_put_numbers(c, b, taken, 0);
+    return TN_OK;
+}
+
+static tn_status set_live(const tn_call *c, const tn_loop_body *b, loop_work *w)
+{
+    int64_t count;
+    TN_RETURN_IF(loop_count(c, b, &count));
+    *w->live = (int32_t)count;
+    return TN_OK;
+}
+
+static tn_status clear_behind(const tn_call *c, const tn_loop_body *b, float *x)
+{
+    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
+    int64_t count;
+    TN_RETURN_IF(loop_count(c, b, &count));
+    if (count < rows) memset(x + count * (n / rows), 0, (size_t)((rows - count) * (n / rows)) * sizeof *x);
+    return TN_OK;
+}
+
+/* --- back through a damped step -------------------------------------------------------------------------------------- */
+
+static int64_t taken(const tn_call *c, const tn_loop_body *b)
+{
+    return *(const int32_t *)c->out[loop_out_iterations(b)].data;
+}
+
+static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **d)
+{
+    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
+    (void)t;
+    if (damping == 1) return TN_OK;
+    for (int64_t i = 0; i < tn_dims_count(b->spec.carry[0].dims); i++) w->lambda[i] = damping * from[i];
+    *d = (char *)w->lambda;
+    return TN_OK;
+}
+
+static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
+{
+    const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
+    float *to = (float *)(void *)w->spare[0];
+    (void)t;
+    for (int64_t i = 0; damping != 1 && i < tn_dims_count(b->spec.carry[0].dims); i++) to[i] += (1 - damping) * from[i];
+    return TN_OK;
+}
+
+/* --- the kernels ------------------------------------------------------------------------------------------------------ */
+
+static const loop_device cpu = { .copy = copy, .zero = zero, .add = add, .put_taken = put_taken, .solve = loop_solve,
+                                 .adjoint = loop_adjoint, .propagate = loop_propagate, .set_live = set_live,
+                                 .clear_behind = clear_behind, .taken = taken, .reaches = reaches, .passes_by = passes_by };
+
+static tn_status check_threads(const tn_call *c)
+{
+    const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
     const int made = b->spec.threads > 0 ? b->spec.threads : 1;
     if (tn_pool_threads(c->pool) <= made) return TN_OK;
     return tn_error(TN_USAGE, "its body was made for %d threads and runs on %d: set tn_graph_options.threads", made,
@@ -168,162 +103,12 @@ static tn_status check_threads(const tn_call *c, const tn_loop_body *b)
 
 tn_status tn_loop_forward_cpu(const tn_call *c)
 {
-    const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
-    loop_work w = carve(b, false, c->work);
-    int64_t taken = b->steps;
-    float residual = 0;
-    TN_RETURN_IF(check_threads(c, b));
-    for (int i = 0; i < b->spec.n_carry; i++)
-        if (loop_type_bytes(&b->spec.carry[i])) memcpy(w.carry[i], c->in[i].data, loop_type_bytes(&b->spec.carry[i]));
-    if (b->solve) {
-        float *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
-        TN_RETURN_IF(loop_solve(c, b, &w, history, &taken, &residual));
-    } else {
-        set_consts(c, b, &w.forward);
-        TN_RETURN_IF(run_sequence(c, b, &w));
-    }
-    for (int i = 0; i < b->spec.n_carry; i++) copy_out(&c->out[i], w.carry[i], loop_type_bytes(&b->spec.carry[i]));
-    const int32_t n = (int32_t)taken;
-    copy_out(&c->out[loop_out_iterations(b)], &n, sizeof n);
-    copy_out(&c->out[loop_out_iterations(b) + 1], &residual, sizeof residual);
-    return TN_OK;
-}
-
-/* --- backward ----------------------------------------------------------------------------------------------------------------- */
-
-static void zero_dconsts(const tn_call *c, const tn_loop_body *b)
-{
-    for (int i = loop_in_x(b); i < c->n_in; i++) {
-        if (!c->din[i].data || (c->accumulate >> i & 1)) continue;
-        if (i < loop_in_const(b) && b->grad == TN_LOOP_BPTT) continue; /* slices are written one by one */
-        memset(c->din[i].data, 0, (size_t)tn_dims_count(c->din[i].dims) * sizeof(float));
-    }
-}
-
-static void add_to(float *y, const float *x, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) y[i] += x[i];
-}
-
-static void give_dcarry(const tn_call *c, int i, const float *d)
-{
-    if (!c->din[i].data) return;
-    const int64_t n = tn_dims_count(c->din[i].dims);
-    float *to = c->din[i].data;
-    if (c->accumulate >> i & 1) {
-        if (d) add_to(to, d, n);
-    } else if (d) {
-        memcpy(to, d, (size_t)n * sizeof *to);
-    } else {
-        memset(to, 0, (size_t)n * sizeof *to);
-    }
-}
-
-/* lambda^T df/d(everything) at the state h and step t: constants are added to, slices of xs written or added. */
-static tn_status pull_back(const tn_call *c, const tn_loop_body *b, loop_work *w, char *const *h, int64_t t,
-                           char *const *dnext, char *const *dcarry)
-{
-    loop_runner *r = &w->vjp_all;
-    const loop_entry *e = &b->vjp_all;
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        loop_set(r, e->carry[i], h[i]);
-        loop_set(r, e->dnext[i], dnext[i]);
-        loop_set(r, e->dcarry[i], dcarry[i]);
-    }
-    for (int i = 0; i < b->spec.n_ys; i++) {
-        const tn_arg *dy = &c->dout[loop_out_y(b) + i];
-        loop_set(r, e->dy[i], dy->data ? at_step(dy, t, loop_type_bytes(&b->spec.ys[i])) : w->zeros);
-    }
-    set_consts(c, b, r);
-    loop_set(r, e->live, w->live);
-    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, e->dconsts[i], c->din[loop_in_const(b) + i].data);
-    for (int i = 0; i < b->spec.n_xs; i++) {
-        const int k = loop_in_x(b) + i;
-        const size_t bytes = loop_type_bytes(&b->spec.xs[i]);
-        const bool add = c->accumulate >> k & 1;
-        loop_set(r, e->xs[i], at_step(&c->in[k], t, bytes));
-        loop_set(r, e->dxs[i], add ? w->dx[i] : at_step(&c->din[k], t, bytes));
-    }
-    loop_bind(c, r);
-    TN_RETURN_IF(loop_run(r));
-    for (int i = 0; i < b->spec.n_xs; i++) {
-        const int k = loop_in_x(b) + i;
-        if (e->dxs[i] >= 0 && (c->accumulate >> k & 1))
-            add_to((float *)c->din[k].data + t * tn_dims_count(b->spec.xs[i].dims), (float *)(void *)w->dx[i],
-                   tn_dims_count(b->spec.xs[i].dims));
-    }
-    return TN_OK;
-}
-
-static tn_status backward_bptt(const tn_call *c, const tn_loop_body *b, loop_work *w)
-{
-    const float damping = b->solve ? loop_damping(c, b) : 1;
-    int64_t count = 0;
-    if (b->solve) TN_RETURN_IF(loop_count(c, b, &count));
-    const int64_t taken = b->solve ? *(const int32_t *)c->out[loop_out_iterations(b)].data : b->steps;
-    char *h[TN_BODY_MAX];
-    for (int i = 0; i < b->spec.n_carry; i++) {
-        const size_t bytes = loop_type_bytes(&b->spec.carry[i]);
-        if (c->dout[i].data) memcpy(w->carry[i], c->dout[i].data, bytes);
-        else if (bytes) memset(w->carry[i], 0, bytes);
-    }
-    if (b->solve) { /* what is not there has no gradient, and is not touched below where the body sees rows alive only */
-        loop_clear_behind(b, count, (float *)(void *)w->carry[0]);
-        loop_clear_behind(b, count, (float *)(void *)w->spare[0]);
-        *w->live = (int32_t)count;
-    }
-    for (int64_t t = taken - 1; t >= 0; t--) {
-        char *d[TN_BODY_MAX];
-        for (int i = 0; i < b->spec.n_carry; i++) {
-            h[i] = (char *)c->out[loop_out_history(b) + i].data + (size_t)t * loop_type_bytes(&b->spec.carry[i]);
-            d[i] = w->carry[i];
-        }
-        const int64_t n = tn_dims_count(b->spec.carry[0].dims);
-        if (damping != 1) { /* d = damping * gradient reaches f; the rest passes by */
-            for (int64_t i = 0; i < n; i++) w->lambda[i] = damping * ((float *)(void *)w->carry[0])[i];
-            d[0] = (char *)w->lambda;
-        }
-        TN_RETURN_IF(pull_back(c, b, w, h, t, d, w->spare));
-        if (damping != 1)
-            for (int64_t i = 0; i < n; i++)
-                ((float *)(void *)w->spare[0])[i] += (1 - damping) * ((float *)(void *)w->carry[0])[i];
-        for (int i = 0; i < b->spec.n_carry; i++) {
-            char *p = w->carry[i];
-            w->carry[i] = w->spare[i];
-            w->spare[i] = p;
-        }
-    }
-    for (int i = 0; i < b->spec.n_carry; i++) give_dcarry(c, i, (float *)(void *)w->carry[i]);
-    for (int64_t t = taken; b->spec.n_xs && t < b->steps; t++) /* slices never read */
-        for (int i = 0; i < b->spec.n_xs; i++)
-            if (c->din[loop_in_x(b) + i].data && !(c->accumulate >> (loop_in_x(b) + i) & 1))
-                memset((char *)c->din[loop_in_x(b) + i].data + (size_t)t * loop_type_bytes(&b->spec.xs[i]), 0,
-                       loop_type_bytes(&b->spec.xs[i]));
-    return TN_OK;
+    TN_RETURN_IF(check_threads(c));
+    return tn_loop_run_forward(&cpu, c);
 }
 
 tn_status tn_loop_backward_cpu(const tn_call *c)
 {
-    const tn_loop_body *b = ((const tn_loop_attr *)c->attr)->body;
-    loop_work w = carve(b, true, c->work);
-    size_t largest = 0;
-    TN_RETURN_IF(check_threads(c, b));
-    for (int i = 0; i < b->spec.n_ys; i++)
-        if (loop_type_bytes(&b->spec.ys[i]) > largest) largest = loop_type_bytes(&b->spec.ys[i]);
-    if (largest) memset(w.zeros, 0, largest);
-    zero_dconsts(c, b);
-    if (b->grad == TN_LOOP_BPTT) return backward_bptt(c, b, &w);
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    int64_t count;
-    TN_RETURN_IF(loop_count(c, b, &count));
-    if (b->grad == TN_LOOP_EP) TN_RETURN_IF(loop_propagate(c, b, &w));
-    else if (!c->dout[0].data) memset(w.lambda, 0, bytes);
-    else if (b->grad == TN_LOOP_IMPLICIT) TN_RETURN_IF(loop_adjoint(c, b, &w, c->dout[0].data));
-    else if (bytes) memcpy(w.lambda, c->dout[0].data, bytes);
-    loop_clear_behind(b, count, w.lambda);
-    *w.live = (int32_t)count;
-    char *h = c->out[0].data, *lambda = (char *)w.lambda;
-    TN_RETURN_IF(pull_back(c, b, &w, &h, 0, &lambda, w.spare));
-    give_dcarry(c, 0, NULL);
-    return TN_OK;
+    TN_RETURN_IF(check_threads(c));
+    return tn_loop_run_backward(&cpu, c);
 }

@@ -47,12 +47,6 @@ tn_status loop_count(const tn_call *c, const tn_loop_body *b, int64_t *count)
     return TN_OK;
 }
 
-void loop_clear_behind(const tn_loop_body *b, int64_t count, float *x)
-{
-    const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
-    if (count < rows) memset(x + count * (n / rows), 0, (size_t)((rows - count) * (n / rows)) * sizeof *x);
-}
-
 /* A phase whose states start as they are in `out`, and end there. */
 static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *w, float *out, phase *p)
 {
@@ -177,10 +171,10 @@ static int32_t *counters(const tn_call *c, const tn_loop_body *b, int which)
 
 /* --- the three phases ---------------------------------------------------------------------------------------------------- */
 
-tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w, float *history, int64_t *taken, float *residual)
+tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
     const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
-    float *h = (float *)(void *)w->carry[0];
+    float *h = (float *)(void *)w->carry[0], *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
     phase p;
     TN_RETURN_IF(phase_make(c, b, w, h, &p));
     for (int i = 0; i < LOOP_PER_SAMPLE; i++) { /* all bits 0 is 0 in both types */
@@ -198,8 +192,7 @@ tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w, floa
         phase_step(c, &p);
     }
     phase_end(&p);
-    *taken = p.taken;
-    *residual = p.largest;
+    loop_put_numbers(c, b, p.taken, p.largest);
     return TN_OK;
 }
 

@@ -76,7 +76,7 @@ static const eq_options of_each_sample[] = {
 static void equals_scalar_loop(void **state)
 {
     const eq_options *o = *state;
-    tn_world w = tn_world_open(1, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
     tn_bound *b = eq_plan(&w, o);
     eq_fill(b, in_order, EQ_B);
     for (int run = 0; run < 2; run++) { /* nothing is left over from the run before */
@@ -122,7 +122,7 @@ static void stops_together(void **state)
     static const eq_options options[] = { { .grad = TN_LOOP_EP, .tol = true, .proxy = true }, { .grad = TN_LOOP_IMPLICIT, .tol = true },
                                           { .grad = TN_LOOP_BPTT, .tol = true } };
     for (int k = 0; k < 3; k++) {
-        tn_world w = tn_world_open(1, 1);
+        tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
         tn_bound *b = eq_plan(&w, &options[k]);
         double h[EQ_B][EQ_WIDTH], l[EQ_B][EQ_WIDTH];
         eq_fill(b, in_order, EQ_B);
@@ -150,7 +150,7 @@ static void bptt_of_some(void **state)
 {
     (void)state;
     enum { SOME = 4 };
-    tn_world w = tn_world_open(1, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
     tn_bound *bptt = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_BPTT }), *implicit = eq_plan(&w, &(eq_options){ .grad = TN_LOOP_IMPLICIT });
     float grad[EQ_N], W[EQ_M * EQ_H];
     for (int k = 0; k < 2; k++) {
@@ -181,7 +181,7 @@ static void b_first(tn_graph *g, tn_body_io *io, void *user)
 
 static void refused(tn_loop_options o, const char *why)
 {
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref h = tn_input(g, "h", tn_shape(3, 2), TN_F32), scalar = tn_scalar(g, "limit", 1e-3f);
     const tn_ref consts[] = { tn_input(g, "a", tn_shape(3, 2), TN_F32), tn_input(g, "b", tn_shape(3, 2), TN_F32),
                               tn_input(g, "c", tn_shape(2), TN_F32) };

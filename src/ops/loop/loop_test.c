@@ -133,10 +133,10 @@ static const int64_t scan_count[] = { SB * ST * 2 * SK, SK, SK, SB * 2 * SK };
 
 static void equals_scan(void)
 {
-    tn_world w = tn_world_open(1, 1);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
     tn_bound *bound[2];
     for (int k = 0; k < 2; k++) {
-        tn_graph *g = tn_world_graph(NULL);
+        tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
         const tn_dims dims[] = { tn_shape(SB, ST, 2 * SK), tn_shape(SK), tn_shape(SK), tn_shape(SB, 2 * SK) };
         tn_ref in[4], last;
         for (int i = 0; i < 4; i++) in[i] = tn_want_gradient(g, tn_input(g, scan_in[i], dims[i], TN_F32));
@@ -182,8 +182,8 @@ static void swap(tn_graph *g, tn_body_io *io, void *user)
 
 static void handed_on(void)
 {
-    tn_world w = tn_world_open(1, 1);
-    tn_graph *g = tn_world_graph(NULL);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     static const char *const before[] = { "a", "b", "c" }, *const after[] = { "a3", "b3", "c3" };
     tn_ref in[3], out[3];
     for (int i = 0; i < 3; i++) in[i] = tn_want_gradient(g, tn_input(g, before[i], tn_shape(2), TN_F32));
@@ -221,7 +221,7 @@ static void weighted_sum(tn_graph *g, tn_body_io *io, void *user)
 static tn_bound *add_solve(tn_world *w, tn_loop_grad grad, bool trained)
 {
     static const tn_body cost = { weighted_sum, NULL };
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_input(g, "x", tn_shape(3, 2), TN_F32), one = tn_fill(g, tn_shape(3, 2), TN_F32, 1.f);
     const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f);
     tn_ref taken, residual;
@@ -264,7 +264,7 @@ static void solves(void)
 {
     for (int grad = TN_LOOP_BPTT; grad <= TN_LOOP_EP; grad++)
         for (int trained = 0; trained < 2; trained++) {
-            tn_world w = tn_world_open(1, 1);
+            tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
             check_solve(add_solve(&w, (tn_loop_grad)grad, trained), trained, grad == TN_LOOP_ONE_STEP ? 1 : 2);
             tn_world_close(&w);
         }
@@ -289,7 +289,7 @@ static void own_param(tn_graph *g, tn_body_io *io, void *user)
 
 static void refused(tn_body_build *f, tn_loop_options o, const char *why)
 {
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_param(g, "x", tn_shape(2, 3), tn_ones), rtol = tn_scalar(g, "rtol", 1e-3f);
     o.carry = &x;
     o.n_carry = o.n_carry ? o.n_carry : 1;
@@ -316,10 +316,22 @@ static void errors(void)
     refused(half_plus, (tn_loop_options){ .steps = 3, .n_consts = 1, .n_carry = 17 }, "1 to 16 carries");
 }
 
+/* A body is compiled for the device of its graph. */
+static void of_another_device(void)
+{
+    tn_graph *g = tn_world_graph(NULL);
+    tn_plan *p = NULL;
+    const tn_ref h0 = tn_fill(g, tn_shape(3, 2), TN_F32, 0.f), x = tn_input(g, "x", tn_shape(3, 2), TN_F32);
+    tn_output(g, "h", tn_loop(g, ((tn_body){ half_plus, NULL }), .carry = &h0, .n_carry = 1, .consts = &x, .n_consts = 1, .steps = 2));
+    assert_fails(tn_graph_compile(g, &(tn_compile_options){ .device = TN_CUDA }, &p), TN_USAGE, "set tn_graph_options.device");
+    assert_null(p);
+}
+
 static const tn_property properties[] = { { "the diagonal recurrence is tn_scan's", equals_scan },
                                           { "carries handed on unchanged, and swapped", handed_on },
                                           { "damped solves and their gradients", solves },
-                                          { "what is refused", errors } };
+                                          { "what is refused", errors },
+                                          { "a graph for another device", of_another_device } };
 
 static const tn_op_test test = {
     .op = "loop",

@@ -103,7 +103,7 @@ static tn_status product(const tn_call *c, tn_dims lead, int64_t m, int64_t n, i
             rest /= lead.dim[i];
             if (z->step[i] == 0 && index[i] > 0) first = false;
         }
-        g.m = m, g.n = n, g.k = k, g.batch = batch, g.type = x->dtype, g.c_type = z->dtype;
+        g.m = m, g.n = n, g.k = k, g.batch = batch, g.type = x->dtype, g.c_type = z->dtype, g.tf32 = c->tf32;
         g.a = offset(x, index, outer), g.a_row = x->row, g.a_col = x->col;
         g.b = offset(y, index, outer), g.b_row = y->row, g.b_col = y->col;
         g.c = offset(z, index, outer), g.c_row = z->row;

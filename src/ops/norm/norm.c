@@ -43,6 +43,7 @@ static tn_status norm_infer(tn_sig *s)
 static void norm_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
     const bool residual = !s->in[TN_NORM_RESIDUAL].absent;
+    u->equal = residual;
     if (want == 1 << TN_NORM_B) return; /* a sum of dy */
     u->out = (uint64_t)1 << (s->n_out - 1);
     if (residual) u->out |= 1 << TN_NORM_SUM;

@@ -15,6 +15,11 @@ size_t tn_outer_work_cuda(const tn_sig *s, bool backward);
 tn_kernel tn_outer_step_forward_cuda, tn_outer_step_backward_cuda;
 size_t tn_outer_step_work_cuda(tn_dims q, tn_dims v, bool backward);
 
+/* On tensor cores, where `fits` says so; `work` is enough for it and for what takes its place. */
+bool tn_outer_mma_fits(const tn_call *c);
+tn_kernel tn_outer_mma_forward_cuda, tn_outer_mma_backward_cuda;
+size_t tn_outer_mma_work_cuda(tn_dims q, tn_dims v, bool backward);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 #include "ops/xent/xent.h"
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
+tn_loop_fused tn_relax_phase_cuda;
 
 enum { MAP_CONSTS = TN_RELAX_SCALE + 1, COST_CONSTS = 4 }; /* as the node's inputs from a and from head_w on */
 enum { HEAD_W, HEAD_B, LABELS, WEIGHTS };
@@ -46,6 +47,16 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
     return a->grad != writes || (a->counted >> i & 1) ? &out[i] : NULL;
 }
 
+/* The kernel that solves it whole, on a device that has one. */
+static tn_loop_fused *fused(const tn_graph *g)
+{
+#ifdef TN_HAVE_CUDA
+    if (tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax")) return tn_relax_phase_cuda;
+#endif
+    (void)g;
+    return NULL;
+}
+
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
     static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL } };
@@ -64,6 +75,6 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
                 .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
                 .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
                 .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
-                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out));
+                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused(g));
     return tn_graph_status(g);
 }

@@ -1,0 +1,93 @@
+/* Slopes inside products (CUDA). Where h = gelu(pre) of one linear op is read by one other linear op alone, the gradient of h
+ * is made by the latter's backward node and read by the former's, which would only multiply it by gelu'(pre), in a pass
+ * over memory of its own. The product that makes it can do that while its tiles are stored: it gets `pre` as an input, and
+ * the other node forgets that it has an activation. */
+#include "ops/linear/linear.h"
+#include "plan/graph.h"
+
+#include <string.h>
+
+static bool in_memory_of(const tn_graph *g, int32_t id, int32_t base) { return id && g->tensor[id].base == base; }
+
+static bool writes(const tn_graph *g, const tn_node *n, int32_t base)
+{
+    bool found = false;
+    for (int k = 0; n->backward && k < n->n_in; k++) found |= in_memory_of(g, n->din[k], base);
+    for (int k = 0; (!n->backward || n->makes_out) && k < n->n_out; k++) found |= in_memory_of(g, n->out[k], base);
+    return found;
+}
+
+static bool reads(const tn_graph *g, const tn_node *n, int32_t base)
+{
+    bool found = false;
+    for (int k = 0; k < n->n_in; k++)
+        if (!n->backward || (n->reads_in >> k & 1)) found |= in_memory_of(g, n->in[k], base);
+    for (int k = 0; n->backward && k < n->n_out; k++)
+        found |= in_memory_of(g, n->dout[k], base) || ((n->reads_out >> k & 1) && in_memory_of(g, n->out[k], base));
+    return found;
+}
+
+/* The one node that writes the gradient at `id`, which `reader` alone reads; -1: there are more. */
+static int64_t only_writer(const tn_graph *g, int32_t id, size_t reader)
+{
+    const int32_t base = g->tensor[id].base;
+    int64_t writer = -1;
+    for (size_t i = 0; i < g->n_outputs; i++)
+        if (in_memory_of(g, g->output[i].id, base)) return -1;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        if (i != reader && reads(g, &g->node[i], base)) return -1;
+        if (!writes(g, &g->node[i], base)) continue;
+        if (writer >= 0) return -1;
+        writer = (int64_t)i;
+    }
+    return writer;
+}
+
+/* Is what lies at `id` there before node i runs? */
+static bool made_before(const tn_graph *g, int32_t id, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (writes(g, &g->node[k], g->tensor[id].base)) return true;
+    return false;
+}
+
+/* A backward node that multiplies its one gradient by the slope of gelu at its output 1. */
+static bool waits_for_slope(const tn_graph *g, const tn_node *n)
+{
+    if (n->op != &tn_op_linear || !n->backward || ((const tn_linear_attr *)n->attr)->act != TN_ACT_GELU) return false;
+    if (!(n->reads_out >> 1 & 1) || !n->out[1] || !n->dout[0] || n->in[TN_LINEAR_RESIDUAL]) return false;
+    const tn_gtensor *d = &g->tensor[n->dout[0]], *pre = &g->tensor[n->out[1]];
+    return d->base == n->dout[0] && d->dtype == TN_BF16 && pre->dtype == TN_BF16 && !d->live && !pre->live && d->dims.rank > 0 &&
+           d->dims.dim[d->dims.rank - 1] % 8 == 0 && tn_gtensor_contiguous(d) && tn_gtensor_contiguous(pre);
+}
+
+/* Nothing to multiply by any more, and no workspace for the product. */
+static void forget_slope(tn_graph *g, tn_node *n)
+{
+    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_out);
+    if (!types) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memcpy(types, n->out_type, sizeof *types * (size_t)n->n_out);
+    types[1].absent = true;
+    n->out_type = types;
+    n->reads_out &= ~(uint64_t)2;
+}
+
+void tn_pass_slopes(tn_graph *g)
+{
+    if (g->status != TN_OK || !tn_graph_switch(g, "opt.slopes")) return;
+    for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
+        tn_node *n = &g->node[i];
+        if (!waits_for_slope(g, n)) continue;
+        const int64_t at = only_writer(g, n->dout[0], i);
+        tn_node *w = at >= 0 && (size_t)at < i ? &g->node[at] : NULL;
+        if (!w || w->op != &tn_op_linear || !w->backward || w->din[TN_LINEAR_X] != n->dout[0] || (w->accumulate >> TN_LINEAR_X & 1) ||
+            w->in[TN_LINEAR_SLOPE] || !made_before(g, n->out[1], (size_t)at))
+            continue;
+        w->in[TN_LINEAR_SLOPE] = n->out[1];
+        w->reads_in |= (uint64_t)1 << TN_LINEAR_SLOPE;
+        forget_slope(g, n);
+    }
+}

@@ -1,0 +1,194 @@
+/* Steps queued ahead of a device. Each has a place in a ring: the weights of its batches, and a reply that the device fills
+ * with their losses, the norm of the gradient and whether it was usable. The optimizer looks at the losses on the device, in
+ * memory that they are copied to as they come. Where the host computes, or a batch goes in chunks, numbers are there at once
+ * and wait in their place until they are collected.
+ *
+ * Invariant: a step is collected after a number of later steps that depends on nothing but the caller: when it happened to be
+ * ready decides nothing. */
+#include "backend/backend.h"
+#include "train/trainer_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct place {
+    int64_t step;
+    int64_t n;         /* batches so far */
+    float *weight;     /* (batches) */
+    float *loss;       /* (batches): of those the host knows at once */
+    void *reply;       /* losses (batches), then the norm, then ok as an i32; NULL where the host computes */
+    bool known;        /* all numbers are in `loss` and `applied` */
+    tn_applied applied;
+} place;
+
+struct tn_ring {
+    const tn_backend *backend;
+    void *queue;
+    int ahead, first, n; /* n places from `first` on are queued */
+    int64_t batches;     /* of a step */
+    float *memory;       /* of all weights and losses */
+    float *losses;       /* (batches), of the device: of the step that is being queued */
+    place place[TN_TRAINER_AHEAD];
+};
+
+int64_t tn__ring_losses(const tn_trainer *t)
+{
+    return t->setup.device == TN_CPU ? 1 : tn_settings_int(t->settings, "train.accumulate");
+}
+
+/* Whether nothing a step finds out, but for its end, changes what is done next. */
+static bool steps_are_alike(const tn_trainer *t)
+{
+    return strcmp(tn_settings_text(t->settings, "train.nonfinite"), "stop") == 0 && !t->scales && !t->weighted;
+}
+
+static tn_status open_places(tn_ring *r)
+{
+    const size_t n = (size_t)r->batches, reply = sizeof(float) * (n + 2);
+    r->memory = tn_alloc(sizeof *r->memory * 2 * n * TN_TRAINER_AHEAD);
+    if (!r->memory) return TN_MEMORY;
+    for (size_t i = 0; i < TN_TRAINER_AHEAD; i++) {
+        r->place[i].weight = r->memory + 2 * n * i;
+        r->place[i].loss = r->place[i].weight + n;
+        if (!r->backend->host_memory) TN_RETURN_IF(r->backend->reply_new(reply, &r->place[i].reply));
+    }
+    if (!r->backend->host_memory && !(r->losses = r->backend->alloc(sizeof *r->losses * n))) return TN_MEMORY;
+    return TN_OK;
+}
+
+tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out)
+{
+    tn_ring *r = tn_alloc(sizeof *r);
+    if (!r) return TN_MEMORY;
+    *r = (tn_ring){ .backend = tn_context_backend(t->context), .queue = tn_context_queue(t->context),
+                    .batches = tn_settings_int(t->settings, "train.accumulate") };
+    r->ahead = ahead > 0 ? ahead : r->backend->host_memory ? 1 : TN_TRAINER_AHEAD;
+    if (!steps_are_alike(t) || r->ahead < 1) r->ahead = 1;
+    if (r->ahead > TN_TRAINER_AHEAD) r->ahead = TN_TRAINER_AHEAD;
+    const tn_status s = open_places(r);
+    if (s == TN_OK) *out = r;
+    else tn__ring_free(r);
+    return s;
+}
+
+void tn__ring_free(tn_ring *r)
+{
+    if (!r) return;
+    for (int i = 0; i < TN_TRAINER_AHEAD; i++)
+        if (r->place[i].reply) r->backend->reply_free(r->place[i].reply);
+    if (r->losses) r->backend->free(r->losses);
+    tn_free(r->memory);
+    tn_free(r);
+}
+
+int tn_trainer_ahead(const tn_trainer *t) { return t->ring->ahead; }
+
+int tn_trainer_queued(const tn_trainer *t) { return t->ring->n; }
+
+/* --- queueing --------------------------------------------------------------------------------------------------------------- */
+
+static tn_status check_room(const tn_ring *r)
+{
+    if (r->n < r->ahead) return TN_OK;
+    return tn_error(TN_INTERNAL, "%d steps are queued already: collect the oldest first", r->n);
+}
+
+/* Of the step that is being queued. */
+static place *next_place(tn_ring *r) { return &r->place[(r->first + r->n) % TN_TRAINER_AHEAD]; }
+
+static tn_status queue_loss(tn_trainer *t, const place *p)
+{
+    const tn_ring *r = t->ring;
+    const void *loss = tn_bound_place(t->now->grad_bound, "loss");
+    if (!loss) return tn_error(TN_INTERNAL, "the training plan has no loss");
+    TN_RETURN_IF(r->backend->copy(r->queue, r->losses + p->n, loss, sizeof(float)));
+    return r->backend->reply_add(r->queue, p->reply, sizeof(float) * (size_t)p->n, loss, sizeof(float));
+}
+
+tn_status tn_trainer_queue_grad(tn_trainer *t, int64_t step, float weight, bool keep)
+{
+    tn_ring *r = t->ring;
+    place *p = next_place(r);
+    TN_RETURN_IF(check_room(r));
+    if (p->n == r->batches) return tn_error(TN_INTERNAL, "a step has %lld batches", (long long)r->batches);
+    p->known = r->backend->host_memory || t->now->chunks;
+    p->weight[p->n] = weight;
+    tn_trainer_weigh(t, weight);
+    if (p->known) TN_RETURN_IF(tn_trainer_grad(t, step, &p->loss[p->n]));
+    else {
+        TN_RETURN_IF(tn__trainer_run_grad(t, step));
+        TN_RETURN_IF(queue_loss(t, p));
+        if (keep) tn__trainer_keep(t);
+    }
+    p->n++;
+    return TN_OK;
+}
+
+static double weights_of(const place *p)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < p->n; i++) sum += (double)p->weight[i];
+    return sum;
+}
+
+static double mean_of(const place *p, const float *loss)
+{
+    double sum = 0;
+    const double weights = weights_of(p);
+    for (int64_t i = 0; i < p->n; i++) sum += (double)p->weight[i] * (double)loss[i];
+    return weights > 0 ? sum / weights : 0;
+}
+
+static tn_status queue_update(tn_trainer *t, place *p)
+{
+    const tn_ring *r = t->ring;
+    const void *norm = tn_bound_place(t->apply_bound, "grad_norm"), *ok = tn_bound_place(t->apply_bound, "ok");
+    const size_t at = sizeof(float) * (size_t)r->batches;
+    if (p->n != r->batches) return tn_error(TN_INTERNAL, "a step of %lld batches has %lld", (long long)r->batches, (long long)p->n);
+    TN_RETURN_IF(tn__trainer_set_apply(t, p->step, (float)weights_of(p), r->n, &p->applied));
+    TN_RETURN_IF(tn_bound_take(t->apply_bound, "loss", r->losses));
+    TN_RETURN_IF(tn_run(t->apply_bound));
+    TN_RETURN_IF(r->backend->reply_add(r->queue, p->reply, at, norm, sizeof(float)));
+    TN_RETURN_IF(r->backend->reply_add(r->queue, p->reply, at + sizeof(float), ok, sizeof(int32_t)));
+    return r->backend->reply_end(r->queue, p->reply);
+}
+
+tn_status tn_trainer_queue_apply(tn_trainer *t, int64_t step)
+{
+    tn_ring *r = t->ring;
+    place *p = next_place(r);
+    TN_RETURN_IF(check_room(r));
+    p->step = step;
+    if (p->known) TN_RETURN_IF(tn__trainer_apply_now(t, step, (float)weights_of(p), (float)mean_of(p, p->loss), r->n, &p->applied));
+    else TN_RETURN_IF(queue_update(t, p));
+    r->n++;
+    return TN_OK;
+}
+
+/* --- collecting -------------------------------------------------------------------------------------------------------------- */
+
+static tn_status read_reply(const tn_ring *r, place *p)
+{
+    const void *host;
+    int32_t ok;
+    TN_RETURN_IF(r->backend->reply_wait(p->reply, &host));
+    const float *x = host;
+    memcpy(p->loss, x, sizeof *x * (size_t)p->n);
+    p->applied.grad_norm = x[r->batches];
+    memcpy(&ok, x + r->batches + 1, sizeof ok);
+    p->applied.ok = ok != 0;
+    return TN_OK;
+}
+
+tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out)
+{
+    tn_ring *r = t->ring;
+    if (!r->n) return tn_error(TN_INTERNAL, "no step is queued");
+    place *p = &r->place[r->first];
+    if (!p->known) TN_RETURN_IF(read_reply(r, p));
+    *out = (tn_stepped){ .loss = mean_of(p, p->loss), .applied = p->applied };
+    p->n = 0;
+    r->first = (r->first + 1) % TN_TRAINER_AHEAD;
+    r->n--;
+    return tn__trainer_after_step(t, p->step, (float)out->loss, &out->applied);
+}

@@ -29,8 +29,6 @@ enum {
     TN_DNN_OP_MATMUL = 19,
     TN_DNN_REDUCTION = 21,
     TN_DNN_OP_REDUCTION = 22,
-    TN_DNN_OP_RESHAPE = 31,
-    TN_DNN_DEVICE = 38,
 };
 
 /* Attributes, by the kind of descriptor that has them. */
@@ -41,12 +39,10 @@ enum {
     TN_DNN_HEUR_MODE = 200,
     TN_DNN_HEUR_GRAPH = 201,
     TN_DNN_HEUR_RESULTS = 202,
-    TN_DNN_HEUR_DEVICE = 204,
     TN_DNN_PLAN_HANDLE = 400,
     TN_DNN_PLAN_CONFIG = 401,
     TN_DNN_PLAN_WORKSPACE = 402,
     TN_DNN_PLAN_JSON = 405,
-    TN_DNN_PLAN_DEVICE = 407,
     TN_DNN_OP_POINTWISE_HOW = 750,
     TN_DNN_OP_POINTWISE_X = 751,
     TN_DNN_OP_POINTWISE_B = 752,
@@ -74,9 +70,6 @@ enum {
     TN_DNN_OP_REDUCTION_X = 1610,
     TN_DNN_OP_REDUCTION_Y = 1611,
     TN_DNN_OP_REDUCTION_HOW = 1612,
-    TN_DNN_OP_RESHAPE_X = 2200,
-    TN_DNN_OP_RESHAPE_Y = 2201,
-    TN_DNN_DEVICE_JSON = 2702,
 };
 
 /* Types of attributes. */
@@ -102,7 +95,6 @@ typedef enum tn_dnn_pointwise {
     TN_DNN_SUB = 9,
     TN_DNN_EXP = 13,
     TN_DNN_LOG = 15,
-    TN_DNN_IDENTITY = 21,
     TN_DNN_AT_LEAST = 303, /* x >= b */
     TN_DNN_INDEX = 501,    /* of an element along an axis */
     TN_DNN_SELECT = 601,   /* x where t, else b */
@@ -110,7 +102,7 @@ typedef enum tn_dnn_pointwise {
 
 typedef enum tn_dnn_reduction { TN_DNN_SUM = 0, TN_DNN_MAX = 3 } tn_dnn_reduction;
 
-enum { TN_DNN_HEUR_A = 3, TN_DNN_HEUR_FALLBACK = 2 };
+enum { TN_DNN_HEUR_A = 3 }; /* how to find proposals */
 
 /* name in the library without "cudnn", result, arguments */
 #define TN_DNN_FUNCTIONS(F)                                                                                            \

@@ -1,4 +1,4 @@
-/* Attention through cuDNN: plans by shape, made once per machine, and heads in portions.
+/* Attention through cuDNN: plans by shape, made once per machine.
  *
  * Making a plan compiles kernels, which takes seconds; cuDNN can write a plan as text and read it back in milliseconds, so
  * that text is kept beside the list of measured algorithms. Whether cuDNN or the caller's own kernel is faster is
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TABLE = 256, ROUNDS = 3, MOST_TEXT = 4 << 20, SLACK = 64 << 10, WITH_INFINITY = 91000 };
+enum { TABLE = 256, ROUNDS = 3, MOST_TEXT = 4 << 20, WITH_INFINITY = 91000 };
 
 typedef struct planned {
     tn_sdpa_shape key;
@@ -101,42 +101,6 @@ bool tn_dnn_present(void)
     return true;
 }
 
-/* --- portions ----------------------------------------------------------------------------------------------------------- */
-
-/* Sequences and heads of keys that one run of the backward kernel takes. */
-typedef struct portion {
-    int64_t b, kv;
-} portion;
-
-static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-
-static size_t sums_bytes(int64_t heads, int64_t T) { return (size_t)up(heads * T * 4, 256); }
-
-/* Gradients of scores in whole tiles, and where heads share keys, their parts of the gradients before they are added up. */
-static size_t bytes_of(const tn_dnn_size *n, portion p)
-{
-    const int64_t heads = p.b * p.kv * (n->H / n->KV);
-    const int64_t parts = n->H == n->KV ? 0 : 4 * heads * n->S * n->D;
-    return sums_bytes(heads, n->T) + (size_t)(2 * heads * up(n->T, 128) * up(n->S, 128) + parts) + SLACK;
-}
-
-/* The largest that divides the whole and fits; b = 0: none does. */
-static portion portion_within(const tn_dnn_size *n, size_t bytes)
-{
-    for (int64_t b = n->B; b > 0; b--)
-        if (n->B % b == 0 && bytes_of(n, (portion){ b, n->KV }) <= bytes) return (portion){ b, n->KV };
-    for (int64_t kv = n->KV - 1; kv > 0; kv--)
-        if (n->KV % kv == 0 && bytes_of(n, (portion){ 1, kv }) <= bytes) return (portion){ 1, kv };
-    return (portion){ 0, 0 };
-}
-
-size_t tn_dnn_attention_work(const tn_dnn_size *n, bool backward, size_t most)
-{
-    if (!backward) return SLACK;
-    const portion p = portion_within(n, most);
-    return p.b ? bytes_of(n, p) : 0;
-}
-
 /* --- plans ------------------------------------------------------------------------------------------------------------- */
 
 static uint64_t hash(const void *bytes, size_t n)
@@ -217,42 +181,16 @@ static tn_status make_plan(tn_cuda_dnn *d, planned *p)
 
 /* --- running ------------------------------------------------------------------------------------------------------------- */
 
-static const tn_dnn_view *view_of(const tn_dnn_attention *a, int slot)
+static tn_status run_plan(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a)
 {
-    const tn_dnn_view *const all[TN_SDPA_VIEWS] = { &a->q, &a->k, &a->v, &a->y, &a->dy, &a->dq, &a->dk, &a->dv };
-    return all[slot];
-}
-
-static bool of_keys(int slot) { return slot == TN_SDPA_K || slot == TN_SDPA_V || slot == TN_SDPA_DK || slot == TN_SDPA_DV; }
-
-/* The backward graph's own sums stand before cuDNN's workspace. */
-static size_t before_workspace(const tn_sdpa_shape *s) { return s->backward ? sums_bytes(s->B * s->H, s->T) : 0; }
-
-/* Sequences from b on and heads of keys from kv on. */
-static tn_status run_portion(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a, int64_t b, int64_t kv)
-{
-    const int64_t group = a->size.H / a->size.KV, h = kv * group;
-    float scale = a->scale, hidden = d->lib.GetVersion() < WITH_INFINITY ? -FLT_MAX : -INFINITY, one = 1;
-    const size_t sums = before_workspace(&p->key);
-    void *at[TN_SDPA_SLOTS] = { [TN_SDPA_SUMS] = a->work, [TN_SDPA_SCALE] = &scale, [TN_SDPA_HIDDEN] = &hidden, [TN_SDPA_ONE] = &one };
+    float scale = a->scale, hidden = d->lib.GetVersion() < WITH_INFINITY ? -FLT_MAX : -INFINITY;
+    void *const at[TN_SDPA_SLOTS] = { a->q.data, a->k.data, a->v.data, a->y.data, a->lse, &scale, &hidden };
     void *pointer[TN_SDPA_SLOTS];
     int64_t id[TN_SDPA_SLOTS];
     int n = 0;
-    for (int i = 0; i < TN_SDPA_VIEWS; i++) {
-        const tn_dnn_view *v = view_of(a, i);
-        at[i] = v->data ? (uint16_t *)v->data + b * v->b + (of_keys(i) ? kv : h) * v->h : NULL;
-    }
-    at[TN_SDPA_LSE] = a->lse ? a->lse + (b * a->size.H + h) * a->size.T : NULL;
     for (int i = 0; i < TN_SDPA_SLOTS; i++)
         if (p->about.id[i]) id[n] = p->about.id[i], pointer[n++] = at[i];
-    return tn_dnn_run(&d->lib, d->handle, p->plan, n, id, pointer, (char *)a->work + sums);
-}
-
-static tn_status run_all(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a)
-{
-    for (int64_t b = 0; b < a->size.B; b += p->key.B)
-        for (int64_t kv = 0; kv < a->size.KV; kv += p->key.KV) TN_RETURN_IF(run_portion(d, p, a, b, kv));
-    return TN_OK;
+    return tn_dnn_run(&d->lib, d->handle, p->plan, n, id, pointer, a->work);
 }
 
 /* --- choosing ------------------------------------------------------------------------------------------------------------ */
@@ -263,7 +201,7 @@ static float time_of(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a
     float best = 1e30f, ms;
     for (int r = 0; r <= ROUNDS; r++) {
         cudaEventRecord(d->begin, stream);
-        if ((own ? own(c) : run_all(d, p, a)) != TN_OK) return 1e30f;
+        if ((own ? own(c) : run_plan(d, p, a)) != TN_OK) return 1e30f;
         cudaEventRecord(d->end, stream);
         if (cudaEventSynchronize(d->end) != cudaSuccess || cudaEventElapsedTime(&ms, d->begin, d->end) != cudaSuccess) return 1e30f;
         if (r > 0 && ms < best) best = ms;
@@ -285,9 +223,8 @@ static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, c
     if (seen && !known.cudnn) return TN_OK;
     tn_status s = open_handle(d, stream);
     if (s == TN_OK) s = make_plan(d, p);
-    const size_t wanted = before_workspace(&p->key) + (size_t)p->about.workspace;
-    if (s == TN_OK && wanted > a->work_bytes) {
-        s = tn_error(TN_INTERNAL, "cuDNN wants %zu bytes of work, there are %zu", wanted, a->work_bytes);
+    if (s == TN_OK && p->about.workspace > TN_DNN_WORK) {
+        s = tn_error(TN_INTERNAL, "cuDNN wants %lld bytes of work, there are %d", (long long)p->about.workspace, (int)TN_DNN_WORK);
         drop_plan(d, p);
     }
     if (s != TN_OK) return asked_for ? s : TN_OK;
@@ -300,16 +237,13 @@ static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, c
     return TN_OK;
 }
 
-static void shape_of(const tn_dnn_attention *a, portion n, tn_sdpa_shape *s)
+static void shape_of(const tn_dnn_attention *a, tn_sdpa_shape *s)
 {
+    const tn_dnn_view *const view[TN_SDPA_VIEWS] = { &a->q, &a->k, &a->v, &a->y };
     memset(s, 0, sizeof *s);
-    s->B = n.b, s->KV = n.kv, s->H = n.kv * (a->size.H / a->size.KV);
-    s->T = a->size.T, s->S = a->size.S, s->D = a->size.D;
-    for (int i = 0; i < (a->backward ? TN_SDPA_VIEWS : TN_SDPA_DY); i++) {
-        const tn_dnn_view *v = view_of(a, i);
-        s->step[i][0] = v->b, s->step[i][1] = v->n, s->step[i][2] = v->h;
-    }
-    s->causal = a->causal, s->backward = a->backward, s->has_lse = a->lse != NULL;
+    s->B = a->B, s->T = a->T, s->S = a->S, s->H = a->H, s->KV = a->KV, s->D = a->D;
+    for (int i = 0; i < TN_SDPA_VIEWS; i++) s->step[i][0] = view[i]->b, s->step[i][1] = view[i]->n, s->step[i][2] = view[i]->h;
+    s->causal = a->causal, s->has_lse = a->lse != NULL;
 }
 
 tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, const tn_call *c, tn_kernel *own, bool *done)
@@ -318,9 +252,8 @@ tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, cons
     *done = false;
     TN_RETURN_IF(open_dnn(q));
     tn_cuda_dnn *d = q->dnn;
-    const portion n = a->backward ? portion_within(&a->size, a->work_bytes) : (portion){ a->size.B, a->size.KV };
-    if (!d->lib.library || !n.b) return TN_OK;
-    shape_of(a, n, &key);
+    if (!d->lib.library) return TN_OK;
+    shape_of(a, &key);
     size_t i = hash(&key, sizeof key) % TABLE;
     while (d->table[i].used && memcmp(&d->table[i].key, &key, sizeof key) != 0) i = (i + 1) % TABLE;
     planned *p = &d->table[i];
@@ -331,7 +264,7 @@ tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, cons
         TN_RETURN_IF(choose(d, p, a, c, own, q->stream));
     }
     if (!p->plan) return TN_OK;
-    TN_RETURN_IF(run_all(d, p, a));
+    TN_RETURN_IF(run_plan(d, p, a));
     *done = true;
     return TN_OK;
 }

@@ -52,7 +52,7 @@ static void add(tn_dnn_graph *g, tn_dnn_desc op)
 void tn_dnn_graph_clear(tn_dnn_graph *g)
 {
     while (g->n_made > 0) g->lib->BackendDestroyDescriptor(g->made[--g->n_made]);
-    *g = (tn_dnn_graph){ .lib = g->lib, .handle = g->handle, .device = g->device };
+    *g = (tn_dnn_graph){ .lib = g->lib, .handle = g->handle };
 }
 
 /* --- tensors ---------------------------------------------------------------------------------------------------------- */
@@ -118,14 +118,6 @@ void tn_dnn_add_reduction(tn_dnn_graph *g, tn_dnn_reduction by, tn_dnn_tensor x,
     add(g, op);
 }
 
-void tn_dnn_add_reshape(tn_dnn_graph *g, tn_dnn_tensor x, tn_dnn_tensor y)
-{
-    const tn_dnn_desc op = make(g, TN_DNN_OP_RESHAPE);
-    set_desc(g, op, TN_DNN_OP_RESHAPE_X, x.desc);
-    set_desc(g, op, TN_DNN_OP_RESHAPE_Y, y.desc);
-    add(g, op);
-}
-
 static void add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise mode, tn_dnn_type in, const int64_t *axis, tn_dnn_tensor x,
                           const tn_dnn_tensor *b, const tn_dnn_tensor *t, tn_dnn_tensor y)
 {
@@ -167,9 +159,7 @@ static tn_status try_config(const tn_dnn_graph *g, tn_dnn_desc config, tn_dnn_de
     tn_dnn_desc p = NULL;
     int64_t n = 0, bytes = 0;
     int e = g->lib->BackendCreateDescriptor(TN_DNN_PLAN, &p);
-    if (e == 0)
-        e = g->handle ? g->lib->BackendSetAttribute(p, TN_DNN_PLAN_HANDLE, TN_DNN_IS_HANDLE, 1, &g->handle)
-                      : g->lib->BackendSetAttribute(p, TN_DNN_PLAN_DEVICE, TN_DNN_IS_DESC, 1, &g->device);
+    if (e == 0) e = g->lib->BackendSetAttribute(p, TN_DNN_PLAN_HANDLE, TN_DNN_IS_HANDLE, 1, &g->handle);
     if (e == 0) e = g->lib->BackendSetAttribute(p, TN_DNN_PLAN_CONFIG, TN_DNN_IS_DESC, 1, &config);
     if (e == 0) e = g->lib->BackendFinalize(p);
     if (e == 0) e = g->lib->BackendGetAttribute(p, TN_DNN_PLAN_WORKSPACE, TN_DNN_IS_INT64, 1, &n, &bytes);
@@ -184,13 +174,12 @@ static tn_status try_config(const tn_dnn_graph *g, tn_dnn_desc config, tn_dnn_de
 }
 
 /* Asks for proposals; config (MOST_CONFIGS) are made here and freed with the graph. */
-static int64_t propose(tn_dnn_graph *g, tn_dnn_desc graph, int mode, tn_dnn_desc *config)
+static int64_t propose(tn_dnn_graph *g, tn_dnn_desc graph, tn_dnn_desc *config)
 {
     int64_t n = 0;
     const tn_dnn_desc heuristic = make(g, TN_DNN_ENGINEHEUR);
     set_desc(g, heuristic, TN_DNN_HEUR_GRAPH, graph);
-    set_number(g, heuristic, TN_DNN_HEUR_MODE, TN_DNN_IS_HEUR, mode);
-    if (!g->handle) set_desc(g, heuristic, TN_DNN_HEUR_DEVICE, g->device);
+    set_number(g, heuristic, TN_DNN_HEUR_MODE, TN_DNN_IS_HEUR, TN_DNN_HEUR_A);
     finish(g, heuristic);
     for (int i = 0; i < MOST_CONFIGS; i++) config[i] = make(g, TN_DNN_ENGINECFG);
     KEEP(g, BackendGetAttribute(heuristic, TN_DNN_HEUR_RESULTS, TN_DNN_IS_DESC, MOST_CONFIGS, &n, config));
@@ -202,9 +191,9 @@ tn_status tn_dnn_plan_make(tn_dnn_graph *g, tn_dnn_desc *plan, int64_t *workspac
     tn_dnn_desc config[MOST_CONFIGS];
     const tn_dnn_desc graph = make(g, TN_DNN_GRAPH);
     set(g, graph, TN_DNN_GRAPH_OPS, TN_DNN_IS_DESC, g->n_ops, g->op);
-    if (g->handle) set(g, graph, TN_DNN_GRAPH_HANDLE, TN_DNN_IS_HANDLE, 1, &g->handle);
+    set(g, graph, TN_DNN_GRAPH_HANDLE, TN_DNN_IS_HANDLE, 1, &g->handle);
     finish(g, graph);
-    const int64_t n = propose(g, graph, TN_DNN_HEUR_A, config);
+    const int64_t n = propose(g, graph, config);
     TN_RETURN_IF(g->status);
     tn_status s = tn_error(TN_INTERNAL, "cuDNN %zu proposes no kernel", g->lib->GetVersion());
     for (int64_t i = 0; i < n && s != TN_OK; i++) s = try_config(g, config[i], plan, workspace);

@@ -8,7 +8,7 @@
 
 #include "backend/cuda/cudnn.h"
 
-enum { TN_DNN_MOST_OPS = 40, TN_DNN_MOST_MADE = 160, TN_DNN_MOST_TENSORS = 24 };
+enum { TN_DNN_MOST_OPS = 40, TN_DNN_MOST_MADE = 160 };
 
 typedef struct tn_dnn_axes {
     int64_t dim[4], stride[4]; /* in elements */
@@ -22,8 +22,7 @@ typedef struct tn_dnn_tensor {
 
 typedef struct tn_dnn_graph {
     const tn_cudnn *lib;
-    tn_dnn_handle handle; /* or NULL, and then */
-    tn_dnn_desc device;   /* the device as described: plans for it are made, not run */
+    tn_dnn_handle handle;
     tn_status status;
     tn_dnn_desc op[TN_DNN_MOST_OPS], made[TN_DNN_MOST_MADE]; /* made: all of them, in order */
     int n_ops, n_made;
@@ -40,7 +39,6 @@ tn_dnn_tensor tn_dnn_scalar(tn_dnn_graph *g, tn_dnn_type type);
 
 void tn_dnn_add_matmul(tn_dnn_graph *g, tn_dnn_tensor a, tn_dnn_tensor b, tn_dnn_tensor c);
 void tn_dnn_add_reduction(tn_dnn_graph *g, tn_dnn_reduction how, tn_dnn_tensor x, tn_dnn_tensor y);
-void tn_dnn_add_reshape(tn_dnn_graph *g, tn_dnn_tensor x, tn_dnn_tensor y);
 /* y = x op b, of t where the operation has it: NULL where not. */
 void tn_dnn_add_pointwise(tn_dnn_graph *g, tn_dnn_pointwise how, tn_dnn_type in, tn_dnn_tensor x, const tn_dnn_tensor *b,
                           const tn_dnn_tensor *t, tn_dnn_tensor y);

@@ -60,7 +60,7 @@ static tn_dnn_tensor row_step(parts *p) { return tn_dnn_step(p->g, TN_DNN_F32, t
 
 static tn_dnn_tensor square_step(parts *p) { return tn_dnn_step(p->g, TN_DNN_F32, tn_dnn_dense(p->s->B, p->s->H, p->s->T, p->s->S)); }
 
-static void compose_forward(parts *p)
+static void compose(parts *p)
 {
     const tn_sdpa_shape *s = p->s;
     tn_dnn_graph *g = p->g;
@@ -84,61 +84,8 @@ static void compose_forward(parts *p)
     tn_dnn_add_matmul(g, weights, v, y);
 }
 
-/* to (heads of keys) = x^T b, where x (T,S) is a step; heads that share keys are added up. */
-static void add_turned_product(parts *p, tn_dnn_tensor x, tn_dnn_tensor b, tn_dnn_tensor to)
-{
-    const tn_sdpa_shape *s = p->s;
-    const tn_dnn_tensor xt = tn_dnn_step(p->g, TN_DNN_BF16, tn_dnn_swapped(x.axes));
-    tn_dnn_add_reshape(p->g, x, xt);
-    if (s->H == s->KV) {
-        tn_dnn_add_matmul(p->g, xt, b, to);
-        return;
-    }
-    const tn_dnn_tensor each = tn_dnn_step(p->g, TN_DNN_BF16, tn_dnn_dense(s->B, s->H, s->S, s->D));
-    tn_dnn_add_matmul(p->g, xt, b, each);
-    tn_dnn_add_reduction(p->g, TN_DNN_SUM, each, to);
-}
-
-/* dq written at once, not added up from several places: cuDNN then takes the kernel whose sums have an order. */
-static void compose_backward(parts *p)
-{
-    const tn_sdpa_shape *s = p->s;
-    tn_dnn_graph *g = p->g;
-    const tn_dnn_tensor q = memory(p, TN_SDPA_Q, s->H, s->T), kt = turned_memory(p, TN_SDPA_K, s->KV, s->S), vt = turned_memory(p, TN_SDPA_V, s->KV, s->S);
-    const tn_dnn_tensor y = memory(p, TN_SDPA_Y, s->H, s->T), dy = memory(p, TN_SDPA_DY, s->H, s->T), lse = rows(p, TN_SDPA_LSE);
-    const tn_dnn_tensor scale = scalar(p, TN_SDPA_SCALE), one = scalar(p, TN_SDPA_ONE);
-    const tn_dnn_tensor agreement = row_step(p), sums = rows(p, TN_SDPA_SUMS), products = square_step(p), dweights = square_step(p);
-    const tn_dnn_tensor dq = memory(p, TN_SDPA_DQ, s->H, s->T), dk = memory(p, TN_SDPA_DK, s->KV, s->S), dv = memory(p, TN_SDPA_DV, s->KV, s->S);
-
-    const tn_dnn_tensor both = tn_dnn_step(g, TN_DNN_F32, tn_dnn_dense(s->B, s->H, s->T, s->D));
-    tn_dnn_add_pointwise(g, TN_DNN_MUL, TN_DNN_F32, dy, &y, NULL, both);
-    tn_dnn_add_reduction(g, TN_DNN_SUM, both, agreement);
-    tn_dnn_add_pointwise(g, TN_DNN_MUL, TN_DNN_F32, agreement, &one, NULL, sums);
-
-    tn_dnn_add_matmul(g, q, kt, products);
-    const tn_dnn_tensor scores = tn_dnn_pointwise_step(g, TN_DNN_MUL, products, &scale);
-    tn_dnn_tensor below = tn_dnn_pointwise_step(g, TN_DNN_SUB, scores, &lse);
-    if (s->causal) {
-        const tn_dnn_tensor hidden = scalar(p, TN_SDPA_HIDDEN);
-        below = mask(g, below, &hidden);
-    }
-    const tn_dnn_tensor weights = tn_dnn_pointwise_step(g, TN_DNN_EXP, below, NULL);
-    add_turned_product(p, weights, dy, dv);
-
-    tn_dnn_add_matmul(g, dy, vt, dweights);
-    const tn_dnn_tensor apart = tn_dnn_pointwise_step(g, TN_DNN_SUB, dweights, &sums);
-    const tn_dnn_tensor dscores = tn_dnn_pointwise_step(g, TN_DNN_MUL, apart, &weights);
-    const tn_dnn_tensor scaled = tn_dnn_pointwise_step(g, TN_DNN_MUL, dscores, &scale);
-    add_turned_product(p, scaled, q, dk);
-
-    const tn_dnn_tensor k = tn_dnn_step(g, TN_DNN_BF16, tn_dnn_swapped(kt.axes));
-    tn_dnn_add_reshape(g, kt, k);
-    tn_dnn_add_matmul(g, scaled, k, dq);
-}
-
 void tn_sdpa_compose(tn_dnn_graph *g, const tn_sdpa_shape *s, int64_t *id)
 {
     parts p = { g, s, id };
-    if (s->backward) compose_backward(&p);
-    else compose_forward(&p);
+    compose(&p);
 }

@@ -4,22 +4,16 @@
 
 #include "backend/cuda/cudnn_graph.h"
 
-/* A graph's memories, and from TN_SDPA_SCALE on its scalars. SUMS f32 (B,H,T) is for the backward graph's own use. */
+/* A graph's memories, and from TN_SDPA_SCALE on its scalars. */
 enum {
     TN_SDPA_Q,
     TN_SDPA_K,
     TN_SDPA_V,
     TN_SDPA_Y,
-    TN_SDPA_DY,
-    TN_SDPA_DQ,
-    TN_SDPA_DK,
-    TN_SDPA_DV,
     TN_SDPA_VIEWS,
     TN_SDPA_LSE = TN_SDPA_VIEWS,
-    TN_SDPA_SUMS,
     TN_SDPA_SCALE,  /* of scores */
     TN_SDPA_HIDDEN, /* what hidden scores become */
-    TN_SDPA_ONE,    /* 1 */
     TN_SDPA_SLOTS
 };
 
@@ -27,7 +21,7 @@ enum {
 typedef struct tn_sdpa_shape {
     int64_t B, T, S, H, KV, D;
     int64_t step[TN_SDPA_VIEWS][3]; /* of sequence, token, head, in elements */
-    int32_t causal, backward, has_lse, unused;
+    int32_t causal, has_lse;
 } tn_sdpa_shape;
 
 /* id (TN_SDPA_SLOTS): of each memory and scalar in the graph; 0 stays where it has none. */

@@ -441,7 +441,7 @@ static tn_status stats(const tn_call *c, const problem *p, float2 *stat, float u
     return TN_OK;
 }
 
-extern "C" tn_status tn_attention_backward_own_cuda(const tn_call *c)
+extern "C" tn_status tn_attention_backward_cuda(const tn_call *c)
 {
     problem p = problem_of(c, &c->dout[0]);
     float2 *const stat = (float2 *)((char *)c->work + (p.document ? spread_bytes(p.B, p.T) : 0));

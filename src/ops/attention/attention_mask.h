@@ -49,7 +49,7 @@ tn_kernel tn_attention_forward_cuda, tn_attention_backward_cuda, tn_attention_pl
 size_t tn_attention_work_cuda(const tn_sig *s, bool backward);
 size_t tn_attention_plain_work_cuda(const tn_sig *s, bool backward);
 /* Without cuDNN. */
-tn_kernel tn_attention_forward_own_cuda, tn_attention_backward_own_cuda;
+tn_kernel tn_attention_forward_own_cuda;
 size_t tn_attention_work_own_cuda(const tn_sig *s, bool backward);
 
 #endif

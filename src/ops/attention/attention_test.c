@@ -103,7 +103,7 @@ static tn_ref add_attention(tn_graph *g, const tn_case *c, tn_ref q, tn_ref k, t
     const tn_ref in[] = { q, k, v, o.lengths, o.kv_length, o.document };
     tn_ref out[2];
     if (!(c->flags & PLAIN)) return tn_attention_(g, __FILE__, __LINE__, q, k, v, o);
-    const tn_attention_attr a = { o.causal, o.scale == 0 ? 1 / sqrtf((float)c->dim[5]) : o.scale, o.window };
+    const tn_attention_attr a = { o.causal, o.scale == 0 ? 1 / sqrtf((float)c->dim[5]) : o.scale, o.window, false };
     return tn_graph_add(g, __FILE__, __LINE__, &tn_op_attention_plain, &a, in, TN_ATT_INPUTS, out);
 }
 

@@ -117,9 +117,9 @@ __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const chann
 }
 
 /* One tile, whose words are in registers. */
-template <int V>
+template <int V, class Note, class Meanwhile>
 __device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn_tile_shared<V, WORDS> &shared,
-                                             uint32_t *xr, uint32_t *xi)
+                                             uint32_t *xr, uint32_t *xi, Note note, Meanwhile meanwhile)
 {
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
@@ -127,7 +127,12 @@ __device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn
         if (t.plain) run<V, false, true>(s, t, q, xr, xi, a.re, a.im);
         else run<V, false, false>(s, t, q, xr, xi, a.re, a.im);
         tn_words_anew(xr), tn_words_anew(xi);
-        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+        note();
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a), meanwhile);
+    } else {
+        note();
+        __syncthreads();
+        meanwhile();
     }
     tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
         if (t.plain) run<V, true, true>(s, t, q, xr, xi, re, im);
@@ -155,24 +160,29 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(scan s
 {
     extern __shared__ __align__(16) uint32_t ahead[];
     __shared__ tn_tile_shared<V, WORDS> shared;
-    __shared__ unsigned next[3]; /* tiles: this, the next, the one after */
-    if (threadIdx.x == 0) next[0] = tn_tile_ticket(s.f, 0), next[1] = tn_tile_ticket(s.f, 1);
+    __shared__ unsigned next;
+    if (threadIdx.x == 0) next = tn_tile_ticket(s.f, 0);
     __syncthreads();
-    send_ahead<V>(s, next[0], tiles, ahead);
-    for (unsigned n = 0; next[n % 3] < tiles; n++) {
-        tn_tile t = tn_tile_at<V>(s.f, next[n % 3]);
-        unsigned later = 0;
+    unsigned mine = next;
+    send_ahead<V>(s, mine, tiles, ahead);
+    __syncthreads();
+    for (unsigned n = 1; mine < tiles; n++) {
+        tn_tile t = tn_tile_at<V>(s.f, mine);
         uint32_t xr[PIECE], xi[PIECE];
         const uint32_t *from = tn_tile_plane(ahead, t, 0) + t.lane, *from_im = tn_tile_plane(ahead, t, 1) + t.lane;
-        if (threadIdx.x == 0) later = tn_tile_ticket(s.f, n + 2);
+        const unsigned taken = threadIdx.x == 0 ? tn_tile_ticket(s.f, n) : 0; /* on its way; nobody waits for it yet */
+        const auto note = [&] { if (threadIdx.x == 0) next = taken; };
+        const auto meanwhile = [&] { mine = next, send_ahead<V>(s, mine, tiles, ahead); };
         tn_tile_resets(s.f, t);
         tn_tile_arrived();
 #pragma unroll
         for (int i = 0; i < PIECE; i++) xr[i] = from[i * TN_TILE_LANES], xi[i] = from_im[i * TN_TILE_LANES];
-        __syncwarp();
-        send_ahead<V>(s, next[(n + 1) % 3], tiles, ahead);
-        if (t.lives) forward_tile<V>(s, t, shared, xr, xi);
-        if (threadIdx.x == 0) next[(n + 2) % 3] = later;
+        if (t.lives) forward_tile<V>(s, t, shared, xr, xi, note, meanwhile);
+        else {
+            note();
+            __syncthreads();
+            meanwhile();
+        }
         __syncthreads();
     }
 }

@@ -561,13 +561,15 @@ __device__ __forceinline__ tn_link<V> tn_tile_combine(const tn_tile_frame &f, co
 }
 
 /* What enters the warp's piece, where `mine` is what the piece makes of what enters it. For rows of several chunks; all
- * threads of the block call it. */
-template <int V, int WORDS>
+ * threads of the block call it. meanwhile(): called behind the first barrier. */
+template <int V, int WORDS, class Meanwhile>
 __device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, const tn_tile &t,
-                                                    tn_tile_shared<V, WORDS> &s, const tn_link<V> &mine)
+                                                    tn_tile_shared<V, WORDS> &s, const tn_link<V> &mine,
+                                                    Meanwhile meanwhile)
 {
     tn_link_keep<V>(s.piece[t.warp], &s.piece_cut[t.warp], t.lane, mine);
     __syncthreads();
+    meanwhile();
     if (t.warp == TN_TILE_WARPS - 1) tn_tile_own<V, WORDS>(f, t, s);
     else tn_tile_fetch<V, WORDS>(f, t, s);
     __syncthreads();
@@ -575,6 +577,13 @@ __device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, cons
     __syncthreads();
     if (t.warp == 0) tn_tile_publish_64<V, WORDS>(f, t, s);
     return tn_tile_combine<V, WORDS>(f, t, s);
+}
+
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, const tn_tile &t,
+                                                    tn_tile_shared<V, WORDS> &s, const tn_link<V> &mine)
+{
+    return tn_tile_enter<V, WORDS>(f, t, s, mine, [] {});
 }
 
 /* Runs the warp's piece with what enters it, a: at once; or in a row of one chunk, one piece after another. Behind

@@ -39,7 +39,8 @@ typedef struct tn_sig {
 /* Which forward tensors a backward kernel reads, a bit per index. */
 typedef struct tn_uses {
     uint64_t in, out;
-    bool equal; /* inputs 0 and 1 have the same gradient: the kernel may be asked for din[0] alone, as that of both */
+    uint64_t passes; /* inputs whose gradient is that of output 0 as it is: the kernel may not be asked for it */
+    bool equal;      /* inputs 0 and 1 have the same gradient: the kernel may be asked for din[0] alone, as that of both */
 } tn_uses;
 
 typedef struct tn_cost {

@@ -113,8 +113,9 @@ struct tn_d_space {
     const int32_t *live;
     int64_t first, rest; /* size of axis 0; elements to each of its positions */
     bool eights;
-    bool bf16;      /* eights, none of them short or one number repeated, of bf16 but for the arguments in `small` */
-    unsigned small; /* bit k: argument k is f32, and repeated along some axis */
+    bool bf16;      /* eights, none of them short, of bf16 but for the arguments in `small` */
+    unsigned small; /* bit k: argument k is f32, and repeated along some axis but not along a row */
+    unsigned ones;  /* bit k: argument k is bf16, one number for a row */
 };
 
 /* dims is the shape to walk, its axis 0 cut to *live (NULL: all). Arguments without data are never touched. */
@@ -146,6 +147,10 @@ static inline tn_d_space tn_d_space_make(tn_dims dims, const int32_t *live, int 
         bool repeated = false;
         for (int i = 0; i < s.axes.rank; i++) repeated = repeated || s.axes.stride[k][i] == 0;
         if (!s.data[k]) continue;
+        if (s.dtype[k] == TN_BF16 && s.axes.stride[k][inner] == 0) {
+            s.ones |= 1u << k;
+            continue;
+        }
         if (s.dtype[k] == TN_F32 && repeated) s.small |= 1u << k;
         s.bf16 = s.bf16 && s.axes.stride[k][inner] == 1 && (s.dtype[k] == TN_BF16 || s.small >> k & 1);
     }
@@ -259,8 +264,9 @@ struct tn_d_unroll {
     enum { N = IN > 2 ? 1 : 2 };
 };
 
-/* The same with types known when compiled, which takes fewer registers: bf16, but f32 for the arguments in SMALL. */
-template <int IN, int OUT, unsigned SMALL, class F>
+/* The same with types known when compiled, which takes fewer registers: bf16, but f32 for the arguments in SMALL; one
+ * number for those in ONES. */
+template <int IN, int OUT, unsigned SMALL, unsigned ONES, class F>
 __global__ void __launch_bounds__(TN_D_THREADS, 4)
     tn_d_map_bf16(const __grid_constant__ tn_d_space s, unsigned add, F f)
 {
@@ -274,15 +280,25 @@ __global__ void __launch_bounds__(TN_D_THREADS, 4)
             if (i + u * next >= n) continue;
             tn_d_locate(s.axes, i + u * next, at[u]);
 #pragma unroll
-            for (int k = 0; k < IN; k++)
-                if (s.data[k]) tn_d_ask8(s.data[k], SMALL >> k & 1 ? TN_F32 : TN_BF16, at[u][k], raw[u][k]);
+            for (int k = 0; k < IN; k++) {
+                if (!s.data[k]) continue;
+                if (ONES >> k & 1) raw[u][k].lo.x = ((const uint16_t *)s.data[k])[at[u][k]];
+                else tn_d_ask8(s.data[k], SMALL >> k & 1 ? TN_F32 : TN_BF16, at[u][k], raw[u][k]);
+            }
         }
 #pragma unroll
         for (int u = 0; u < U; u++) {
             float x[IN][8], y[OUT][8];
             if (i + u * next >= n) continue;
 #pragma unroll
-            for (int k = 0; k < IN; k++) tn_d_unpack8(SMALL >> k & 1 ? TN_F32 : TN_BF16, raw[u][k], x[k]);
+            for (int k = 0; k < IN; k++) {
+                if (ONES >> k & 1) {
+#pragma unroll
+                    for (int e = 0; e < 8; e++) x[k][e] = __uint_as_float(raw[u][k].lo.x << 16);
+                } else {
+                    tn_d_unpack8(SMALL >> k & 1 ? TN_F32 : TN_BF16, raw[u][k], x[k]);
+                }
+            }
             f(i + u * next, x, y);
 #pragma unroll
             for (int k = 0; k < OUT; k++)
@@ -309,17 +325,20 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_map_ones(const __grid_const
 }
 
 /* The two launches, for ops that have a kernel of their own for each; tn_d_map chooses. The space is not empty. SMALL:
- * arguments of bf16 spaces that are often f32 vectors, worth a kernel. */
-template <int IN, int OUT, unsigned SMALL = 0, class F>
+ * arguments of bf16 spaces that are often f32 vectors, worth a kernel; ONES: that are often a number for a row. */
+template <int IN, int OUT, unsigned SMALL = 0, unsigned ONES = 0, class F>
 static tn_status tn_d_run_eights(const tn_call *c, const tn_d_space &s, unsigned add, F f)
 {
     const int64_t vectors = (s.first * s.rest + 7) / 8;
     const unsigned blocks = tn_blocks(c, vectors, TN_D_THREADS);
     const unsigned fewer = tn_blocks(c, vectors, TN_D_THREADS * tn_d_unroll<IN>::N);
     const cudaStream_t stream = tn_cuda_stream(c);
-    if (s.bf16 && s.small == 0) tn_d_map_bf16<IN, OUT, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
-    else if (SMALL && s.bf16 && s.small == SMALL)
-        tn_d_map_bf16<IN, OUT, SMALL, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
+    if (s.bf16 && s.small == 0 && s.ones == 0)
+        tn_d_map_bf16<IN, OUT, 0, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
+    else if (SMALL && s.bf16 && s.small == SMALL && s.ones == 0)
+        tn_d_map_bf16<IN, OUT, SMALL, 0, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
+    else if (ONES && s.bf16 && s.small == 0 && s.ones == ONES)
+        tn_d_map_bf16<IN, OUT, 0, ONES, F><<<fewer, TN_D_THREADS, 0, stream>>>(s, add, f);
     else tn_d_map_eights<IN, OUT, F><<<blocks, TN_D_THREADS, 0, stream>>>(s, add, f);
     TN_CUDA_LAUNCHED();
     return TN_OK;

@@ -3,7 +3,7 @@
  *
  * A result k is the sum over s of what f makes of the arguments there; k and s are row-major positions among the kept
  * and the summed axes. Where the last axis is kept, neighbouring lanes take neighbouring results (columns); where it is
- * summed, a warp takes one result (rows). Long sums are cut into segments, joined in order. The cut and the order come
+ * summed, a warp takes one result, or fewer of its lanes a short one (rows). Long sums are cut into segments, joined in order. The cut and the order come
  * from sizes alone, never from where numbers lie or what is alive. Sums are double, but for the two or four numbers of
  * a column that a thread reads at once: those are added in f32, in pairs. */
 #ifndef TN_OPS_ELEM_SUM_CUH
@@ -142,6 +142,14 @@ __device__ __forceinline__ double tn_d_warp_sum(double x)
     return x;
 }
 
+/* Over `lanes` neighbouring threads, a power of two: the bits that a whole warp gives whose other lanes have nothing. */
+__device__ __forceinline__ double tn_d_lanes_sum(double x, int lanes)
+{
+    const unsigned all = lanes == 32 ? 0xffffffffu : ((1u << lanes) - 1) << (threadIdx.x & 31 & ~(lanes - 1));
+    for (int d = lanes / 2; d; d >>= 1) x += __shfl_xor_sync(all, x, d);
+    return x;
+}
+
 /* What f makes of N neighbours in R rows, TN_D_WARPS apart from s on, added in pairs; rows from hi on count as 0. */
 template <int IN, int N, int R, class F>
 __device__ __forceinline__ void tn_d_sum_batch(const tn_d_sum &m, const int64_t (&base)[IN], int64_t s, int64_t hi,
@@ -216,20 +224,20 @@ __global__ void __launch_bounds__(TN_D_THREADS, 2) tn_d_sum_columns(const __grid
     tn_d_sum_keep<IN>(m, segment, k, all);
 }
 
-/* A warp takes one segment of one result, a lane 8 neighbouring numbers of every 256. */
+/* `lanes` threads take one segment of one result, each 8 neighbouring numbers of every 8 lanes. */
 template <int IN, bool EIGHTS, class F>
-__global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_rows(const __grid_constant__ tn_d_sum m, F f)
+__global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_rows(const __grid_constant__ tn_d_sum m, int lanes, F f)
 {
-    const int lane = threadIdx.x & 31;
+    const int lane = threadIdx.x & (lanes - 1), at_once = TN_D_THREADS / lanes;
     const int64_t items = tn_d_sum_kept(m) * m.cut.segments, n = tn_d_sum_summed(m);
-    const int64_t step = (int64_t)gridDim.x * TN_D_WARPS;
-    for (int64_t item = (int64_t)blockIdx.x * TN_D_WARPS + (threadIdx.x >> 5); item < items; item += step) {
+    const int64_t step = (int64_t)gridDim.x * at_once;
+    for (int64_t item = (int64_t)blockIdx.x * at_once + threadIdx.x / lanes; item < items; item += step) {
         const int64_t k = item / m.cut.segments, segment = item % m.cut.segments, lo = segment * m.cut.each;
         const int64_t hi = lo + m.cut.each < n ? lo + m.cut.each : n;
         int64_t base[IN] = {};
         double sum = 0;
         tn_d_locate(m.kept, k, base);
-        for (int64_t s = lo + lane * 8; s < hi; s += 256) {
+        for (int64_t s = lo + lane * 8; s < hi; s += lanes * 8) {
             float x[IN][8], y[1][8];
 #pragma unroll
             for (int e = 0; e < (EIGHTS ? 1 : 8); e++) {
@@ -251,7 +259,7 @@ __global__ void __launch_bounds__(TN_D_THREADS) tn_d_sum_rows(const __grid_const
             for (int e = 0; e < 8; e++) d[e] = s + e < hi ? (double)y[0][e] : 0;
             sum += ((d[0] + d[1]) + (d[2] + d[3])) + ((d[4] + d[5]) + (d[6] + d[7]));
         }
-        sum = tn_d_warp_sum(sum);
+        sum = tn_d_lanes_sum(sum, lanes);
         if (lane == 0) tn_d_sum_keep<IN>(m, segment, k, sum);
     }
 }
@@ -275,15 +283,15 @@ static tn_status tn_d_sum_run(const tn_call *c, const tn_d_sum &m, F f)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
     const int64_t kept = m.cut.kept;
+    int lanes = 1; /* of a warp, to a short sum along rows */
+    while (lanes < 32 && lanes * 8 < m.cut.each && lanes * 8 < m.cut.summed) lanes *= 2;
     if (kept == 0) return TN_OK;
     if (m.cut.columns && m.eights)
         tn_d_sum_columns<IN, 8, F><<<(unsigned)((kept + 255) / 256 * m.cut.segments), TN_D_THREADS, 0, stream>>>(m, f);
     else if (m.cut.columns)
         tn_d_sum_columns<IN, 1, F><<<(unsigned)((kept + 31) / 32 * m.cut.segments), TN_D_THREADS, 0, stream>>>(m, f);
-    else if (m.eights)
-        tn_d_sum_rows<IN, true, F><<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
-    else
-        tn_d_sum_rows<IN, false, F><<<tn_blocks(c, kept * m.cut.segments, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m, f);
+    else (m.eights ? tn_d_sum_rows<IN, true, F> : tn_d_sum_rows<IN, false, F>)<<<
+        tn_blocks(c, kept * m.cut.segments, TN_D_THREADS / lanes), TN_D_THREADS, 0, stream>>>(m, lanes, f);
     TN_CUDA_LAUNCHED();
     if (m.cut.segments > 1) {
         tn_d_sum_join<IN><<<tn_blocks(c, kept, TN_D_WARPS), TN_D_THREADS, 0, stream>>>(m);

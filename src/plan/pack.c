@@ -90,25 +90,60 @@ static bool to_round(const tn_graph *g, const tn_node *n, int k)
     return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
 }
 
+/* So that no workspace is asked for to round it again. */
+static void retype(tn_graph *g, tn_node *n, int k)
+{
+    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_in);
+    if (!types) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memcpy(types, n->in_type, sizeof *types * (size_t)n->n_in);
+    types[k].dtype = TN_BF16;
+    n->in_type = types;
+}
+
 /* All later reads of the same view read the rounded one. */
 static void read_rounded(tn_graph *g, size_t from, size_t n, int32_t w, int32_t rounded)
 {
     for (size_t i = from; i < n; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
-            if (to_round(g, &g->node[i], k) && same_view(&g->tensor[g->node[i].in[k]], &g->tensor[w])) g->node[i].in[k] = rounded;
+            if (to_round(g, &g->node[i], k) && same_view(&g->tensor[g->node[i].in[k]], &g->tensor[w])) {
+                g->node[i].in[k] = rounded;
+                retype(g, &g->node[i], k);
+            }
+}
+
+/* Weights that one node rounds. */
+typedef struct pile {
+    int32_t from[TN_MAX_ARGS], to[TN_MAX_ARGS];
+    int n;
+} pile;
+
+static void emit_pile(tn_graph *g, pile *p)
+{
+    const tn_copy_attr a = { .dtype = TN_BF16 };
+    if (p->n) tn_graph_emit(g, &tn_op_copy, &a, p->from, p->n, p->to, p->n);
+    p->n = 0;
 }
 
 size_t tn_pass_round_weights(tn_graph *g)
 {
     const size_t n = g->n_nodes;
+    pile p = { .n = 0 };
     if (g->status != TN_OK || g->options.activation != TN_BF16) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++)
         for (int k = 0; k < g->node[i].n_in && g->status == TN_OK; k++) {
             if (!to_round(g, &g->node[i], k)) continue;
             const int32_t w = g->node[i].in[k];
-            const tn_ref rounded = tn_cast(g, (tn_ref){ w }, TN_BF16);
-            if (rounded.id) read_rounded(g, i, n, w, rounded.id);
+            const int32_t rounded = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, TN_BF16, g->tensor[w].dims);
+            if (!rounded) break;
+            read_rounded(g, i, n, w, rounded);
+            p.from[p.n] = w;
+            p.to[p.n++] = rounded;
+            if (p.n == TN_MAX_ARGS) emit_pile(g, &p);
         }
+    emit_pile(g, &p);
     const size_t rounds = g->n_nodes - n;
     if (g->status == TN_OK && rounds) bring_forward(g, rounds);
     return rounds;

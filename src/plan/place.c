@@ -51,7 +51,8 @@ static void find_lives(lives *l, size_t prologue)
         touch(l, n->work, at);
     }
     for (size_t i = 0; i < g->n_outputs; i++) touch(l, g->output[i].id, (int32_t)g->n_nodes);
-    for (size_t i = 0; i < prologue; i++) touch(l, g->node[i].out[0], (int32_t)g->n_nodes);
+    for (size_t i = 0; i < prologue; i++)
+        for (int k = 0; k < g->node[i].n_out; k++) touch(l, g->node[i].out[k], (int32_t)g->n_nodes);
 }
 
 /* --- sharing ----------------------------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ typedef struct reverse {
     size_t n0;        /* tensors before the pass */
     int32_t *grad;    /* by base: gradient tensor or 0 */
     uint8_t *written; /* by base: whole gradient holds numbers */
-    int32_t *mate;    /* by base: the one whose gradient is the same tensor, 0 = none */
+    int32_t *mate;    /* by base: the next of those, in a ring, whose gradient is the same tensor; 0 = it has none */
     int32_t *views;   /* by base: the first of the different slices of it that nodes read, 0 = none */
     int32_t *next;    /* by such a slice: the next one of its base */
     int32_t *first;   /* by slice: the one in `views` with the same numbers */
@@ -154,15 +154,29 @@ static bool is_whole(const tn_graph *g, int32_t x)
     return tn_gtensor_whole(g, &g->tensor[x]) && g->tensor[x].live == g->tensor[g->tensor[x].base].live;
 }
 
-/* Before something is added to a base's gradient: it is no longer its mate's. Where the node that made the mate has still
- * to read that one, the base gets a copy. */
+/* The gradient of base x is that of base `of`, as long as nothing is added to either. */
+static void take_gradient(reverse *r, int32_t x, int32_t of)
+{
+    r->grad[x] = r->grad[of];
+    r->written[x] = 1;
+    if (!r->mate[of]) r->mate[of] = of;
+    r->mate[x] = r->mate[of];
+    r->mate[of] = x;
+}
+
+/* Before something is added to a base's gradient: it is no longer that of its mates. Where the node that made one of them
+ * has still to read it, the base gets a copy. */
 static void part_ways(reverse *r, int32_t base)
 {
     tn_graph *g = r->g;
-    const int32_t mate = r->mate[base], shared = r->grad[base];
-    if (!mate) return;
-    r->mate[mate] = r->mate[base] = 0;
-    if (g->tensor[mate].producer > r->at) return;
+    const int32_t shared = r->grad[base];
+    int32_t before = base;
+    bool needed = false;
+    if (!r->mate[base]) return;
+    for (int32_t m = r->mate[base]; m != base; before = m, m = r->mate[m]) needed |= g->tensor[m].producer <= r->at;
+    r->mate[before] = r->mate[base] == before ? 0 : r->mate[base];
+    r->mate[base] = 0;
+    if (!needed) return;
     r->grad[base] = 0;
     const int32_t own = gradient_of_base(r, base);
     if (own) emit_copy(g, shared, own, false);
@@ -251,20 +265,29 @@ static void check_unchanged(reverse *r, const tn_node *n, uint64_t reads, size_t
     }
 }
 
-/* Inputs 0 and 1 of n have one gradient, and nothing has reached either yet: input 1 takes that of input 0. */
-static bool share_gradient(reverse *r, const tn_node *n)
+/* Can input i of n have the gradient of base y? Nothing has reached it yet, and no other input of n lies in its memory. */
+static bool may_take(const reverse *r, const tn_node *n, int i, int32_t y)
 {
-    tn_graph *g = r->g;
-    const int32_t a = g->tensor[n->in[0]].base, b = g->tensor[n->in[1]].base;
-    const tn_gtensor *x = &g->tensor[a], *y = &g->tensor[b];
-    if (a == b || r->grad[a] || r->grad[b] || x->role != TN_ROLE_ACTIVATION || y->role != TN_ROLE_ACTIVATION) return false;
-    if (!is_whole(g, n->in[0]) || !is_whole(g, n->in[1])) return false;
-    if (x->dtype != y->dtype || x->live != y->live || !tn_dims_equal(x->dims, y->dims)) return false;
-    r->grad[b] = gradient_of_base(r, a);
-    r->written[b] = 1;
-    r->mate[a] = b;
-    r->mate[b] = a;
-    return true;
+    const tn_graph *g = r->g;
+    const int32_t b = g->tensor[n->in[i]].base;
+    const tn_gtensor *x = &g->tensor[b], *of = &g->tensor[y];
+    if (!r->shares || r->grad[b] || x->role != TN_ROLE_ACTIVATION || of->role != TN_ROLE_ACTIVATION) return false;
+    for (int k = 0; k < n->n_in; k++)
+        if (k != i && n->in[k] && g->tensor[n->in[k]].base == b) return false;
+    return is_whole(g, n->in[i]) && x->dtype == of->dtype && x->live == of->live && tn_dims_equal(x->dims, of->dims);
+}
+
+/* Inputs whose gradient is that of the result take it. Returns them. */
+static uint64_t take_gradients(reverse *r, const tn_node *n, uint64_t want, const tn_uses *u)
+{
+    const tn_graph *g = r->g;
+    uint64_t taken = 0;
+    for (int i = 0; i < n->n_in; i++)
+        if ((want & u->passes) >> i & 1 && r->grad[n->out[0]] && may_take(r, n, i, n->out[0])) {
+            take_gradient(r, g->tensor[n->in[i]].base, n->out[0]);
+            taken |= (uint64_t)1 << i;
+        }
+    return taken;
 }
 
 static void reverse_node(reverse *r, const tn_node *n, size_t at)
@@ -288,12 +311,15 @@ static void reverse_node(reverse *r, const tn_node *n, size_t at)
     tn_uses u = { 0 };
     const tn_sig sig = tn_node_sig(g, n, 1);
     n->op->grad(&sig, want, &u);
-    const bool one = u.equal && (want & 3) == 3 && r->shares && share_gradient(r, n);
-    if (one) din[0] = matching_view(g, r->grad[g->tensor[n->in[0]].base], n->in[0]);
-    if (one) r->written[g->tensor[n->in[0]].base] = 1;
-    for (int i = one ? 2 : 0; i < n->n_in; i++) {
+    want &= ~take_gradients(r, n, want, &u);
+    if (!want) return;
+    for (int i = 0; i < n->n_in; i++) {
         bool add = false;
         if (!(want >> i & 1)) continue;
+        if (i == 1 && u.equal && din[0] && !(accumulate & 1) && may_take(r, n, 1, g->tensor[n->in[0]].base)) {
+            take_gradient(r, g->tensor[n->in[1]].base, g->tensor[n->in[0]].base);
+            continue;
+        }
         din[i] = gradient_target(r, n->in[i], &add);
         if (overlaps_earlier(r, n, want, i)) {
             later[i] = din[i];

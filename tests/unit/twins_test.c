@@ -37,6 +37,14 @@ static tn_ref with_gate(tn_graph *g)
     return loss_of(g, tn_mul_silu(g, weights(g, "x", tn_shape(B, T, D)), weights(g, "z", tn_shape(B, T, D))));
 }
 
+static tn_ref with_readout(tn_graph *g)
+{
+    const tn_dims dims = tn_shape(B, T, D), row = tn_shape(D);
+    const tn_ref c = weights(g, "c", dims), z = weights(g, "z", dims), x = weights(g, "x", dims), skip = weights(g, "skip", row);
+    const tn_ref y = tn_readout(g, c, z, .x = x, .skip = skip, .gain = weights(g, "gain", row), .scale = 0.7f, .group = D / 2);
+    return loss_of(g, tn_add(g, y, tn_readout(g, x, c, .x = z, .skip = skip)));
+}
+
 static tn_ref with_norm(tn_graph *g)
 {
     tn_ref sum;
@@ -98,7 +106,7 @@ static const struct {
     { &tn_op_linear, with_linear },       { &tn_op_gate, with_gate },   { &tn_op_norm, with_norm },
     { &tn_op_attention, with_attention }, { &tn_op_outer, with_outer }, { &tn_op_scan, with_scan },
     { &tn_op_scan_gated, with_scan_gated }, { &tn_op_linear_xent, with_linear_xent },
-    { &tn_op_relax, with_relax },
+    { &tn_op_relax, with_relax },         { &tn_op_readout, with_readout },
 };
 enum { N_ROWS = sizeof rows / sizeof *rows };
 

@@ -43,8 +43,10 @@ static void binary_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     case TN_BINARY_RDIV: u->in = first ? 3 : 1; break;
     case TN_BINARY_MAXIMUM:
     case TN_BINARY_MINIMUM: u->in = 3; break;
-    case TN_BINARY_ADD: u->equal = tn_dims_equal(s->in[0].dims, s->in[1].dims); break;
-    default: break; /* differences */
+    case TN_BINARY_ADD: u->passes = tn_dims_equal(s->in[0].dims, s->in[1].dims) ? 3 : 1; break;
+    case TN_BINARY_SUB: u->passes = 1; break;
+    case TN_BINARY_RSUB: u->passes = 2; break;
+    default: break;
     }
 }
 

@@ -115,7 +115,8 @@ static tn_status forward_eights(const tn_call *c, const tn_d_space &s, int kind)
 {
     if constexpr (KIND + 1 < TN_BINARY_KINDS)
         if (kind != KIND) return forward_eights<KIND + 1>(c, s, kind);
-    return tn_d_run_eights<2, 1, 1 << 1>(c, s, 0, value_map<KIND>{ kind }); /* in[1]: often a vector */
+    constexpr unsigned ones = KIND == TN_BINARY_MUL ? 1 << 1 : 0;
+    return tn_d_run_eights<2, 1, 1 << 1, ones>(c, s, 0, value_map<KIND>{ kind }); /* in[1]: often a vector */
 }
 
 static bool linear(int kind) { return kind == TN_BINARY_ADD || kind == TN_BINARY_SUB || kind == TN_BINARY_RSUB; }
@@ -123,7 +124,7 @@ static bool linear(int kind) { return kind == TN_BINARY_ADD || kind == TN_BINARY
 static tn_status backward_eights(const tn_call *c, const tn_d_space &s, unsigned add, int kind)
 {
     switch (kind) {
-    case TN_BINARY_MUL: return tn_d_run_eights<3, 2, 1 << 2>(c, s, add, slopes_map<TN_BINARY_MUL>{ kind });
+    case TN_BINARY_MUL: return tn_d_run_eights<3, 2, 1 << 2, 1 << 2>(c, s, add, slopes_map<TN_BINARY_MUL>{ kind });
     case TN_BINARY_DIV: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_DIV>{ kind });
     case TN_BINARY_MAXIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MAXIMUM>{ kind });
     case TN_BINARY_MINIMUM: return tn_d_run_eights<3, 2>(c, s, add, slopes_map<TN_BINARY_MINIMUM>{ kind });
@@ -161,7 +162,10 @@ static tn_status spread_signs(const tn_call *c, int kind, tn_arg first, const tn
 static tn_status spread(const tn_call *c, const tn_arg *first, const tn_arg *second)
 {
     const int kind = ((const tn_binary_attr *)c->attr)->kind;
-    const tn_arg *dy = &c->dout[0], *args[] = { dy, &c->in[0], &c->in[1], first, second };
+    tn_arg a = c->in[0], b = c->in[1];
+    const tn_arg *dy = &c->dout[0], *args[] = { dy, &a, &b, first, second };
+    if (kind == TN_BINARY_MUL && !second->data) a.data = NULL; /* each is read for the other's gradient */
+    if (kind == TN_BINARY_MUL && !first->data) b.data = NULL;
     const tn_d_space s = tn_d_space_make(dy->dims, dy->live, 5, args);
     const unsigned add = c->accumulate & 3;
     if (linear(kind)) return spread_signs(c, kind, *first, second);

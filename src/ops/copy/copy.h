@@ -2,6 +2,7 @@
  * bring views and half-precision tensors to kernels that want neither.
  *     y = tn_copy(g, x)            same type          y = tn_cast(g, x, TN_BF16)
  *     x (...) any strides, any type      y (...) contiguous; only live rows are copied
+ * The planner may give a node several x, with a y for each: one launch on a GPU rounds many weights.
  * Casts to bf16 and f16 round to nearest, ties to even; NaN stays NaN. Gradient: dx = dy. */
 #ifndef TN_OPS_COPY_H
 #define TN_OPS_COPY_H

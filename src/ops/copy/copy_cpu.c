@@ -1,4 +1,5 @@
 /* copy on the CPU: rows of any strides, any pair of float types, overwriting or adding. */
+#include "base/status.h"
 #include "ops/copy/copy.h"
 #include "ops/rows.h"
 
@@ -87,7 +88,9 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
 
 tn_status tn_copy_forward_cpu(const tn_call *c)
 {
-    return copy(c, &c->out[0], &c->in[0], ((const tn_copy_attr *)c->attr)->accumulate);
+    for (int i = 0; i < c->n_in; i++)
+        TN_RETURN_IF(copy(c, &c->out[i], &c->in[i], ((const tn_copy_attr *)c->attr)->accumulate));
+    return TN_OK;
 }
 
 tn_status tn_copy_backward_cpu(const tn_call *c) { return copy(c, &c->din[0], &c->dout[0], c->accumulate & 1); }

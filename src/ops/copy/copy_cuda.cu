@@ -105,9 +105,65 @@ static tn_status copy(const tn_call *c, const tn_arg *to, const tn_arg *from, bo
     return TN_OK;
 }
 
+/* --- many at once ------------------------------------------------------------------------------------------------------ */
+
+enum { PILE = 64, SHARE = THREADS * 8 * 4 /* numbers of a block */ };
+
+/* Contiguous f32 tensors to be rounded to bf16. Tensor i has the blocks from first[i] on. */
+struct pile {
+    const float *from[PILE];
+    __nv_bfloat16 *to[PILE];
+    int64_t count[PILE];
+    int first[PILE + 1];
+    int n;
+};
+
+static __global__ void __launch_bounds__(THREADS) round_pile(const __grid_constant__ pile p)
+{
+    int i = 0;
+    while (i + 1 < p.n && (int)blockIdx.x >= p.first[i + 1]) i++;
+    const float *from = p.from[i];
+    __nv_bfloat16 *to = p.to[i];
+    const int64_t begin = (int64_t)((int)blockIdx.x - p.first[i]) * SHARE;
+    const int64_t end = begin + SHARE < p.count[i] ? begin + SHARE : p.count[i];
+    if (end - begin == SHARE) {
+        tn_f8 x[SHARE / (THREADS * 8)];
+#pragma unroll
+        for (int k = 0; k < SHARE / (THREADS * 8); k++) x[k] = tn_load8(from, TN_F32, begin + (k * THREADS + threadIdx.x) * 8);
+#pragma unroll
+        for (int k = 0; k < SHARE / (THREADS * 8); k++) tn_store8(to, TN_BF16, begin + (k * THREADS + threadIdx.x) * 8, x[k]);
+    } else {
+        for (int64_t k = begin + threadIdx.x; k < end; k += THREADS) to[k] = __float2bfloat16_rn(from[k]);
+    }
+}
+
+/* Adds tensor i to the pile; false where it is not for it. */
+static bool piled(pile *p, const tn_call *c, int i)
+{
+    const tn_arg *from = &c->in[i], *to = &c->out[i];
+    if (p->n == PILE || from->dtype != TN_F32 || to->dtype != TN_BF16 || from->live || !tn_arg_contiguous(from) ||
+        !tn_arg_contiguous(to) || (uintptr_t)from->data % 16 || (uintptr_t)to->data % 16)
+        return false;
+    const int64_t n = tn_all_count(from), blocks = (n + SHARE - 1) / SHARE;
+    if (blocks > INT32_MAX / PILE) return false;
+    p->from[p->n] = (const float *)from->data;
+    p->to[p->n] = (__nv_bfloat16 *)to->data;
+    p->count[p->n] = n;
+    p->first[p->n + 1] = p->first[p->n] + (int)blocks;
+    p->n++;
+    return true;
+}
+
 extern "C" tn_status tn_copy_forward_cuda(const tn_call *c)
 {
-    return copy(c, &c->out[0], &c->in[0], ((const tn_copy_attr *)c->attr)->accumulate);
+    const bool add = ((const tn_copy_attr *)c->attr)->accumulate;
+    pile p = {};
+    for (int i = 0; i < c->n_in; i++)
+        if (c->n_in == 1 || add || !piled(&p, c, i)) TN_RETURN_IF(copy(c, &c->out[i], &c->in[i], add));
+    if (!p.first[p.n]) return TN_OK;
+    round_pile<<<(unsigned)p.first[p.n], THREADS, 0, tn_cuda_stream(c)>>>(p);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
 }
 
 extern "C" tn_status tn_copy_backward_cuda(const tn_call *c) { return copy(c, &c->din[0], &c->dout[0], c->accumulate & 1); }

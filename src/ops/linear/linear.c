@@ -41,6 +41,7 @@ static tn_status linear_infer(tn_sig *s)
 static void linear_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
     const tn_linear_attr *a = s->attr;
+    u->passes = 1 << RESIDUAL;
     if (want >> X & 1) u->in |= 1 << W;
     if (want >> W & 1) u->in |= 1 << X;
     if (a->act != TN_ACT_NONE && (want & (1 << X | 1 << W | 1 << BIAS))) u->out |= 1 << 1;

@@ -335,11 +335,10 @@ template <int V, int WORDS>
 struct tn_tile_shared {
     enum { N = TN_TILE_LANES * V, NODES = TN_TILE_RADIX - 1 };
     float4 piece[TN_TILE_WARPS][N]; /* re, im, pr, pi */
-    float4 own[N];                  /* of all pieces */
     float4 state[N];                /* what entered the group; in a row of one chunk, what enters the next piece */
     float2 sum[TN_TILE_LEVELS][NODES][N]; /* of the nodes before the chunk; then the first of a level has all of it */
     float2 product[TN_TILE_LEVELS][WORDS == 4 ? (int)NODES : 1][N];
-    bool piece_cut[TN_TILE_WARPS], own_cut, state_cut, node_cut[TN_TILE_LEVELS][NODES];
+    bool piece_cut[TN_TILE_WARPS], state_cut, node_cut[TN_TILE_LEVELS][NODES];
 };
 
 template <int V>
@@ -464,7 +463,47 @@ __device__ __forceinline__ tn_link<V> tn_tile_first(const tn_tile_frame &f, cons
     return a;
 }
 
-/* The last warp publishes the chunk's node and fetches the state that entered the group. */
+/* The seven nodes of a level before its last, in order, by the one warp that publishes their sum. */
+template <int V, int WORDS>
+__device__ __forceinline__ tn_link<V> tn_tile_seven(const tn_tile_frame &f, const tn_tile &t, int level)
+{
+    enum { N = V * WORDS, MANY = N < 8 ? 2 : 1 };
+    const int first = (t.chunk >> (3 * level)) - (TN_TILE_RADIX - 1);
+    tn_link<V> sum = tn_link_none<V>(), a = tn_link_none<V>();
+    if (WORDS < 4) {
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const float2 power = f.power[level * f.columns + t.k + v];
+            a.pr[v] = power.x, a.pi[v] = power.y;
+        }
+    }
+#pragma unroll 1
+    for (int i = 0; i < TN_TILE_RADIX - 1; i += MANY) {
+        unsigned long long w[MANY][N];
+#pragma unroll
+        for (int j = 0; j < MANY; j++)
+            if (i + j < TN_TILE_RADIX - 1) tn_node_read<N>(tn_node_at<V, WORDS>(f, t, level, first + i + j), w[j]);
+#pragma unroll
+        for (int j = 0; j < MANY; j++) {
+            if (i + j >= TN_TILE_RADIX - 1) break;
+            tn_node_await<N>(tn_node_at<V, WORDS>(f, t, level, first + i + j), w[j]);
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                a.re[v] = __uint_as_float((uint32_t)w[j][v * WORDS]), a.im[v] = __uint_as_float((uint32_t)w[j][v * WORDS + 1]);
+                if (WORDS == 4)
+                    a.pr[v] = __uint_as_float((uint32_t)w[j][v * WORDS + WORDS - 2]),
+                    a.pi[v] = __uint_as_float((uint32_t)w[j][v * WORDS + WORDS - 1]);
+            }
+            a.cut = w[j][0] >> 32 == 2;
+            tn_link_then(sum, a);
+        }
+    }
+    return sum;
+}
+
+/* The last warp publishes the chunk's node and the nodes that end with it, each as soon as what it is made of is there: if
+ * it waited for more, as the block does, the nodes of a level would wait for one another. Then it fetches the state that
+ * entered the group. */
 template <int V, int WORDS>
 __device__ __forceinline__ void tn_tile_own(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V, WORDS> &s)
 {
@@ -472,7 +511,13 @@ __device__ __forceinline__ void tn_tile_own(const tn_tile_frame &f, const tn_til
 #pragma unroll 1
     for (int w = 0; w < TN_TILE_WARPS; w++) tn_link_then(a, tn_link_kept<V>(s.piece[w], s.piece_cut[w], t.lane));
     tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 0, t.chunk), a);
-    tn_link_keep<V>(s.own, &s.own_cut, t.lane, a);
+#pragma unroll 1
+    for (int level = 0; level < TN_TILE_LEVELS - 1 && (t.chunk >> (3 * level)) % TN_TILE_RADIX == TN_TILE_RADIX - 1; level++) {
+        tn_link<V> sum = tn_tile_seven<V, WORDS>(f, t, level);
+        tn_link_then(sum, a);
+        tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, level + 1, t.chunk >> (3 * (level + 1))), sum);
+        a = sum;
+    }
     a = tn_tile_first<V>(f, t);
     if (t.chunk >= TN_TILE_GROUP) {
         const unsigned long long *at = tn_node_at<V, WORDS>(f, t, TN_TILE_LEVELS, t.chunk / TN_TILE_GROUP - 1);
@@ -499,7 +544,7 @@ __device__ __forceinline__ tn_link<V> tn_tile_node(const tn_tile_shared<V, WORDS
     return a;
 }
 
-/* Warp `level` adds up its level's nodes, in order; at every eighth chunk the first also publishes the sum of eight. */
+/* Warp `level` adds up its level's nodes, in order. */
 template <int V, int WORDS>
 __device__ __forceinline__ void tn_tile_level(const tn_tile_frame &f, const tn_tile &t, tn_tile_shared<V, WORDS> &s)
 {
@@ -524,21 +569,6 @@ __device__ __forceinline__ void tn_tile_level(const tn_tile_frame &f, const tn_t
     }
     __syncwarp();
     if (t.lane == 0) s.node_cut[level][0] = sum.cut;
-    if (level || n < TN_TILE_RADIX - 1) return;
-    tn_link_then(sum, tn_link_kept<V>(s.own, s.own_cut, t.lane));
-    tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 1, t.chunk / 8), sum);
-}
-
-/* At every 64th chunk, the sum of 64. */
-template <int V, int WORDS>
-__device__ __forceinline__ void tn_tile_publish_64(const tn_tile_frame &f, const tn_tile &t,
-                                                   const tn_tile_shared<V, WORDS> &s)
-{
-    if (t.chunk % 64 != 63) return;
-    tn_link<V> all = tn_tile_node<V, WORDS>(s, 1, 0, t.lane), last = tn_tile_node<V, WORDS>(s, 0, 0, t.lane);
-    tn_link_then(last, tn_link_kept<V>(s.own, s.own_cut, t.lane));
-    tn_link_then(all, last);
-    tn_node_publish<V, WORDS>(tn_node_at<V, WORDS>(f, t, 2, t.chunk / 64), all);
 }
 
 /* What enters the warp's piece. The chunk's last warp publishes the state that leaves the group. */
@@ -575,7 +605,6 @@ __device__ __forceinline__ tn_link<V> tn_tile_enter(const tn_tile_frame &f, cons
     __syncthreads();
     if (t.warp < TN_TILE_LEVELS) tn_tile_level<V, WORDS>(f, t, s);
     __syncthreads();
-    if (t.warp == 0) tn_tile_publish_64<V, WORDS>(f, t, s);
     return tn_tile_combine<V, WORDS>(f, t, s);
 }
 

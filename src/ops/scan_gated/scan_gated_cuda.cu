@@ -446,14 +446,22 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
     return TN_OK;
 }
 
+/* Pairs need 111 KB of shared memory; where a block cannot have them, single channels do with 96. */
+static bool pairs_fit(void)
+{
+    int device = 0, most = 0;
+    if (cudaGetDevice(&device) || cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device)) return false;
+    return most >= (int)sizeof(tn_tile_shared<2, WORDS>) + LATE_BYTES + 1024;
+}
+
 static tn_status launch_backward(const tn_call *c, gated *s)
 {
-    const cudaStream_t stream = tn_cuda_stream(c);
-    s->f.direct = direct(s, pairs(s) ? 2 : 1);
-    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    TN_CUDA_TRY(cudaFuncSetAttribute(pairs(s) ? backward_kernel<2> : backward_kernel<1>, most, LATE_BYTES));
-    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
-    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
+    const bool two = pairs(s) && pairs_fit();
+    const unsigned blocks = tn_tile_blocks(&s->f, two ? 2 : 1);
+    void (*const kernel)(gated) = two ? backward_kernel<2> : backward_kernel<1>;
+    s->f.direct = direct(s, two ? 2 : 1);
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LATE_BYTES));
+    kernel<<<blocks, TN_TILE_THREADS, LATE_BYTES, tn_cuda_stream(c)>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -5,8 +5,10 @@
  * and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh. Bytes per token and complex
  * channel in bf16: forward 8, backward 12 (16 with the gradient of gamma), plus 2 x 18 per 128 tokens for nodes (3 %
  * forward, 2 % backward) and 24 per 128 for partial sums. Look-back reads about 10 nodes, from the L2 cache.
- * Predicted: 85-90 % of copy bandwidth at a million tokens, where three (backward two) blocks a multiprocessor keep
- * 96 (128) KB of loads in flight; less below 100 MB, where the two small launches, 2-3 us each, show. */
+ *
+ * Forward, a block works through tiles and has the next one's words on their way while it looks back. Two blocks a
+ * multiprocessor: three spill, and were slower. Measured on an H200 at 1024 rows of 1024 tokens, K = 128: 63 % of copy
+ * bandwidth forward, 68 % backward; the rest is look-back and its barriers. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_cuda.h"
 #include "ops/scan/scan_setup.cuh"

@@ -8,8 +8,7 @@
  * steps of falling time: a = dc + g, g = conj(lambda) a; with m = a conj(c before) and e = Re(a conj(x)):
  *     h = dL/dl = rho Re(m e^{-i omega}) - i e rho^2 / gamma,  dr = rate h,  di = gamma e,  dx = gamma i a.
  * Bytes per token and complex channel in bf16: forward 12, backward 24, plus 2 x 37 per 128 tokens for nodes (5 %,
- * 2.5 %). About 45 instructions per token and channel forward: 60 % of the issue slots at full bandwidth. Predicted:
- * 75-85 % of copy bandwidth forward, 75-80 % backward, both with two blocks a multiprocessor. */
+ * 2.5 %). Measured on an H200 at 64 rows of 1024 tokens, K = 256: 45 % of copy bandwidth forward, 46 % backward. */
 #include "ops/scan/scan_setup.cuh"
 #include "ops/scan_gated/scan_gated.h"
 

@@ -1,6 +1,6 @@
 /* outer on the GPU, in chunks of 64 tokens (.chunk is the CPU's), states of up to 64x64; more, and .steps, go token
  * by token (outer_step_cuda.cu). bf16 tensors, or operands to be rounded to bf16, multiply on tensor cores; f32
- * exactly.
+ * exactly. Where all rows are bf16 vectors of 16 bytes, outer_mma_cuda.cu takes over.
  *
  *   walk_kernel   S before every chunk: S1 = all S0 + (tail K)^T V, one block per head and 32 columns along the chunks;
  *                 the same, backwards, for G = dL/dS behind every chunk: G0 = all G1 + (lead Q)^T dO
@@ -8,10 +8,8 @@
  *   back_kernel   a block per chunk: all gradients from S0 and G, as in outer_cpu.c
  *
  * A document's start inside a chunk cuts decays to 0, by choice and not by multiplication, so that no NaN crosses
- * it; and M V leaves NaN and Inf of v out of the product and adds them to the tokens that may see them. Bytes at B T
- * = 65536, H = 8, N = P = 64 in bf16: forward 0.54 GB (k and v twice, states out and in), backward 0.94 GB: 0.35 ms
- * at copy bandwidth. 18 + 55 GFLOP are 0.1 ms of tensor cores. Predicted: forward 0.2 ms, backward 0.45 ms, limited
- * by barriers between the products of a chunk; the walks by latency, 0.7 us a chunk, where B H is below 100. */
+ * it; and M V leaves NaN and Inf of v out of the product and adds them to the tokens that may see them. The walks
+ * are limited by latency, 0.7 us a chunk, where B H is below 100. */
 #include "ops/outer/outer_cuda.h"
 #include "ops/outer/outer_tiles.cuh"
 

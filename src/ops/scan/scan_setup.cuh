@@ -3,7 +3,7 @@
 #ifndef TN_OPS_SCAN_SETUP_CUH
 #define TN_OPS_SCAN_SETUP_CUH
 
-#include "ops/scan/scan_tiles.cuh"
+#include "ops/scan/scan_nodes.cuh"
 #include "ops/sum_rows.cuh"
 
 typedef struct tn_tile_layout {

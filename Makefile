@@ -135,7 +135,7 @@ test-long:
 # By hand, on a machine with a GPU.
 test-cuda:
 	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit
-	@BUILD=$(BUILD) tests/cuda/run.sh && BUILD=$(BUILD) tests/cuda/models.sh
+	@BUILD=$(BUILD) tests/cuda/run.sh && BUILD=$(BUILD) tests/cuda/models.sh && BUILD=$(BUILD) tests/cuda/sanitize.sh
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words
 

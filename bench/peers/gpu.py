@@ -1,11 +1,11 @@
 """Times PyTorch peers on a GPU and `tenon bench` in turn and prints the ratios; see README.md.
 
-    python3 bench/peers/gpu.py [gpt2] [ten] [ten_b] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
+    python3 bench/peers/gpu.py [gpt2] [ten] [ten_b:2048,32768] [outer] [--length 1024 32768] [--forms triton eager] [--tenon build/tenon]
 
 For each case and length the peers are started together (compiling takes most of a minute); each trains its first 20 steps and
 writes weights, batches and losses, on which `tenon check --against` then trains as well. When all are warm, rounds begin: each
-peer some steps, then ours, in turn, so that a machine whose speed drifts moves all sides. Peers wait while others run; their
-memory adds up. JSON lines go to standard output, or to the file of --out; the table to standard error. Uses the standard library alone.
+peer some steps, then ours, in turn, so that a machine whose speed drifts moves all sides. A peer that waits holds its weights
+alone, but while they start their memory adds up. JSON lines go to standard output, or to the file of --out; the table to standard error. Uses the standard library alone.
 """
 import argparse
 import json
@@ -21,13 +21,13 @@ TOKENS = 65536
 LOSSES_TOLERANCE = 1e-2
 LOOP = {"batch": 8, "length": 128}  # the prototype's batch; a step per token takes so long that few tokens must do
 
-# case: the peer's command, its forms, what ours is called and its settings
+# case: the peer's command, its forms, our preset and its settings (`bench ten` has a row of its own behind what was asked for)
 CASES = {
-    "gpt2": {"peer": ["gpu_gpt2.py"], "forms": ["compiled"], "ours": ["gpt2_124m"], "lengths": [1024, 8192, 32768]},
-    "ten": {"peer": ["gpu_ten.py"], "forms": ["triton", "eager", "loop"], "lengths": [1024, 8192, 32768],
-            "ours": ["ten", "dim=768", "layers=12", "k=64", "vocab=50257"]},
-    "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "lengths": [2048, 8192, 32768],
-              "ours": ["ten", "preset=ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
+    "gpt2": {"peer": ["gpu_gpt2.py"], "forms": ["compiled"], "more": ["autocast", "eager"], "ours": ["gpt2_124m"], "lengths": [1024, 8192, 32768]},
+    "ten": {"peer": ["gpu_ten.py"], "forms": ["triton", "eager", "loop"], "more": ["compiled"], "lengths": [1024, 8192, 32768],
+            "ours": ["ten_tiny", "dim=768", "layers=12", "heads=12", "k=64", "vocab=50257"]},
+    "ten_b": {"peer": ["gpu_ten.py", "--net", "ten_b"], "forms": ["triton", "eager", "loop"], "more": ["compiled"], "lengths": [2048, 8192, 32768],
+              "ours": ["ten_b", "dim=1024", "layers=8", "k=128", "vocab=50257", "train.dropout=0"]},
 }
 
 
@@ -50,12 +50,13 @@ class Out:
 class Peer:
     """A process that has compiled its step and waits to be told what to time."""
 
-    def __init__(self, case, form, batch, length, work):
+    def __init__(self, name, form, batch, length, work):
+        case = CASES[name]
         if form == "loop":
             batch, length = LOOP["batch"], LOOP["length"]
         self.form, self.batch, self.length = form, batch, length
-        self.path = str(pathlib.Path(work) / f"{form}-{length}.safetensors")
-        self.errors = open(pathlib.Path(work) / f"{form}-{length}.log", "w+")
+        self.path = str(pathlib.Path(work) / f"{name}-{form}-{length}.safetensors")
+        self.errors = open(pathlib.Path(work) / f"{name}-{form}-{length}.log", "w+")
         command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--form", form, "--batch", str(batch),
                    "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
@@ -132,11 +133,12 @@ def middle(values):
     return statistics.median(values), (q[2] - q[0]) / 2
 
 
-def start_peers(args, name, length, work):
-    """The peers that came up, warm."""
+def start_peers(args, name, length, first, work):
+    """first: of the case's lengths. Peers that may not be warm yet."""
     case, batch = CASES[name], max(TOKENS // length, 1)
-    forms = [form for form in (args.forms or case["forms"]) if form != "loop" or length == args.length[0]]  # its rate: once is enough
-    return [Peer(case, form, batch, length, work) for form in forms]
+    wanted = [form for form in args.forms or [] if form in case["forms"] + case["more"]] or case["forms"]
+    forms = [form for form in wanted if form != "loop" or first]  # its rate does not depend on the length: once is enough
+    return [Peer(name, form, batch, length, work) for form in forms]
 
 
 def wait_peers(peers, out):
@@ -166,13 +168,12 @@ def measure(args, name, length, peers, out):
                 line = side.ask(f"time {3 if side.form == 'loop' else args.steps}")
                 if line:
                     side.times.append(line["value"])
-                    side.peak = line["peak_mb"]
                     out.line({**line, "round": i})
     for peer in peers:
         if peer.times and not args.no_profile and peer.form != "loop":
             out.line({**(peer.ask("profile") or {}), "name": f"{name}.profile", "length": length})
     if ours:
-        parts = run_ours(args, case, batch, length, ["--by-op"]) if not args.no_profile else None
+        parts = run_ours(args, case, batch, length, ["--by-op"]) if args.by_op else None
         for line in parts[1] if parts else []:
             if line.get("group") == "op":
                 out.line({**line, "name": f"{name}.op.{line['name']}", "side": "tenon", "length": length})
@@ -192,14 +193,13 @@ def measure(args, name, length, peers, out):
     return rows
 
 
-def run_outer(args, out):
+def run_outer(args, lengths, out):
     """The op alone: eager chunks and Triton in one process, ours from a small network's time by op."""
-    lengths = [str(n) for n in args.length]
-    lines, errors = run_lines([sys.executable, str(HERE / "gpu_outer.py"), "--lengths", *lengths])
+    lines, errors = run_lines([sys.executable, str(HERE / "gpu_outer.py"), "--lengths", *map(str, lengths)])
     if not lines:
         say(f"  outer: {errors[-400:]}")
-    case, rows = {"ours": ["ten", "pattern=O", "dim=512", "heads=8", "layers=4", "vocab=256"]}, []
-    for length in args.length:
+    case, rows = {"ours": ["ten_tiny", "pattern=O", "dim=512", "heads=8", "layers=4", "vocab=256"]}, []
+    for length in lengths:
         batch, mine = max(TOKENS // length, 1), None
         parts = run_ours(args, case, batch, length, ["--by-op"])
         for line in parts[1] if parts else []:
@@ -221,6 +221,18 @@ def print_table(rows):
         say(f"{name:6} {f'{batch}x{length}':>12}  {side:9} {ms:10.2f} {spread:7.2f} {rate / 1e3:11.1f}  {ratio:26}  {loss}")
 
 
+def read_cases(parser, args):
+    """(name, lengths) of each: `ten`, `ten:1024,32768`, or all."""
+    out = []
+    for word in [*CASES, "outer"] if args.cases in ([], ["all"]) else args.cases:
+        name, _, lengths = word.partition(":")
+        if name not in CASES and name != "outer":
+            parser.error(f"{name} is none of {', '.join(CASES)}, outer and all")
+        lengths = [int(n) for n in lengths.split(",") if n] if lengths.replace(",", "").isdigit() else []
+        out.append((name, lengths or args.length or CASES.get(name, CASES["ten"])["lengths"]))
+    return out
+
+
 def main():
     a = argparse.ArgumentParser(description="Times PyTorch peers on a GPU and Tenon in turn.")
     a.add_argument("cases", nargs="*", metavar="CASE", help=f"{', '.join(CASES)}, outer or all (default: all)")
@@ -233,30 +245,25 @@ def main():
     a.add_argument("--steps", type=int, default=10, help="of a peer in a round; ours has 31")
     a.add_argument("--out", help="append the JSON lines here instead of printing them")
     a.add_argument("--no-losses", action="store_true", help="do not compare the first losses")
-    a.add_argument("--no-profile", action="store_true")
-    a.add_argument("--together", action="store_true", help="start the peers of all lengths at once: less waiting, more memory")
+    a.add_argument("--no-profile", action="store_true", help="do not profile the peers")
+    a.add_argument("--by-op", action="store_true", help="our time by op as well")
+    a.add_argument("--together", action="store_true", help="start the peers of all cases at once: less waiting, more memory")
     args = a.parse_args()
-    names = list(CASES) + ["outer"] if args.cases in ([], ["all"]) else args.cases
-    for name in names:
-        if name not in CASES and name != "outer":
-            a.error(f"{name} is none of {', '.join(CASES)}, outer and all")
-    out, rows, lengths = Out(args.out), [], args.length
-    for name in names:
-        args.length = lengths or CASES.get(name, CASES["ten"])["lengths"]
+    out, rows = Out(args.out), []
+    with tempfile.TemporaryDirectory() as work:
+        jobs = [(name, length, length == lengths[0]) for name, lengths in read_cases(a, args) for length in lengths if name != "outer"]
+        started = {job[:2]: start_peers(args, *job, work) for job in (jobs if args.together else [])}
+        started = {job: wait_peers(peers, out) for job, peers in started.items()}
+        for name, length, first in jobs:
+            peers = started[name, length] if args.together else wait_peers(start_peers(args, name, length, first, work), out)
+            try:
+                rows += measure(args, name, length, peers, out)
+            finally:
+                for peer in peers:
+                    peer.close()
+    for name, lengths in read_cases(a, args):
         if name == "outer":
-            rows += run_outer(args, out)
-            continue
-        with tempfile.TemporaryDirectory() as work:
-            started = {length: start_peers(args, name, length, work) for length in (args.length if args.together else [])}
-            if args.together:
-                started = {length: wait_peers(peers, out) for length, peers in started.items()}
-            for length in args.length:
-                peers = started[length] if args.together else wait_peers(start_peers(args, name, length, work), out)
-                try:
-                    rows += measure(args, name, length, peers, out)
-                finally:
-                    for peer in peers:
-                        peer.close()
+            rows += run_outer(args, lengths, out)
     print_table(rows)
 
 

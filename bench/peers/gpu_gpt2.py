@@ -22,42 +22,42 @@ def layernorm(x, w, b):
     return F.layer_norm(x, (x.shape[-1],), w.to(x.dtype), b.to(x.dtype))
 
 
-def forward(p, layers, heads, tokens, dtype):
-    """p: parameters by name; tokens (B,T) -> (B,T,d), ready for the head."""
-    B, T = tokens.shape
-    x = (F.embedding(tokens, p["embed"]) + p["position"][:T]).to(dtype)
-    d = x.shape[-1]
-    for i in range(layers):
-        at = lambda name, layer=i: p[f"layer{layer}.{name}"]
-        qkv = linear(layernorm(x, at("norm1.w"), at("norm1.b")), at("attn.w_qkv"), at("attn.b_qkv")).view(B, T, 3, heads, d // heads)
+def begin(p, tokens, dtype):
+    x = (F.embedding(tokens, p["embed"]) + p["position"][:tokens.shape[1]]).to(dtype)
+    return x, layernorm(x, p["layer0.norm1.w"], p["layer0.norm1.b"])
+
+
+def make_layer(heads):
+    def layer(kind, p, x, u):
+        B, T, d = x.shape
+        qkv = linear(u, p["attn.w_qkv"], p["attn.b_qkv"]).view(B, T, 3, heads, d // heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
         y = step.causal_attention(q, k, v).transpose(1, 2).reshape(B, T, d)
-        x = x + linear(y, at("attn.w_out"), at("attn.b_out"))
-        h = F.gelu(linear(layernorm(x, at("norm2.w"), at("norm2.b")), at("ffn.w1"), at("ffn.b1")), approximate="tanh")
-        x = x + linear(h, at("ffn.w2"), at("ffn.b2"))
-    return layernorm(x, p["norm_f.w"], p["norm_f.b"])
+        x = x + linear(y, p["attn.w_out"], p["attn.b_out"])
+        h = F.gelu(linear(layernorm(x, p["norm2.w"], p["norm2.b"]), p["ffn.w1"], p["ffn.b1"]), approximate="tanh")
+        x = x + linear(h, p["ffn.w2"], p["ffn.b2"])
+        return x, layernorm(x, p["next.w"], p["next.b"])
+
+    return layer
+
+
+def autocast_body(params, layers, heads):
+    def body(tokens):
+        with torch.autocast("cuda", torch.bfloat16):
+            return step_gpt2.forward(params, layers, heads, tokens).to(torch.bfloat16)
+
+    return torch.compile(body)
 
 
 def make(args):
     net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, args.settings, args.batch, args.length, steps=args.first)
-    params = gpu_step.device_params(net, "cuda")
-    layers, heads, vocab = net.settings["layers"], net.heads, net.settings["vocab"]
-    rows = args.rows if args.rows >= 0 else 16384 if args.form == "eager" else 0
-
-    def loss(tokens, labels):
-        if args.form == "autocast":
-            x = step_gpt2.forward(params, layers, heads, tokens)
-        else:
-            x = forward(params, layers, heads, tokens, torch.bfloat16)
-        return gpu_step.head_loss(x.to(torch.bfloat16), params["embed"], labels, vocab, rows)
-
-    inner = loss if args.form == "eager" else torch.compile(loss)
-
-    def loss_of(tokens, labels):
-        with torch.autocast("cuda", torch.bfloat16, enabled=args.form == "autocast"):
-            return inner(tokens, labels)
-
-    return net, params, loss_of, tokens.cuda(), labels.cuda()
+    params, layers, compiled = gpu_step.device_params(net, "cuda"), net.settings["layers"], args.form != "eager"
+    if args.form == "autocast":
+        body = autocast_body(params, layers, net.heads)
+    else:
+        body = gpu_step.make_body(params, ["A"] * layers, begin, make_layer(net.heads), torch.bfloat16, args.graph if compiled else "none")
+    head = args.head or ("whole" if compiled else "rows")
+    return net, params, gpu_step.make_loss(body, head, params["embed"], net.settings["vocab"], compiled), tokens.cuda(), labels.cuda()
 
 
 if __name__ == "__main__":

@@ -91,6 +91,48 @@ def head_loss(x, embed, labels, vocab, rows):
     return F.cross_entropy(logits, labels, ignore_index=-1)
 
 
+HEADS, ROWS = ("whole", "rows", "triton"), 16384
+GRAPHS = ("layers", "whole", "none")
+
+
+def layer_params(params, layers):
+    """For each layer its parameters by their names in it, and as `next.*` those of the norm behind it."""
+    out = []
+    for i in range(layers):
+        own = {name.split(".", 1)[1]: p for name, p in params.items() if name.startswith(f"layer{i}.")}
+        norm = f"layer{i + 1}.norm1." if i + 1 < layers else "norm_f."
+        out.append({**own, **{f"next.{name[len(norm):]}": p for name, p in params.items() if name.startswith(norm)}})
+    return out
+
+
+def make_body(params, kinds, begin, layer, dtype, graph):
+    """body(tokens) -> (B,T,d): begin(params, tokens, dtype) -> (x, its norm), then layer(kind, params of it, x, norm) -> the same
+    behind it. graph=layers compiles one layer of each kind, in seconds; nothing is lost by it, since what passes from layer to
+    layer is stored in any case. graph=whole compiles all of them as one."""
+    parts = layer_params(params, len(kinds))
+    if graph == "layers":
+        begin, layer = torch.compile(begin, dynamic=False), torch.compile(layer, dynamic=False)
+
+    def body(tokens):
+        x, u = begin(params, tokens, dtype)
+        for kind, part in zip(kinds, parts):
+            x, u = layer(kind, part, x, u)
+        return u
+
+    return torch.compile(body) if graph == "whole" else body
+
+
+def make_loss(body, head, embed, vocab, compiled):
+    """loss_of(tokens, labels) from body(tokens) -> (B,T,d)."""
+    if head == "triton":
+        import triton_blocks
+        return lambda tokens, labels: triton_blocks.head_loss(body(tokens), embed, labels, vocab)
+    loss = lambda x, labels: head_loss(x, embed, labels, vocab, ROWS if head == "rows" else 0)
+    if compiled and head == "whole":
+        loss = torch.compile(loss)
+    return lambda tokens, labels: loss(body(tokens), labels)
+
+
 # --- the step ------------------------------------------------------------------------------------------------------------
 
 def make_optimizer(net, params):
@@ -143,7 +185,7 @@ def time_steps(one, steps):
     return [a.elapsed_time(b) for a, b in zip(marks, marks[1:])]
 
 
-def profile(one, steps=3, most=10):
+def profile(one, steps=3, most=20):
     """Where the time of the kernels goes: share of products and attention, and the largest kernels."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
         for _ in range(steps):
@@ -169,16 +211,21 @@ def timing_line(name, args, one, steps):
 
 def serve(name, args, one, losses):
     """Reads `time N`, `profile` and `quit`; answers each with a line of JSON. The first line says that the peer is warm."""
-    say = lambda fields: print(json.dumps(fields), flush=True)
-    say({"name": name, "side": args.form, "ready": True, "losses": losses, "memory_mb": round(torch.cuda.memory_reserved() / 1e6)})
+    def say(fields):
+        print(json.dumps(fields), flush=True)
+
+    memory = round(torch.cuda.memory_reserved() / 1e6)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # while others are timed, a peer holds its weights alone
+    say({"name": name, "side": args.form, "ready": True, "losses": losses, "memory_mb": memory})
     for command in sys.stdin:
         words = command.split()
-        if words[:1] == ["time"]:
-            say(timing_line(name, args, one, int(words[1])))
-        elif words == ["profile"]:
-            say({"name": name, "side": args.form, **profile(one)})
-        elif words == ["quit"]:
+        if words[:1] == ["quit"]:
             return
+        one()  # takes the memory again
+        line = timing_line(name, args, one, int(words[1])) if words[0] == "time" else {"name": name, "side": args.form, **profile(one)}
+        torch.cuda.empty_cache()
+        say(line)
 
 
 # --- command -------------------------------------------------------------------------------------------------------------
@@ -192,7 +239,8 @@ def parse_arguments(description, forms, batch, length, settings):
     a.add_argument("--steps", type=int, default=30, help="timed steps")
     a.add_argument("--first", type=int, default=FIRST_STEPS, help="steps on batches of their own before")
     a.add_argument("--file", help="write weights, batches and the first losses here (docs/against.md)")
-    a.add_argument("--rows", type=int, default=-1, help="rows of logits at a time; 0: whole logits; -1: what is faster for the form")
+    a.add_argument("--head", choices=HEADS, help="cross-entropy of whole logits, of some rows at a time, or in Triton (default: by the form)")
+    a.add_argument("--graph", choices=GRAPHS[:2], default="layers", help="what torch.compile sees at a time")
     a.add_argument("--profile", action="store_true", help="also print where a step's time goes")
     a.add_argument("--serve", action="store_true", help="wait for commands on standard input")
     args = a.parse_args()

@@ -2,7 +2,7 @@
 
     python3 bench/peers/gpu_ten.py [--net ten|ten_b] [--form triton|eager|compiled|loop] [--batch 64] [--length 1024]
 
-    triton    recurrences and convolution in Triton (triton_scan.py, triton_outer.py, triton_conv.py), the rest compiled
+    triton    recurrences, convolution, gating and cross-entropy in Triton (triton_*.py), the rest compiled
     eager     every recurrence in chunks of whole-tensor ops, nothing compiled
     compiled  the same, compiled
     loop      a step per token, as in the prototype: slow, so give it short sequences; its rate does not depend on their length
@@ -174,18 +174,25 @@ def outer_loop(qkv, ab, skip):
     return (torch.stack(out, 1) * q.shape[-1] ** -0.5 + v * skip).to(qkv.dtype)
 
 
-CHUNKS = types.SimpleNamespace(scan_gated=scan_gated_chunks, scan_fixed=scan_fixed_chunks, outer=outer_chunks, conv=conv_ops)
-LOOP = types.SimpleNamespace(scan_gated=scan_gated_loop, scan_fixed=scan_fixed_loop, outer=outer_loop, conv=conv_ops)
+def swiglu_ops(h):
+    a, b = h.chunk(2, -1)
+    return F.silu(a) * b
+
+
+CHUNKS = types.SimpleNamespace(scan_gated=scan_gated_chunks, scan_fixed=scan_fixed_chunks, outer=outer_chunks, conv=conv_ops,
+                               swiglu=swiglu_ops)
+LOOP = types.SimpleNamespace(scan_gated=scan_gated_loop, scan_fixed=scan_fixed_loop, outer=outer_loop, conv=conv_ops, swiglu=swiglu_ops)
 
 
 def recurrences(form):
     if form != "triton":
         return LOOP if form == "loop" else CHUNKS
+    import triton_blocks
     import triton_conv
     import triton_outer
     import triton_scan
     return types.SimpleNamespace(scan_gated=triton_scan.scan_gated, scan_fixed=triton_scan.scan_fixed, outer=triton_outer.outer,
-                                 conv=triton_conv.conv_causal)
+                                 conv=triton_conv.conv_causal, swiglu=triton_blocks.swiglu)
 
 
 # --- layers ----------------------------------------------------------------------------------------------------------------
@@ -215,18 +222,20 @@ def o_layer(at, u, ops):
     return linear(y.reshape(B, T, H * N) * F.silu(z), at("w_out"))
 
 
-def forward_ten(p, settings, ops, tokens, dtype):
-    """p: parameters by name; tokens (B,T) -> (B,T,d), ready for the head."""
+def begin_ten(p, tokens, dtype):
     x = F.embedding(tokens, p["embed"]).to(dtype)
-    for i in range(settings["layers"]):
-        at = lambda name, layer=i: p[f"layer{layer}.{name}"]
-        mixer = lambda name, layer=i: p[f"layer{layer}.mixer.{name}"]
-        kind = settings["pattern"][i % len(settings["pattern"])]
-        u = rmsnorm(x, at("norm1.w"))
-        x = x + (d_layer if kind == "D" else o_layer)(mixer, u, ops)
-        a, b = linear(rmsnorm(x, at("norm2.w")), at("ffn.w1")).chunk(2, -1)
-        x = x + linear(F.silu(a) * b, at("ffn.w2"))
-    return rmsnorm(x, p["norm_f.w"])
+    return x, rmsnorm(x, p["layer0.norm1.w"])
+
+
+def make_layer_ten(ops):
+    def layer(kind, p, x, u):
+        """x (B,T,d) and u, its norm; p: the layer's parameters. The next layer's x and u."""
+        at = lambda name: p["mixer." + name]
+        x = x + (d_layer if kind == "D" else o_layer)(at, u, ops)
+        x = x + linear(ops.swiglu(linear(rmsnorm(x, p["norm2.w"]), p["ffn.w1"])), p["ffn.w2"])
+        return x, rmsnorm(x, p["next.w"])
+
+    return layer
 
 
 def layernorm(x, w, b):
@@ -242,31 +251,40 @@ def e_layer(at, u, ops):
     return linear(c, folded) * torch.sigmoid(linear(u, at("w_g"), at("b_g")))
 
 
-def forward_ten_b(p, settings, ops, tokens, dtype):
+def begin_ten_b(p, tokens, dtype):
     x = (F.embedding(tokens, p["embed"]) + p["position"][:tokens.shape[1]]).to(dtype)
-    for i in range(settings["layers"]):
-        at = lambda name, layer=i: p[f"layer{layer}.{name}"]
-        mixer = lambda name, layer=i: p[f"layer{layer}.mixer.{name}"]
-        x = x + e_layer(mixer, layernorm(x, at("norm1.w"), at("norm1.b")), ops)
-        h = F.silu(linear(layernorm(x, at("norm2.w"), at("norm2.b")), at("ffn.w1"), at("ffn.b1")))
-        x = x + linear(h, at("ffn.w2"), at("ffn.b2"))
-    return layernorm(x, p["norm_f.w"], p["norm_f.b"])
+    return x, layernorm(x, p["layer0.norm1.w"], p["layer0.norm1.b"])
 
 
-NETS = {"ten": (ten_twin.Ten, ten_twin.DEFAULTS, forward_ten), "ten_b": (ten_b_twin.TenB, ten_b_twin.DEFAULTS, forward_ten_b)}
+def make_layer_ten_b(ops):
+    def layer(kind, p, x, u):
+        x = x + e_layer(lambda name: p["mixer." + name], u, ops)
+        h = F.silu(linear(layernorm(x, p["norm2.w"], p["norm2.b"]), p["ffn.w1"], p["ffn.b1"]))
+        x = x + linear(h, p["ffn.w2"], p["ffn.b2"])
+        return x, layernorm(x, p["next.w"], p["next.b"])
+
+    return layer
+
+
+NETS = {"ten": (ten_twin.Ten, ten_twin.DEFAULTS, begin_ten, make_layer_ten),
+        "ten_b": (ten_b_twin.TenB, ten_b_twin.DEFAULTS, begin_ten_b, make_layer_ten_b)}
+
+
+def make_body(kind, form, params, settings, dtype, graph="none"):
+    """body(tokens) -> (B,T,d), ready for the head. graph: see gpu_step.make_body."""
+    _, _, begin, make_layer = NETS[kind]
+    pattern = settings.get("pattern", "E")
+    kinds = [pattern[i % len(pattern)] for i in range(settings["layers"])]
+    return gpu_step.make_body(params, kinds, begin, make_layer(recurrences(form)), dtype, graph)
 
 
 def make(args, kind):
-    net_class, defaults, forward = NETS[kind]
+    net_class, defaults, _, _ = NETS[kind]
     net, tokens, labels = gpu_step.make_net(net_class, defaults, args.settings, args.batch, args.length, steps=args.first)
-    params, ops, s = gpu_step.device_params(net, "cuda"), recurrences(args.form), net.settings
-    rows = args.rows if args.rows >= 0 else 0 if args.form in ("triton", "compiled") else 16384
-    body = lambda tokens: forward(params, s, ops, tokens, torch.bfloat16)
-    whole = lambda tokens, labels: gpu_step.head_loss(body(tokens), params["embed"], labels, s["vocab"], 0)
-    if args.form in ("triton", "compiled"):
-        body, whole = torch.compile(body), torch.compile(whole)
-    by_rows = lambda tokens, labels: gpu_step.head_loss(body(tokens), params["embed"], labels, s["vocab"], rows)
-    return net, params, by_rows if rows else whole, tokens.cuda(), labels.cuda()
+    params, s, compiled = gpu_step.device_params(net, "cuda"), net.settings, args.form in ("triton", "compiled")
+    body = make_body(kind, args.form, params, s, torch.bfloat16, args.graph if compiled else "none")
+    head = args.head or {"triton": "triton", "compiled": "whole"}.get(args.form, "rows")
+    return net, params, gpu_step.make_loss(body, head, params["embed"], s["vocab"], compiled), tokens.cuda(), labels.cuda()
 
 
 def main():

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 RUN, UNROLL = 64, 4  # tokens of a program; how many at a time
+CHANNELS = 256       # of a program, which is one warp
 
 
 @triton.jit
@@ -77,7 +78,7 @@ def _backward_kernel(X, W, DY, DX, DW, T, C, runs, SILU: tl.constexpr, RUN: tl.c
 def _grid(x):
     B, T, C = x.shape
     runs = triton.cdiv(T, RUN)
-    BC = min(triton.next_power_of_2(C), 256)
+    BC = min(triton.next_power_of_2(C), CHANNELS)
     return T, C, runs, BC, (B * runs, triton.cdiv(C, BC))
 
 

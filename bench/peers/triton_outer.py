@@ -4,8 +4,9 @@
 
 A program walks the chunks of a segment with S in float32 registers; products are of the activations' type. Where sequences
 are few, they are cut into segments: what each segment adds, then the states at the segments' starts, then all at once.
-The gradient walks backwards and uses the states at the chunks' starts, which the forward pass keeps. That of alpha_t is what
-crosses t: pairs within the chunk from the row sums q dq - k dk, and <S, dS> at the chunk's end.
+The forward pass keeps the states at the chunks' starts: with them dq needs no walk; dk and dv walk backwards (one kernel for all
+three has to spill registers, and takes 1.6 times as long). The gradient of alpha_t is what crosses t: pairs within the chunk
+from the row sums q dq - k dk, and <S, dS> at the chunk's end.
 qkv (B,T,3H,N), ab (B,T,2H) float32 with alpha and beta, skip (H,N) float32; N a power of two, at least 16.
 Runs on the CPU with TRITON_INTERPRET=1 (tests/peers/check_gpu.py).
 """
@@ -15,8 +16,8 @@ import triton.language as tl
 
 CHUNK = 64
 PROGRAMS = 768  # segments are made until there are about so many
-WARPS = {"state": 4, "out": 4, "back": 4}
-STAGES = {"state": 3, "out": 2, "back": 1}
+WARPS = 4
+STAGES = {"state": 3, "out": 2, "back": 2}
 
 
 @triton.jit
@@ -108,7 +109,30 @@ def _out_kernel(QKV, AB, SKIP, START, Y, KEPT, T, H, per, n, chunks, scale, JOIN
 
 
 @triton.jit
-def _back_kernel(QKV, AB, SKIP, KEPT, DY, START, DQKV, DAB, DSKIP, T, H, per, n, chunks, scale, JOINED: tl.constexpr,
+def _query_kernel(QKV, AB, KEPT, DY, DQKV, DOT, T, H, chunks, scale, N: tl.constexpr, C: tl.constexpr):
+    """dq, all chunks at once, and its row sums with q."""
+    bh, chunk = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    j, x = tl.arange(0, C), tl.arange(0, N)
+    t = chunk * C + j
+    row = (b * T + t).to(tl.int64)
+    alpha, beta = _gate(AB, b, t, T, H, h)
+    A = tl.cumsum(alpha, 0)
+    dy = _rows(DY, b, t, T, H * N, h * N, N)
+    v = _rows(QKV, b, t, T, 3 * H * N, (2 * H + h) * N, N)
+    state = tl.load(KEPT + (bh * chunks + chunk).to(tl.int64) * N * N + x[:, None] * N + x[None, :])
+    decay = tl.exp(tl.where(j[:, None] >= j[None, :], A[:, None] - A[None, :], float("-inf")))
+    dP = (tl.dot(dy, tl.trans(v)) * decay * (beta * scale)[None, :]).to(v.dtype)
+    dq = tl.dot(dy, tl.trans(state)) * (tl.exp(A) * scale)[:, None]
+    k = _rows(QKV, b, t, T, 3 * H * N, (H + h) * N, N)
+    dq = tl.dot(dP, k, dq)
+    q = _rows(QKV, b, t, T, 3 * H * N, h * N, N)
+    tl.store(DQKV + row[:, None] * 3 * H * N + h * N + x[None, :], dq, mask=(t < T)[:, None])
+    tl.store(DOT + row * H + h, tl.sum(dq * q, 1), mask=t < T)
+
+
+@triton.jit
+def _back_kernel(QKV, AB, SKIP, KEPT, DY, START, DOT, DQKV, DAB, DSKIP, T, H, per, n, chunks, scale, JOINED: tl.constexpr,
                  N: tl.constexpr, C: tl.constexpr):
     bh, m = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
@@ -119,48 +143,41 @@ def _back_kernel(QKV, AB, SKIP, KEPT, DY, START, DQKV, DAB, DSKIP, T, H, per, n,
         dS = tl.load(START + (bh * n + m).to(tl.int64) * N * N + square)
     skip = tl.load(SKIP + h * N + x)[None, :]
     dskip = tl.zeros((N,), tl.float32)
-    seen = j[:, None] >= j[None, :]
     count = tl.minimum(per, chunks - m * per)
     for i in range(0, count):
         chunk = m * per + count - 1 - i
         t = chunk * C + j
-        inside = (t < T)[:, None]
         row = (b * T + t).to(tl.int64)
         alpha, beta = _gate(AB, b, t, T, H, h)
-        q = _rows(QKV, b, t, T, 3 * H * N, h * N, N)
-        k = _rows(QKV, b, t, T, 3 * H * N, (H + h) * N, N)
-        v = _rows(QKV, b, t, T, 3 * H * N, (2 * H + h) * N, N)
-        dy = _rows(DY, b, t, T, H * N, h * N, N)
-        state = tl.load(KEPT + (bh * chunks + chunk).to(tl.int64) * N * N + square)
         A = tl.cumsum(alpha, 0)
         whole = tl.sum(alpha, 0)
-        grow, fade = tl.exp(A) * scale, tl.exp(whole - A)
-        decay = tl.exp(tl.where(seen, A[:, None] - A[None, :], float("-inf"))) * scale
-        dSl = dS.to(v.dtype)
-        # of v: without beta, which is a factor of all of it
-        P = (tl.dot(q, tl.trans(k)) * decay).to(v.dtype)
+        fade = tl.exp(whole - A)
+        # transposed: rows are the tokens that are read, columns those that read them
+        decay = tl.exp(tl.where(j[:, None] <= j[None, :], A[None, :] - A[:, None], float("-inf"))) * scale
+        state = tl.load(KEPT + (bh * chunks + chunk).to(tl.int64) * N * N + square)
+        across = tl.exp(whole) * tl.sum(tl.sum(state * dS, 1), 0)
+        q = _rows(QKV, b, t, T, 3 * H * N, h * N, N)
+        dy = _rows(DY, b, t, T, H * N, h * N, N)
+        dSl = dS.to(q.dtype)
+        k = _rows(QKV, b, t, T, 3 * H * N, (H + h) * N, N)
+        P = (tl.dot(k, tl.trans(q)) * decay).to(q.dtype)
         du = tl.dot(k, dSl) * fade[:, None]
-        du = tl.dot(tl.trans(P), dy, du)
-        dv = du * beta[:, None] + skip * dy
-        dskip += tl.sum(dy * v.to(tl.float32), 0)
-        tl.store(DQKV + row[:, None] * 3 * H * N + (2 * H + h) * N + x[None, :], dv, mask=inside)
+        du = tl.dot(P, dy, du)
+        v = _rows(QKV, b, t, T, 3 * H * N, (2 * H + h) * N, N)
         dbeta = tl.sum(du * v, 1)
-        # of q and k
-        dP = (tl.dot(dy, tl.trans(v)) * decay * beta[None, :]).to(v.dtype)
-        dq = tl.dot(dy, tl.trans(state)) * grow[:, None]
-        dq = tl.dot(dP, k, dq)
-        tl.store(DQKV + row[:, None] * 3 * H * N + h * N + x[None, :], dq, mask=inside)
-        dk = tl.dot(v, tl.trans(dSl)) * (fade * beta)[:, None]
-        behind = tl.sum(tl.sum(dk * k, 1), 0)
-        dk = tl.dot(tl.trans(dP), q, dk)
-        tl.store(DQKV + row[:, None] * 3 * H * N + (H + h) * N + x[None, :], dk, mask=inside)
-        # of alpha
-        across = tl.exp(whole) * tl.sum(tl.sum(state.to(tl.float32) * dS, 1), 0) + behind
-        dA = tl.sum(dq * q, 1) - tl.sum(dk * k, 1)
-        dalpha = tl.sum(dA, 0) - tl.cumsum(dA, 0) + dA + across
+        dskip += tl.sum(dy * v.to(tl.float32), 0)
+        dv = du * beta[:, None] + skip * dy
+        tl.store(DQKV + row[:, None] * 3 * H * N + (2 * H + h) * N + x[None, :], dv, mask=(t < T)[:, None])
+        dP = (tl.dot(v, tl.trans(dy)) * decay).to(q.dtype)
+        dk = tl.dot(v, tl.trans(dSl)) * fade[:, None]
+        behind = tl.sum(dk * k, 1) * beta
+        dk = tl.dot(dP, q, dk) * beta[:, None]
+        tl.store(DQKV + row[:, None] * 3 * H * N + (H + h) * N + x[None, :], dk, mask=(t < T)[:, None])
+        dA = tl.load(DOT + row * H + h, mask=t < T, other=0.0) - tl.sum(dk * k, 1)
+        dalpha = tl.sum(dA, 0) - tl.cumsum(dA, 0) + dA + across + tl.sum(behind, 0)
         tl.store(DAB + row * 2 * H + h, dalpha, mask=t < T)
         tl.store(DAB + row * 2 * H + H + h, dbeta, mask=t < T)
-        left = (q * grow[:, None]).to(v.dtype)
+        left = (q * (tl.exp(A) * scale)[:, None]).to(q.dtype)
         dS = tl.dot(tl.trans(left), dy, dS * tl.exp(whole))
     tl.store(DSKIP + (bh * n + m).to(tl.int64) * N + x, dskip)
 
@@ -180,7 +197,7 @@ def _starts(qkv, ab, dy, reverse):
     B, T, H, N, _, n, per = _plan(qkv)
     state, total = qkv.new_empty(B * H, n, N, N, dtype=torch.float32), qkv.new_empty(B * H, n, dtype=torch.float32)
     _segment_kernel[(B * H, n)](qkv, ab, dy, state, total, T, H, per, n, N ** -0.5, REVERSE=reverse, N=N, C=CHUNK,
-                                num_warps=WARPS["state"], num_stages=STAGES["state"])
+                                num_warps=WARPS, num_stages=STAGES["state"])
     block = min(N * N, 512)
     _join_kernel[(B * H, N * N // block)](state, total, n, N * N, REVERSE=reverse, BLOCK=block)
     return state
@@ -193,7 +210,7 @@ def outer_op(qkv: torch.Tensor, ab: torch.Tensor, skip: torch.Tensor) -> tuple[t
     y, kept = qkv.new_empty(B, T, H, N), qkv.new_empty(B * H, chunks, N, N)
     start = _starts(qkv, ab, qkv, False) if n > 1 else ab
     _out_kernel[(B * H, n)](qkv, ab, skip, start, y, kept, T, H, per, n, chunks, N ** -0.5, JOINED=n > 1, N=N, C=CHUNK,
-                            num_warps=WARPS["out"], num_stages=STAGES["out"])
+                            num_warps=WARPS, num_stages=STAGES["out"])
     return y, kept
 
 
@@ -204,8 +221,10 @@ def outer_back(qkv: torch.Tensor, ab: torch.Tensor, skip: torch.Tensor, kept: to
     B, T, H, N, chunks, n, per = _plan(qkv)
     dqkv, dab, dskip = torch.empty_like(qkv), torch.empty_like(ab), qkv.new_empty(B, H, n, N, dtype=torch.float32)
     start = _starts(qkv, ab, dy, True) if n > 1 else ab
-    _back_kernel[(B * H, n)](qkv, ab, skip, kept, dy, start, dqkv, dab, dskip, T, H, per, n, chunks, N ** -0.5, JOINED=n > 1, N=N,
-                             C=CHUNK, num_warps=WARPS["back"], num_stages=STAGES["back"])
+    dot = qkv.new_empty(B, T, H, dtype=torch.float32)
+    _query_kernel[(B * H, chunks)](qkv, ab, kept, dy, dqkv, dot, T, H, chunks, N ** -0.5, N=N, C=CHUNK, num_warps=WARPS)
+    _back_kernel[(B * H, n)](qkv, ab, skip, kept, dy, start, dot, dqkv, dab, dskip, T, H, per, n, chunks, N ** -0.5, JOINED=n > 1, N=N,
+                             C=CHUNK, num_warps=WARPS, num_stages=STAGES["back"])
     return dqkv, dab, dskip.sum((0, 2))
 
 

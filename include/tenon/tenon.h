@@ -50,7 +50,8 @@ const char *tenon_error(void);   /* of this thread's last failure; never NULL */
 
 /* target: a run's directory (its best checkpoint), a checkpoint's directory, a .safetensors file that tenon_save wrote, a
  * .bin of llama2.c; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
- * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0). */
+ * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0). It computes on
+ * the CPU, whatever `device` a run was trained on: tensors are read and written where they lie. */
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out);
 void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends here */
 

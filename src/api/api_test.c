@@ -263,6 +263,7 @@ static void mistakes(void **state)
     assert_int_equal(tenon_open("nonsense", NULL, 0, &net), TENON_USAGE);
     assert_non_null(strstr(tenon_error(), "nonsense"));
     assert_int_equal(tenon_open("gpt", (const char *const[]){ "dimm=3" }, 1, &net), TENON_USAGE);
+    assert_int_equal(tenon_open("gpt", (const char *const[]){ "device=cuda" }, 1, &net), TENON_USAGE);
     assert_int_equal(tenon_open("nothing.safetensors", NULL, 0, &net), TENON_BAD_FILE);
     assert_int_equal(tenon_open(NULL, NULL, 0, &net), TENON_USAGE);
     assert_null(net);

@@ -55,6 +55,16 @@ static tn_status adopt(tenon_net *n)
     return TN_OK;
 }
 
+/* Tensors are given out by their addresses, which have to be the host's. */
+static tn_status check_device(const char *const *overrides, size_t n)
+{
+    for (size_t i = 0; overrides && i < n; i++)
+        if (overrides[i] && strcmp(overrides[i], "device=cuda") == 0)
+            return tn_error(TN_USAGE, "device=cuda: this interface computes on the CPU, where its tensors can be read and written: leave it out, or use "
+                                      "`tenon train` and `tenon sample` with device=cuda");
+    return TN_OK;
+}
+
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out)
 {
     tn_status s = TN_OK;
@@ -62,6 +72,7 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     if (!net) TN_TRY(TN_MEMORY);
     TN_TRY(tn__api_need(target, "target"));
     TN_TRY(tn__api_need(out, "out"));
+    TN_TRY(check_device(overrides, n));
     TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
     TN_TRY(adopt(net));
     if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store));

@@ -7,6 +7,19 @@
 
 #include <tenon/op.h>
 
+/* A piece of what a device, or the host for it, did: nanoseconds of one clock. */
+typedef enum tn_span_kind {
+    TN_SPAN_KERNEL,
+    TN_SPAN_COPY,       /* or clearing memory */
+    TN_SPAN_WAIT,       /* the host stood still for all that was queued */
+    TN_SPAN_EVENT_WAIT, /* ... for one piece of it */
+} tn_span_kind;
+
+typedef struct tn_span {
+    uint64_t begin, end;
+    tn_span_kind kind;
+} tn_span;
+
 typedef struct tn_backend {
     const char *name;
     bool host_memory; /* the host reads and writes device memory directly, and work is done when a kernel returns */
@@ -41,6 +54,9 @@ typedef struct tn_backend {
     /* Marks in the queue, numbered from 0, and the time between marks i and i + 1 once all work is done. */
     tn_status (*mark)(void *queue, size_t i);
     tn_status (*between)(void *queue, size_t i, double *ms);
+    /* A trace of all queues; NULL where there is none to take. The spans are the caller's (tn_free). */
+    tn_status (*trace_begin)(void);
+    tn_status (*trace_end)(tn_span **spans, size_t *n);
 } tn_backend;
 
 extern const tn_backend tn_backend_cpu;

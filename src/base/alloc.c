@@ -18,11 +18,20 @@ typedef struct header {
 
 static atomic_uint_fast64_t calls;
 static atomic_uint_fast64_t fail_at;
+static atomic_size_t fail_above;
 
 void tn_alloc_fail_at(uint64_t nth)
 {
     atomic_store(&calls, 0);
     atomic_store(&fail_at, nth);
+}
+
+void tn_alloc_fail_above(size_t bytes) { atomic_store(&fail_above, bytes); }
+
+static bool too_large(size_t bytes)
+{
+    const size_t most = atomic_load(&fail_above);
+    return bytes > SIZE_MAX / 2 || (most && bytes > most);
 }
 
 uint64_t tn_alloc_count(void) { return atomic_load(&calls); }
@@ -44,7 +53,7 @@ void *tn_alloc(size_t bytes)
 {
     header h;
     const uint64_t n = atomic_fetch_add(&calls, 1) + 1;
-    const bool refuse = n == atomic_load(&fail_at) || bytes > SIZE_MAX / 2;
+    const bool refuse = n == atomic_load(&fail_at) || too_large(bytes);
     unsigned char *p = refuse ? NULL : raw_alloc(bytes + 2 * ALIGN, &h);
     if (!p) {
         (void)tn_error(TN_MEMORY, "out of memory: %zu bytes were asked for; use a smaller batch or model", bytes);

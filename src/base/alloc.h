@@ -15,8 +15,10 @@ void tn_free(void *p);
 /* Grows *p (from tn_alloc, or NULL) to hold `count` items; the new part is zero. */
 tn_status tn_grow(void **p, size_t *capacity, size_t count, size_t item_bytes);
 
-/* Test hooks: a counter of calls, and a call number that fails (0 = never). Process-wide, for tests only. */
+/* Test hooks: a counter of calls, a call number that fails, and a size above which all do (0 = never). Process-wide, for
+ * tests only. */
 void tn_alloc_fail_at(uint64_t nth);
+void tn_alloc_fail_above(size_t bytes);
 uint64_t tn_alloc_count(void);
 
 /* Checked arithmetic for sizes that come from files and settings. */

@@ -86,13 +86,15 @@ float tn_rng_normal(tn_rng r, uint64_t index)
     return x[index % 4];
 }
 
-void tn_rng_normals(tn_rng r, float *x, int64_t n)
+void tn_rng_normals_from(tn_rng r, uint64_t first, float *x, int64_t n)
 {
     float last[4];
-    for (int64_t i = 0; i + 4 <= n; i += 4) normal_block(r, (uint64_t)i / 4, x + i);
-    if (n % 4) normal_block(r, (uint64_t)n / 4, last);
+    for (int64_t i = 0; i + 4 <= n; i += 4) normal_block(r, (first + (uint64_t)i) / 4, x + i);
+    if (n % 4) normal_block(r, (first + (uint64_t)n) / 4, last);
     for (int64_t i = n / 4 * 4; i < n; i++) x[i] = last[i % 4];
 }
+
+void tn_rng_normals(tn_rng r, float *x, int64_t n) { tn_rng_normals_from(r, 0, x, n); }
 
 uint64_t tn_rng_below(tn_rng r, uint64_t index, uint64_t n)
 {

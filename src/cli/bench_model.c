@@ -1,19 +1,23 @@
 /* A model's training step. The session is opened before anything is measured: a wrong key should not have to wait. */
 #include "cli/bench_model.h"
 
+#include "backend/backend.h"
+#include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/bench_print.h"
 #include "cli/session.h"
 #include "report/timing.h"
+#include "report/trace.h"
 #include "train/feed.h"
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { TIMED_STEPS = 5, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
+enum { TIMED_STEPS = 5, TRACED_STEPS = 100, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
 
 /* The model runs on as many threads as its ceilings are measured with: --threads, or what the settings say. `more`: settings
  * that count beside the command line's, NULL-terminated. */
@@ -112,19 +116,51 @@ static tn_status print_rate(tn_cli *c, const char *name, double rate, const char
     return TN_OK;
 }
 
+/* Bytes of the GPU's memory that are taken, by whomever; 0: there is none. */
+static size_t gpu_taken(void)
+{
+    size_t left, all;
+    const tn_backend *gpu = tn_backend_get(TN_CUDA);
+    return gpu && gpu->memory(&left, &all) == TN_OK ? all - left : 0;
+}
+
+/* The plan, and what the run took beyond `idle`: the libraries' own scratch memory comes on top. */
+static tn_status print_memory(tn_cli *c, const char *name, const tn_session *s, size_t idle)
+{
+    const double plan = (double)tn_trainer_memory(s->trainer).total, took = (double)gpu_taken() - (double)idle;
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:f}", "name", name, "group", "memory", "value", plan, "unit", "bytes", "measured", took));
+    fprintf(c->out, "%-6s %-29s %9.2f GB planned, %.2f GB taken\n", "memory", name, plan / 1e9, took / 1e9);
+    return TN_OK;
+}
+
+static tn_status read_seconds(const tn_cli *c, double *out)
+{
+    const char *text = tn_args_value(&c->args, "seconds");
+    char *end = NULL;
+    *out = text ? strtod(text, &end) : 20;
+    if (text && (end == text || *end || !(*out > 0) || *out > 3600)) return tn_error(TN_USAGE, "--seconds=%.40s: a time from 0 to 3600", text);
+    return TN_OK;
+}
+
+static tn_status queue_step(tn_session *s, int64_t step)
+{
+    const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
+    for (int64_t i = 0; i < batches; i++) TN_RETURN_IF(tn_trainer_queue_grad(s->trainer, step * batches + i, 1, false));
+    return tn_trainer_queue_apply(s->trainer, step);
+}
+
 /* Queued ahead as in training: a step's time is that from the end of the one before it to its own. Those behind the last one
  * that counts are finished too. */
-static tn_status time_steps(tn_session *s, double *times, size_t *runs)
+static tn_status time_steps(tn_session *s, double seconds, double *times, size_t *runs)
 {
     tn_trainer *t = s->trainer;
-    const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
     const double start = tn_clock_s();
     double last = start;
     tn_stepped x;
     *runs = 0;
-    for (int64_t queued = 0; *runs < MOST_STEPS && (*runs < 4 || tn_clock_s() - start < 20); queued++) {
-        for (int64_t i = 0; i < batches; i++) TN_RETURN_IF(tn_trainer_queue_grad(t, queued * batches + i, 1, false));
-        TN_RETURN_IF(tn_trainer_queue_apply(t, queued));
+    for (int64_t queued = 0; *runs < MOST_STEPS && (*runs < 4 || tn_clock_s() - start < seconds); queued++) {
+        TN_RETURN_IF(queue_step(s, queued));
         if (tn_trainer_queued(t) < tn_trainer_ahead(t)) continue;
         TN_RETURN_IF(tn_trainer_collect(t, &x));
         const double now = tn_clock_s();
@@ -135,15 +171,66 @@ static tn_status time_steps(tn_session *s, double *times, size_t *runs)
     return TN_OK;
 }
 
-/* m: filled by the first row. */
-static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m)
+/* --- traces ---------------------------------------------------------------------------------------------------------------- */
+
+static tn_status traced_steps(tn_session *s, double *wall_s)
 {
-    double times[MOST_STEPS];
+    tn_stepped x;
+    const double start = tn_clock_s();
+    for (int64_t i = 0; i < TRACED_STEPS; i++) {
+        TN_RETURN_IF(queue_step(s, i));
+        if (tn_trainer_queued(s->trainer) == tn_trainer_ahead(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
+    }
+    while (tn_trainer_queued(s->trainer)) TN_RETURN_IF(tn_trainer_collect(s->trainer, &x));
+    *wall_s = tn_clock_s() - start;
+    return TN_OK;
+}
+
+static tn_status print_trace(tn_cli *c, const char *name, const tn_trace *t, double wall_s)
+{
+    const double step_ms = 1e3 * wall_s / TRACED_STEPS, kernel = t->kernel_s / wall_s, busy = t->busy_s / wall_s;
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I}", "name", name, "group", "trace", "value",
+                                        kernel, "unit", "kernel time / wall time", "steps", TRACED_STEPS, "wall_s", wall_s, "kernel_s",
+                                        t->kernel_s, "busy_s", t->busy_s, "largest_gap_ms", 1e3 * t->gap_s, "step_ms", step_ms, "kernels",
+                                        (json_int_t)t->kernels, "copies", (json_int_t)t->copies, "host_waits", (json_int_t)t->waits, "event_waits",
+                                        (json_int_t)t->event_waits));
+    fprintf(c->out, "trace  %-29s %d steps: kernels %.3f s of %.3f s wall, %.1f %% (with copies %.1f %%), %.2f ms a step under the trace\n", name,
+            TRACED_STEPS, t->kernel_s, wall_s, 100 * kernel, 100 * busy, step_ms);
+    fprintf(c->out, "       %zu kernels and %zu copies a step; longest time without either %.3f ms; the host waited for the device %zu times,\n"
+                    "       and %zu times for a step queued earlier\n", t->kernels / TRACED_STEPS, t->copies / TRACED_STEPS, 1e3 * t->gap_s, t->waits, t->event_waits);
+    return TN_OK;
+}
+
+/* After the steps that were timed: everything is recorded by then. */
+static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
+{
+    tn_span *spans = NULL;
+    size_t n = 0;
+    double wall_s = 0;
+    const tn_backend *b = tn_backend_get(tn_trainer_device(s->trainer));
+    if (!tn_args_flag(&c->args, "trace")) return TN_OK;
+    TN_RETURN_IF(b->trace_begin());
+    const tn_status stepped = traced_steps(s, &wall_s), ended = b->trace_end(&spans, &n);
+    const tn_trace t = tn_trace_sum(spans, n);
+    tn_free(spans);
+    TN_RETURN_IF(stepped);
+    TN_RETURN_IF(ended);
+    return print_trace(c, name, &t, wall_s);
+}
+
+/* m: filled by the first row; idle: of the GPU's memory before the session. */
+static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m, size_t idle)
+{
+    double times[MOST_STEPS], seconds;
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
+    TN_RETURN_IF(read_seconds(c, &seconds));
+    if (!gpu && tn_args_flag(&c->args, "trace"))
+        return tn_error(TN_USAGE, "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
     if (!m->threads) TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));
     fill_tokens(s);
-    TN_RETURN_IF(time_steps(s, times, &runs));
+    TN_RETURN_IF(time_steps(s, seconds, times, &runs));
     tn_bench_row r = { .group = "model", .name = name };
     r.ms = 1e3 * tn_median(times + 1, runs - 1, &r.spread_ms); /* the first touches the memory */
     r.spread_ms *= 1e3;
@@ -154,6 +241,8 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     tn_bench_print_row(c, &r);
     if (s->model->features) TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
+    if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));
+    TN_RETURN_IF(trace_steps(c, name, s));
     return time_parts(c, s, m, peak);
 }
 
@@ -166,7 +255,7 @@ static tn_status bench_prototype(tn_cli *c, int threads, tn_ceilings *m)
     tn_cli plain = *c;
     plain.args.overrides_n = 0;
     TN_RETURN_IF(open_session(&plain, "ten", threads, sizes, &s));
-    const tn_status st = bench_session(&plain, "ten_b d1024 L8 K128 16x512", &s, m);
+    const tn_status st = bench_session(&plain, "ten_b d1024 L8 K128 16x512", &s, m, 0);
     tn_session_close(&s);
     return st;
 }
@@ -176,8 +265,9 @@ tn_status tn_bench_model(tn_cli *c, const char *target, int threads)
     static const char *const none[] = { NULL };
     tn_session s = { 0 };
     tn_ceilings m = { 0 };
+    const size_t idle = gpu_taken();
     TN_RETURN_IF(open_session(c, target, threads, none, &s));
-    tn_status st = bench_session(c, target, &s, &m);
+    tn_status st = bench_session(c, target, &s, &m, idle);
     const bool prototype = st == TN_OK && m.gpu && strcmp(target, "ten") == 0;
     tn_session_close(&s);
     return prototype ? bench_prototype(c, threads, &m) : st;

@@ -79,10 +79,19 @@ static int64_t capacity(const session *s, size_t prompt_bytes, bool chat)
     return chat || need > context ? context : need;
 }
 
+/* Where it is said: token by token a processor is as good, and a run that was trained on a GPU is sampled anywhere. */
+static tn_device device_of(const session *s)
+{
+    tn_device d = TN_CPU;
+    for (size_t i = 0; i < s->c->args.overrides_n; i++)
+        if (strncmp(s->c->args.overrides[i], "device=", 7) == 0) d = strcmp(s->c->args.overrides[i] + 7, "cuda") == 0 ? TN_CUDA : TN_CPU;
+    return d;
+}
+
 static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
 {
     s->n = tn_settings_int(s->keys, "n");
-    TN_RETURN_IF(tn_store_new(TN_CPU, 0, &s->store));
+    TN_RETURN_IF(tn_store_new(device_of(s), 0, &s->store));
     const tn_sampler_options o = { .decoder = { .model = s->model.model,
                                                 .settings = s->model.settings,
                                                 .store = s->store,

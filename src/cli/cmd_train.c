@@ -179,6 +179,20 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     return s == TN_OK ? closed : s;
 }
 
+/* Memory that is asked for in the first step (algorithms, recordings) may not be there either: half the batch, and from the
+ * beginning. */
+static tn_status train_in_memory(tn_cli *c, tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
+{
+    tn_status s = train(c, on, run, from, last);
+    while (s == TN_MEMORY && !from && last->step == 0) {
+        TN_RETURN_IF(tn_session_halve(on));
+        TN_RETURN_IF(tn_run_record(run, on->settings));
+        tn_session_describe_halving(on, c->err);
+        s = train(c, on, run, from, last);
+    }
+    return s;
+}
+
 static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *run)
 {
     tn_status s = TN_OK;
@@ -194,7 +208,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     describe_run(c, on, run, from);
     if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
-    else TN_TRY(train(c, on, run, from, &last));
+    else TN_TRY(train_in_memory(c, on, run, from, &last));
     last.bits = on->source.bits;
     if (on->env) on->source.look(on->source.ctx, keep_reward, &test);
     if (on->samples || on->env) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;

@@ -66,12 +66,12 @@ static tn_status open_data(tn_session *s, bool needs_data)
     return take_vocab(s, path);
 }
 
-static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, tn_trainer **out)
+static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
 {
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
-                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET };
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused };
     return tn_trainer_new(&t, out);
 }
 
@@ -82,7 +82,7 @@ static tn_status find_batch(tn_session *s, const tn_session_options *o)
     int64_t fits = 0, fails = 0;
     s->batch = s->model->features ? TN_TASK_BATCH : TN_SESSION_TOKENS / s->length > 0 ? TN_SESSION_TOKENS / s->length : 1;
     do {
-        const tn_status st = make_trainer(s, o, s->batch, &s->trainer);
+        const tn_status st = make_trainer(s, o, s->batch, NULL, &s->trainer);
         if (st != TN_OK && (st != TN_MEMORY || s->batch == 1)) return st;
         if (st != TN_OK) fails = s->batch;
         else if (!fails || fails - s->batch <= 1 + s->batch / 8) return TN_OK;
@@ -92,14 +92,41 @@ static tn_status find_batch(tn_session *s, const tn_session_options *o)
         s->batch = fits ? (fits + fails) / 2 : fails / 2;
     } while (fails - fits > 1 + fits / 8);
     s->batch = fits;
-    return make_trainer(s, o, fits, &s->trainer);
+    return make_trainer(s, o, fits, NULL, &s->trainer);
+}
+
+/* The settings of half the batch; false where there is none, or a step means something else (an environment's episodes). */
+static bool halve_settings(tn_session *s)
+{
+    char batch[32], times[32];
+    const int64_t n = tn_settings_int(s->settings, "train.accumulate");
+    if (s->batch < 2 || s->batch % 2 || s->env || n > 500000) return false;
+    snprintf(batch, sizeof batch, "%lld", (long long)(s->batch / 2));
+    snprintf(times, sizeof times, "%lld", (long long)(2 * n));
+    if (tn_settings_set(s->settings, "train.batch", batch, "out of memory") != TN_OK) return false;
+    if (tn_settings_set(s->settings, "train.accumulate", times, "out of memory") != TN_OK) return false;
+    if (!s->asked) s->asked = s->batch;
+    s->batch /= 2;
+    return true;
+}
+
+static tn_status halve_until_it_fits(tn_session *s, const tn_session_options *o)
+{
+    char why[512];
+    for (;;) {
+        bool refused = false;
+        const tn_status st = make_trainer(s, o, s->batch, &refused, &s->trainer);
+        if (st != TN_MEMORY || refused || o->evaluates) return st;
+        snprintf(why, sizeof why, "%s", tn_error_text());
+        if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    }
 }
 
 static tn_status open_trainer(tn_session *s, const tn_session_options *o)
 {
     if (tn_settings_is_auto(s->settings, "train.batch")) return find_batch(s, o);
     s->batch = tn_settings_int(s->settings, "train.batch");
-    return make_trainer(s, o, s->batch, &s->trainer);
+    return halve_until_it_fits(s, o);
 }
 
 static tn_status open_split(const tn_session *s, tn_data_split heldout, bool heldout_only, tn_source *out)
@@ -123,6 +150,19 @@ static tn_status open_source(tn_session *s, const tn_session_options *o)
                                   &s->source);
     if (!s->data && !s->samples) return TN_OK;
     return open_split(s, o->split ? o->split : TN_VALID, o->evaluates, &s->source);
+}
+
+tn_status tn_session_halve(tn_session *s)
+{
+    const tn_session_options o = { 0 };
+    char why[512];
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    tn_source_close(&s->source);
+    tn_trainer_free(s->trainer);
+    s->trainer = NULL;
+    TN_RETURN_IF(halve_until_it_fits(s, &o));
+    return open_source(s, &o);
 }
 
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out) { return open_split(s, split, true, out); }
@@ -212,4 +252,12 @@ void tn_session_describe(tn_session *s, FILE *f)
     if (s->samples) describe_task(s, f);
     if (s->env) describe_env(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
+    if (s->asked) tn_session_describe_halving(s, f);
+}
+
+void tn_session_describe_halving(const tn_session *s, FILE *f)
+{
+    const long long n = (long long)tn_settings_int(s->settings, "train.accumulate");
+    fprintf(f, "memory  there was none for a batch of %lld: %lld of %lld a step instead (to go on with this run: train.batch=%lld train.accumulate=%lld)\n",
+            (long long)s->asked, n, (long long)s->batch, (long long)s->batch, n);
 }

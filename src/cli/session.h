@@ -24,6 +24,7 @@ typedef struct tn_session {
     tn_trainer *trainer;
     int64_t batch, length; /* length: tokens of a sequence, or of a sample */
     tn_width width; /* text is empty where none was looked for */
+    int64_t asked; /* the batch that memory was not given for, or 0 */
 } tn_session;
 
 typedef struct tn_session_options {
@@ -38,10 +39,15 @@ typedef struct tn_session_options {
 } tn_session_options;
 
 /* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's) or a task
- * (its sizes do; see tn_task_setup), batch size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer. */
+ * (its sizes do; see tn_task_setup), batch size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer.
+ * A plan that does not fit is refused; where it fits and memory is not given, the batch is halved (tn_session_halve). */
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out);
 void tn_session_close(tn_session *s);
+
+/* Half the batch, twice as many of them a step: when memory was not given for what was planned. Trainer and source are made anew.
+ * TN_MEMORY, with the error of before: the batch cannot be halved. */
+tn_status tn_session_halve(tn_session *s);
 
 /* How much the data have of a split: tokens, or samples of a task. */
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
@@ -50,6 +56,7 @@ tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source
 
 /* "device ...", "model ...", "memory ..." lines of the session. */
 void tn_session_describe(tn_session *s, FILE *f);
+void tn_session_describe_halving(const tn_session *s, FILE *f);
 /* "8.4 M" */
 const char *tn_count_text(double n, char buf[16]);
 

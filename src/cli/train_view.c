@@ -94,6 +94,7 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
+    if (!isnan(r->first_step_s) && !v->label[0]) fprintf(v->progress.term.f, "start   first step after %.1f s\n", r->first_step_s);
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
     if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), r->heldout * bits);
     if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);

@@ -1,47 +1,85 @@
-/* Anderson acceleration on the GPU: as ops/anderson.c, a block to a sample. A thread has the same elements of a state in
- * every pass; sums are in double, in a fixed order. The small system is one thread's. */
+/* Steps of fixed-point iterations on the GPU: as ops/anderson.c, a block to a sample, in two passes over the state: one takes all
+ * sums, one moves it. A thread has the same elements in both; sums are in double, in a fixed order. The small system is one
+ * thread's. M: the most pairs a kernel is made for. */
 #ifndef TN_OPS_ANDERSON_CUH
 #define TN_OPS_ANDERSON_CUH
 
 #include "ops/anderson.h"
 #include "ops/rows_block.cuh"
 
+#define TN_D_EACH(i, n) for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
+
+enum { TN_D_DISTANCE, TN_D_SIZE, TN_D_DOTS }; /* sums of a step: |f - x|^2, |f|^2, r . r_k of each pair k */
+
 /* A block's own, in shared memory. */
+template <int M>
 struct tn_d_solving {
-    double sums[33], weight[TN_ANDERSON_MOST], factor[TN_ANDERSON_MOST][TN_ANDERSON_MOST];
+    double part[M + TN_D_DOTS][32], sum[M + TN_D_DOTS], weight[M], factor[M][M];
     bool solved;
 };
 
-#define TN_D_EACH(i, n) for (int64_t i = threadIdx.x; i < (n); i += blockDim.x)
-
-/* Every thread gets the sum; `q->sums` may be used again at once. */
-__device__ __forceinline__ double tn_d_total(double x, tn_d_solving *q)
+/* q->sum[0 .. N) = the sums of v[0 .. N) over the block; all threads may read them. */
+template <int N, int M>
+__device__ __forceinline__ void tn_d_totals(const double *v, tn_d_solving<M> *q)
 {
-    const double all = tn_d_block_sum(x, q->sums);
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        double x = v[i];
+#pragma unroll
+        for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+        if (lane == 0) q->part[i][warp] = x;
+    }
     __syncthreads();
-    return all;
+    for (int i = warp; i < N; i += warps) {
+        double x = lane < warps ? q->part[i][lane] : 0;
+#pragma unroll
+        for (int d = 16; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+        if (lane == 0) q->sum[i] = x;
+    }
+    __syncthreads();
 }
 
-/* x becomes y; returns (y - x)^2. */
-__device__ __forceinline__ double tn_d_advance(float *x, float y)
+/* What moves in a step: the state x, the target f (+ factor extra, where there is one), pairs of earlier steps. (width) each. */
+struct tn_d_step {
+    int64_t width;
+    float *x, *f;
+    const float *extra;
+    float factor;
+    float *rs, *fs; /* (m,width) */
+    int kept;       /* pairs to take sums with; 0: none */
+};
+
+template <int M>
+__device__ __forceinline__ void tn_d_measure_one(const tn_d_step &s, int64_t i, double *v)
 {
-    const double d = (double)y - (double)*x;
-    *x = y;
-    return d * d;
+    float f = s.f[i];
+    if (s.extra) s.f[i] = f = fmaf(s.factor, s.extra[i], f);
+    const float x = s.x[i], r = f - x;
+    const double d = (double)f - (double)x;
+    v[TN_D_DISTANCE] += d * d;
+    v[TN_D_SIZE] += (double)f * (double)f;
+#pragma unroll
+    for (int k = 0; k < M; k++)
+        if (k < s.kept) v[TN_D_DOTS + k] += (double)r * (double)s.rs[k * s.width + i];
 }
 
-/* x <- (1-damping) x + damping f; returns |x_next - x|^2. */
-__device__ __forceinline__ double tn_d_damped_step(int64_t width, float damping, float *x, const float *f, tn_d_solving *q)
+/* f becomes the whole target, and q->sum the sums of it. */
+template <int M>
+__device__ __forceinline__ void tn_d_measure(const tn_d_step &s, tn_d_solving<M> *q)
 {
-    double moved = 0;
-    TN_D_EACH(i, width) moved += tn_d_advance(&x[i], (1 - damping) * x[i] + damping * f[i]);
-    return tn_d_total(moved, q);
+    double v[M + TN_D_DOTS] = { 0 };
+#pragma unroll 2
+    TN_D_EACH(i, s.width) tn_d_measure_one<M>(s, i, v);
+    if (s.kept) tn_d_totals<M + TN_D_DOTS>(v, q);
+    else tn_d_totals<(int)TN_D_DOTS>(v, q);
 }
 
 /* (G + e tr/n I) weight = 1 by Cholesky, then scaled to sum 1; false if that cannot be done. */
-__device__ inline bool tn_d_weigh(const double *gram, int m, int n, tn_d_solving *q)
+template <int M>
+__device__ inline bool tn_d_weigh(const double *gram, int m, int n, tn_d_solving<M> *q)
 {
-    double(*c)[TN_ANDERSON_MOST] = q->factor, *weight = q->weight, trace = 0, sum = 0;
+    double(*c)[M] = q->factor, *weight = q->weight, trace = 0, sum = 0;
     for (int i = 0; i < n; i++) trace += gram[i * m + i];
     for (int i = 0; i < n; i++)
         for (int k = 0; k <= i; k++) {
@@ -66,49 +104,52 @@ __device__ inline bool tn_d_weigh(const double *gram, int m, int n, tn_d_solving
     return sum > 0 && isfinite(sum);
 }
 
-/* x = f_at + sum_k weight_k (f_k - f_at); returns |x_next - x|^2. */
-__device__ __forceinline__ double tn_d_combine(int64_t width, const float *f, int n, int at, float *x, tn_d_solving *q)
+enum tn_d_way { TN_D_DAMPED, TN_D_MIXED, TN_D_BACK }; /* how x moves: see tn_d_move */
+
+/* x becomes (1-d) x + d f; or f + sum_k weight_k (f_k - f); or f_at - (1-d) r_at. `keep`: the pair goes to place `at`, whose own
+ * weight multiplies 0. Returns this thread's part of |x_next - x|^2. */
+template <int M>
+__device__ __forceinline__ double tn_d_move(const tn_d_step &s, tn_d_way way, float damping, int at, int n, bool keep, const tn_d_solving<M> *q)
 {
     double moved = 0;
-    TN_D_EACH(i, width)
+#pragma unroll 2
+    TN_D_EACH(i, s.width)
     {
-        const float newest = f[at * width + i];
-        float y = 0;
-        for (int k = 0; k < n; k++) y += (float)q->weight[k] * (f[k * width + i] - newest);
-        moved += tn_d_advance(&x[i], newest + y);
+        const float x = s.x[i], f = s.f[i];
+        float y = (1 - damping) * x + damping * f;
+        if (way == TN_D_BACK) y = s.fs[at * s.width + i] - (1 - damping) * s.rs[at * s.width + i];
+        if (way == TN_D_MIXED) {
+            y = 0;
+#pragma unroll
+            for (int k = 0; k < M; k++)
+                if (k < n && k != at) y += (float)q->weight[k] * (s.fs[k * s.width + i] - f);
+            y += f;
+        }
+        if (keep) s.rs[at * s.width + i] = f - x, s.fs[at * s.width + i] = f;
+        s.x[i] = y;
+        moved += ((double)y - (double)x) * ((double)y - (double)x);
     }
-    return tn_d_total(moved, q);
+    return moved;
 }
 
-/* x (width) becomes the next point, given f = f(x) and distance = |f - x|^2; returns |x_next - x|^2. All threads call it. */
-__device__ inline double tn_d_anderson_step(const tn_anderson &a, int64_t sample, float damping, float *x, const float *f,
-                                            double distance, tn_d_solving *q)
+/* After tn_d_measure: Anderson's next point, by all threads. Returns this thread's part of |x_next - x|^2. */
+template <int M>
+__device__ inline double tn_d_anderson(const tn_anderson &a, int64_t sample, const tn_d_step &s, float damping, tn_d_solving<M> *q)
 {
-    const int64_t width = a.width;
     const int m = a.memory;
-    float *rs = a.r + sample * m * width, *fs = a.f + sample * m * width;
     double *gram = a.gram + sample * m * m;
     int kept = a.kept[sample], at = a.newest[sample];
-    const double before = a.before[sample], r = sqrt(distance);
+    const double before = a.before[sample], distance = q->sum[TN_D_DISTANCE], r = sqrt(distance);
     __syncthreads(); /* all have read them */
     if (!isfinite(distance)) {
         if (threadIdx.x == 0) a.kept[sample] = a.newest[sample] = 0;
-        if (kept <= 1) return tn_d_damped_step(width, damping, x, f, q);
-        double moved = 0; /* back to the damped step from the last pair */
-        TN_D_EACH(i, width) moved += tn_d_advance(&x[i], fs[at * width + i] - (1 - damping) * rs[at * width + i]);
-        return tn_d_total(moved, q);
+        return tn_d_move(s, kept > 1 ? TN_D_BACK : TN_D_DAMPED, damping, at, 0, false, q);
     }
     if (kept && r > TN_ANDERSON_GROWTH * before) kept = 0;
     at = kept ? (at + 1) % m : 0;
     kept = kept < m ? kept + 1 : m;
-    TN_D_EACH(i, width) rs[at * width + i] = f[i] - x[i], fs[at * width + i] = f[i];
-    for (int k = 0; k < kept; k++) {
-        double dot = 0;
-        TN_D_EACH(i, width) dot += (double)rs[at * width + i] * (double)rs[k * width + i];
-        dot = tn_d_total(dot, q);
-        if (threadIdx.x == 0) gram[at * m + k] = gram[k * m + at] = dot;
-    }
     if (threadIdx.x == 0) {
+        for (int k = 0; k < kept; k++) gram[at * m + k] = gram[k * m + at] = k == at ? distance : q->sum[TN_D_DOTS + k];
         q->solved = kept > 1 && tn_d_weigh(gram, m, kept, q);
         const bool restart = kept > 1 && !q->solved;
         a.before[sample] = r;
@@ -116,7 +157,7 @@ __device__ inline double tn_d_anderson_step(const tn_anderson &a, int64_t sample
         a.newest[sample] = restart ? 0 : at;
     }
     __syncthreads();
-    return q->solved ? tn_d_combine(width, fs, kept, at, x, q) : tn_d_damped_step(width, damping, x, f, q);
+    return tn_d_move(s, q->solved ? TN_D_MIXED : TN_D_DAMPED, damping, at, kept, true, q);
 }
 
 #endif

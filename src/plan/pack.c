@@ -90,12 +90,28 @@ static bool to_round(const tn_graph *g, const tn_node *n, int k)
     return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
 }
 
+/* So that no workspace is asked for to round it again. */
+static void retype(tn_graph *g, tn_node *n, int k)
+{
+    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_in);
+    if (!types) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memcpy(types, n->in_type, sizeof *types * (size_t)n->n_in);
+    types[k].dtype = TN_BF16;
+    n->in_type = types;
+}
+
 /* All later reads of the same view read the rounded one. */
 static void read_rounded(tn_graph *g, size_t from, size_t n, int32_t w, int32_t rounded)
 {
     for (size_t i = from; i < n; i++)
         for (int k = 0; k < g->node[i].n_in; k++)
-            if (to_round(g, &g->node[i], k) && same_view(&g->tensor[g->node[i].in[k]], &g->tensor[w])) g->node[i].in[k] = rounded;
+            if (to_round(g, &g->node[i], k) && same_view(&g->tensor[g->node[i].in[k]], &g->tensor[w])) {
+                g->node[i].in[k] = rounded;
+                retype(g, &g->node[i], k);
+            }
 }
 
 /* Weights that one node rounds. */

@@ -5,6 +5,8 @@
 #include "ops/linear/linear.h"
 #include "plan/graph.h"
 
+#include <string.h>
+
 static bool in_memory_of(const tn_graph *g, int32_t id, int32_t base) { return id && g->tensor[id].base == base; }
 
 static bool writes(const tn_graph *g, const tn_node *n, int32_t base)
@@ -59,10 +61,24 @@ static bool waits_for_slope(const tn_graph *g, const tn_node *n)
            d->dims.dim[d->dims.rank - 1] % 8 == 0 && tn_gtensor_contiguous(d) && tn_gtensor_contiguous(pre);
 }
 
+/* Nothing to multiply by any more, and no workspace for the product. */
+static void forget_slope(tn_graph *g, tn_node *n)
+{
+    tn_type *types = tn_arena_alloc(&g->memory, sizeof *types * (size_t)n->n_out);
+    if (!types) {
+        g->status = TN_MEMORY;
+        return;
+    }
+    memcpy(types, n->out_type, sizeof *types * (size_t)n->n_out);
+    types[1].absent = true;
+    n->out_type = types;
+    n->reads_out &= ~(uint64_t)2;
+}
+
 void tn_pass_slopes(tn_graph *g)
 {
     if (g->status != TN_OK || !tn_graph_switch(g, "opt.slopes")) return;
-    for (size_t i = 0; i < g->n_nodes; i++) {
+    for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         tn_node *n = &g->node[i];
         if (!waits_for_slope(g, n)) continue;
         const int64_t at = only_writer(g, n->dout[0], i);
@@ -72,6 +88,6 @@ void tn_pass_slopes(tn_graph *g)
             continue;
         w->in[TN_LINEAR_SLOPE] = n->out[1];
         w->reads_in |= (uint64_t)1 << TN_LINEAR_SLOPE;
-        n->reads_out &= ~(uint64_t)2;
+        forget_slope(g, n);
     }
 }

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "base/rng.h"
+#include "plan/initial.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -59,42 +60,40 @@ void tn_store_free(tn_store *s)
 
 /* --- initial values ----------------------------------------------------------------------------------------------------- */
 
-static float draw_uniform(const void *ctx, uint64_t i) { return tn_rng_uniform(*(const tn_rng *)ctx, i); }
-
-static void fill_initial(float *x, tn_dims dims, const tn_init *init, tn_rng r)
-{
-    const int64_t n = tn_dims_count(dims);
-    switch (init->kind) {
-    case TN_INIT_CONSTANT:
-        for (int64_t i = 0; i < n; i++) x[i] = init->a;
-        break;
-    case TN_INIT_NORMAL:
-        tn_rng_normals(r, x, n);
-        for (int64_t i = 0; i < n; i++) x[i] *= init->a;
-        break;
-    case TN_INIT_UNIFORM:
-        for (int64_t i = 0; i < n; i++) x[i] = init->a + (init->b - init->a) * tn_rng_uniform(r, (uint64_t)i);
-        break;
-    case TN_INIT_CALL: init->fill(x, dims, draw_uniform, &r, init->p); break;
-    }
-}
-
 /* Draws on the host and uploads; the only copy of the numbers is freed again. */
-static tn_status initialise(tn_store *s, tn_entry *e, const tn_init *init)
+static tn_status initialise(tn_store *s, tn_pool *pool, tn_entry *e, const tn_init *init)
 {
     tn_status st = TN_OK;
     const int64_t n = tn_dims_count(e->dims);
     if (!tn_dtype_is_float(e->dtype) || (init->kind == TN_INIT_CONSTANT && init->a == 0.f)) return TN_OK;
-    const bool direct = s->backend == &tn_backend_cpu && e->dtype == TN_F32;
+    const bool direct = s->backend == &tn_backend_cpu && e->dtype == TN_F32, converts = e->dtype != TN_F32;
     const size_t bytes = (size_t)n * tn_dtype_bytes(e->dtype);
-    float *x = direct ? e->data : tn_alloc(sizeof *x * (size_t)n + bytes + 64);
+    float *x = direct ? e->data : tn_alloc(sizeof *x * (size_t)n + (converts ? bytes : 0) + 64);
     if (!x) return TN_MEMORY;
-    fill_initial(x, e->dims, init, (tn_rng){ .seed = s->seed, .stream = tn_rng_stream(e->name) });
+    tn_initial_fill(pool, x, e->dims, init, (tn_rng){ .seed = s->seed, .stream = tn_rng_stream(e->name) });
+    if (converts) tn_convert(x + n, e->dtype, x, TN_F32, n);
     if (!direct) {
-        tn_convert(x + n, e->dtype, x, TN_F32, n);
-        st = s->backend->upload(NULL, e->data, x + n, bytes);
+        st = s->backend->upload(NULL, e->data, converts ? x + n : x, bytes);
         tn_free(x);
     }
+    return st;
+}
+
+/* The entries from `first` on. Drawing 10^8 numbers takes seconds: as many threads as the graph is for share it, where there
+ * is enough to share. */
+static tn_status initialise_all(tn_store *s, const tn_graph *g, size_t first)
+{
+    enum { WORTH_THREADS = 1 << 18 };
+    tn_status st = TN_OK;
+    tn_pool *pool = NULL;
+    int64_t numbers = 0;
+    for (size_t i = first; i < s->n; i++) numbers += tn_dims_count(s->entry[i]->e.dims);
+    if (numbers >= WORTH_THREADS && g->options.threads > 1) st = tn_pool_new(g->options.threads, &pool);
+    for (size_t i = first; i < s->n && st == TN_OK; i++) {
+        const int32_t id = tn_graph_find(g, s->entry[i]->e.name);
+        st = initialise(s, pool, &s->entry[i]->e, &g->tensor[id].init);
+    }
+    tn_pool_free(pool);
     return st;
 }
 
@@ -202,10 +201,7 @@ tn_status tn_store_adopt(tn_store *s, const tn_graph *g)
         st = old ? check_same(old, t) : add_entry(s, t, &e);
     }
     if (st == TN_OK) st = add_bucket(s, n0);
-    for (size_t i = n0; i < s->n && st == TN_OK; i++) {
-        const int32_t id = tn_graph_find(g, s->entry[i]->e.name);
-        st = initialise(s, &s->entry[i]->e, &g->tensor[id].init);
-    }
+    if (st == TN_OK) st = initialise_all(s, g, n0);
     if (st != TN_OK) drop_entries(s, n0, buckets0);
     return st;
 }

@@ -12,6 +12,8 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
     TN_SETTING_SWITCH("opt.sum_in_product", "on", "a product adds the residual to its result as it stores it (off: a product, then a sum)"),
     TN_SETTING_SWITCH("opt.sum_in_norm", "on", "a norm makes the residual's sum that it reads, in one pass (off: a sum, then a norm)"),
+    TN_SETTING_SWITCH("opt.repeat", "on",
+                      "CUDA: a recorded solve repeats one iteration until all samples are there (off: all iterations are recorded)"),
     TN_SETTING_SWITCH("opt.slopes", "on",
                       "CUDA: a gradient is multiplied by gelu's slope in the product that makes it (off: in a pass over memory)"),
     TN_SETTING_SWITCH("opt.shared_gradients", "on", "the terms of a sum have one gradient in one place (off: each its own copy)"),

@@ -81,6 +81,7 @@ static tn_status time_runs(const tn_bench *b, const char *op, tn_bound *bound, t
     *out = (tn_bench_time){ .flops = t.flops, .backward_flops = t.backward_flops, .bytes = t.bytes, .backward_bytes = t.backward_bytes,
                             .forward_ms = tn_median(forward, runs, NULL), .backward_ms = tn_median(backward, runs, NULL) };
     out->ms = tn_median(all, runs, &out->spread_ms);
+    out->best_ms = all[0]; /* sorted now */
     return TN_OK;
 }
 

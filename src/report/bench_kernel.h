@@ -15,7 +15,7 @@ typedef struct tn_bench_case {
 } tn_bench_case;
 
 typedef struct tn_bench_time {
-    double ms, spread_ms;           /* both directions: median, half the distance of the quartiles */
+    double ms, spread_ms, best_ms;  /* both directions: median, half the distance of the quartiles, shortest */
     double forward_ms, backward_ms; /* medians */
     double flops, backward_flops, bytes, backward_bytes; /* of one run, as tn_op_time has them */
 } tn_bench_time;

@@ -43,8 +43,11 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     if (device) out->device = *device;
     else TN_RETURN_IF(find_device(st, &out->device));
     if (strcmp(compute, "auto") == 0) compute = out->device == TN_CUDA ? "bf16" : "f32";
-    if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0)
-        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16 or compute=f32", compute);
+    const bool tf32 = strcmp(compute, "tf32") == 0;
+    if (out->device == TN_CUDA && strcmp(compute, "bf16") != 0 && strcmp(compute, "f32") != 0 && !tf32)
+        return tn_error(TN_USAGE, "compute=%s is for the CPU: on the GPU use compute=bf16, tf32 or f32", compute);
+    if (out->device == TN_CPU && tf32)
+        return tn_error(TN_USAGE, "compute=tf32 is what a GPU does inside its products: on the CPU use compute=f32, bf16 or bf16x3, or set device=cuda");
     out->options = (tn_graph_options){ .threads = threads > 0 ? threads : wanted_threads(st),
                                        .off = out->off,
                                        .device = out->device,
@@ -52,7 +55,8 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
                                        .round = strcmp(compute, "bf16") == 0  ? TN_BF16
                                                 : strcmp(compute, "f16") == 0 ? TN_F16
                                                                               : TN_F32,
-                                       .bf16x3 = strcmp(compute, "bf16x3") == 0 };
+                                       .bf16x3 = strcmp(compute, "bf16x3") == 0,
+                                       .tf32 = tf32 };
     return TN_OK;
 }
 

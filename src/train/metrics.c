@@ -160,7 +160,7 @@ static void write_ops(const tn_metrics *m, tn_jsonl *w)
 static const char *const actions[] = { [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back",
                                       [TN_GUARD_RESCALED] = "loss scale halved" };
 
-tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
+tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s)
 {
     tn_jsonl *w = m->t->metrics;
     if (!w) {
@@ -176,6 +176,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r)
     if (r->evaluated) write_known(w, "bits_per_byte", r->heldout * r->bits);
     tn_jsonl_number(w, "lr", r->lr);
     if (m->level >= TN_LOG_TRAINING) {
+        write_known(w, "first_step_s", first_step_s);
         tn_jsonl_number(w, "grad_norm", r->grad_norm);
         if (isnan(r->samples_per_s)) tn_jsonl_number(w, "tokens_per_s", r->tokens_per_s);
         else tn_jsonl_number(w, "samples_per_s", r->samples_per_s);

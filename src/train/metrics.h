@@ -2,7 +2,7 @@
  *
  *   info         step, epoch, loss, heldout (tasks: heldout_accuracy too) and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
  *                seconds, nonfinite where something was done about it
- *   training     + grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments
+ *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments
  *                (utilisation: not where the numbers decide how much a step computes)
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
  *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0; memory.csv
@@ -42,7 +42,8 @@ bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps);
 void tn_metrics_before(tn_metrics *m, bool line);
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level);
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r);
-tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r); /* also fills r->instrument */
+/* Also fills r->instrument. first_step_s: NaN but in the first line of a session. */
+tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s);
 void tn_metrics_untime(tn_metrics *m); /* when the step's line is written, or it has none */
 /* profiling: the memory plan, once, when a run begins; memory.csv in its directory, whenever it begins or goes on. */
 tn_status tn_metrics_plan(const tn_metrics *m, bool begins);

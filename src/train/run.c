@@ -42,6 +42,8 @@ static tn_status write_config(const tn_settings *st, const char *dir)
     return s;
 }
 
+tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st) { return write_config(st, r->dir); }
+
 enum { WAIT_MS = 3000, WAIT_FOUND_MS = 500 }; /* a run that was only found may well belong to somebody */
 
 static bool lock_within(int fd, int wait_ms)

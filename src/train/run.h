@@ -23,6 +23,8 @@ typedef struct tn_run_dir {
  * else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
  * search, and what a named run holds moves to RUN/old. */
 tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
+/* config.yaml again, where settings changed after it was opened. */
+tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */

@@ -117,7 +117,7 @@ static void same_metrics(place *p)
 {
     char command[900];
     snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
+             "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
              "done; "
              "cmp a.txt b.txt && cmp a/latest/model.safetensors b/latest/model.safetensors && "
              "cmp a/latest/state.safetensors b/latest/state.safetensors", p->d.path);

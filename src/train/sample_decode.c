@@ -91,6 +91,7 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     d->o = *o;
     const tn_device device = tn_store_device(o->store);
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
+    if (device != TN_CPU) d->setup.options.activation = d->setup.options.round = TN_F32; /* logits are read as they are */
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
     d->attends = tn_bound_data(d->piece[LAST].bound, "carry.keys") != NULL;

@@ -404,7 +404,7 @@ static void assert_same_runs(const tn_tempdir *d)
 {
     char command[900];
     snprintf(command, sizeof command,
-             "cd '%s' && for r in a b; do sed -E 's/,\"(samples_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
+             "cd '%s' && for r in a b; do sed -E 's/,\"(samples_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
              "$r/metrics.jsonl >$r.txt; done; grep -q heldout_accuracy a.txt && cmp a.txt b.txt && "
              "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors b/latest/state.safetensors && "
              "cmp a/best/model.safetensors b/best/model.safetensors && [ \"$(readlink a/best)\" = \"$(readlink b/best)\" ]", d->path);

@@ -20,13 +20,26 @@ static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond an
 
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
-/* The last tenth is left to the system and to what is not planned. */
-static double memory_limit(const tn_trainer *t)
+/* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
+ * free and what a borrowed store has of it already, a little to the workspaces and the code of kernels. */
+static double find_room(const tn_trainer *t)
 {
     size_t left, all;
     if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
-    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.95 * (double)all : 0;
+    const tn_memory_plan m = tn_trainer_memory(t);
+    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.98 * (double)left - 3e8 + (double)m.total : 0;
 }
+
+static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
+
+/* The caller is told that nothing was asked for. */
+static tn_status refuse(bool *refused, tn_status s)
+{
+    if (refused) *refused = true;
+    return s;
+}
+
+static double in_all(const tn_trainer *t, double limit) { return t->setup.device == TN_CPU ? limit / 0.9e9 : limit / 1e9; }
 
 /* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
  * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
@@ -34,7 +47,7 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
     const tn_trainer *t = trainer;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = memory_limit(t); /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -50,22 +63,22 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
     char dims[128];
     const tn_gtensor *x = &g->tensor[at];
     if (store > limit)
-        return tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and the machine has %.4g GB: choose a "
-                                   "smaller model (dim, layers, vocab)", store / 1e9, limit / 0.9e9);
+        return refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+                                             "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
     if (largest > limit)
-        return tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and the machine has %.4g GB: use a smaller train.batch "
-                                   "or train.context, or a smaller model", largest / 1e9,
-                        tn_dims_text(x->dims, dims, sizeof dims), limit / 0.9e9);
+        return refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
+                                             "or train.context, or a smaller model", largest / 1e9,
+                                  tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
     return TN_OK;
 }
 
 /* Before the arena is allocated. */
 static tn_status check_plans_fit(const tn_trainer *t)
 {
-    const double need = (double)tn_trainer_memory(t).total, limit = memory_limit(t);
+    const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
-    return tn_error(TN_MEMORY, "the plan needs %.4g GB and the machine has %.4g GB: use a smaller train.batch or train.context, or "
-                               "plan.recompute=layer or chunk", need / 1e9, limit / 0.9e9);
+    return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
+                                         "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -222,10 +235,10 @@ static tn_status check_shape(const tn_trainer_options *o)
     const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (o->model->features)
-        return tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
-                        (long long)o->batch, (long long)each);
-    return tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
-                    (long long)o->batch, (long long)o->length);
+        return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+                                           (long long)o->batch, (long long)each));
+    return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+                                       (long long)o->batch, (long long)o->length));
 }
 
 /* whole: the trainer that this one is a narrower part of, or NULL. */
@@ -240,12 +253,14 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
                        .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
                        .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
+    t->refused = o->refused;
     t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
     t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
+    t->room = whole ? whole->room : find_room(t);
     if (whole) {
         t->context = whole->context;
         t->plans = whole->plans;
@@ -339,10 +354,15 @@ static tn_status run_plan(tn_trainer *t, tn_bound *b) { return packed_before(t) 
 
 static void multiply_gradients(tn_trainer *t, float by)
 {
+    tn_host_copy host = { 0 };
     for (int k = 0; k < tn_store_buckets(t->store); k++) {
         const tn_bucket *b = tn_store_bucket(t->store, k);
-        for (int64_t i = 0; i < b->count; i++) b->grad[i] *= by;
+        const size_t bytes = sizeof *b->grad * (size_t)b->count;
+        float *x = (float *)(uintptr_t)tn_store_read(t->store, b->grad, bytes, &host);
+        for (int64_t i = 0; x && i < b->count; i++) x[i] *= by;
+        if (x && x != b->grad) (void)tn_store_write(t->store, b->grad, x, bytes);
     }
+    tn_host_copy_free(&host);
 }
 
 void tn_trainer_unscale(tn_trainer *t)

@@ -26,11 +26,13 @@ typedef struct tn_trainer_options {
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
     int threads;       /* 0: as the settings say */
+    bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
     int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
-/* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has. */
+/* TN_MEMORY, before the memory is asked for, where a plan needs more than the machine has (a GPU: more than is free), or where
+ * it is not given. */
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out);
 void tn_trainer_free(tn_trainer *t);
 

@@ -21,6 +21,8 @@ struct tn_trainer {
     const tn_model *model;
     const tn_settings *settings;
     int64_t batch, length;
+    bool *refused; /* the caller's, or NULL */
+    double room;   /* bytes that all it needs may take */
     int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
     bool weighted;
     bool logits, forward_only, documents;

@@ -31,6 +31,8 @@ typedef struct loop {
     int64_t queued; /* steps */
     int ahead;      /* of them may be unfinished */
     pending pending[TN_TRAINER_AHEAD]; /* by step */
+    int64_t from;      /* the steps of earlier sessions */
+    double first_step_s; /* until a line has said it */
     double finished_s; /* clock, of the last step */
     tn_progress_report r;
     tn_metrics m;
@@ -186,7 +188,7 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
                                  .heldout = state->last_heldout, .accuracy = state->last_accuracy,
                                  .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
-                                 .step_ms = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
+                                 .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
 }
 
@@ -220,7 +222,10 @@ static tn_status evaluate(loop *l)
 static tn_status write_line(loop *l, bool due_line, tn_status s)
 {
     tn_status w = TN_OK;
-    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) w = tn_metrics_line(&l->m, &l->r);
+    if (due_line || l->r.evaluated || s != TN_OK || l->r.action != TN_GUARD_CONTINUE) {
+        w = tn_metrics_line(&l->m, &l->r, l->first_step_s);
+        l->first_step_s = NAN;
+    }
     tn_metrics_untime(&l->m);
     return s == TN_OK ? w : s;
 }
@@ -247,6 +252,8 @@ static tn_status finish_step(loop *l)
     l->finished_s = now;
     l->at.working += took;
     r->step = ++l->at.step;
+    r->first_step_s = l->at.step == l->from + 1 ? tn_clock_process_s() : NAN;
+    if (!isnan(r->first_step_s)) l->first_step_s = r->first_step_s;
     if (t->seconds > 0) r->steps = l->steps = steps_in_time(l);
     r->tokens = p->tokens;
     r->working_s = l->at.working;
@@ -272,12 +279,13 @@ static tn_status finish_all(loop *l)
     return TN_OK;
 }
 
-/* Whether what follows the last queued step looks at the parameters, or at what the model has left behind. */
+/* Whether what follows the last queued step looks at the parameters, or at what the model has left behind; or it is the first,
+ * whose end is of interest. */
 static bool looked_at(const loop *l)
 {
     const tn_settings *st = l->t->settings;
     const int64_t n = l->queued;
-    return due(n, l->steps, tn_settings_int(st, "train.eval_every")) || every(n, tn_settings_int(st, "ckpt.every")) ||
+    return n == l->from + 1 || due(n, l->steps, tn_settings_int(st, "train.eval_every")) || every(n, tn_settings_int(st, "ckpt.every")) ||
            (l->t->sample && every(n, tn_settings_int(st, "sample.every"))) ||
            (tn_metrics_looks(&l->m) && tn_metrics_due(&l->m, n, l->steps));
 }
@@ -303,7 +311,8 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
     l->at.by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0;
-    l->queued = l->at.step;
+    l->queued = l->from = l->at.step;
+    l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
     l->saved_s = tn_clock_s();

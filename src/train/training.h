@@ -26,6 +26,7 @@ typedef struct tn_progress_report {
     double loss_scale;   /* of this step; NaN where the loss is not scaled */
     double epoch;        /* how often the data were seen */
     double step_ms;      /* of the last step */
+    double first_step_s; /* from the start of the process to the end of its first step; NaN in all reports but the first */
     double utilisation;  /* part of the machine's measured peak, 0..1 */
     double stall_s, stall_frac; /* waiting for data, of this session; as a part of the time inside its steps */
     double memory_bytes; /* most the process has had */

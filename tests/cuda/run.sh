@@ -2,7 +2,7 @@
 # Every row of every op on the GPU: against its double-precision oracle, three times with the same bits (queued, recorded,
 # replayed), with strided inputs, added gradients and a NaN. One process per op, so that a fault stays with its op.
 #
-#   tests/cuda/run.sh [OP ...]          SANITIZER="compute-sanitizer --tool memcheck" checks memory too
+#   tests/cuda/run.sh [OP ...]          SANITIZER="compute-sanitizer ..." checks memory too (sanitize.sh)
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 unit=${BUILD:-build}/unit
@@ -32,6 +32,7 @@ for op in "${ops[@]}"; do
     f=$(sed -n 's/^[0-9]* passed, \([0-9]*\) failed.*/\1/p' "$out/$op" | tail -1)
     rc=$(cat "$out/$op.rc")
     if [ -z "$p" ]; then p=0 f="? (exit code $rc)"; failed=$((failed + 1)); else passed=$((passed + p)) failed=$((failed + f)); fi
+    if [ "$f" = 0 ] && [ "$rc" != 0 ]; then f="0, but exit code $rc"; failed=$((failed + 1)); fi
     printf '%-16s %4s passed %4s failed\n' "$op" "$p" "$f"
     if [ "$rc" != 0 ]; then
         grep -E '^\[  FAILED  \]|instead of|CUDA|ERROR|=========|other bits|error' "$out/$op" | grep -v 'test(s)' | awk '!seen[$0]++' | head -"${LINES_EACH:-6}" | cut -c1-220 | sed 's/^/    /'

@@ -37,7 +37,7 @@ for grad in ep_centred bptt; do gate reward_100 150 "the pole, $grad" cartpole_t
 
 # Killed at a third, then continued: what a run ends with is in its last line of metrics, without the times.
 long() { exec "$tenon" train cartpole_tep train.steps=150 ckpt.every=10 seed=3 threads=1 run="$work/$1" >/dev/null 2>&1; }
-without_times() { tail -1 "$1/metrics.jsonl" | sed -E 's/,"(samples_per_s|tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g'; }
+without_times() { tail -1 "$1/metrics.jsonl" | sed -E 's/,"(samples_per_s|tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g'; }
 (long whole)
 long killed & pid=$! # the command itself: exec
 while [ ! -d "$work/killed/step-50" ] && kill -0 $pid 2>/dev/null; do sleep 0.05; done

@@ -38,7 +38,7 @@ gate() { # $1: preset, $2: most bits per byte
 }
 
 # Metrics without what a clock says.
-without_times() { sed -E 's/,"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
+without_times() { sed -E 's/,"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
 
 same_twice() { # $1: preset
     local lines

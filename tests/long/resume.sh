@@ -32,7 +32,7 @@ trainings=(
     'gpt data=docs train.steps=1200 ckpt.every=5 train.eval_every=12 loader.mode=bucket train.context=32 train.accumulate=2'
 )
 
-without_times() { sed -E 's/,"(tokens_per_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
+without_times() { sed -E 's/,"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)":[^,}]*//g' "$1"; }
 
 say_failed() { # $1: what was done, $2: what is wrong
     failed=$((failed + 1))

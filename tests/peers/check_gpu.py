@@ -1,5 +1,5 @@
-"""Checks of the GPU peers in bench/peers against the twins: loss and every gradient of the TEN and of ten_b in every form, the
-head by rows and whole. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
+"""Checks of the GPU peers in bench/peers against the twins: loss and every gradient of GPT-2, and of the TEN and ten_b in every form, the
+head whole, by rows and in Triton. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
 interpreter in float32 (a minute); with --cuda the Triton ones run on the GPU. Ends with "N passed, N failed"."""
 import os
 import pathlib
@@ -11,6 +11,8 @@ if not CUDA:
 import torch  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
+import gpt_twin  # noqa: E402
+import gpu_gpt2  # noqa: E402
 import gpu_step  # noqa: E402
 import gpu_ten  # noqa: E402
 
@@ -29,27 +31,44 @@ def distance(a, b):
 
 def compare(kind, form, length, rows, dtype, limit):
     """The largest relative distance of loss and gradients from the twin's in float64, each tensor by its largest entry."""
-    net_class, defaults, forward = gpu_ten.NETS[kind]
+    net_class, defaults = gpu_ten.NETS[kind][:2]
     net, tokens, labels = gpu_step.make_net(net_class, defaults, SMALL[kind], 2, length, torch.float64, steps=1)
     want, _ = net.loss(tokens[0], labels[0])
     grads = torch.autograd.grad(want, list(net.params.values()))
     device = "cuda" if CUDA and form == "triton" else "cpu"
     params = {name: p.to(dtype).detach().requires_grad_() for name, p in gpu_step.device_params(net, device).items()}
-    x = forward(params, net.settings, gpu_ten.recurrences(form), tokens[0].to(device), dtype)
-    loss = gpu_step.head_loss(x, params["embed"], labels[0].to(device), net.settings["vocab"], rows)
+    x = gpu_ten.make_body(kind, form, params, net.settings, dtype)(tokens[0].to(device))
+    if rows == "triton":
+        import triton_blocks
+        loss = triton_blocks.head_loss(x, params["embed"], labels[0].to(device), net.settings["vocab"])
+    else:
+        loss = gpu_step.head_loss(x, params["embed"], labels[0].to(device), net.settings["vocab"], rows)
     mine = dict(zip(params, torch.autograd.grad(loss, list(params.values()))))
     mine["embed"] = mine["embed"][:net.settings["vocab"]]
     far = [distance(loss, want)] + [distance(mine[name], g) for name, g in zip(net.params, grads)]
-    check(f"{kind} {form} T={length} rows={rows} {dtype}", max(far), limit)
+    check(f"{kind} {form} T={length} head={rows} {dtype}", max(far), limit)
+
+
+def compare_gpt2():
+    net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, "shape=gpt2 dim=16 layers=2 heads=2 vocab=23", 2, 30, torch.float64, 1)
+    want, _ = net.loss(tokens[0], labels[0])
+    grads = torch.autograd.grad(want, list(net.params.values()))
+    params = gpu_step.device_params(net, "cpu")
+    x = gpu_step.make_body(params, "AA", gpu_gpt2.begin, gpu_gpt2.make_layer(2), torch.float64, "none")(tokens[0])
+    loss = gpu_step.head_loss(x, params["embed"], labels[0], 23, 0)
+    mine = dict(zip(params, torch.autograd.grad(loss, list(params.values()))))
+    mine["embed"] = mine["embed"][:23]
+    check("gpt2", max([distance(loss, want)] + [distance(mine[name], g) for name, g in zip(net.params, grads)]), 1e-9)
 
 
 torch.manual_seed(1)
+compare_gpt2()
 for kind in SMALL:
     for length, rows in ((40, 0), (128, 50), (37, 16)):
         compare(kind, "eager", length, rows, torch.float64, 1e-9)
     compare(kind, "loop", 20, 0, torch.float64, 1e-9)
-    compare(kind, "triton", 80, 0, torch.float32, 1e-2 if CUDA else 2e-3)  # products in tf32 on the GPU
+    compare(kind, "triton", 80, "triton", torch.float32, 1e-2 if CUDA else 2e-3)  # products in tf32 on the GPU
     if CUDA:
-        compare(kind, "triton", 1100, 0, torch.float32, 2e-2)
+        compare(kind, "triton", 1100, "triton", torch.float32, 2e-2)
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(not all(results))

@@ -406,7 +406,7 @@ static void check_guise(const row *r, const numbers *x, const char *what, guise 
     results y = fresh_results(x);
     run_guise(r->test, r->c, &u, x, y.out, y.grad);
     if (tn_test_device() != TN_CPU) {
-        const double near = u.dtype == TN_F32 ? 1e-5 : 2e-2;
+        const double near = u.dtype == TN_F32 ? 1e-5 : 3e-2; /* another kernel may take them */
         for (int i = 0; i < x->n_out; i++) compare(what, i, y.out[i], x->out[i], x->out_count[i], near);
         for (int i = 0; u.gradients && !u.accumulate && i < x->n_in; i++)
             if (x->differentiable[i]) compare(what, i, y.grad[i], x->grad[i], x->in_count[i], near);
@@ -491,10 +491,28 @@ enum { MOST_ROWS = 8192 };
 static row rows[MOST_ROWS]; /* as long as the test program */
 static size_t n_rows;
 
+static double size_of(const tn_case *c)
+{
+    double n = 1;
+    for (int i = 0; i < TN_CASE_DIMS; i++) n *= c->dim[i] > 1 ? (double)c->dim[i] : 1;
+    return n;
+}
+
+/* TENON_TEST_SMALLEST=N: the N smallest rows of each op and nothing else, for tools that slow it all down. */
+static bool left_out(const tn_op_test *t, size_t i)
+{
+    const char *most = getenv("TENON_TEST_SMALLEST");
+    long smaller = 0;
+    for (size_t k = 0; most && k < t->n_cases; k++)
+        smaller += size_of(&t->cases[k]) < size_of(&t->cases[i]) || (size_of(&t->cases[k]) == size_of(&t->cases[i]) && k < i);
+    return most && smaller >= strtol(most, NULL, 10);
+}
+
 void tn_optest_add(tn_test_list *l, const tn_op_test *t)
 {
     for (size_t i = 0; i < t->n_cases; i++)
         for (int half = 0; half < 2; half++) {
+            if (left_out(t, i)) continue;
             if ((half ? t->cases[i].bf16 : t->cases[i].f32) <= 0) continue;
             if (TN_SANITIZED && (t->cases[i].flags & TN_SLOW)) continue;
             assert_true(n_rows < MOST_ROWS);
@@ -502,7 +520,7 @@ void tn_optest_add(tn_test_list *l, const tn_op_test *t)
             *r = (row){ .test = t, .c = &t->cases[i], .dtype = half ? TN_BF16 : TN_F32 };
             tn_test_add(l, run_row, r, "%s: %s %s", t->op, t->cases[i].name, half ? "bf16" : "f32");
         }
-    for (size_t i = 0; i < t->n_properties; i++)
+    for (size_t i = 0; i < t->n_properties && !getenv("TENON_TEST_SMALLEST"); i++)
         tn_test_add(l, run_property, &t->properties[i], "%s: %s", t->op, t->properties[i].name);
 }
 

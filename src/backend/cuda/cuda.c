@@ -5,8 +5,10 @@
 #include "backend/backend.h"
 #include "backend/cuda/cudnn_attention.h"
 #include "backend/cuda/gemm.h"
+#include "backend/cuda/trace.h"
 #include "base/alloc.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line)
@@ -81,9 +83,33 @@ static tn_status cuda_open(int threads, void **queue)
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+/* For tests: TENON_CUDA_ALLOC_LIMIT names a size above which no memory is given. */
+static cudaError_t ask(size_t bytes, void **out)
+{
+    const char *most = getenv("TENON_CUDA_ALLOC_LIMIT");
+    if (most && most[0] && (double)bytes > strtod(most, NULL)) return cudaErrorMemoryAllocation;
+    return cudaMalloc(out, bytes ? bytes : 64);
+}
+
+/* What the driver keeps for later: memory of graphs and of its own pool. */
+static void free_caches(void)
+{
+    int device;
+    cudaMemPool_t pool;
+    (void)cudaGetLastError();
+    if (cudaDeviceSynchronize() != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) return;
+    (void)cudaDeviceGraphMemTrim(device);
+    if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) (void)cudaMemPoolTrimTo(pool, 0);
+}
+
 static tn_status new_memory(size_t bytes, void **out)
 {
-    TN_CUDA_TRY(cudaMalloc(out, bytes ? bytes : 64));
+    cudaError_t e = ask(bytes, out);
+    if (e == cudaErrorMemoryAllocation) {
+        free_caches();
+        e = ask(bytes, out);
+    }
+    if (e != cudaSuccess) return tn_cuda_failed(e, "memory", __FILE__, __LINE__);
     TN_CUDA_TRY(cudaMemset(*out, 0, bytes ? bytes : 64));
     TN_CUDA_TRY(cudaDeviceSynchronize()); /* other streams do not wait for this one */
     return TN_OK;
@@ -281,5 +307,5 @@ const tn_backend tn_backend_cuda = {
     .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
     .reply_wait = cuda_reply_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,
-    .mark = cuda_mark, .between = cuda_between,
+    .mark = cuda_mark, .between = cuda_between, .trace_begin = tn_cuda_trace_begin, .trace_end = tn_cuda_trace_end,
 };

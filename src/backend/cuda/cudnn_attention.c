@@ -32,8 +32,8 @@ typedef struct choice {
 } choice;
 
 struct tn_cuda_dnn {
-    tn_cudnn lib;
-    tn_dnn_handle handle; /* NULL: no cuDNN */
+    tn_cudnn lib; /* library NULL: there is none */
+    tn_dnn_handle handle; /* NULL until a plan is wanted: opening one takes a while */
     char gpu[80];
     cudaEvent_t begin, end;
     tn_algorithms *known;
@@ -43,11 +43,10 @@ struct tn_cuda_dnn {
 
 /* --- life --------------------------------------------------------------------------------------------------------------- */
 
-static tn_status open_parts(tn_cuda_dnn *d, cudaStream_t stream)
+static tn_status open_parts(tn_cuda_dnn *d)
 {
     int device;
     struct cudaDeviceProp about;
-    TN_RETURN_IF(tn_cudnn_open(&d->lib));
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaGetDeviceProperties(&about, device));
     snprintf(d->gpu, sizeof d->gpu, "%.64s", about.name);
@@ -55,11 +54,8 @@ static tn_status open_parts(tn_cuda_dnn *d, cudaStream_t stream)
     TN_CUDA_TRY(cudaEventCreate(&d->end));
     d->table = tn_alloc(sizeof *d->table * TABLE);
     if (!d->table) return TN_MEMORY;
+    TN_RETURN_IF(tn_cudnn_open(&d->lib));
     d->known = tn_algorithms_open("attention", d->gpu, d->lib.GetVersion(), sizeof(tn_sdpa_shape), sizeof(choice));
-    tn_dnn_handle handle = NULL;
-    TN_DNN_TRY(&d->lib, Create(&handle));
-    d->handle = handle;
-    TN_DNN_TRY(&d->lib, SetStream(handle, stream));
     return TN_OK;
 }
 
@@ -67,14 +63,20 @@ static tn_status open_parts(tn_cuda_dnn *d, cudaStream_t stream)
 static tn_status open_dnn(tn_cuda_queue *q)
 {
     if (q->dnn) return TN_OK;
-    tn_cuda_dnn *d = tn_alloc(sizeof *d);
-    if (!d) return TN_MEMORY;
-    q->dnn = d;
-    const tn_status s = open_parts(d, q->stream);
-    if (s == TN_OK) return TN_OK;
-    if (d->handle) d->lib.Destroy(d->handle);
-    d->handle = NULL;
-    return tn_cudnn_asked_for() || s == TN_MEMORY ? s : TN_OK;
+    q->dnn = tn_alloc(sizeof *q->dnn);
+    if (!q->dnn) return TN_MEMORY;
+    const tn_status s = open_parts(q->dnn);
+    return s == TN_OK || tn_cudnn_asked_for() || s == TN_MEMORY ? s : TN_OK;
+}
+
+static tn_status open_handle(tn_cuda_dnn *d, cudaStream_t stream)
+{
+    tn_dnn_handle handle = NULL;
+    if (d->handle) return TN_OK;
+    TN_DNN_TRY(&d->lib, Create(&handle));
+    d->handle = handle;
+    TN_DNN_TRY(&d->lib, SetStream(handle, stream));
+    return TN_OK;
 }
 
 void tn_cuda_dnn_free(tn_cuda_dnn *d)
@@ -108,14 +110,14 @@ typedef struct portion {
 
 static int64_t up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static size_t sums_bytes(int64_t b, int64_t heads, int64_t T) { return (size_t)up(b * heads * T * 4, 256); }
+static size_t sums_bytes(int64_t heads, int64_t T) { return (size_t)up(heads * T * 4, 256); }
 
 /* Gradients of scores in whole tiles, and where heads share keys, their parts of the gradients before they are added up. */
 static size_t bytes_of(const tn_dnn_size *n, portion p)
 {
     const int64_t heads = p.b * p.kv * (n->H / n->KV);
     const int64_t parts = n->H == n->KV ? 0 : 4 * heads * n->S * n->D;
-    return sums_bytes(1, heads, n->T) + (size_t)(2 * heads * up(n->T, 128) * up(n->S, 128) + parts) + SLACK;
+    return sums_bytes(heads, n->T) + (size_t)(2 * heads * up(n->T, 128) * up(n->S, 128) + parts) + SLACK;
 }
 
 /* The largest that divides the whole and fits; b = 0: none does. */
@@ -223,12 +225,15 @@ static const tn_dnn_view *view_of(const tn_dnn_attention *a, int slot)
 
 static bool of_keys(int slot) { return slot == TN_SDPA_K || slot == TN_SDPA_V || slot == TN_SDPA_DK || slot == TN_SDPA_DV; }
 
+/* The backward graph's own sums stand before cuDNN's workspace. */
+static size_t before_workspace(const tn_sdpa_shape *s) { return s->backward ? sums_bytes(s->B * s->H, s->T) : 0; }
+
 /* Sequences from b on and heads of keys from kv on. */
 static tn_status run_portion(tn_cuda_dnn *d, const planned *p, const tn_dnn_attention *a, int64_t b, int64_t kv)
 {
     const int64_t group = a->size.H / a->size.KV, h = kv * group;
     float scale = a->scale, hidden = d->lib.GetVersion() < WITH_INFINITY ? -FLT_MAX : -INFINITY, one = 1;
-    const size_t sums = p->key.backward ? sums_bytes(p->key.B, p->key.H, p->key.T) : 0;
+    const size_t sums = before_workspace(&p->key);
     void *at[TN_SDPA_SLOTS] = { [TN_SDPA_SUMS] = a->work, [TN_SDPA_SCALE] = &scale, [TN_SDPA_HIDDEN] = &hidden, [TN_SDPA_ONE] = &one };
     void *pointer[TN_SDPA_SLOTS];
     int64_t id[TN_SDPA_SLOTS];
@@ -278,9 +283,11 @@ static tn_status choose(tn_cuda_dnn *d, planned *p, const tn_dnn_attention *a, c
     choice known = { 0 };
     const bool asked_for = tn_cudnn_asked_for(), seen = !asked_for && tn_algorithms_find(d->known, &p->key, &known);
     if (seen && !known.cudnn) return TN_OK;
-    tn_status s = make_plan(d, p);
-    if (s == TN_OK && sums_bytes(p->key.B, p->key.H, p->key.T) + (size_t)p->about.workspace > a->work_bytes) {
-        s = tn_error(TN_INTERNAL, "cuDNN wants %lld bytes of work, there are %zu", (long long)p->about.workspace, a->work_bytes);
+    tn_status s = open_handle(d, stream);
+    if (s == TN_OK) s = make_plan(d, p);
+    const size_t wanted = before_workspace(&p->key) + (size_t)p->about.workspace;
+    if (s == TN_OK && wanted > a->work_bytes) {
+        s = tn_error(TN_INTERNAL, "cuDNN wants %zu bytes of work, there are %zu", wanted, a->work_bytes);
         drop_plan(d, p);
     }
     if (s != TN_OK) return asked_for ? s : TN_OK;
@@ -312,7 +319,7 @@ tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, cons
     TN_RETURN_IF(open_dnn(q));
     tn_cuda_dnn *d = q->dnn;
     const portion n = a->backward ? portion_within(&a->size, a->work_bytes) : (portion){ a->size.B, a->size.KV };
-    if (!d->handle || !n.b) return TN_OK;
+    if (!d->lib.library || !n.b) return TN_OK;
     shape_of(a, n, &key);
     size_t i = hash(&key, sizeof key) % TABLE;
     while (d->table[i].used && memcmp(&d->table[i].key, &key, sizeof key) != 0) i = (i + 1) % TABLE;

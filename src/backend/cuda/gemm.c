@@ -279,8 +279,9 @@ static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cud
     }
     const double work = 2.0 * (double)p->key.m * (double)p->key.n * (double)p->key.k * (double)p->key.batch;
     if (work > 1e8 && n > 1) { /* below that a launch costs more than any of them */
-        if (p->key.adds && !p->key.apart) TN_RETURN_IF(scratch_for(g, p, &d));
-        for (int i = 0; i < n; i++) {
+        /* without memory for it the first one has to do: cuBLASLt thinks it the best */
+        const bool can = !p->key.adds || p->key.apart || scratch_for(g, p, &d) == TN_OK;
+        for (int i = 0; can && i < n; i++) {
             const float ms = time_of(g, p, m, &found[i].algo, d, least_ms, stream);
             if (ms >= least_ms) continue;
             least_ms = ms;

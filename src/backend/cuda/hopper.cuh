@@ -109,6 +109,12 @@ __device__ __forceinline__ void tn_named_barrier(int number, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
+/* Arrives at one without waiting. */
+__device__ __forceinline__ void tn_named_arrive(int number, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 /* Plain stores to shared memory before it are seen by products and by the tensor engine. */
 __device__ __forceinline__ void tn_fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -62,7 +62,7 @@ static const tn_preset presets[] = {
     { "cartpole_tep", "a pole on a cart by the policy gradient of an energy network with a value head",
       VALUES(ADAM, "task=cartpole", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=1e-2", "train.schedule=cosine") },
     { "acrobot_tep", "a two-link pendulum to be swung up, the same way",
-      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "train.steps=1000", "train.lr=5e-3", "train.schedule=cosine",
+      VALUES(ADAM, "task=acrobot", "mode=energy", "value=true", "dim=32", "rl.episodes=2", "train.steps=500", "train.lr=5e-3", "train.schedule=cosine",
              "head_scale=0.01") },
     { "xor_tep", "exclusive or, the smallest task",
       VALUES(ADAM, "task=xor", "dim=8", "train.batch=32", "train.epochs=5", "train.lr=1e-2") },

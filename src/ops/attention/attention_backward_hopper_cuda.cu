@@ -334,10 +334,10 @@ static tn_status run(const tn_call *c, const problem *p, const float2 *stat)
 }
 
 #ifndef KEYS64
-#define KEYS64 64, true, 2, 64, 4, true
-#define ROWS64 64, false, 3, 64, 4, true
-#define KEYS128 128, true, 2, 64, 3, false
-#define ROWS128 128, false, 2, 64, 3, false
+#define KEYS64 64, true, 2, 64, 6, true
+#define ROWS64 64, false, 3, 64, 6, true
+#define KEYS128 128, true, 2, 64, 4, false
+#define ROWS128 128, false, 2, 64, 4, false
 #endif
 
 tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const problem *p, const float2 *stat)

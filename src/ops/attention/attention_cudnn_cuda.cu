@@ -8,7 +8,7 @@ extern "C" {
 
 /* Less than a tile is left to our kernels. WORK: for the gradients of as many scores at a time. */
 enum { LEAST = 64, DEEPEST = 128, ALIGN = 256 };
-static const size_t WORK = (size_t)1 << 30;
+static const size_t WORK = (size_t)512 << 20;
 
 static tn_dnn_size size_of(tn_dims q, tn_dims k)
 {

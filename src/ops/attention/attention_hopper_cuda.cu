@@ -287,7 +287,7 @@ __device__ __forceinline__ void finish(const float (&o)[WIDTH / 2], const float 
 }
 
 /* A warpgroup that computes. */
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
 __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *room)
 {
     typedef forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES> at;
@@ -301,6 +301,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
     float o[WIDTH / 2], s[BN / 2];
     uint32_t w[BN / 4];
 
+    if (ORDERED && group == 1) tn_named_arrive(1 + GROUPS, 256); /* group 0 has the first turn */
     for (int i = blockIdx.x; i < h.o.heads * h.o.pieces; i += gridDim.x) {
         const rows_piece r = rows_piece_of<GROUPS * 64, BN>(h, i);
         if (r.gone) continue;
@@ -308,6 +309,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         const int2 early = range_of(p, r.q, w0), late = range_of(p, r.q, w1 - 1);
         int from = max(0, early.x - r.first) / BN, to = (late.y - r.first + BN - 1) / BN;
         if (w0 >= w1 || late.y <= early.x || to <= from) from = to = 0;
+        if (ORDERED) from = 0, to = r.tiles;
         const char *q = room + qt.at * at::q_bytes + group * at::rows;
         float peak[2] = { -INFINITY, -INFINITY }, sum[2] = { 0, 0 }, keep[2];
 #pragma unroll
@@ -319,6 +321,13 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         const auto hide_tile = [&](int j) {
             if (partly(j))
                 hide<BN / 2>(s, range_of(p, r.q, row0), range_of(p, r.q, row0 + 8), r.first + j * BN);
+        };
+        /* ORDERED: one of the two groups begins its products while the other makes weights. */
+        const auto my_turn = [&] {
+            if (ORDERED) tn_named_barrier(1 + GROUPS + group, 256);
+        };
+        const auto your_turn = [&] {
+            if (ORDERED) tn_named_arrive(1 + GROUPS + (group ^ 1), 256);
         };
         const auto skip = [&](int n) {
             for (int j = 0; j < n; j++) {
@@ -350,7 +359,9 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         skip(from);
         if (from < to) {
             tn_barrier_wait(bar.k_full + kt.at, kt.phase);
+            my_turn();
             begin_scores<WIDTH, BN>(s, q, room + at::k + kt.at * at::kv_bytes);
+            your_turn();
             tn_products_wait<0>();
             tn_hold(s);
             release(bar.k_empty + kt.at);
@@ -362,9 +373,11 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
         for (int j = from + 1; j < to; j++) {
             const char *v;
             tn_barrier_wait(bar.k_full + kt.at, kt.phase);
+            my_turn();
             begin_scores<WIDTH, BN>(s, q, room + at::k + kt.at * at::kv_bytes);
             const bool odd = values_of(j - 1, v);
             begin_values<WIDTH, BN>(o, w, v);
+            your_turn();
             tn_products_wait<1>();
             tn_hold(s);
             release(bar.k_empty + kt.at);
@@ -401,7 +414,7 @@ __device__ __forceinline__ void attend_pieces(const hopper_problem &h, char *roo
 #endif /* TN_HOPPER */
 
 /* Registers: what 65536 leave for each thread that computes. */
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
 __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __grid_constant__ hopper_problem h)
 {
 #if TN_HOPPER
@@ -417,14 +430,14 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __g
         if (warp == 1) look_through_values<WIDTH, GROUPS, BN, STAGES, QSTAGES>(h, room);
     } else {
         tn_registers_more<GROUPS == 2 ? 232 : 160>();
-        attend_pieces<WIDTH, GROUPS, BN, STAGES, QSTAGES>(h, room);
+        attend_pieces<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>(h, room);
     }
 #endif
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES>
+template <int WIDTH, int GROUPS, int BN, int STAGES, int QSTAGES, bool ORDERED>
 static tn_status forward(const tn_call *c, const problem *p)
 {
     const int bytes = forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES>::bytes;
@@ -436,8 +449,8 @@ static tn_status forward(const tn_call *c, const problem *p)
     h.v = source_of(&c->in[TN_ATT_V], BN);
     h.o = order_by(h.p, h.p.B * h.p.KV, (h.p.T + GROUPS * 64 - 1) / (GROUPS * 64));
     const int pieces = h.o.heads * h.o.pieces, blocks = tn_cuda_queue_of(c)->multiprocessors;
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES>, bytes));
-    attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES>
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>, bytes));
+    attend_hopper<WIDTH, GROUPS, BN, STAGES, QSTAGES, ORDERED>
         <<<(unsigned)(pieces < blocks ? pieces : blocks), (GROUPS + 1) * 128, bytes, tn_cuda_stream(c)>>>(h);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -446,8 +459,8 @@ static tn_status forward(const tn_call *c, const problem *p)
 bool tn_attention_hopper_takes(const tn_call *c) { return hopper_takes(c); }
 
 #ifndef FORWARD64
-#define FORWARD64 64, 2, 128, 2, 2
-#define FORWARD128 128, 2, 128, 2, 1
+#define FORWARD64 64, 2, 128, 4, 2, false
+#define FORWARD128 128, 2, 128, 2, 1, false
 #endif
 
 tn_status tn_attention_hopper_forward_cuda(const tn_call *c, const problem *p)

@@ -167,7 +167,7 @@ static tn_status multiply(const tn_call *c, tn_cuda_gemm g, bool add)
     g.type = g.c_type = TN_F32;
     g.alpha = 1, g.beta = add ? 1.f : 0.f;
     g.c_row = g.n;
-    g.tf32 = c->round == TN_BF16;
+    g.tf32 = c->tf32 || c->round == TN_BF16;
     return tn_cuda_gemm_run(tn_cuda_queue_of(c), &g);
 }
 

@@ -3,6 +3,7 @@
  * first. Where x has dead rows, both operands of dw are copied with those rows as 0. */
 #include "backend/cuda/gemm.h"
 #include "ops/linear/linear_passes.cuh"
+#include <cstdlib>
 
 enum { X = TN_LINEAR_X, W = TN_LINEAR_W, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL, SLOPE = TN_LINEAR_SLOPE };
 
@@ -78,7 +79,7 @@ extern "C" size_t tn_linear_work_cuda(const tn_sig *s, bool backward)
 {
     const size_t n = (size_t)s->in[W].dims.dim[0], k = (size_t)s->in[W].dims.dim[1], y = (size_t)tn_dims_count(s->out[0].dims);
     const size_t item = tn_dtype_bytes(s->out[0].dtype), x = (size_t)tn_dims_count(s->in[X].dims);
-    const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE, live = s->in[X].live;
+    const bool act = ((const tn_linear_attr *)s->attr)->act != TN_ACT_NONE && !s->out[1].absent, live = s->in[X].live;
     size_t bytes = s->in[W].dtype == s->out[0].dtype ? 0 : tn_align256(n * k * item);
     if (s->in[X].dtype != s->out[0].dtype || (backward && live)) bytes += tn_align256(x * item);
     if (backward && (act || live)) bytes += tn_align256(y * item);
@@ -107,7 +108,7 @@ extern "C" tn_status tn_linear_forward_cuda(const tn_call *c)
     const int last = r.n - 1;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = r.axis[last].dim, g.n = n, g.k = k, g.type = g.c_type = type, g.alpha = 1;
+        g.m = r.axis[last].dim, g.n = n, g.k = k, g.type = g.c_type = type, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(&x, outer_offset(&r, i, 0)), g.a_row = r.axis[last].step[0], g.a_col = 1;
         g.b = w.data, g.b_row = w.stride[1], g.b_col = w.stride[0];
         g.c = at(to, outer_offset(&r, i, 1)), g.c_row = r.axis[last].step[1];
@@ -134,7 +135,7 @@ static tn_status grad_x(const tn_call *c, const tn_arg *d, const tn_arg *w)
     bool inside = pre->data != NULL;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype, g.alpha = 1;
+        g.m = r.axis[last].dim, g.n = w->dims.dim[1], g.k = w->dims.dim[0], g.type = d->dtype, g.c_type = dx->dtype, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = r.axis[last].step[0], g.a_col = 1;
         g.b = w->data, g.b_row = w->stride[0], g.b_col = w->stride[1];
         g.c = at(dx, outer_offset(&r, i, 1)), g.c_row = r.axis[last].step[1];
@@ -148,21 +149,28 @@ static tn_status grad_x(const tn_call *c, const tn_arg *d, const tn_arg *w)
     return pre->data && !inside ? tn_linear_slope(c, dx, pre) : TN_OK;
 }
 
-static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x)
+/* dw = d^T x. sums (n), where not NULL and there is one product: the bias' gradient is made on the way, and *summed is set. */
+static tn_status grad_w(const tn_call *c, const tn_arg *d, const tn_arg *x, float *sums, bool *summed)
 {
     const tn_arg *dw = &c->din[W], *list[] = { d, x };
     const rows r = rows_of(list, 2);
     const int last = r.n - 1;
     for (int64_t i = 0; i < outer_count(&r); i++) {
         tn_cuda_gemm g = {};
-        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype, g.alpha = 1;
+        g.m = dw->dims.dim[0], g.n = dw->dims.dim[1], g.k = r.axis[last].dim, g.type = d->dtype, g.c_type = dw->dtype, g.alpha = 1, g.tf32 = c->tf32;
         g.a = at(d, outer_offset(&r, i, 0)), g.a_row = 1, g.a_col = r.axis[last].step[0];
         g.b = at(x, outer_offset(&r, i, 1)), g.b_row = r.axis[last].step[1], g.b_col = 1;
         g.c = dw->data, g.c_row = dw->stride[0];
         g.beta = i > 0 || (c->accumulate >> W & 1) ? 1.f : 0.f;
+        tn_cuda_gemm with = g;
+        with.epilogue = TN_CUDA_ROW_SUMS, with.sums = sums;
+        if (sums && getenv("TN_SUMS") && d->dtype == TN_BF16 && outer_count(&r) == 1 && tn_cuda_gemm_exists(tn_cuda_queue_of(c), &with)) {
+            g = with;
+            *summed = true;
+        }
         TN_RETURN_IF(tn_cuda_gemm_run(tn_cuda_queue_of(c), &g));
     }
-    return TN_OK;
+    return sums && *summed ? tn_linear_put_bias(c, sums, 1) : TN_OK;
 }
 
 extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
@@ -177,8 +185,9 @@ extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
         return tn_clear_gradient(c, &c->din[BIAS], c->accumulate >> BIAS & 1);
     }
     float *parts = c->din[BIAS].data ? (float *)work : NULL;
+    bool summed = false;
     if (parts) work += tn_linear_parts_bytes(tn_row_len(dy));
-    TN_RETURN_IF(tn_linear_before_act(c, work, parts, &d));
+    TN_RETURN_IF(tn_linear_before_act(c, work, parts, &d, &summed));
     if (d.data == work) work += tn_align256((size_t)tn_all_count(dy) * item);
     if (c->din[X].data) {
         TN_RETURN_IF(weight_as(c, type, work, &w));
@@ -187,7 +196,8 @@ extern "C" tn_status tn_linear_backward_cuda(const tn_call *c)
     }
     if (c->din[W].data) {
         TN_RETURN_IF(rows_as(c, &c->in[X], type, true, work, &x));
-        TN_RETURN_IF(grad_w(c, &d, &x));
+        TN_RETURN_IF(grad_w(c, &d, &x, summed ? NULL : parts, &summed));
     }
+    if (parts && !summed) TN_RETURN_IF(tn_linear_sum_rows(c, &d, parts));
     return c->din[RESIDUAL].data ? tn_linear_pass_residual(c) : TN_OK;
 }

@@ -9,9 +9,12 @@
 tn_status tn_linear_convert(const tn_call *c, const tn_arg *to, const tn_arg *from);
 /* y = act(pre + bias) + residual; pre gets its bias too. pre may be y. */
 tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias, const tn_arg *residual, tn_act act);
-/* Backward: *d is what reaches the product through the activation, dy itself or contiguous at `work` (dead rows 0). parts
- * (tn_linear_parts_bytes), where not NULL: the bias' gradient is made on the way. */
-tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d);
+/* Backward: *d is what reaches the product through the activation, dy itself or contiguous at `work` (dead rows 0). Where
+ * parts (tn_linear_parts_bytes) is not NULL and a pass goes over d anyway, it makes the bias' gradient too: *summed. */
+tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d, bool *summed);
+/* The bias' gradient from the rows of d; from sums that are there, parts (count,n). */
+tn_status tn_linear_sum_rows(const tn_call *c, const tn_arg *d, float *parts);
+tn_status tn_linear_put_bias(const tn_call *c, const float *parts, int count);
 /* dx *= gelu'(pre), both contiguous rows of whole vectors. */
 tn_status tn_linear_slope(const tn_call *c, const tn_arg *dx, const tn_arg *pre);
 size_t tn_linear_parts_bytes(int64_t n);

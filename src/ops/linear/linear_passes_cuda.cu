@@ -169,42 +169,49 @@ static before_act_kernel *const before_act_of[TN_ACTS] = {
     before_act_vectors<TN_ACT_TANH>, before_act_vectors<TN_ACT_SIGMOID>, before_act_vectors<TN_ACT_RELU>,
 };
 
+/* db (n) (+)= the sums of all parts. A block has LANES columns; its groups share the parts, and are added in their order. */
 static __global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts, int64_t n, bool add)
 {
-    const int64_t j = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    if (j >= n) return;
+    __shared__ float shared[GROUPS][LANES];
+    const int64_t j = blockIdx.x * LANES + threadIdx.x;
     float sum = 0;
-#pragma unroll 8
-    for (int p = 0; p < parts; p++) sum += part[p * n + j];
+#pragma unroll 16
+    for (int p = threadIdx.y; p < parts; p += GROUPS) sum += j < n ? part[p * n + j] : 0.f;
+    shared[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || j >= n) return;
+    for (int g = 1; g < GROUPS; g++) sum += shared[g][threadIdx.x];
     tn_put(db.data, db.dtype, j * db.stride[0], sum, add);
 }
 
-static tn_status put_bias(const tn_call *c, const float *part, int parts, int64_t n)
+tn_status tn_linear_put_bias(const tn_call *c, const float *parts, int count)
 {
-    add_parts<<<(unsigned)((n + 31) / 32), 32, 0, tn_cuda_stream(c)>>>(c->din[BIAS], part, parts, n, c->accumulate >> BIAS & 1);
+    const int64_t n = tn_row_len(&c->dout[0]);
+    add_parts<<<(unsigned)((n + LANES - 1) / LANES), vector_block(), 0, tn_cuda_stream(c)>>>(c->din[BIAS], parts, count, n,
+                                                                                            c->accumulate >> BIAS & 1);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-static tn_status sum_rows(const tn_call *c, const tn_arg *d, float *part)
+tn_status tn_linear_sum_rows(const tn_call *c, const tn_arg *d, float *parts)
 {
     const int64_t n = tn_row_len(d), rows = tn_all_rows(d);
     const bool fast = d->dims.rank > 1 && vectors(d);
-    const int parts = fast ? parts_of(rows) : (int)(rows < PARTS ? rows : PARTS);
-    if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(part, tn_rows_of(d), n);
-    else sum_parts<<<dim3((unsigned)((n + 127) / 128), parts), 128, 0, tn_cuda_stream(c)>>>(part, *d, n);
+    const int count = fast ? parts_of(rows) : (int)(rows < PARTS ? rows : PARTS);
+    if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(parts, tn_rows_of(d), n);
+    else sum_parts<<<dim3((unsigned)((n + 127) / 128), count), 128, 0, tn_cuda_stream(c)>>>(parts, *d, n);
     TN_CUDA_LAUNCHED();
-    return put_bias(c, part, parts, n);
+    return tn_linear_put_bias(c, parts, count);
 }
 
-tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d)
+tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_arg *d, bool *summed)
 {
     const tn_act act = ((const tn_linear_attr *)c->attr)->act;
     const tn_arg *dy = &c->dout[0], none = {};
     const tn_arg *pre = act == TN_ACT_NONE || !c->out[1].data ? &none : &c->out[1];
     const bool live = dy->live || c->in[X].live;
     *d = *dy;
-    if (!pre->data && !live) return parts ? sum_rows(c, d, parts) : TN_OK;
+    if (!pre->data && !live) return TN_OK;
     tn_arg from = *dy;
     if (!from.live) from.live = c->in[X].live;
     const int64_t rows = tn_all_rows(dy), n = tn_row_len(dy);
@@ -213,11 +220,12 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
         before_act_of[act]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
                                                                                           rows, (int)n);
         TN_CUDA_LAUNCHED();
-        return parts ? put_bias(c, parts, parts_of(rows), n) : TN_OK;
+        *summed = parts != NULL;
+        return parts ? tn_linear_put_bias(c, parts, parts_of(rows)) : TN_OK;
     }
     before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, rows * n, n);
     TN_CUDA_LAUNCHED();
-    return parts ? sum_rows(c, d, parts) : TN_OK;
+    return TN_OK;
 }
 
 tn_status tn_linear_slope(const tn_call *c, const tn_arg *dx, const tn_arg *pre)

@@ -5,6 +5,7 @@
 #include <tenon/ops.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -15,8 +16,11 @@ enum {
     TRANSPOSED = 1 << 8, /* x, w and residual are transposed views */
     VECTOR = 1 << 9,     /* x is (k) */
     TWIN = 1 << 10,      /* what opt.epilogue=off builds */
+    DEEP = 1 << 11,      /* a second product, with v (DEEP_N,n), reads the first one's result */
     ACT = 15
 };
+
+enum { DEEP_N = 16 };
 
 static const tn_case cases[] = {
     /*               R1   R2  k    n */
@@ -34,6 +38,12 @@ static const tn_case cases[] = {
     { "transposed", { 3, 5, 11, 6 }, TRANSPOSED | TN_NO_VIEWS | TN_ACT_SILU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "live", { 6, 3, 8, 5 }, LIVE | TN_ACT_GELU | BIAS | RESIDUAL, 4e-6f, 0 },
     { "large", { 3, 110, 300, 130 }, TN_ACT_GELU | BIAS | RESIDUAL | TN_FEW, 4e-6f, 2e-2f },
+    { "vectors", { 5, 40, 24, 264 }, BIAS | TN_FEW, 4e-6f, 2e-2f },
+    { "vectors, gelu", { 5, 40, 24, 264 }, TN_ACT_GELU | BIAS | TN_FEW, 4e-6f, 2e-2f },
+    { "vectors, silu", { 5, 40, 24, 264 }, TN_ACT_SILU | BIAS | RESIDUAL | TN_FEW, 4e-6f, 2e-2f },
+    { "deep, gelu", { 3, 7, 16, 24 }, DEEP | TN_ACT_GELU | BIAS, 4e-6f, 2e-2f },
+    { "deep, silu", { 3, 7, 16, 24 }, DEEP | TN_ACT_SILU | BIAS, 4e-6f, 2e-2f },
+    { "deep, odd", { 3, 7, 5, 9 }, DEEP | TN_ACT_GELU | BIAS, 4e-6f, 2e-2f },
     { "twin", { 3, 5, 11, 6 }, TWIN | TN_ACT_GELU_ERF | BIAS | RESIDUAL, 4e-6f, 3e-2f },
     { "twin vector", { 1, 0, 9, 4 }, TWIN | VECTOR | TN_ACT_RELU | BIAS, 4e-6f, 0 },
     { "twin live", { 6, 3, 8, 5 }, TWIN | LIVE | TN_ACT_SILU | BIAS, 4e-6f, 0 },
@@ -74,6 +84,7 @@ static void build(tn_op_io *io, const tn_case *c)
     } else {
         y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
     }
+    if (c->flags & DEEP) y = tn_linear(g, y, tn_test_input(io, tn_shape(DEEP_N, n), (tn_fill_spec){ 0 }));
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, 4) : y);
 }
 
@@ -90,6 +101,19 @@ static double act(int kind, double x)
     }
 }
 
+/* y (rows,DEEP_N) of h (rows,n) and v, the last input */
+static void oracle_deep(const tn_case *c, const double *h, int64_t rows, tn_oracle *o)
+{
+    const int64_t n = c->dim[3];
+    const double *v = o->in[c->flags & BIAS ? 3 : 2];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < DEEP_N; j++) {
+            double s = 0;
+            for (int64_t p = 0; p < n; p++) s += h[i * n + p] * v[j * n + p];
+            o->out[0][i * DEEP_N + j] = s;
+        }
+}
+
 static void oracle(const tn_case *c, tn_oracle *o)
 {
     const int64_t all = c->dim[0] * (c->dim[1] ? c->dim[1] : 1), k = c->dim[2], n = c->dim[3];
@@ -97,13 +121,18 @@ static void oracle(const tn_case *c, tn_oracle *o)
     const bool turned = c->flags & TRANSPOSED;
     const double *x = o->in[0], *w = o->in[1], *b = c->flags & BIAS ? o->in[2] : NULL;
     const double *res = c->flags & RESIDUAL ? o->in[c->flags & BIAS ? 3 : 2] : NULL;
+    double *y = c->flags & DEEP ? calloc((size_t)(rows * n), sizeof *y) : o->out[0];
+    assert_non_null(y);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             const double *row = x + (turned ? i : i * k), *column = w + (turned ? j : j * k);
             double s = b ? b[j] : 0;
             for (int64_t p = 0; p < k; p++) s += row[p * (turned ? all : 1)] * column[p * (turned ? n : 1)];
-            o->out[0][i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
+            y[i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
         }
+    if (y == o->out[0]) return;
+    oracle_deep(c, y, rows, o);
+    free(y);
 }
 
 static const tn_op_test test;

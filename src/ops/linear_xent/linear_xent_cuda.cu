@@ -10,7 +10,7 @@
 
 enum { X = TN_LINEAR_XENT_X, W = TN_LINEAR_XENT_W, LABELS = TN_LINEAR_XENT_LABELS, WEIGHTS = TN_LINEAR_XENT_WEIGHTS,
        BIAS = TN_LINEAR_XENT_BIAS };
-enum { THREADS = 256, ROW_THREADS = 1024, LEAST_CHUNK = 256 };
+enum { THREADS = 256, ROW_THREADS = 1024, LEAST_CHUNK = 256, TAIL = 64 };
 
 /* Logits of a chunk. Large: dw is read and written once per chunk, and the tiles of dx then fill the last wave. */
 static const int64_t CHUNK_BYTES = (int64_t)2 << 30;
@@ -37,6 +37,7 @@ struct space {
     char *logits;       /* (chunk,row) */
     char *x;            /* (chunk,d) */
     char *w;            /* (row,d): w, padded with rows of 0, so that all sizes suit the matrix units; in the type of x */
+    float *tail;        /* (TAIL,d): of dw, its rows from a multiple of TAIL on; more of them than there are classes */
     double *term;       /* (n): weight (nll + z lse^2) */
     double *scale;      /* 1 / sum of weights, or 1; 0 where nothing counts */
     size_t bytes;
@@ -53,7 +54,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
 {
     space s = {};
     const size_t item = tn_dtype_bytes(type);
-    s.row = (V + 63) / 64 * 64;
+    s.row = (V + TAIL - 1) / TAIL * TAIL;
     s.chunk = s.row ? CHUNK_BYTES / (s.row * (int64_t)item) / LEAST_CHUNK * LEAST_CHUNK : n;
     if (s.chunk < LEAST_CHUNK) s.chunk = LEAST_CHUNK;
     const int64_t chunks = s.chunk ? (n + s.chunk - 1) / s.chunk : 0; /* of equal size: the last one costs no less */
@@ -63,6 +64,7 @@ static space space_of(const tn_linear_xent_attr *a, int64_t n, int64_t V, int64_
     s.logits = carve((char *)base, &s.bytes, (size_t)(s.chunk * s.row) * item);
     s.x = carve((char *)base, &s.bytes, (size_t)(s.chunk * d) * item);
     s.w = carve((char *)base, &s.bytes, (size_t)(s.row * d) * item);
+    s.tail = (float *)carve((char *)base, &s.bytes, (size_t)(TAIL * d) * sizeof(float));
     s.term = (double *)carve((char *)base, &s.bytes, (size_t)n * sizeof(double));
     s.scale = (double *)carve((char *)base, &s.bytes, sizeof(double));
     return s;
@@ -148,6 +150,12 @@ static __global__ void convert_vectors(void *to, tn_dtype to_type, const void *f
     }
 }
 
+static __global__ void put_tail(tn_arg dw, const float *tail, int64_t from, int64_t n, bool add)
+{
+    for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x)
+        tn_put(dw.data, dw.dtype, from + i, tail[i], add);
+}
+
 /* db (V) (+)= sum over the rows of a chunk; a thread has one column. */
 static __global__ void sum_columns(tn_arg db, const void *logits, tn_dtype type, int64_t rows, int64_t row, int64_t V, bool add)
 {
@@ -211,6 +219,7 @@ static tn_status make_logits(const pass *p, int64_t first, int64_t count)
     else take_rows<<<tn_blocks(p->c, count, 1), THREADS, 0, stream>>>(p->s.x, x->data, p->type, p->t, first, count, p->d);
     TN_CUDA_LAUNCHED();
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->s.row, g.k = p->d, g.type = g.c_type = p->type, g.alpha = 1; /* padded columns are 0 */
     g.a = p->s.x, g.a_row = p->d, g.a_col = 1;
     g.b = p->w, g.b_row = 1, g.b_col = p->d;
@@ -256,6 +265,7 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
 {
     const tn_arg *dx = &p->c->din[X];
     tn_cuda_gemm g = {};
+    g.tf32 = p->c->tf32;
     g.m = count, g.n = p->d, g.k = p->s.row, g.type = p->type, g.c_type = dx->dtype, g.alpha = 1;
     g.a = p->s.logits, g.a_row = p->s.row, g.a_col = 1;
     g.b = p->w, g.b_row = p->d, g.b_col = 1;
@@ -264,16 +274,33 @@ static tn_status add_dx(const pass *p, int64_t first, int64_t count)
     return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
 }
 
-static tn_status add_dw(const pass *p, int64_t count, bool add)
+/* Classes `from` to `from + m` of dw, from a chunk. */
+static tn_status multiply_dw(const pass *p, int64_t from, int64_t m, int64_t count, void *to, tn_dtype type, bool add)
 {
-    const tn_arg *dw = &p->c->din[W];
     tn_cuda_gemm g = {};
-    g.m = p->V, g.n = p->d, g.k = count, g.type = p->type, g.c_type = dw->dtype, g.alpha = 1;
-    g.a = p->s.logits, g.a_row = 1, g.a_col = p->s.row;
+    g.tf32 = p->c->tf32;
+    g.m = m, g.n = p->d, g.k = count, g.type = p->type, g.c_type = type, g.alpha = 1;
+    g.a = p->s.logits + from * (int64_t)tn_dtype_bytes(p->type), g.a_row = 1, g.a_col = p->s.row;
     g.b = p->s.x, g.b_row = p->d, g.b_col = 1;
-    g.c = dw->data, g.c_row = p->d;
+    g.c = to, g.c_row = p->d;
     g.beta = add ? 1.f : 0.f;
     return tn_cuda_gemm_run(tn_cuda_queue_of(p->c), &g);
+}
+
+/* A number of classes that is no multiple of 8 would be multiplied by slow kernels. Whole pieces of TAIL go to dw; the
+ * rest is multiplied as a whole piece too, into the workspace, and its classes are added to dw after the last chunk. */
+static tn_status add_dw(const pass *p, int64_t first, int64_t count)
+{
+    const tn_arg *dw = &p->c->din[W];
+    const bool add = p->c->accumulate >> W & 1;
+    const int64_t whole = p->V / TAIL * TAIL, left = p->V - whole;
+    TN_RETURN_IF(multiply_dw(p, 0, whole, count, dw->data, dw->dtype, add || first > 0));
+    if (!left) return TN_OK;
+    TN_RETURN_IF(multiply_dw(p, whole, TAIL, count, p->s.tail, TN_F32, first > 0));
+    if (first + count < p->t.n) return TN_OK;
+    put_tail<<<tn_blocks(p->c, left * p->d, THREADS), THREADS, 0, tn_cuda_stream(p->c)>>>(*dw, p->s.tail, whole * p->d, left * p->d, add);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
 }
 
 static tn_status add_bias(const pass *p, int64_t count, bool add)
@@ -313,7 +340,7 @@ extern "C" tn_status tn_linear_xent_backward_cuda(const tn_call *c)
         TN_RETURN_IF(pass_rows(&p, at, count, gradient, c->makes_out));
         if (!gradient) continue;
         if (c->din[X].data) TN_RETURN_IF(add_dx(&p, at, count));
-        if (c->din[W].data) TN_RETURN_IF(add_dw(&p, count, at > 0 || (c->accumulate >> W & 1)));
+        if (c->din[W].data) TN_RETURN_IF(add_dw(&p, at, count));
         if (c->din[BIAS].data) TN_RETURN_IF(add_bias(&p, count, at > 0 || (c->accumulate >> BIAS & 1)));
     }
     return c->makes_out ? finish_outputs(&p) : TN_OK;

@@ -6,7 +6,6 @@
 #include "ops/on_cuda.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 tn_kernel tn_loop_forward_cpu, tn_loop_backward_cpu, tn_loop_forward_cuda, tn_loop_backward_cuda;
@@ -212,6 +211,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
 {
     tn_graph_options go = *tn_graph_get_options(g);
     go.activation = TN_F32; /* the state of a recurrence is never rounded to a half */
+    go.tf32 = go.tf32 || (go.device == TN_CUDA && go.round == TN_BF16); /* operands of its products may be */
     b->steps = o->steps;
     b->grad = o->grad;
     b->solve = o->rtol.id || o->tol.id;
@@ -221,7 +221,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->mean = o->mean;
     b->proxy = o->proxy;
     b->fused = o->fused;
-    b->repeats = getenv("TENON_WHILE") != NULL;
+    b->repeats = tn_graph_switch(g, "opt.repeat");
     b->solver = o->solver;
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;

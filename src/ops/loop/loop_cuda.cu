@@ -7,7 +7,7 @@
 #include "ops/loop/loop_run.h"
 
 enum { DONE, TAKEN, BLOCKS, LARGEST, STATES }; /* loop_work.state; LARGEST has the bits of a float */
-enum { THREADS = 256 };
+enum { THREADS = 256, STEP_THREADS = 1024, FEW_PAIRS = 8 };
 
 /* What a phase works on; scalars are read by the device. */
 struct phase {
@@ -62,28 +62,23 @@ static __global__ void begin_phase(const __grid_constant__ phase p)
     go_on(p, count > 0 && p.most > 0);
 }
 
-static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving *q)
+template <int M>
+static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving<M> *q)
 {
-    float *x = p.x + s * p.width, *f = p.f + s * p.width;
     const float damping = number(p.damping, 1), rtol = number(p.rtol, 0);
-    double distance = 0, size = 0;
-    if (p.extra) {
-        const float over = p.proxy ? (float)count_of(p.count, p.rows) : 1;
-        const float factor = p.nudge ? -((float)p.nudge * *p.beta / over) : 1;
-        TN_D_EACH(i, p.width) f[i] += factor * p.extra[s * p.width + i];
-    }
-    TN_D_EACH(i, p.width)
-    {
-        const double d = (double)f[i] - (double)x[i];
-        distance += d * d;
-        size += (double)f[i] * (double)f[i];
-    }
-    distance = tn_d_total(distance, q);
-    size = tn_d_total(size, q);
-    const float r = (float)(sqrt(distance) / fmax(sqrt(size), 1e-6));
+    const float over = p.proxy ? (float)count_of(p.count, p.rows) : 1;
+    const int64_t ring = s * p.anderson.memory * p.width;
+    tn_d_step t = { p.width, p.x + s * p.width, p.f + s * p.width };
+    if (p.extra) t.extra = p.extra + s * p.width, t.factor = p.nudge ? -((float)p.nudge * *p.beta / over) : 1;
+    if (p.accelerate) t.rs = p.anderson.r + ring, t.fs = p.anderson.f + ring, t.kept = p.anderson.kept[s];
+    tn_d_measure(t, q);
+    const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(sqrt(q->sum[TN_D_SIZE]), 1e-6));
     const bool there = r < rtol; /* false for NaN */
-    const double moved = p.accelerate && !there ? tn_d_anderson_step(p.anderson, s, damping, x, f, distance, q)
-                                                : tn_d_damped_step(p.width, damping, x, f, q);
+    double moved = p.accelerate && !there ? tn_d_anderson(p.anderson, s, t, damping, q) : tn_d_move(t, TN_D_DAMPED, damping, 0, 0, false, q);
+    if (p.tol) {
+        tn_d_totals<1>(&moved, q);
+        moved = q->sum[0];
+    }
     if (threadIdx.x) return;
     p.there[s] = there;
     p.residual[s] = r;
@@ -93,39 +88,40 @@ static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving *q)
 }
 
 /* All samples have taken their step: those that are there leave; is it over? */
-static __device__ void end_step(const phase &p, tn_d_solving *q)
+template <int M>
+static __device__ void end_step(const phase &p, tn_d_solving<M> *q)
 {
     __shared__ float most[33];
     const int64_t count = count_of(p.count, p.rows);
-    double moved = 0, left = 0, unknown = 0;
+    enum { MOVED, LEFT, UNKNOWN, SUMS };
+    double v[SUMS] = { 0 };
     float largest = 0;
     TN_D_EACH(s, count)
     {
         if (p.gone[s]) continue;
         const bool there = __ldcg(&p.there[s]);
         const float r = __ldcg(&p.residual[s]);
-        moved += __ldcg(&p.moved[s]);
-        left += !there;
-        unknown += isnan(r);
+        v[MOVED] += p.tol ? __ldcg(&p.moved[s]) : 0;
+        v[LEFT] += !there;
+        v[UNKNOWN] += isnan(r);
         largest = fmaxf(largest, r);
         if (there && p.freeze && !p.tol) p.gone[s] = 1;
     }
-    moved = tn_d_total(moved, q);
-    left = tn_d_total(left, q);
-    unknown = tn_d_total(unknown, q);
+    tn_d_totals<(int)SUMS>(v, q);
     largest = tn_d_block_max(largest, most);
     if (threadIdx.x) return;
-    p.state[DONE] = p.tol ? sqrt(moved) < (double)*p.tol : left == 0;
+    p.state[DONE] = p.tol ? sqrt(q->sum[MOVED]) < (double)*p.tol : q->sum[LEFT] == 0;
     p.state[TAKEN]++;
     p.state[BLOCKS] = 0;
     go_on(p, !p.state[DONE] && p.state[TAKEN] < p.most);
-    p.state[LARGEST] = __float_as_int(unknown ? NAN : largest);
+    p.state[LARGEST] = __float_as_int(q->sum[UNKNOWN] > 0 ? NAN : largest);
 }
 
 /* gridDim.x = rows */
-static __global__ void __launch_bounds__(THREADS) step_samples(const __grid_constant__ phase p)
+template <int M>
+static __global__ void __launch_bounds__(STEP_THREADS) step_samples(const __grid_constant__ phase p)
 {
-    __shared__ tn_d_solving q;
+    __shared__ tn_d_solving<M> q;
     __shared__ bool last;
     const bool done = p.state[DONE], on = !p.gone[blockIdx.x];
     __syncthreads(); /* all have read them: the last block changes them */
@@ -220,7 +216,7 @@ static int64_t width_of(const tn_loop_body *b) { return rows_of(b) ? all_of(b) /
 static const float *scalar(const tn_call *c, int i) { return (const float *)c->in[i].data; }
 static const int32_t *count_at(const tn_call *c, const tn_loop_body *b) { return (const int32_t *)c->in[loop_in_count(b)].data; }
 
-static unsigned threads_for(int64_t width) { return width <= 64 ? 64 : width <= 128 ? 128 : THREADS; }
+static unsigned threads_for(int64_t width) { return width <= 64 ? 64 : width <= 128 ? 128 : width <= 2048 ? THREADS : STEP_THREADS; }
 
 static tn_status copy(const tn_call *c, void *to, const void *from, size_t bytes)
 {
@@ -315,7 +311,10 @@ static tn_status begin(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
 static tn_status step(const tn_call *c, const phase *p)
 {
     if (!p->rows) return TN_OK;
-    step_samples<<<(unsigned)p->rows, threads_for(p->width), 0, tn_cuda_stream(c)>>>(*p);
+    const unsigned blocks = (unsigned)p->rows, threads = threads_for(p->width);
+    if (!p->accelerate) step_samples<1><<<blocks, threads, 0, tn_cuda_stream(c)>>>(*p);
+    else if (p->anderson.memory <= FEW_PAIRS) step_samples<FEW_PAIRS><<<blocks, threads, 0, tn_cuda_stream(c)>>>(*p);
+    else step_samples<TN_ANDERSON_MOST><<<blocks, threads, 0, tn_cuda_stream(c)>>>(*p);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -18,7 +18,7 @@ enum {
 typedef __nv_bfloat16 tn_b16;
 
 /* Of a chunk, as tn_outer_decays; sums of alpha in units of log 2, as the sum of two floats. */
-struct tn_mma_decays {
+struct __align__(16) tn_mma_decays { /* read by pairs */
     float hi[TN_MMA_C], lo[TN_MMA_C];
     float lead[TN_MMA_C], tail[TN_MMA_C]; /* 0 where a document starts between */
     int doc[TN_MMA_C];

@@ -43,7 +43,7 @@ static const tn_case long_cases[] = {
     { "full size", { 1, 200, 2, 64, 64, 0 }, STATE | SLOW, 1e-5f, 3e-2f },
     { "two levels", { 1, 1100, 2, 16, 24, 0 }, STATE | SLOW, 1e-5f, 3e-2f },
     { "two levels, documents", { 1, 700, 1, 64, 64, 0 }, STATE | RESET | SLOW, 1e-5f, 3e-2f },
-    { "two levels, strong decay", { 2, 600, 1, 8, 16, 0 }, STRONG, 1e-5f, 3e-2f },
+    { "two levels, strong decay", { 2, 600, 1, 8, 16, 0 }, STATE | STRONG, 1e-5f, 3e-2f },
     { "steps, 700 tokens", { 1, 700, 1, 8, 8, 0 }, STATE | RESET | SLOW | STEPS, 1e-5f, 0 },
 };
 

@@ -12,7 +12,7 @@
  * When a sample has arrived, what the gradients are, and what the outputs of each sample say is tn_loop's: see there.
  * Only the solve differs: a thread takes a few samples at a time and iterates them in its nearest caches; one that has
  * arrived makes room for the next. A row's bits depend on that row and the weights alone, except where all stop
- * together (tol, bptt).
+ * together (tol, bptt), and, on CUDA, on the size of the batch where its products are a library's.
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
  * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).

@@ -228,6 +228,7 @@ static void neighbours_change_nothing(void **state)
     for (int i = 0; i < B; i++) who[i] = i * 11 % B;
     for (int rows = B; rows > 2; rows -= 17) {
         tn_case all = *c;
+        if (tn_test_device() != TN_CPU && rows != B) continue; /* there a product of another size may have other bits */
         all.dim[RC_COUNT] = 0;
         run(&all, &(how){ .threads = 2 }, &first);
         run(&all, &(how){ .threads = 1, .who = who, .rows = rows }, &second);

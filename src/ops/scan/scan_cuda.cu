@@ -11,10 +11,12 @@
 #include "ops/scan/scan_cuda.h"
 #include "ops/scan/scan_setup.cuh"
 
+#include <stdlib.h>
+
 namespace
 {
 
-enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2, PART = 8 };
+enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2 };
 enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
 
 typedef struct scan {
@@ -84,49 +86,105 @@ __device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, c
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-template <int V, bool WRITE>
+template <int V, bool WRITE, bool PLAIN>
 __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr,
                                     const uint32_t *xi, float *re, float *im)
 {
+    enum { SIZE = V == 2 ? 2 : 4 };
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    char *to_re = (char *)s.c.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
     tn_tile_tensor c = s.c;
     c.add = false; /* for the compiler to see */
 #pragma unroll
-    for (int i = 0; i < PIECE; i++, at += s.c.t) {
-        if (i >= t.n) break;
+    for (int i = 0; i < PIECE; i++, at += s.c.t, to_re += s.c.t * SIZE, to_im += s.c.t * SIZE) {
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
-            if (t.reset >> i & 1) re[v] = im[v] = 0;
+            if (!PLAIN && (t.reset >> i & 1)) re[v] = im[v] = 0;
             const float r = re[v], zr = __fmul_rn(q.gamma[v], tn_word_part<V>(xr[i], v));
             const float zi = __fmul_rn(q.gamma[v], tn_word_part<V>(xi[i], v));
             re[v] = __fmaf_rn(-q.lambda[v].y, im[v], __fmaf_rn(q.lambda[v].x, r, zr));
             im[v] = __fmaf_rn(q.lambda[v].y, r, __fmaf_rn(q.lambda[v].x, im[v], zi));
         }
-        if (WRITE && t.on) {
+        if (WRITE && PLAIN) {
+            *(uint32_t *)to_re = tn_word_of<V>(re);
+            *(uint32_t *)to_im = tn_word_of<V>(im);
+        } else if (WRITE && t.on) {
             tn_word_put<V>(c, at, re);
             tn_word_put<V>(c, at + s.f.K, im);
         }
     }
 }
 
-template <int V>
-__global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
+/* One tile, whose words are in registers. */
+template <int V, class Note, class Meanwhile>
+__device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn_tile_shared<V, WORDS> &shared,
+                                             uint32_t *xr, uint32_t *xi, Note note, Meanwhile meanwhile)
 {
-    __shared__ tn_tile_shared<V> shared;
-    const tn_tile t = tn_tile_take<V>(s.f);
-    if (!t.lives) return;
-    uint32_t xr[PIECE], xi[PIECE];
-    tn_tile_load<V>(s.f, t, s.x, 0, xr);
-    tn_tile_load<V>(s.f, t, s.x, 1, xi);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
-        run<V, false>(s, t, q, xr, xi, a.re, a.im);
+        if (t.plain) run<V, false, true>(s, t, q, xr, xi, a.re, a.im);
+        else run<V, false, false>(s, t, q, xr, xi, a.re, a.im);
         tn_words_anew(xr), tn_words_anew(xi);
-        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+        note();
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a), meanwhile);
+    } else {
+        note();
+        __syncthreads();
+        meanwhile();
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, xr, xi, re, im); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) run<V, true, true>(s, t, q, xr, xi, re, im);
+        else run<V, true, false>(s, t, q, xr, xi, re, im);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
+}
+
+enum { AHEAD_BYTES = 2 * TN_TILE_PLANE_BYTES };
+
+template <int V>
+__device__ __forceinline__ void send_ahead(const scan &s, unsigned i, unsigned tiles, uint32_t *ahead)
+{
+    if (i < tiles) {
+        const tn_tile t = tn_tile_at<V>(s.f, i);
+        tn_tile_send<V>(s.f, t, s.x, 0, 0, tn_tile_plane(ahead, t, 0));
+        tn_tile_send<V>(s.f, t, s.x, 1, 0, tn_tile_plane(ahead, t, 1));
+    }
+    tn_copies_commit();
+}
+
+/* A block works through tiles; while it looks back from one, the words of the next are on their way. */
+template <int V, int BLOCKS>
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(scan s, unsigned tiles)
+{
+    extern __shared__ __align__(16) uint32_t ahead[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
+    __shared__ unsigned next;
+    if (threadIdx.x == 0) next = tn_tile_ticket(s.f, 0);
+    __syncthreads();
+    unsigned mine = next;
+    send_ahead<V>(s, mine, tiles, ahead);
+    __syncthreads();
+    for (unsigned n = 1; mine < tiles; n++) {
+        tn_tile t = tn_tile_at<V>(s.f, mine);
+        uint32_t xr[PIECE], xi[PIECE];
+        const uint32_t *from = tn_tile_plane(ahead, t, 0) + t.lane, *from_im = tn_tile_plane(ahead, t, 1) + t.lane;
+        const unsigned taken = threadIdx.x == 0 ? tn_tile_ticket(s.f, n) : 0; /* on its way; nobody waits for it yet */
+        const auto note = [&] { if (threadIdx.x == 0) next = taken; };
+        const auto meanwhile = [&] { mine = next, send_ahead<V>(s, mine, tiles, ahead); };
+        tn_tile_resets(s.f, t);
+        tn_tile_arrived();
+#pragma unroll
+        for (int i = 0; i < PIECE; i++) xr[i] = from[i * TN_TILE_LANES], xi[i] = from_im[i * TN_TILE_LANES];
+        if (t.lives) forward_tile<V>(s, t, shared, xr, xi, note, meanwhile);
+        else {
+            note();
+            __syncthreads();
+            meanwhile();
+        }
+        __syncthreads();
+    }
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */
@@ -134,21 +192,25 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 3) forward_kernel(scan s)
 template <int V>
 struct reverse_words {
     uint32_t dr[PIECE], di[PIECE]; /* gradient of c */
-    uint32_t cr[PIECE], ci[PIECE]; /* c before the token */
 };
 
-template <int V>
+/* What only the second run needs waits in shared memory: c before the token; x. */
+enum { C_RE, C_IM, X_RE, X_IM };
+
+static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * TN_TILE_PLANE_BYTES; }
+
+template <int V, bool PLAIN>
 __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
                                          float *im)
 {
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        if (i >= t.n) break;
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
                         ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
-            const bool cut = t.reset >> i & 1;
+            const bool cut = !PLAIN && (t.reset >> i & 1);
             re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
             im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
         }
@@ -166,18 +228,15 @@ __device__ __forceinline__ void state_before(const scan &s, const tn_tile &t, fl
     }
 }
 
-/* One step with all that is wanted of it; sum: of a conj(c before) (re, im) and of Re(a conj(x)). */
+/* One step; sum: of a conj(c before) (re, im) and of Re(a conj(x)). wr, wi: the gradient of x. */
 template <int V, bool GAIN>
-__device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const channel<V> &q, int i, const float *dr,
-                                          const float *di, const float *cr, const float *ci, uint32_t xr, uint32_t xi,
-                                          float *re, float *im, float (*sum)[V])
+__device__ __forceinline__ void step_back(const channel<V> &q, bool cut, uint32_t dr, uint32_t di, const float *cr,
+                                          const float *ci, uint32_t xr, uint32_t xi, float *re, float *im,
+                                          float (*sum)[V], float *wr, float *wi)
 {
-    const int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, i) * s.dx.t + t.k;
-    const bool cut = t.reset >> i & 1;
-    float wr[V], wi[V];
 #pragma unroll
     for (int v = 0; v < V; v++) {
-        const float ar = __fadd_rn(re[v], dr[v]), ai = __fadd_rn(im[v], di[v]);
+        const float ar = __fadd_rn(re[v], tn_word_part<V>(dr, v)), ai = __fadd_rn(im[v], tn_word_part<V>(di, v));
         wr[v] = __fmul_rn(q.gamma[v], ar), wi[v] = __fmul_rn(q.gamma[v], ai);
         if (!cut) {
             sum[0][v] = __fmaf_rn(ai, ci[v], __fmaf_rn(ar, cr[v], sum[0][v]));
@@ -187,58 +246,54 @@ __device__ __forceinline__ void step_back(const scan &s, const tn_tile &t, const
         re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
         im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
     }
-    if (!s.dx.at || !t.on) return;
-    tn_word_put<V>(s.dx, at, wr);
-    tn_word_put<V>(s.dx, at + s.f.K, wi);
 }
 
-/* x is read in two parts: all of it at once would not fit beside the rest. */
-template <int V, bool GAIN>
+/* A piece with all that is wanted of it. late: this thread's words. */
+template <int V, bool GAIN, bool PLAIN>
 __device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
-                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+                                           const reverse_words<V> &w, const uint32_t *late, float *re, float *im,
+                                           float (*sum)[V])
 {
-    const int64_t x_at = t.b * s.x.b + tn_tile_token(s.f, t, 0) * s.x.t + t.k;
+    enum { SIZE = V == 2 ? 2 : 4, PLANE = TN_TILE_CHUNK * TN_TILE_LANES };
+    int64_t at = t.b * s.dx.b + tn_tile_token(s.f, t, 0) * s.dx.t + t.k;
+    char *to_re = (char *)s.dx.at + at * SIZE, *to_im = to_re + s.f.K * SIZE;
 #pragma unroll
-    for (int part = 0; part < PIECE; part += PART) {
-        uint32_t xr[PART], xi[PART];
+    for (int i = 0; i < PIECE; i++, late += TN_TILE_LANES, at -= s.dx.t, to_re -= s.dx.t * SIZE, to_im -= s.dx.t * SIZE) {
+        float cr[V], ci[V], wr[V], wi[V];
+        if (!PLAIN && i >= t.n) break;
+        const uint32_t xr = GAIN ? late[X_RE * PLANE] : 0u, xi = GAIN ? late[X_IM * PLANE] : 0u;
 #pragma unroll
-        for (int i = 0; i < PART; i++) {
-            const bool there = GAIN && t.on && part + i < t.n;
-            xr[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t) : 0u;
-            xi[i] = there ? tn_word<V>(s.x.at, s.x.type, x_at - (part + i) * s.x.t + s.f.K) : 0u;
+        for (int v = 0; v < V; v++) cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
+        if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
+        step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr, wi);
+        if (!s.dx.at || !t.on) continue;
+        if (PLAIN && !s.dx.add) {
+            *(uint32_t *)to_re = tn_word_of<V>(wr);
+            *(uint32_t *)to_im = tn_word_of<V>(wi);
+        } else {
+            tn_word_put<V>(s.dx, at, wr);
+            tn_word_put<V>(s.dx, at + s.f.K, wi);
         }
-#pragma unroll
-        for (int i = 0; i < PART; i++) {
-            float dr[V], di[V], cr[V], ci[V];
-            if (part + i >= t.n) break;
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                dr[v] = tn_word_part<V>(w.dr[part + i], v), di[v] = tn_word_part<V>(w.di[part + i], v);
-                cr[v] = tn_word_part<V>(w.cr[part + i], v), ci[v] = tn_word_part<V>(w.ci[part + i], v);
-            }
-            if (t.step + part + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
-            step_back<V, GAIN>(s, t, q, part + i, dr, di, cr, ci, xr[i], xi[i], re, im, sum);
-        }
-    }
-}
-
-/* c of the token before each step's; what lies before token 0 is left to state_before. */
-template <int V>
-__device__ __forceinline__ void load_before(const scan &s, const tn_tile &t, reverse_words<V> &w)
-{
-    const int64_t at = t.b * s.c.b + (tn_tile_token(s.f, t, 0) - 1) * s.c.t + t.k;
-#pragma unroll
-    for (int i = 0; i < PIECE; i++) {
-        const bool there = s.c.at && t.on && i < t.n && t.step + i < s.f.T - 1;
-        w.cr[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t) : 0u;
-        w.ci[i] = there ? tn_word<V>(s.c.at, s.c.type, at - i * s.c.t + s.f.K) : 0u;
     }
 }
 
 template <int V, bool GAIN>
-__global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
+__device__ __forceinline__ void send_late(const scan &s, const tn_tile &t, uint32_t *late)
 {
-    __shared__ tn_tile_shared<V> shared;
+    tn_tile_send<V>(s.f, t, s.c, 0, 1, tn_tile_plane(late, t, C_RE));
+    tn_tile_send<V>(s.f, t, s.c, 1, 1, tn_tile_plane(late, t, C_IM));
+    if (GAIN) {
+        tn_tile_send<V>(s.f, t, s.x, 0, 0, tn_tile_plane(late, t, X_RE));
+        tn_tile_send<V>(s.f, t, s.x, 1, 0, tn_tile_plane(late, t, X_IM));
+    }
+    tn_copies_commit();
+}
+
+template <int V, bool GAIN, int BLOCKS>
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(scan s)
+{
+    extern __shared__ __align__(16) uint32_t late[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (s.partial) tn_sum_clear(s.sums);
     if (!t.lives) return;
@@ -246,15 +301,23 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(scan s)
     float sum[SUMS][V] = {};
     tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
     tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
+    send_late<V, GAIN>(s, t, late);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
-    if (s.f.chunks > 1) run_back<V>(t, q, w, a.re, a.im);
-    tn_words_anew(w.dr), tn_words_anew(w.di);
-    load_before<V>(s, t, w); /* on its way while we look back */
-    if (s.f.chunks > 1) a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V, GAIN>(s, t, q, w, re, im, sum); });
+    if (s.f.chunks > 1) {
+        if (t.plain) run_back<V, true>(t, q, w, a.re, a.im);
+        else run_back<V, false>(t, q, w, a.re, a.im);
+        tn_words_anew(w.dr), tn_words_anew(w.di);
+        a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of(s, t, a));
+    }
+    tn_tile_arrived();
+    const uint32_t *mine = tn_tile_plane(late, t, 0) + t.lane;
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) write_back<V, GAIN, true>(s, t, q, w, mine, re, im, sum);
+        else write_back<V, GAIN, false>(s, t, q, w, mine, re, im, sum);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
-    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+    if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
 
 /* From the gradient of lambda (re, im) to modulus and phase. */
@@ -333,20 +396,37 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
     return TN_OK;
 }
 
+static bool direct(const scan *s, int V)
+{
+    const tn_tile_tensor *p[] = { &s->x, &s->c, &s->dc, &s->dx };
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        if (!tn_tile_direct(p[i], V, s->f.K)) return false;
+    return true;
+}
+
+static tn_status launch_forward(const tn_call *c, scan *s)
+{
+    const unsigned BLOCKS = getenv("TENON_SCAN_BLOCKS") ? (unsigned)atoi(getenv("TENON_SCAN_BLOCKS")) : 3;
+    const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c);
+    const unsigned tiles = tn_tile_blocks(&s->f, pairs ? 2 : 1);
+    s->f.direct = direct(s, pairs ? 2 : 1);
+    const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
+    void (*const kernel)(scan, unsigned) = BLOCKS == 2 ? pairs ? forward_kernel<2, 2> : forward_kernel<1, 2> : pairs ? forward_kernel<2, 3> : forward_kernel<1, 3>;
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, AHEAD_BYTES));
+    kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
 extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
 {
-    const cudaStream_t stream = tn_cuda_stream(c);
     if (!by_tiles(c)) return tn_scan_step_forward_cuda(c);
     scan s = set_up(c, false);
     if (!s.f.B || !s.f.K) return TN_OK;
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
-    if (s.f.K % 2 == 0 && tn_tile_pairs(&s.x) && tn_tile_pairs(&s.c))
-        forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
-    else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
+    return launch_forward(c, &s);
 }
 
 static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
@@ -355,10 +435,14 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
                        tn_tile_pairs(&s->dx);
     const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
-    if (pairs && gain) backward_kernel<2, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else if (pairs) backward_kernel<2, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else if (gain) backward_kernel<1, true><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
-    else backward_kernel<1, false><<<blocks, TN_TILE_THREADS, 0, stream>>>(*s);
+    s->f.direct = direct(s, pairs ? 2 : 1);
+    const int bytes = late_bytes(gain);
+    const bool two = gain || (getenv("TENON_SCAN_BLOCKS") && atoi(getenv("TENON_SCAN_BLOCKS")) == 2);
+    void (*const kernel)(scan) = pairs ? gain ? backward_kernel<2, true, 2> : two ? backward_kernel<2, false, 2> : backward_kernel<2, false, 3>
+                                 : gain ? backward_kernel<1, true, 2> : two ? backward_kernel<1, false, 2>
+                                        : backward_kernel<1, false, 3>;
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

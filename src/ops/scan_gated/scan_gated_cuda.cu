@@ -16,7 +16,7 @@
 namespace
 {
 
-enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2, PART = 4 };
+enum { PIECE = TN_TILE_PIECE, WORDS = 4, SUMS = 2 };
 
 /* Of a channel: rate, and what the phase turns in one token and in a piece (backward: the other way). */
 typedef struct constants {
@@ -129,35 +129,41 @@ __device__ __forceinline__ void open_gates(const gated &s, const tn_tile &t, con
         }
 }
 
-template <int V, bool WRITE>
+template <int V, bool WRITE, bool PLAIN>
 __device__ __forceinline__ void run(const gated &s, const tn_tile &t, const channel<V> &q, const piece<V> &p, float *re,
                                     float *im)
 {
+    enum { SIZE = V == 2 ? 2 : 4 };
     int64_t at = t.b * s.c.b + t.step * s.c.t + t.k;
+    char *to = (char *)s.c.at + at * SIZE;
     tn_tile_tensor c = s.c;
     c.add = false; /* for the compiler to see */
 #pragma unroll
-    for (int i = 0; i < PIECE; i++, at += s.c.t) {
-        if (i >= t.n) break;
+    for (int i = 0; i < PIECE; i++, at += s.c.t, to += s.c.t * SIZE) {
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const float rho = rho_of(__fmul_rn(q.rate[v], tn_word_part<V>(p.r[i], v)));
             const float lr = __fmul_rn(rho, q.cs[v]), li = __fmul_rn(rho, q.sn[v]);
-            if (t.reset >> i & 1) re[v] = im[v] = 0;
+            if (!PLAIN && (t.reset >> i & 1)) re[v] = im[v] = 0;
             const float r = re[v];
             re[v] = __fmaf_rn(-li, im[v], __fmaf_rn(lr, r, p.re[i][v]));
             im[v] = __fmaf_rn(li, r, __fmaf_rn(lr, im[v], p.im[i][v]));
         }
-        if (!WRITE || !t.on) continue;
-        tn_word_put<V>(c, at, re);
-        tn_word_put<V>(c, at + s.f.K, im);
+        if (WRITE && PLAIN) {
+            *(uint32_t *)to = tn_word_of<V>(re);
+            *(uint32_t *)(to + s.f.K * SIZE) = tn_word_of<V>(im);
+        } else if (WRITE && t.on) {
+            tn_word_put<V>(c, at, re);
+            tn_word_put<V>(c, at + s.f.K, im);
+        }
     }
 }
 
 template <int V>
 __global__ void __launch_bounds__(TN_TILE_THREADS, 2) forward_kernel(gated s)
 {
-    __shared__ tn_tile_shared<V> shared;
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (!t.lives) return;
     piece<V> p;
@@ -166,11 +172,15 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) forward_kernel(gated s)
     tn_link<V> a = tn_link_none<V>();
     open_gates<V>(s, t, q, p, sum);
     if (s.f.chunks > 1) {
-        run<V, false>(s, t, q, p, a.re, a.im);
+        if (t.plain) run<V, false, true>(s, t, q, p, a.re, a.im);
+        else run<V, false, false>(s, t, q, p, a.re, a.im);
         tn_words_anew(p.r);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, sum));
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { run<V, true>(s, t, q, p, re, im); });
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) run<V, true, true>(s, t, q, p, re, im);
+        else run<V, true, false>(s, t, q, p, re, im);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.final, a.re, a.im);
 }
 
@@ -181,10 +191,9 @@ struct reverse_words {
     uint32_t dr[PIECE], di[PIECE], r[PIECE]; /* gradient of c, and the gate r */
 };
 
-/* Of PART steps: c before the token, x, and the gate i. */
-struct reverse_part {
-    uint32_t cr[PART], ci[PART], xr[PART], xi[PART], in[PART];
-};
+/* What only the second run needs waits in shared memory: c before the token, x, and the gate i. */
+enum { C_RE, C_IM, X_RE, X_IM, GATE, PLANES };
+enum { LATE_BYTES = PLANES * TN_TILE_PLANE_BYTES };
 
 /* g = conj(lambda) a; q's phase is the conjugate's. */
 template <int V>
@@ -196,7 +205,7 @@ __device__ __forceinline__ void retreat(const channel<V> &q, int v, float rho, f
     im[v] = cut ? 0.f : __fmaf_rn(li, ar, __fmul_rn(lr, ai));
 }
 
-template <int V>
+template <int V, bool PLAIN>
 __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
                                          float *im, float *sum)
 {
@@ -204,34 +213,27 @@ __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, 
     for (int v = 0; v < V; v++) sum[v] = 0;
 #pragma unroll
     for (int i = 0; i < PIECE; i++) {
-        if (i >= t.n) break;
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
                         ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
             const float l = __fmul_rn(q.rate[v], tn_word_part<V>(w.r[i], v));
             sum[v] = __fadd_rn(sum[v], l);
-            retreat<V>(q, v, rho_of(l), ar, ai, t.reset >> i & 1, re, im);
+            retreat<V>(q, v, rho_of(l), ar, ai, !PLAIN && (t.reset >> i & 1), re, im);
         }
     }
 }
 
 template <int V>
-__device__ __forceinline__ void load_part(const gated &s, const tn_tile &t, int first, reverse_part &p)
+__device__ __forceinline__ void send_late(const gated &s, const tn_tile &t, uint32_t *late)
 {
-    const int64_t token = tn_tile_token(s.f, t, 0), K = s.f.K;
-    const int64_t c_at = t.b * s.c.b + (token - 1) * s.c.t + t.k, x_at = t.b * s.x.b + token * s.x.t + t.k;
-    const int64_t in_at = t.b * s.ri.b + token * s.ri.t + K + t.k;
-#pragma unroll
-    for (int j = 0; j < PART; j++) {
-        const int i = first + j;
-        const bool there = t.on && i < t.n, c = there && s.c.at && t.step + i < s.f.T - 1, x = there && s.x.at;
-        p.cr[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t) : 0u;
-        p.ci[j] = c ? tn_word<V>(s.c.at, s.c.type, c_at - i * s.c.t + K) : 0u;
-        p.xr[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t) : 0u;
-        p.xi[j] = x ? tn_word<V>(s.x.at, s.x.type, x_at - i * s.x.t + K) : 0u;
-        p.in[j] = there ? tn_word<V>(s.ri.at, s.ri.type, in_at - i * s.ri.t) : 0u;
-    }
+    tn_tile_send<V>(s.f, t, s.c, 0, 1, tn_tile_plane(late, t, C_RE));
+    tn_tile_send<V>(s.f, t, s.c, 1, 1, tn_tile_plane(late, t, C_IM));
+    tn_tile_send<V>(s.f, t, s.x, 0, 0, tn_tile_plane(late, t, X_RE));
+    tn_tile_send<V>(s.f, t, s.x, 1, 0, tn_tile_plane(late, t, X_IM));
+    tn_tile_send<V>(s.f, t, s.ri, 1, 0, tn_tile_plane(late, t, GATE));
+    tn_copies_commit();
 }
 
 /* c before token 0: the given state, which may have another type than c. */
@@ -248,25 +250,25 @@ struct given {
     float xr[V], xi[V], r[V], in[V];
 };
 
-template <int V>
+template <int V, bool PLAIN>
 __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, const channel<V> &q, int i,
-                                          const reverse_words<V> &w, const reverse_part &p, int j, float *re, float *im,
+                                          const reverse_words<V> &w, const uint32_t *p, float *re, float *im,
                                           float (*sum)[V], given<V> &d)
 {
-    const bool cut = t.reset >> i & 1, first = t.step + i == s.f.T - 1;
+    const bool cut = !PLAIN && (t.reset >> i & 1), first = (!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1;
 #pragma unroll
     for (int v = 0; v < V; v++) {
         const float ar = __fadd_rn(re[v], tn_word_part<V>(w.dr[i], v)),
                     ai = __fadd_rn(im[v], tn_word_part<V>(w.di[i], v));
-        const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p.in[j], v), l = __fmul_rn(q.rate[v], r);
+        const float r = tn_word_part<V>(w.r[i], v), in = tn_word_part<V>(p[GATE], v), l = __fmul_rn(q.rate[v], r);
         const float rho = rho_of(l), under = under_root(l, rho), inverse = rsqrtf(under),
                     gamma = __fmul_rn(under, inverse);
         const float slope = under <= 1e-6f ? 0.f : __fmul_rn(__fmul_rn(rho, rho), inverse); /* the clamp has none */
-        float2 c = make_float2(tn_word_part<V>(p.cr[j], v), tn_word_part<V>(p.ci[j], v));
+        float2 c = make_float2(tn_word_part<V>(p[C_RE], v), tn_word_part<V>(p[C_IM], v));
         if (first) c = state_before(s, t, v);
         if (cut) c = make_float2(0, 0);
         const float mr = __fmaf_rn(ai, c.y, __fmul_rn(ar, c.x)), mi = __fmaf_rn(ai, c.x, -__fmul_rn(ar, c.y));
-        const float e = __fmaf_rn(ai, tn_word_part<V>(p.xi[j], v), __fmul_rn(ar, tn_word_part<V>(p.xr[j], v)));
+        const float e = __fmaf_rn(ai, tn_word_part<V>(p[X_IM], v), __fmul_rn(ar, tn_word_part<V>(p[X_RE], v)));
         const float along = __fmaf_rn(-mi, q.sn[v], __fmul_rn(mr, q.cs[v])); /* q.sn is -sin(omega) */
         const float across = __fmaf_rn(mr, q.sn[v], __fmul_rn(mi, q.cs[v]));
         const float h = __fmaf_rn(along, rho, -__fmul_rn(__fmul_rn(in, e), slope)), gain = __fmul_rn(gamma, in);
@@ -278,32 +280,56 @@ __device__ __forceinline__ void step_back(const gated &s, const tn_tile &t, cons
     }
 }
 
+/* Two words of a token, its first plane's at `to`; of a plain piece. old: what they are added to. */
 template <int V>
-__device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q,
-                                           const reverse_words<V> &w, float *re, float *im, float (*sum)[V])
+__device__ __forceinline__ void put_two(char *to, int64_t plane, bool add, const uint32_t *old, const float *x, const float *y)
 {
-    const int64_t token = tn_tile_token(s.f, t, 0);
-    int64_t x_to = t.b * s.dx.b + token * s.dx.t + t.k, ri_to = t.b * s.dri.b + token * s.dri.t + t.k;
+    *(uint32_t *)to = add ? tn_word_sum<V>(old[0], x) : tn_word_of<V>(x);
+    *(uint32_t *)(to + plane) = add ? tn_word_sum<V>(old[1], y) : tn_word_of<V>(y);
+}
+
+/* A piece with all that is wanted of it. late: this thread's words. */
+template <int V, bool PLAIN>
+__device__ __forceinline__ void write_back(const gated &s, const tn_tile &t, const channel<V> &q,
+                                           const reverse_words<V> &w, const uint32_t *late, float *re, float *im,
+                                           float (*sum)[V])
+{
+    enum { SIZE = V == 2 ? 2 : 4, PLANE = TN_TILE_CHUNK * TN_TILE_LANES, PART = 4 };
+    const int64_t token = tn_tile_token(s.f, t, 0), plane = s.f.K * SIZE;
+    int64_t x_at = t.b * s.dx.b + token * s.dx.t + t.k, ri_at = t.b * s.dri.b + token * s.dri.t + t.k;
+    char *x_to = (char *)s.dx.at + x_at * SIZE, *ri_to = (char *)s.dri.at + ri_at * SIZE;
+    uint32_t old_x[PART][2], old_ri[PART][2];
 #pragma unroll
-    for (int first = 0; first < PIECE; first += PART) {
-        reverse_part p;
-        load_part<V>(s, t, first, p);
+    for (int i = 0; i < PIECE; i++, late += TN_TILE_LANES, x_at -= s.dx.t, ri_at -= s.dri.t) {
+        uint32_t p[PLANES];
+        given<V> d;
+        if (!PLAIN && i >= t.n) break;
 #pragma unroll
-        for (int j = 0; j < PART; j++, x_to -= s.dx.t, ri_to -= s.dri.t) {
-            given<V> d;
-            if (first + j >= t.n) break;
-            step_back<V>(s, t, q, first + j, w, p, j, re, im, sum, d);
-            if (!t.on) continue;
-            if (s.dx.at) tn_word_put<V>(s.dx, x_to, d.xr), tn_word_put<V>(s.dx, x_to + s.f.K, d.xi);
-            if (s.dri.at) tn_word_put<V>(s.dri, ri_to, d.r), tn_word_put<V>(s.dri, ri_to + s.f.K, d.in);
+        for (int j = 0; PLAIN && i % PART == 0 && j < PART; j++) {
+            const char *x_old = x_to - j * s.dx.t * SIZE, *ri_old = ri_to - j * s.dri.t * SIZE;
+            if (s.dx.add) old_x[j][0] = *(const uint32_t *)x_old, old_x[j][1] = *(const uint32_t *)(x_old + plane);
+            if (s.dri.add) old_ri[j][0] = *(const uint32_t *)ri_old, old_ri[j][1] = *(const uint32_t *)(ri_old + plane);
         }
+#pragma unroll
+        for (int k = 0; k < PLANES; k++) p[k] = late[k * PLANE];
+        step_back<V, PLAIN>(s, t, q, i, w, p, re, im, sum, d);
+        if (PLAIN) {
+            if (s.dx.at) put_two<V>(x_to, plane, s.dx.add, old_x[i % PART], d.xr, d.xi);
+            if (s.dri.at) put_two<V>(ri_to, plane, s.dri.add, old_ri[i % PART], d.r, d.in);
+            x_to -= s.dx.t * SIZE, ri_to -= s.dri.t * SIZE;
+            continue;
+        }
+        if (!t.on) continue;
+        if (s.dx.at) tn_word_put<V>(s.dx, x_at, d.xr), tn_word_put<V>(s.dx, x_at + s.f.K, d.xi);
+        if (s.dri.at) tn_word_put<V>(s.dri, ri_at, d.r), tn_word_put<V>(s.dri, ri_at + s.f.K, d.in);
     }
 }
 
 template <int V>
 __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
 {
-    __shared__ tn_tile_shared<V> shared;
+    extern __shared__ __align__(16) uint32_t late[];
+    __shared__ tn_tile_shared<V, WORDS> shared;
     const tn_tile t = tn_tile_take<V>(s.f);
     if (s.partial) tn_sum_clear(s.sums);
     if (!t.lives) return;
@@ -312,16 +338,23 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, 2) backward_kernel(gated s)
     tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
     tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
     tn_tile_load<V>(s.f, t, s.ri, 0, w.r);
+    send_late<V>(s, t, late);
     const channel<V> q = channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
-        run_back<V>(t, q, w, a.re, a.im, logs);
+        if (t.plain) run_back<V, true>(t, q, w, a.re, a.im, logs);
+        else run_back<V, false>(t, q, w, a.re, a.im, logs);
         tn_words_anew(w.dr), tn_words_anew(w.di), tn_words_anew(w.r);
         a = tn_tile_enter<V, WORDS>(s.f, t, shared, link_of<V>(s, t, a, logs));
     }
-    tn_tile_apply<V>(s.f, t, shared, a, [&](float *re, float *im) { write_back<V>(s, t, q, w, re, im, sum); });
+    tn_tile_arrived();
+    const uint32_t *mine = tn_tile_plane(late, t, 0) + t.lane;
+    tn_tile_apply<V, WORDS>(s.f, t, shared, a, [&](float *re, float *im) {
+        if (t.plain) write_back<V, true>(s, t, q, w, mine, re, im, sum);
+        else write_back<V, false>(s, t, q, w, mine, re, im, sum);
+    });
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
-    if (s.partial) tn_tile_leave_sums<V, SUMS>(s.f, t, sum, s.partial);
+    if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
 
 struct to_gradients {
@@ -390,6 +423,14 @@ static bool pairs(const gated *s)
            tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->dx) && tn_tile_pairs(&s->dri);
 }
 
+static bool direct(const gated *s, int V)
+{
+    const tn_tile_tensor *p[] = { &s->x, &s->ri, &s->c, &s->dc, &s->dx, &s->dri };
+    for (size_t i = 0; i < sizeof p / sizeof *p; i++)
+        if (!tn_tile_direct(p[i], V, s->f.K)) return false;
+    return true;
+}
+
 extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
@@ -398,6 +439,7 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
     TN_RETURN_IF(launch_prepare(c, &s));
+    s.f.direct = direct(&s, pairs(&s) ? 2 : 1);
     if (pairs(&s)) forward_kernel<2><<<tn_tile_blocks(&s.f, 2), TN_TILE_THREADS, 0, stream>>>(s);
     else forward_kernel<1><<<tn_tile_blocks(&s.f, 1), TN_TILE_THREADS, 0, stream>>>(s);
     TN_CUDA_LAUNCHED();
@@ -407,8 +449,11 @@ extern "C" tn_status tn_scan_gated_forward_cuda(const tn_call *c)
 static tn_status launch_backward(const tn_call *c, gated *s)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
-    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, 0, stream>>>(*s);
-    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, 0, stream>>>(*s);
+    s->f.direct = direct(s, pairs(s) ? 2 : 1);
+    const cudaFuncAttribute most = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    TN_CUDA_TRY(cudaFuncSetAttribute(pairs(s) ? backward_kernel<2> : backward_kernel<1>, most, LATE_BYTES));
+    if (pairs(s)) backward_kernel<2><<<tn_tile_blocks(&s->f, 2), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
+    else backward_kernel<1><<<tn_tile_blocks(&s->f, 1), TN_TILE_THREADS, LATE_BYTES, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -1,0 +1,20 @@
+/* What a trace of a device says: how much of the time it computed, and whether the host ever stood still for it. */
+#ifndef TN_REPORT_TRACE_H
+#define TN_REPORT_TRACE_H
+
+#include "backend/backend.h"
+
+typedef struct tn_trace {
+    size_t kernels, copies;
+    double kernel_s;  /* with at least one kernel at work */
+    double busy_s;    /* ... kernel or copy */
+    double span_s;    /* from the begin of the first of them to the end of the last */
+    double gap_s;     /* the longest in between without any */
+    size_t waits;     /* the host waited for all that was queued */
+    size_t event_waits; /* ... for one thing that was queued earlier */
+} tn_trace;
+
+/* spans are sorted. */
+tn_trace tn_trace_sum(tn_span *spans, size_t n);
+
+#endif

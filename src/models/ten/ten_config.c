@@ -91,6 +91,8 @@ static const tn_preset presets[] = {
     { "ten_a_xlarge", "TEN-A on four scales, 3.2 G parameters",
       VALUES(TEN_A, SIZE(2048, 20, 256, 2048), "hten=1,2,4,8") },
     { "ten_a_small_32k", "TEN-A for 32,768 tokens, 157 M parameters", VALUES(TEN_A, SIZE(1024, 8, 128, 32768)) },
+    { "small_32k", "ten_a_small_32k by the name it was published under, four sequences a step",
+      VALUES(TEN_A, SIZE(1024, 8, 128, 32768), "train.batch=4") },
     { "ten_a_medium_32k", "TEN-A for 32,768 tokens on three scales",
       VALUES(TEN_A, SIZE(1280, 12, 160, 32768), "hten=1,2,4") },
     { "ten_a_large_32k", "TEN-A for 32,768 tokens on four scales",

@@ -193,6 +193,7 @@ static const size_of sizes[] = {
     { "ten_a_micro", 69620736 },
     { "ten_a_small", 124156928 },
     { "ten_a_small_32k", 156662784 },
+    { "small_32k", 156662784 },
     { "ten_b", 40974592 },
     { "ten_b_wide", 111833600 },
     { "ten_b_small", 15433728 },

@@ -252,7 +252,7 @@ static void check_differences(tn_bound *b, const tn_bucket *k, const float *grad
 static void check_seed(uint64_t seed)
 {
     static const char *const apart[] = { "opt.inplace", NULL }, *const alone[] = { "opt.shared_gradients", NULL },
-                      *const sums[] = { "opt.sum_in_norm", "opt.sum_in_product", NULL };
+                      *const sums[] = { "opt.sum_in_norm", NULL };
     static const struct {
         const char *name, *const *off;
         bool recompute;

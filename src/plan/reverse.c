@@ -3,7 +3,8 @@
  * nodes name exactly the forward tensors they read.
  *
  * Invariant: the gradient memory of a tensor is written whole before it is added to. Gradients of parameters and of
- * inputs that ask for it are always added to: their owner zeroes them. */
+ * inputs that ask for it are always added to: their owner zeroes them. A gradient that is another's as it is (of a sum's
+ * terms) is the same tensor until something is added to one of them. */
 #include "plan/graph.h"
 
 #include <string.h>

@@ -10,7 +10,6 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.compact", "on",
                       "samples of a solve that are there leave its batch (off: they stay in it and are computed in vain)"),
     TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
-    TN_SETTING_SWITCH("opt.sum_in_product", "on", "a product adds the residual to its result as it stores it (off: a product, then a sum)"),
     TN_SETTING_SWITCH("opt.sum_in_norm", "on", "a norm makes the residual's sum that it reads, in one pass (off: a sum, then a norm)"),
     TN_SETTING_SWITCH("opt.repeat", "on",
                       "CUDA: a recorded solve repeats one iteration until all samples are there (off: all iterations are recorded)"),

@@ -92,6 +92,7 @@ __device__ __forceinline__ void put(const tn_rowset &s, int64_t row, int i, int 
 __device__ __forceinline__ tn_f8 columns_of(const tn_rowset &s, int i, int n, float otherwise)
 {
     tn_f8 r;
+    if (s.a.data && s.fast && i + 8 <= n) return tn_load8(s.a.data, s.a.dtype, i);
 #pragma unroll
     for (int k = 0; k < 8; k++)
         r.v[k] = s.a.data && i + k < n ? tn_load(s.a.data, s.a.dtype, (i + k) * s.step) : otherwise;
@@ -344,8 +345,9 @@ how how_of(const job &j)
     const tn_rowset *all[] = { &j.c, &j.z, &j.x, &j.y, &j.dy, &j.dc, &j.dz, &j.dx };
     bool fast = j.width % 8 == 0, bf16 = true;
     for (const tn_rowset *s : all) {
+        if (!s->a.data) continue;
         fast = fast && s->fast;
-        bf16 = bf16 && (!s->a.data || s->a.dtype == TN_BF16);
+        bf16 = bf16 && s->a.dtype == TN_BF16;
     }
     return !fast ? NUMBERS : bf16 ? BF16 : VECTORS;
 }

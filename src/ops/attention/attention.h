@@ -14,8 +14,8 @@
  * backward pass only, is the log-sum-exp (B,H,T) in f32. A query's bits depend on its own q and the keys it sees
  * alone, NaN and infinity in hidden keys and values included (forward; a gradient may become NaN through hidden
  * non-finite numbers of the same tile). Switch opt.flash: off computes with whole matrices and keeps the
- * probabilities (B,H,T,S). Switch opt.cudnn: on a GPU, bf16 of at least 64 tokens with a causal mask (T = S) or none
- * goes through cuDNN where that measures faster; a NaN or infinity in hidden keys and values may then reach queries near
+ * probabilities (B,H,T,S). Switch opt.cudnn: on a GPU, the forward pass of bf16 of at least 64 tokens with a causal
+ * mask (T = S) or none goes through cuDNN where that measures faster; a NaN or infinity in hidden keys and values may then reach queries near
  * them. */
 #ifndef TN_OPS_ATTENTION_H
 #define TN_OPS_ATTENTION_H

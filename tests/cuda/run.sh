@@ -16,7 +16,7 @@ ops=("$@")
 
 one() {
     # shellcheck disable=SC2086
-    timeout 300 ${SANITIZER:-} "$unit" "$1:" > "$out/$1" 2>&1
+    timeout "${LIMIT:-300}" ${SANITIZER:-} "$unit" "$1:" > "$out/$1" 2>&1
     echo $? > "$out/$1.rc"
 }
 running=0

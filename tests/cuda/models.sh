@@ -67,7 +67,7 @@ taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
 "$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=20000 run="$work/soak" > "$work/soak.log" 2>&1 &
 pid=$!
 sleep 2; early=$(taken) late=
-while kill -0 $pid 2> /dev/null; do late=$(taken); sleep 0.2; done
+while kill -0 $pid 2> /dev/null; do now=$(taken); [ "$now" -le "${late:-0}" ] || late=$now; sleep 0.2; done
 wait $pid && rc=0 || rc=1
 if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      20000 steps, $early and $late MiB"
 else failed=$((failed + 1)); echo "FAILED  20000 steps: exit code $rc, $early and ${late:-?} MiB"; fi

@@ -99,7 +99,7 @@ const tn_op tn_op_readout = {
                 TN_ON_CUDA(tn_readout_forward_cuda, tn_readout_backward_cuda, tn_readout_work_cuda) },
     .switch_name = "opt.readout",
     .switch_row = &(const tn_setting)TN_SETTING_SWITCH(
-        "opt.readout", "off", "skip, norm and gate behind a recurrence in one pass (off: an op for each)"),
+        "opt.readout", "on", "skip, norm and gate behind a recurrence in one pass (off: an op for each)"),
     .plain = readout_plain,
     .strided_in = 1u << TN_READOUT_C | 1u << TN_READOUT_Z | 1u << TN_READOUT_X,
 };

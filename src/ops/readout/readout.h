@@ -13,7 +13,9 @@
 #ifndef TN_OPS_READOUT_H
 #define TN_OPS_READOUT_H
 
+#ifndef TN_OPS_GATE_H /* <tenon/ops.h> has it further up */
 #include "ops/gate/gate.h"
+#endif
 
 #include <tenon/op.h>
 

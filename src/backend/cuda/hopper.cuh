@@ -190,10 +190,18 @@ __device__ __forceinline__ void tn_hold(uint32_t (&x)[n])
     for (int i = 0; i < n; i++) asm volatile("" : "+r"(x[i])::"memory");
 }
 
+/* The sums of a product as operands, ... */
 #define TN_SUMS8(i)                                                                                                    \
     "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]),       \
         "+f"(c[i + 7])
 #define TN_SUMS32(i) TN_SUMS8(i), TN_SUMS8(i + 8), TN_SUMS8(i + 16), TN_SUMS8(i + 24)
+/* ... and as the text names them. */
+#define TN_PLACES32                                                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define TN_PLACES64                                                                                                    \
+    TN_PLACES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                   \
+                "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 /* c (64,64) = a b, or += where add is not 0; a (64,16) and b (16,64) in shared memory. turned: the rows of
  * its tile are what is summed over, else the columns. */
@@ -202,10 +210,7 @@ __device__ __forceinline__ void tn_product(float (&c)[32], uint64_t a, uint64_t 
 {
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, "
-                 "%8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31"
+                 TN_PLACES32
                  "}, %32, %33, add, 1, 1, 0, %35;\n}"
                  : TN_SUMS32(0)
                  : "l"(a), "l"(b), "r"(add), "n"(turned));
@@ -217,10 +222,7 @@ __device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, ui
 {
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, "
-                 "%8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31"
+                 TN_PLACES32
                  "}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
                  : TN_SUMS32(0)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(turned));
@@ -233,14 +235,7 @@ __device__ __forceinline__ void tn_product(float (&c)[64], uint64_t a, uint64_t 
 {
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, "
-                 "%8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, "
-                 "%56, %57, %58, %59, %60, %61, %62, %63"
+                 TN_PLACES64
                  "}, %64, %65, add, 1, 1, 0, %67;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
                  : "l"(a), "l"(b), "r"(add), "n"(turned));
@@ -252,19 +247,14 @@ __device__ __forceinline__ void tn_product(float (&c)[64], const uint32_t *a, ui
 {
     asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-                 "%0, %1, %2, %3, %4, %5, %6, %7, "
-                 "%8, %9, %10, %11, %12, %13, %14, %15, "
-                 "%16, %17, %18, %19, %20, %21, %22, %23, "
-                 "%24, %25, %26, %27, %28, %29, %30, %31, "
-                 "%32, %33, %34, %35, %36, %37, %38, %39, "
-                 "%40, %41, %42, %43, %44, %45, %46, %47, "
-                 "%48, %49, %50, %51, %52, %53, %54, %55, "
-                 "%56, %57, %58, %59, %60, %61, %62, %63"
+                 TN_PLACES64
                  "}, {%64,%65,%66,%67}, %68, add, 1, 1, %70;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(turned));
 }
 
+#undef TN_PLACES64
+#undef TN_PLACES32
 #undef TN_SUMS32
 #undef TN_SUMS8
 #endif /* TN_HOPPER */

@@ -57,30 +57,6 @@ __device__ __forceinline__ backward_piece piece_of(const hopper_problem &h, int 
 
 /* --- a warpgroup and a tile --------------------------------------------------------------------------------------- */
 
-/* s = 64 own rows times those of a tile, begun. The own rows are read from shared memory every time: an
- * operand kept in registers across the loop was overwritten (ptxas 13.0 gave its registers to weights). */
-template <int WIDTH, int BN>
-__device__ __forceinline__ void begin_product(float (&s)[BN / 2], const char *own, const char *tile)
-{
-    const uint64_t a = tn_tile_at(own, 0), b = tn_tile_at(tile, 0);
-#pragma unroll
-    for (int d = 0; d < WIDTH / 16; d++)
-        tn_product<0>(s, a + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-    tn_products_commit();
-}
-
-/* sum += x times the rows of a tile, begun */
-template <int WIDTH, int BN>
-__device__ __forceinline__ void begin_sum(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], const char *tile)
-{
-    const uint64_t b = tn_tile_at(tile, BN * 128);
-    tn_hold(x);
-    tn_products_begin();
-#pragma unroll
-    for (int n = 0; n < BN / 16; n++) tn_product<1>(sum, x + 4 * n, b + n * (16 * 128 / 16), 1);
-    tn_products_commit();
-}
-
 /* Columns outside of what a lane's two rows meet become 0. */
 template <int N>
 __device__ __forceinline__ void hide(float (&w)[N], int2 upper, int2 lower, int c0)
@@ -212,8 +188,10 @@ __device__ __forceinline__ void meet_pieces(const hopper_problem &h, char *room)
             tn_hold(w);
             tn_hold(x);
             tn_products_begin();
-            begin_product<WIDTH, BN>(w, own, other1);
-            begin_product<WIDTH, BN>(x, own + at::rows, other2);
+            /* own rows are read from shared memory every time: as an operand kept in registers across the loop they were
+             * overwritten (ptxas 13.0 gave the registers to weights) */
+            begin_rows<WIDTH, BN>(w, own, other1);
+            begin_rows<WIDTH, BN>(x, own + at::rows, other2);
             tn_products_wait<1>();
             tn_hold(w);
             if (used >= 0) release(bar.empty + used);

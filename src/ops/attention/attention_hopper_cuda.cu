@@ -114,26 +114,17 @@ __device__ __forceinline__ void rescale(float (&o)[N], const float (&keep)[2])
 template <int WIDTH, int BN>
 __device__ __forceinline__ void begin_scores(float (&s)[BN / 2], const char *q, const char *k)
 {
-    const uint64_t a = tn_tile_at(q, 0), b = tn_tile_at(k, 0);
     tn_hold(s);
     tn_products_begin();
-#pragma unroll
-    for (int d = 0; d < WIDTH / 16; d++)
-        tn_product<0>(s, a + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-    tn_products_commit();
+    begin_rows<WIDTH, BN>(s, q, k);
 }
 
 /* o += w v, begun */
 template <int WIDTH, int BN>
 __device__ __forceinline__ void begin_values(float (&o)[WIDTH / 2], uint32_t (&w)[BN / 4], const char *v)
 {
-    const uint64_t b = tn_tile_at(v, BN * 128);
     tn_hold(o);
-    tn_hold(w);
-    tn_products_begin();
-#pragma unroll
-    for (int n = 0; n < BN / 16; n++) tn_product<1>(o, w + 4 * n, b + n * (16 * 128 / 16), 1);
-    tn_products_commit();
+    begin_sum<WIDTH, BN>(o, w, v);
 }
 
 /* --- values that are not finite ----------------------------------------------------------------------------------- */

@@ -155,22 +155,16 @@ __global__ void __launch_bounds__(WALKERS) walk_kernel(walk w)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-/* A block's chunk. */
-struct chunk_at {
-    int64_t head, b, h, first;
-    int chunk;
-};
-
-__device__ __forceinline__ chunk_at chunk_of(const tn_outer_shape &z)
+__device__ __forceinline__ tn_outer_chunk chunk_of(const tn_outer_shape &z)
 {
-    chunk_at k;
+    tn_outer_chunk k;
     k.head = blockIdx.x / z.chunks, k.chunk = (int)(blockIdx.x % z.chunks);
     k.b = k.head / z.H, k.h = k.head % z.H, k.first = (int64_t)k.chunk * C;
     return k;
 }
 
 template <class T>
-__device__ __forceinline__ const T *kept_state(const tn_outer_shape &z, const chunk_at &k, const void *states)
+__device__ __forceinline__ const T *kept_state(const tn_outer_shape &z, const tn_outer_chunk &k, const void *states)
 {
     return states ? (const T *)states + (k.head * z.chunks + k.chunk) * z.N * z.P : NULL;
 }
@@ -199,7 +193,7 @@ __device__ __forceinline__ void mask(tn_outer_part &a, const tn_outer_decays &d)
 
 /* What was left out of M V: numbers of v that are NaN or Inf, for the tokens that see them. */
 template <class T>
-__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const chunk_at &k, const tn_outer_decays &d,
+__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const tn_outer_chunk &k, const tn_outer_decays &d,
                                         const T *m, tn_outer_part &o)
 {
 #pragma unroll
@@ -229,7 +223,7 @@ __global__ void __launch_bounds__(THREADS, 2) out_kernel(outputs a)
     __shared__ tn_outer_decays d;
     enum { SIZE = tn_outer_tile_size<T>() };
     T *q = (T *)memory, *k = q + SIZE, *v = k + SIZE, *s0 = v + SIZE;
-    const chunk_at at = chunk_of(a.z);
+    const tn_outer_chunk at = chunk_of(a.z);
     const int warp = threadIdx.x / 32, row = warp % 4 * 16, column = warp / 4 * 32;
     if (warp == 0) tn_outer_decays_fill(tn_outer_alphas_load(a.z, at.b, at.h, at.first), &d);
     tn_outer_tile_load<T, THREADS>(a.z.q, at.b, at.h, at.first, a.z.T, a.z.N, q, false);
@@ -336,10 +330,8 @@ __device__ __forceinline__ void sum_through(const T *s0, const T *g, alpha_sums 
     if (threadIdx.x % 32 == 0) sums.through[threadIdx.x / 32] = sum;
 }
 
-/* alpha_t decays everything that passes from before t to t or after it: pairs and reads of S0, by the later token,
- * added up from the end; writes to S1, by the earlier token, and what passes through, added up from the beginning.
- * By one warp. */
-__device__ __forceinline__ void write_alpha(const gradients &a, const chunk_at &k, const tn_outer_decays &d,
+/* By one warp. */
+__device__ __forceinline__ void write_alpha(const gradients &a, const tn_outer_chunk &k, const tn_outer_decays &d,
                                             const alpha_sums &sums)
 {
     const int lane = threadIdx.x % 32;
@@ -357,15 +349,7 @@ __device__ __forceinline__ void write_alpha(const gradients &a, const chunk_at &
         earlier[i] = t ? (double)sums.writes[0][t - 1] + (double)sums.writes[1][t - 1] : through;
         if (earlier_cut[i]) earlier[i] = 0;
     }
-    tn_outer_running(later, later_cut);
-    tn_outer_running(earlier, earlier_cut);
-    for (int i = 0; i < 2; i++) {
-        const int t = lane * 2 + i;
-        const double from_end = __shfl_sync(0xffffffffu, later[1 - i], 31 - lane);
-        if (k.first + t >= a.z.T) continue;
-        tn_put(a.dalpha.at, a.dalpha.type, k.b * a.dalpha.b + (k.first + t) * a.dalpha.t + k.h * a.dalpha.h,
-               earlier_cut[i] ? 0.f : (float)(from_end + earlier[i]), a.dalpha.add);
-    }
+    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut);
 }
 
 /* Five tiles in turn: q, k, v and dO stay but for q, whose place G takes while it is needed; x holds M, S0, then
@@ -379,7 +363,7 @@ __global__ void __launch_bounds__(THREADS, 2) back_kernel(gradients a)
     enum { SIZE = tn_outer_tile_size<T>() };
     T *q = (T *)memory, *k = q + SIZE, *v = k + SIZE, *d_o = v + SIZE, *x = d_o + SIZE, *g = q;
     const tn_outer_shape &z = a.z;
-    const chunk_at at = chunk_of(z);
+    const tn_outer_chunk at = chunk_of(z);
     const int warp = threadIdx.x / 32, row = warp % 4 * 16, column = warp / 4 * 32;
     const tn_outer_part zero = tn_outer_part_at(row, column);
     if (warp == 0) tn_outer_decays_fill(tn_outer_alphas_load(z, at.b, at.h, at.first), &d);

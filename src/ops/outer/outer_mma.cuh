@@ -30,13 +30,8 @@ struct __align__(16) tn_mma_decays { /* read by pairs */
 __device__ __forceinline__ void tn_mma_decays_fill(tn_outer_alphas a, tn_mma_decays *d)
 {
     const int lane = threadIdx.x % 32;
-    int count = a.starts[0] + a.starts[1];
-#pragma unroll
-    for (int s = 1; s < 32; s *= 2) {
-        const int before = __shfl_up_sync(0xffffffffu, count, s);
-        if (lane >= s) count += before;
-    }
-    const int doc[2] = { count - a.starts[1], count }, last_doc = __shfl_sync(0xffffffffu, count, 31);
+    int doc[2];
+    const int last_doc = tn_outer_documents(a, doc);
     tn_outer_running(a.v, a.starts);
     const double end = __shfl_sync(0xffffffffu, a.v[1], 31);
 #pragma unroll

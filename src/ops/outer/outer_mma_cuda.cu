@@ -222,22 +222,17 @@ __global__ void __launch_bounds__(LINKERS) link_kernel(walk w)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-/* A block's chunk; neighbours in memory are worked on at the same time. */
-struct place {
-    int64_t head, b, h, first;
-    int chunk;
-};
-
-__device__ __forceinline__ place place_of(const tn_outer_shape &z)
+/* Neighbours in memory are worked on at the same time. */
+__device__ __forceinline__ tn_outer_chunk place_of(const tn_outer_shape &z)
 {
-    place k;
+    tn_outer_chunk k;
     const int64_t i = blockIdx.x / z.H;
     k.h = blockIdx.x % z.H, k.b = i / z.chunks, k.chunk = (int)(i % z.chunks);
     k.head = k.b * z.H + k.h, k.first = (int64_t)k.chunk * C;
     return k;
 }
 
-__device__ __forceinline__ const tn_b16 *kept_state(const tn_outer_shape &z, const place &k, const tn_b16 *states)
+__device__ __forceinline__ const tn_b16 *kept_state(const tn_outer_shape &z, const tn_outer_chunk &k, const tn_b16 *states)
 {
     return states ? states + (k.head * z.chunks + k.chunk) * z.N * z.P : NULL;
 }
@@ -269,7 +264,7 @@ typedef struct outputs {
 } outputs;
 
 /* What was left out of M V: numbers of v that are NaN or Inf, for the tokens that see them. m: this warp's rows of M. */
-__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const place &k, const tn_mma_decays &d,
+__device__ __forceinline__ void add_odd(const tn_outer_shape &z, const tn_outer_chunk &k, const tn_mma_decays &d,
                                         const tn_b16 *m, tn_mma_part &o)
 {
 #pragma unroll 1
@@ -296,7 +291,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
     __shared__ tn_mma_decays d;
     tn_b16 *q = (tn_b16 *)memory, *k = q + TN_MMA_TILE, *v = k + TN_MMA_TILE, *s0 = v + TN_MMA_TILE;
     const tn_outer_shape &z = a.z;
-    const place at = place_of(z);
+    const tn_outer_chunk at = place_of(z);
     tn_mma_fetch(z.q, at.b, at.h, at.first, z.T, z.N, q);
     tn_mma_fetch(z.k, at.b, at.h, at.first, z.T, z.N, k);
     tn_mma_fetch(z.v, at.b, at.h, at.first, z.T, z.P, v);
@@ -355,9 +350,8 @@ __device__ __forceinline__ void sum_through(const tn_b16 *s0, const tn_b16 *g, a
     if (threadIdx.x % 32 == 0) sums.through[threadIdx.x / 32] = sum;
 }
 
-/* Pairs and reads of S0, by the later token, added up from the end; writes to S1, by the earlier token, and what passes
- * through, added up from the beginning. By one warp. */
-__device__ __forceinline__ void write_alpha(const gradients &a, const place &k, const tn_mma_decays &d,
+/* By one warp. */
+__device__ __forceinline__ void write_alpha(const gradients &a, const tn_outer_chunk &k, const tn_mma_decays &d,
                                             const alpha_sums &sums)
 {
     const int lane = threadIdx.x % 32;
@@ -372,22 +366,14 @@ __device__ __forceinline__ void write_alpha(const gradients &a, const place &k, 
         earlier_cut[i] = d.doc[t] != (t ? d.doc[t - 1] : 0);
         earlier[i] = earlier_cut[i] ? 0 : t ? (double)sums.writes[t - 1] : through;
     }
-    tn_outer_running(later, later_cut);
-    tn_outer_running(earlier, earlier_cut);
-    for (int i = 0; i < 2; i++) {
-        const int t = lane * 2 + i;
-        const double from_end = __shfl_sync(0xffffffffu, later[1 - i], 31 - lane);
-        if (k.first + t >= a.z.T) continue;
-        tn_put(a.dalpha.at, a.dalpha.type, k.b * a.dalpha.b + (k.first + t) * a.dalpha.t + k.h * a.dalpha.h,
-               earlier_cut[i] ? 0.f : (float)(from_end + earlier[i]), a.dalpha.add);
-    }
+    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut);
 }
 
 struct tiles {
     tn_b16 *q, *k, *v, *d_o, *s0, *g, *stage;
 };
 
-__device__ __forceinline__ void send(const gradients &a, const place &at, const tn_outer_tensor &p, int columns,
+__device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &at, const tn_outer_tensor &p, int columns,
                                      const tn_mma_part &x, tn_b16 *stage)
 {
     if (!p.at) return;
@@ -398,7 +384,7 @@ __device__ __forceinline__ void send(const gradients &a, const place &at, const 
 }
 
 /* dk and dv: rows are the earlier tokens of pairs. */
-__device__ __forceinline__ void back_earlier(const gradients &a, const place &at, const tiles &x,
+__device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_chunk &at, const tiles &x,
                                              const tn_mma_decays &d, alpha_sums &sums)
 {
     const tn_mma_left k = tn_mma_rows_of(x.k), v = tn_mma_rows_of(x.v);
@@ -431,7 +417,7 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const place &at
 }
 
 /* dq: rows are the later tokens. */
-__device__ __forceinline__ void back_later(const gradients &a, const place &at, const tiles &x, const tn_mma_decays &d,
+__device__ __forceinline__ void back_later(const gradients &a, const tn_outer_chunk &at, const tiles &x, const tn_mma_decays &d,
                                            alpha_sums &sums)
 {
     const tn_mma_left d_o = tn_mma_rows_of(x.d_o);
@@ -451,7 +437,7 @@ __global__ void __launch_bounds__(THREADS, 3) back_kernel(gradients a)
     __shared__ tn_mma_decays d;
     __shared__ alpha_sums sums;
     const tn_outer_shape &z = a.z;
-    const place at = place_of(z);
+    const tn_outer_chunk at = place_of(z);
     tiles x;
     tn_b16 *first = (tn_b16 *)memory;
     x.q = first, x.k = x.q + TN_MMA_TILE, x.v = x.k + TN_MMA_TILE, x.d_o = x.v + TN_MMA_TILE;

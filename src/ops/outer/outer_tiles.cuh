@@ -326,8 +326,14 @@ __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_s
     return a;
 }
 
-/* By one warp. */
-__device__ __forceinline__ void tn_outer_decays_fill(tn_outer_alphas a, tn_outer_decays *d)
+/* A block's chunk. */
+struct tn_outer_chunk {
+    int64_t head, b, h, first;
+    int chunk;
+};
+
+/* The documents of this lane's two tokens, counted from the chunk's beginning; returns that of its last token. By one warp. */
+__device__ __forceinline__ int tn_outer_documents(const tn_outer_alphas &a, int (&doc)[2])
 {
     const int lane = threadIdx.x % 32;
     int count = a.starts[0] + a.starts[1];
@@ -336,7 +342,34 @@ __device__ __forceinline__ void tn_outer_decays_fill(tn_outer_alphas a, tn_outer
         const int before = __shfl_up_sync(0xffffffffu, count, s);
         if (lane >= s) count += before;
     }
-    const int doc[2] = { count - a.starts[1], count }, last_doc = __shfl_sync(0xffffffffu, count, 31);
+    doc[0] = count - a.starts[1], doc[1] = count;
+    return __shfl_sync(0xffffffffu, count, 31);
+}
+
+/* alpha_t decays everything that passes from before t to t or after it. later (tokens from the end): what belongs to pairs and reads of
+ * S0, by the later token; earlier: writes to S1, by the earlier token, and what passes through. Both are added up along the
+ * chunk, cut where a document starts. By one warp, two tokens a lane. */
+__device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k, double (&later)[2],
+                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2])
+{
+    const int lane = threadIdx.x % 32;
+    tn_outer_running(later, later_cut);
+    tn_outer_running(earlier, earlier_cut);
+    for (int i = 0; i < 2; i++) {
+        const int t = lane * 2 + i;
+        const double from_end = __shfl_sync(0xffffffffu, later[1 - i], 31 - lane);
+        if (k.first + t >= T) continue;
+        tn_put(dalpha.at, dalpha.type, k.b * dalpha.b + (k.first + t) * dalpha.t + k.h * dalpha.h,
+               earlier_cut[i] ? 0.f : (float)(from_end + earlier[i]), dalpha.add);
+    }
+}
+
+/* By one warp. */
+__device__ __forceinline__ void tn_outer_decays_fill(tn_outer_alphas a, tn_outer_decays *d)
+{
+    const int lane = threadIdx.x % 32;
+    int doc[2];
+    const int last_doc = tn_outer_documents(a, doc);
     tn_outer_running(a.v, a.starts);
     const double end = __shfl_sync(0xffffffffu, a.v[1], 31);
     for (int i = 0; i < 2; i++) {

@@ -2,6 +2,7 @@
 #include "optim/guard.h"
 
 #include "apply.h"
+#include "device_memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static tn_status step(tn_apply *a, tn_guard *g, int64_t number, bool bad, tn_gua
     s.lr *= tn_guard_lr_factor(g);
     tn_apply_draw(a, (int)number, 1);
     if (bad) {
-        tn_store_find(a->store, "gain")->grad[5] = NAN;
+        tn_memory_set(a->store, &tn_store_find(a->store, "gain")->grad[5], NAN);
         *(float *)tn_store_find(a->store, "carried")->data = NAN; /* what a bad forward pass leaves in a state */
     } else {
         *(float *)tn_store_find(a->store, "carried")->data = (float)number;

@@ -1,5 +1,6 @@
 /* adamw: against a double-precision reference over many steps, and what must not move. */
 #include "apply.h"
+#include "device_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -99,7 +100,7 @@ static void groups(void **state)
     assert_true(tn_apply_run(&a, &usual, 1));
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         const tn_entry *e = tn_store_find(a.store, want[i].name);
-        const float x = *(const float *)e->data;
+        const float x = tn_memory_float(a.store, e->data);
         double before = 0;
         int64_t at = 0;
         for (size_t k = 0; tn_store_at(a.store, k) != e; k++)
@@ -122,9 +123,9 @@ static void first_step(void **state)
     s.decay = 0;
     s.clip = 0;
     tn_entry e = *tn_store_find(a.store, "last"); /* -2 everywhere */
-    e.grad[0] = -1e-4f;
+    tn_memory_set(a.store, &e.grad[0], -1e-4f);
     assert_true(tn_apply_run(&a, &s, 1));
-    assert_float_equal(*(const float *)e.data, -2 + 1e-2f, 1e-5f);
+    assert_float_equal(tn_memory_float(a.store, e.data), -2 + 1e-2f, 1e-5f);
     tn_apply_close(&a);
 }
 
@@ -135,12 +136,11 @@ static void padding(void **state)
     tn_apply a;
     tn_apply_open(&a, &options, 1);
     const tn_bucket *b = tn_store_bucket(a.store, 0);
-    b->param[15] = 42; /* after the matrix of 15 */
-    b->m[15] = 43;
-    b->v[15] = 44;
+    float *const at[] = { &b->param[15], &b->m[15], &b->v[15] }; /* after the matrix of 15 */
+    for (int i = 0; i < 3; i++) tn_memory_set(a.store, at[i], 42 + (float)i);
     tn_apply_draw(&a, 1, 1);
     assert_true(tn_apply_run(&a, &usual, 1));
-    assert_true(b->param[15] == 42 && b->m[15] == 43 && b->v[15] == 44);
+    for (int i = 0; i < 3; i++) assert_true(tn_memory_float(a.store, at[i]) == 42 + (float)i);
     tn_apply_close(&a);
 }
 

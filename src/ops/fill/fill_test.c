@@ -30,8 +30,8 @@ static void values(void **state)
     const tn_dtype type = *(const tn_dtype *)*state;
     static const float value[] = { 0, 1, 96, 2.5f };
     for (size_t k = 0; k < sizeof value / sizeof *value; k++) {
-        tn_world w = tn_world_open(1, 2);
-        tn_graph *g = tn_world_graph(NULL);
+        tn_world w = tn_world_open_on(tn_test_device(), 1, 2);
+        tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
         tn_output(g, "y", tn_fill(g, tn_shape(3, 5), type, value[k]));
         tn_bound *b = tn_world_add(&w, g, NULL);
         assert_ok(tn_run(b));
@@ -92,8 +92,8 @@ static void special_values(void **state)
 static void zeroes_gradients(void **state)
 {
     (void)state;
-    tn_world w = tn_world_open(1, 1);
-    tn_graph *g = tn_world_graph(NULL);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_want_gradient(g, tn_input(g, "x", tn_shape(2, 4), TN_F32));
     const tn_ref p = tn_mul(g, x, tn_fill(g, tn_shape(2, 4), TN_F32, 3));
     tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_slice(g, p, 1, 1, 2)) });
@@ -114,8 +114,8 @@ static void zeroes_gradients(void **state)
 static void zeroes_a_part(void **state)
 {
     (void)state;
-    tn_world w = tn_world_open(1, 1);
-    tn_graph *g = tn_world_graph(NULL);
+    tn_world w = tn_world_open_on(tn_test_device(), 1, 1);
+    tn_graph *g = tn_world_graph_on(tn_test_device(), NULL);
     const tn_ref x = tn_want_gradient(g, tn_input(g, "x", tn_shape(2, 6), TN_F32)), p = tn_scale(g, x, 2);
     const tn_ref y = tn_mul(g, tn_part(g, p, 0, 3), tn_stop_gradient(g, tn_part(g, p, 1, 3)));
     tn_bound *b = tn_world_add(&w, g, &(tn_compile_options){ .loss = tn_sum_all(g, tn_add(g, y, tn_part(g, p, 2, 3))) });

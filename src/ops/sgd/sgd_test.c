@@ -1,5 +1,6 @@
 /* sgd: against a double-precision reference over many steps, with and without Nesterov, and what must not move. */
 #include "apply.h"
+#include "device_memory.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -66,12 +67,12 @@ static void no_momentum(void **state)
     tn_apply_open(&b, &nesterov, 1);
     for (int step = 1; step <= 3; step++) {
         const tn_entry *e = tn_store_find(a.store, "last");
-        const float before = *(const float *)e->data;
+        const float before = tn_memory_float(a.store, e->data);
         tn_apply_draw(&a, step, 1);
         tn_apply_draw(&b, step, 1);
-        const float g = e->grad[0];
+        const float g = tn_memory_float(a.store, &e->grad[0]);
         assert_true(tn_apply_run(&a, &s, 1) && tn_apply_run(&b, &s, 1));
-        assert_float_equal(*(const float *)e->data, before - s.lr * g, 1e-6f);
+        assert_float_equal(tn_memory_float(a.store, e->data), before - s.lr * g, 1e-6f);
     }
     assert_true(tn_apply_same(&a, tn_apply_save(&b)));
     tn_apply_close(&a);

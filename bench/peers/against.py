@@ -11,6 +11,7 @@ import ctypes
 import fnmatch
 import json
 import math
+import pathlib
 import sys
 
 import torch
@@ -148,6 +149,23 @@ def make_batches(count, batch, length, vocab, rng):
     regular = torch.rand((count, batch, length + 1), generator=rng) < 0.75
     for t in range(1, length + 1):
         text[..., t] = torch.where(regular[..., t], follow[text[..., t - 1]], text[..., t])
+    tokens, labels = text[..., :-1].clone(), text[..., 1:].clone()
+    labels[..., 0] = -1
+    return tokens, labels
+
+
+def read_batches(folder, count, batch, length, vocab):
+    """The same from the beginning of a data set of `tenon data prepare` (src/data/shard.h)."""
+    with open(pathlib.Path(folder) / "dataset.json") as f:
+        about = json.load(f)
+    shard = (pathlib.Path(folder) / about["splits"]["train"]["shards"][0]["file"]).read_bytes()
+    tokens, at = (int.from_bytes(shard[k:k + 8], "little") for k in (48, 64))
+    small = about["item"] == "u16"
+    text = torch.frombuffer(bytearray(shard), dtype=torch.int16 if small else torch.int32, count=tokens, offset=at).long() & (0xFFFF if small else 0xFFFFFFFF)
+    wanted = count * batch * (length + 1)
+    if len(text) < wanted or about["vocab"] > vocab:
+        sys.exit(f"{folder} has {len(text)} tokens of {about['vocab']} kinds where {wanted} of at most {vocab} are needed")
+    text = text[:wanted].view(count, batch, length + 1)
     tokens, labels = text[..., :-1].clone(), text[..., 1:].clone()
     labels[..., 0] = -1
     return tokens, labels

@@ -52,7 +52,7 @@ class Out:
 class Peer:
     """A process that has compiled its step and waits to be told what to time."""
 
-    def __init__(self, name, form, batch, length, work):
+    def __init__(self, name, form, batch, length, work, text=None):
         case = CASES[name]
         if form == "loop":
             batch, length = LOOP["batch"], LOOP["length"]
@@ -60,7 +60,7 @@ class Peer:
         self.path = str(pathlib.Path(work) / f"{name}-{form}-{length}.safetensors")
         self.errors = open(pathlib.Path(work) / f"{name}-{form}-{length}.log", "w+")
         command = [sys.executable, str(HERE / case["peer"][0]), *case["peer"][1:], "--form", form, "--batch", str(batch),
-                   "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else [])]
+                   "--length", str(length), "--serve", "--file", self.path, *(["--first", "3"] if form == "loop" else []), *(["--text", text] if text else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.times, self.losses = [], None
 
@@ -152,7 +152,7 @@ def forms_of(args, name, length, first):
 def start_peers(args, job, work, late):
     """Peers that may not be warm yet; late: those that are not compiled, with their large tensors, else the others."""
     name, length, first = job
-    return [Peer(name, form, max(TOKENS // length, 1), length, work) for form in forms_of(args, name, length, first) if (form == "eager") == late]
+    return [Peer(name, form, max(TOKENS // length, 1), length, work, args.text) for form in forms_of(args, name, length, first) if (form == "eager") == late]
 
 
 def wait_peers(peers, out):
@@ -276,6 +276,7 @@ def main():
     a.add_argument("--rounds", type=int, default=4)
     a.add_argument("--steps", type=int, default=10, help="of a peer in a round; ours has 31")
     a.add_argument("--slow", type=int, default=5, help="the same for the peers that are not compiled")
+    a.add_argument("--text", help="first losses on this data set of `tenon data prepare` instead of made up tokens")
     a.add_argument("--out", help="append the JSON lines here instead of printing them")
     a.add_argument("--no-losses", action="store_true", help="do not compare the first losses")
     a.add_argument("--no-profile", action="store_true", help="do not profile the peers")

@@ -50,7 +50,7 @@ def autocast_body(params, layers, heads):
 
 
 def make(args):
-    net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, args.settings, args.batch, args.length, steps=args.first)
+    net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, args.settings, args.batch, args.length, steps=args.first, folder=args.text)
     params, layers, compiled = gpu_step.device_params(net, "cuda"), net.settings["layers"], args.form != "eager"
     if args.form == "autocast":
         body = autocast_body(params, layers, net.heads)

@@ -23,12 +23,16 @@ ATTENTION = ("flash", "fmha", "attention", "cudnn_generated")
 
 # --- weights, batches ----------------------------------------------------------------------------------------------------
 
-def make_net(net_class, defaults, text, batch, length, dtype=torch.float32, steps=FIRST_STEPS):
-    """A twin with its parameters made, and a batch for each step: (net, tokens, labels), tokens and labels (steps,B,T)."""
+def make_net(net_class, defaults, text, batch, length, dtype=torch.float32, steps=FIRST_STEPS, folder=None):
+    """A twin with its parameters made, and a batch for each step: (net, tokens, labels), tokens and labels (steps,B,T); of a
+    prepared data set where a folder is named."""
     settings = against.parse_settings(text, {**defaults, **against.TRAIN})
     settings["train.context"], settings["train.steps"] = length, steps
     rng = torch.Generator().manual_seed(1)
-    tokens, labels = against.make_batches(steps, batch, length, settings["vocab"], rng)
+    if folder:
+        tokens, labels = against.read_batches(folder, steps, batch, length, settings["vocab"])
+    else:
+        tokens, labels = against.make_batches(steps, batch, length, settings["vocab"], rng)
     net = net_class(settings, dtype, rng)
     with torch.no_grad():
         net.forward(tokens[0, :1, :1])  # makes the parameters
@@ -240,6 +244,7 @@ def parse_arguments(description, forms, batch, length, settings):
     a.add_argument("--settings", help='"key=value key=value", as for tenon')
     a.add_argument("--steps", type=int, default=30, help="timed steps")
     a.add_argument("--first", type=int, default=FIRST_STEPS, help="steps on batches of their own before")
+    a.add_argument("--text", help="take batches from this data set of `tenon data prepare`")
     a.add_argument("--file", help="write weights, batches and the first losses here (docs/against.md)")
     a.add_argument("--head", choices=HEADS, help="cross-entropy of whole logits, of some rows at a time, or in Triton (default: by the form)")
     a.add_argument("--graph", choices=GRAPHS[:2], default="layers", help="what torch.compile sees at a time")

@@ -280,7 +280,7 @@ def make_body(kind, form, params, settings, dtype, graph="none"):
 
 def make(args):
     net_class, defaults, _, _ = NETS[args.net]
-    net, tokens, labels = gpu_step.make_net(net_class, defaults, args.settings, args.batch, args.length, steps=args.first)
+    net, tokens, labels = gpu_step.make_net(net_class, defaults, args.settings, args.batch, args.length, steps=args.first, folder=args.text)
     params, s, compiled = gpu_step.device_params(net, "cuda"), net.settings, args.form in ("triton", "compiled")
     body = make_body(args.net, args.form, params, s, torch.bfloat16, args.graph if compiled else "none")
     head = args.head or {"triton": "triton", "compiled": "whole"}.get(args.form, "rows")

@@ -299,6 +299,7 @@ struct tile {
         set(row(at.state, q), h);
         const bool there = r < rtol; /* false for NaN */
         const int lane = threadIdx.x & 31;
+        __syncwarp(); /* all lanes have read whether it was gone */
         if (there && lane < j.ctas) *cluster.map_shared_rank(&gone()[rank * mine + q], lane) = 1;
         if (lane == 0) {
             owned(q)->steps = t + 1;

@@ -243,6 +243,41 @@ static void threads_and_allocations(void **state)
     for (int i = 0; i < 3; i++) close_rig(&r[i]);
 }
 
+/* Steps that are queued have the losses and the bits of those that are waited for; one that is not finite is found. */
+static void queued_steps(void **state)
+{
+    (void)state;
+    enum { STEPS = 5 };
+    const setup s = { .more = mixed, .chunk = 16, .documents = true };
+    rig waits = open_rig(&s), queues = open_rig(&s);
+    double loss[STEPS];
+    tn_stepped found[STEPS];
+    int64_t collected = 0;
+    for (int64_t i = 0; i < STEPS; i++) {
+        float x[2];
+        tn_applied a;
+        for (int k = 0; k < 2; k++) assert_ok(tn_trainer_grad(waits.trainer, 2 * i + k, &x[k]));
+        loss[i] = ((double)x[0] + (double)x[1]) / 2;
+        assert_ok(tn_trainer_apply(waits.trainer, i, 2, (float)loss[i], &a));
+    }
+    for (int64_t i = 0; i < STEPS; i++) {
+        for (int k = 0; k < 2; k++) assert_ok(tn_trainer_queue_grad(queues.trainer, 2 * i + k, 1, false));
+        assert_ok(tn_trainer_queue_apply(queues.trainer, i));
+        if (tn_trainer_queued(queues.trainer) == tn_trainer_ahead(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
+    }
+    while (tn_trainer_queued(queues.trainer)) assert_ok(tn_trainer_collect(queues.trainer, &found[collected++]));
+    for (int i = 0; i < STEPS; i++) assert_true(found[i].applied.ok && found[i].loss == loss[i]);
+    same_bits(&waits, &queues);
+    const tn_store *st = tn_trainer_store(queues.trainer);
+    put_numbers(st, tn_store_find(st, "norm_f.w")->data, (const float[]){ NAN }, 1);
+    for (int k = 0; k < 2; k++) assert_ok(tn_trainer_queue_grad(queues.trainer, k, 1, false));
+    assert_ok(tn_trainer_queue_apply(queues.trainer, STEPS));
+    assert_fails(tn_trainer_collect(queues.trainer, &found[0]), TN_DIVERGED, "");
+    assert_true(isnan(found[0].loss) && !found[0].applied.ok);
+    close_rig(&waits);
+    close_rig(&queues);
+}
+
 /* With dropout the gradient is still that of the loss: the boundary states saw the same numbers dropped. */
 static void drops_the_same_twice(void **state)
 {
@@ -376,6 +411,7 @@ void tn_tests_chunks(tn_test_list *l)
                     pupils[i].more[1] ? pupils[i].more[1] : "");
     tn_test_add(l, boundaries_matter, NULL, "chunks: gradients cross boundaries");
     tn_test_add(l, threads_and_allocations, NULL, "chunks: threads change no bit, nothing is allocated");
+    tn_test_add(l, queued_steps, NULL, "chunks: steps queued ahead");
     tn_test_add(l, drops_the_same_twice, NULL, "chunks: both passes drop the same");
     tn_test_add(l, nothing_leaks, NULL, "chunks: logits of the whole, nothing leaks");
     tn_test_add(l, refusals, NULL, "chunks: what cannot be cut is refused");

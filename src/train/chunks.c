@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AUTO_TOKENS = 4096, AUTO_MULTIPLE = 64 }; /* of a chunk over the whole batch: large enough for products */
+enum { AUTO_MULTIPLE = 64 };
+static const int64_t AUTO_TOKENS[TN_DEVICES] = { [TN_CPU] = 4096, [TN_CUDA] = 16384 }; /* of a chunk, in all rows: enough for products */
 
 typedef enum role { ADVANCE, GRAD, GRAD_LAST, EVAL, EVAL_LAST, ROLES } role;
 
@@ -67,29 +68,29 @@ struct tn_chunks {
 /* plan.chunk, or 0: the length is up to us. */
 static int64_t given_length(const tn_settings *st) { return tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk"); }
 
-/* Parts of at most AUTO_TOKENS in all rows. */
-static int64_t auto_parts(int64_t batch, int64_t length)
+/* Parts of at most AUTO_TOKENS. */
+static int64_t auto_parts(tn_device device, int64_t batch, int64_t length)
 {
-    const int64_t most = batch < AUTO_TOKENS ? AUTO_TOKENS / batch : 1;
+    const int64_t most = batch < AUTO_TOKENS[device] ? AUTO_TOKENS[device] / batch : 1;
     return (length + most - 1) / most;
 }
 
-int64_t tn_chunk_length(const tn_settings *st, int64_t batch, int64_t length)
+int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, int64_t length)
 {
     if (strcmp(tn_settings_text(st, "plan.recompute"), "chunk") != 0) return 0;
     int64_t c = given_length(st);
     if (!c) { /* equal parts, as far as they are multiples */
-        const int64_t parts = auto_parts(batch, length);
+        const int64_t parts = auto_parts(device, batch, length);
         c = ((length + parts - 1) / parts + AUTO_MULTIPLE - 1) / AUTO_MULTIPLE * AUTO_MULTIPLE;
     }
     return c < length ? c : 0;
 }
 
-int64_t tn_chunk_most_losses(const tn_settings *st, int64_t batch, int64_t length)
+int64_t tn_chunk_most_losses(const tn_settings *st, tn_device device, int64_t batch, int64_t length)
 {
     const int64_t c = given_length(st);
-    if (!tn_chunk_length(st, batch, length)) return 1;
-    return 2 * (c ? (length + c - 1) / c : auto_parts(batch, length));
+    if (!tn_chunk_length(st, device, batch, length)) return 1;
+    return 2 * (c ? (length + c - 1) / c : auto_parts(device, batch, length));
 }
 
 /* --- plans ---------------------------------------------------------------------------------------------------------------- */

@@ -24,9 +24,9 @@ typedef struct tn_chunks_options {
 } tn_chunks_options;
 
 /* Tokens of a sequence in a chunk, by plan.recompute and plan.chunk; 0: the sequence stays whole. */
-int64_t tn_chunk_length(const tn_settings *st, int64_t batch, int64_t length);
+int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, int64_t length);
 /* The most losses (tn_chunks_losses) of a batch whose rows have this length or are shorter; 1 where they stay whole. */
-int64_t tn_chunk_most_losses(const tn_settings *st, int64_t batch, int64_t length);
+int64_t tn_chunk_most_losses(const tn_settings *st, tn_device device, int64_t batch, int64_t length);
 
 tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out);
 tn_status tn_chunks_bind(tn_chunks *c);

@@ -151,7 +151,7 @@ static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t
 
 static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
 {
-    const int64_t chunk = tn_chunk_length(t->settings, t->batch, t->length);
+    const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     TN_RETURN_IF(check_plans_fit(t));

@@ -34,7 +34,10 @@ struct tn_ring {
     place place[TN_TRAINER_AHEAD];
 };
 
-static int64_t parts_of(const tn_trainer *t) { return t->chunks ? tn_chunk_most_losses(t->settings, t->batch, t->length) : 1; }
+static int64_t parts_of(const tn_trainer *t)
+{
+    return t->chunks ? tn_chunk_most_losses(t->settings, t->setup.device, t->batch, t->length) : 1;
+}
 
 int64_t tn__ring_losses(const tn_trainer *t)
 {

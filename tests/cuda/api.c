@@ -6,7 +6,7 @@
 #include <string.h>
 #include <tenon/tenon.h>
 
-enum { B = 4, T = 32, V = 256, D = 32, STEPS = 150 };
+enum { B = 4, T = 32, V = 256, D = 32, SHOWN = 20, STEPS = 150 };
 
 static const char sentence[] = "the quick brown fox jumps over the lazy dog. ";
 
@@ -33,17 +33,22 @@ static double norm(const float *x)
     return sqrt(sum);
 }
 
-static void train(tenon_net *net, const int32_t *tokens, const int32_t *labels)
+/* The first ones are shown: what they differ by in their last digits grows from step to step. */
+static void train(tenon_net *net, const int32_t *tokens, const int32_t *labels, int from, int to)
 {
-    static float logits[B * T * V];
     tenon_step_report r = { .size = sizeof r };
-    double loss, top = 0;
-    need(tenon_shape(net, B, T), "shape");
-    for (int i = 0; i < STEPS; i++) {
+    double loss;
+    for (int i = from; i < to; i++) {
         need(tenon_gradients(net, tokens, labels, &loss), "gradients");
         need(tenon_step(net, &r), "step");
-        if (i < 20) printf("step %.7g %.7g\n", loss, r.grad_norm);
+        if (i < SHOWN) printf("step %.7g %.7g\n", loss, r.grad_norm);
     }
+}
+
+static void look(tenon_net *net, const int32_t *tokens, const int32_t *labels)
+{
+    static float logits[B * T * V];
+    double loss, top = 0;
     need(tenon_loss(net, tokens, labels, &loss), "loss");
     printf("loss %.7g\n", loss);
     need(tenon_forward(net, tokens, logits), "forward");
@@ -114,8 +119,11 @@ int main(int argc, char **argv)
         tenon_net *net = NULL;
         need(tenon_open(models[m], words, sizeof words / sizeof *words, &net), "open");
         printf("model %s %s\n", models[m], tenon_device(net));
-        train(net, tokens, labels);
+        need(tenon_shape(net, B, T), "shape");
+        train(net, tokens, labels, 0, SHOWN);
+        look(net, tokens, labels);
         handle(net, tokens, labels);
+        train(net, tokens, labels, SHOWN, STEPS);
         snprintf(file, sizeof file, "%s.%s.safetensors", argv[2], models[m]);
         need(tenon_save(net, file), "save");
         tenon_close(net);

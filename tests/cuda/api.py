@@ -5,7 +5,7 @@ import numpy as np
 
 import tenon
 
-B, T, STEPS = 4, 32, 150
+B, T, SHOWN, STEPS = 4, 32, 20, 150
 SENTENCE = b"the quick brown fox jumps over the lazy dog. "
 DEVICE, FILE = sys.argv[1:]
 
@@ -18,12 +18,15 @@ def norm(x):
     return float(np.sqrt((x.astype(np.float64) ** 2).sum()))
 
 
-def train(net, tokens, labels):
-    for i in range(STEPS):
+def train(net, tokens, labels, steps):
+    for i in steps:
         loss = net.gradients(tokens, labels)
         report = net.step()
-        if i < 20:
+        if i < SHOWN:
             show("step", loss, report.grad_norm)
+
+
+def look(net, tokens, labels):
     show("loss", net.loss(tokens, labels))
     show("logits", net.forward(tokens).max())
     show("evaluate", net.evaluate(tokens, length=T))
@@ -55,8 +58,10 @@ def main():
         net = tenon.open(name, "train.context=64", "train.lr=2e-3", "train.warmup=5", "train.schedule=constant", dim=32, layers=2, heads=2,
                          vocab=256, compute="f32", device=DEVICE)
         print("model", name, net.device)
-        train(net, tokens, labels)
+        train(net, tokens, labels, range(SHOWN))
+        look(net, tokens, labels)
         handle(net, tokens, labels)
+        train(net, tokens, labels, range(SHOWN, STEPS))
         file = f"{FILE}.{name}.safetensors"
         net.save(file)
         text = tenon.open(file, device=DEVICE).sample("the lazy dog. the quick brown fox jumps ", temperature=0, max_tokens=20)

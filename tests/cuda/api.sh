@@ -14,7 +14,7 @@ python=${PYTHON:-python3}
 ok() { passed=$((passed + 1)); echo "ok      $1"; }
 bad() { failed=$((failed + 1)); echo "FAILED  $1"; }
 
-# What, two lists of lines, the most that losses of steps may differ as a part, norms and what comes after training 20 times that;
+# What, two lists of lines, the most that losses of steps may differ as a part, norms and what comes after them 20 times that;
 # names and texts must be the same.
 near() {
     if paste -d '\n' "$2" "$3" | awk -v most="$4" '

@@ -50,10 +50,14 @@ const char *tenon_error(void);   /* of this thread's last failure; never NULL */
 
 /* target: a run's directory (its best checkpoint), a checkpoint's directory, a .safetensors file that tenon_save wrote, a
  * .bin of llama2.c; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
- * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0). It computes on
- * the CPU, whatever `device` a run was trained on: tensors are read and written where they lie. */
+ * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0).
+ *
+ * It computes on the CPU, whatever `device` a run was trained on, unless an override says device=cuda (TENON_USAGE where the
+ * build has no CUDA or no GPU is there) or device=auto (a GPU where one is there, else the CPU). On a GPU `compute` is bf16 unless
+ * an override says f32, and tensors have no address here: tenon_read and tenon_write copy them. */
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out);
 void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends here */
+const char *tenon_device(const tenon_net *net); /* where it computes: "cpu" or "cuda" */
 
 /* Settings, as text: "256", "true", "llama". NULL: there is no such key. Valid until the next tenon_set. */
 const char *tenon_setting(const tenon_net *net, const char *key);
@@ -88,8 +92,8 @@ typedef struct tenon_tensor {
     int trainable; /* 1: a parameter; 0: frozen, or a state */
     int rank;
     int64_t shape[6]; /* outermost first */
-    void *data;       /* row-major, contiguous; may be written between calls */
-    float *gradient;  /* the same shape, or NULL where it is not trainable */
+    void *data;       /* row-major, contiguous; may be written between calls. NULL on a GPU */
+    float *gradient;  /* the same shape, or NULL where it is not trainable, and on a GPU */
 } tenon_tensor;
 
 /* Addresses stay the same until tenon_close, whatever shapes are set and files loaded. */
@@ -97,6 +101,12 @@ size_t tenon_tensors(const tenon_net *net);
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out);
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out);
 int64_t tenon_parameters(const tenon_net *net); /* trainable numbers in all */
+
+typedef enum tenon_part { TENON_DATA = 0, TENON_GRADIENT = 1 } tenon_part;
+
+/* Copies of a whole tensor, or of its gradient, on every device; bytes: its size, which is checked. */
+tenon_status tenon_read(tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes);
+tenon_status tenon_write(tenon_net *net, const char *name, tenon_part part, const void *from, size_t bytes);
 
 /* --- computing -------------------------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,11 @@
     net.grads["embed"]                              # views, too
     net.step()
     print(net.sample("Once upon a time", max_tokens=50, seed=1))
+
+With device="cuda" it computes on a GPU, where tensors are copied: net.parameters[name] is a copy that cannot be written to, and
+net.parameters[name] = array writes, there as here.
 """
+import collections.abc
 import ctypes as C
 
 import numpy as np
@@ -54,6 +58,33 @@ def _view(handle, address, shape, dtype):
     memory = (C.c_char * (int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)).from_address(address)
     memory.owner = handle  # the array holds `memory`, and so the model lives as long as the array
     return np.frombuffer(memory, dtype=dtype).reshape(shape)
+
+
+class _Tensors(collections.abc.Mapping):
+    """Arrays by name: views of the model's memory, or copies of it where it is a GPU's. Assigning copies into the model."""
+
+    def __init__(self, handle, part):
+        self._handle, self._part, self._place = handle, part, {}
+
+    def __getitem__(self, name):
+        address, shape, dtype = self._place[name]
+        if address:
+            return _view(self._handle, address, shape, dtype)
+        out = np.empty(shape, dtype)
+        call("tenon_read", self._handle.pointer, name.encode(), self._part, out.ctypes.data, out.nbytes)
+        out.flags.writeable = False  # writing to a copy would be lost without a word
+        return out
+
+    def __setitem__(self, name, value):
+        _, shape, dtype = self._place[name]
+        a = np.ascontiguousarray(np.broadcast_to(value, shape), dtype=dtype)
+        call("tenon_write", self._handle.pointer, name.encode(), self._part, a.ctypes.data, a.nbytes)
+
+    def __iter__(self):
+        return iter(self._place)
+
+    def __len__(self):
+        return len(self._place)
 
 
 def _ids(x):
@@ -105,24 +136,29 @@ class Tokenizer:
 
 
 class Model:
-    """A model that is open. `parameters` and `grads` are dicts of numpy views by name; `settings` a dict of texts."""
+    """A model that is open. `parameters`, `grads` and `frozen` are numpy arrays by name; `settings` a dict of texts."""
 
     def __init__(self, pointer):
         self._handle, self._tokenizer = _Handle(pointer, lib.tenon_close), None
-        self.parameters, self.grads, self.frozen = {}, {}, {}
+        self.parameters, self.grads, self.frozen = (_Tensors(self._handle, part) for part in (0, 1, 0))
         for i in range(lib.tenon_tensors(pointer)):
             t = _Tensor(size=C.sizeof(_Tensor))
             call("tenon_tensor_at", pointer, i, C.byref(t))
             name, shape = t.name.decode(), tuple(t.shape[:t.rank])
-            (self.parameters if t.trainable else self.frozen)[name] = _view(self._handle, t.data, shape, _TYPES[t.dtype])
-            if t.gradient:
-                self.grads[name] = _view(self._handle, t.gradient, shape, np.float32)
+            (self.parameters if t.trainable else self.frozen)._place[name] = (t.data, shape, _TYPES[t.dtype])
+            if t.trainable:
+                self.grads._place[name] = (t.gradient, shape, np.float32)
 
     @property
     def settings(self):
         p = self._handle.pointer
         keys = [lib.tenon_setting_key(p, i) for i in range(lib.tenon_settings(p))]
         return {k.decode(): lib.tenon_setting(p, k).decode() for k in keys}
+
+    @property
+    def device(self):
+        """Where it computes: "cpu" or "cuda"."""
+        return lib.tenon_device(self._handle.pointer).decode()
 
     @property
     def vocab(self):
@@ -247,7 +283,8 @@ class Model:
 
 
 def open(target, *overrides, **settings):
-    """A run, a checkpoint, a file of weights, a preset or a model. Settings as "key=value" or, without dots, as keywords."""
+    """A run, a checkpoint, a file of weights, a preset or a model. Settings as "key=value" or, without dots, as keywords:
+    device="cuda" for a GPU, "auto" for one where it is there; without it the CPU, whatever a run was trained on."""
     words = [*overrides, *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items())]
     p = C.c_void_p()
     call("tenon_open", str(target).encode(), (C.c_char_p * max(len(words), 1))(*[w.encode() for w in words]), len(words), C.byref(p))

@@ -120,6 +120,56 @@ static void steps_and_shapes(void **state)
     assert_true(sum[0] == sum[1]);
 }
 
+/* Copies are the memory itself, both ways; on the CPU that memory is at hand to compare with. */
+static void copies(void **state)
+{
+    batch b;
+    float x[V * 16], g[V * 16];
+    tenon_net *net = open_tiny(*state, &b);
+    const tenon_tensor e = tensor(net, "embed");
+    assert_string_equal(tenon_device(net), "cpu");
+    assert_fine(tenon_gradients(net, b.tokens, b.labels, NULL));
+    assert_fine(tenon_read(net, "embed", TENON_DATA, x, sizeof x));
+    assert_fine(tenon_read(net, "embed", TENON_GRADIENT, g, sizeof g));
+    assert_memory_equal(x, e.data, sizeof x);
+    assert_memory_equal(g, e.gradient, sizeof g);
+    const double before = loss(net, &b);
+    for (int i = 0; i < V * 16; i++) x[i] -= 0.5f * g[i];
+    assert_fine(tenon_write(net, "embed", TENON_DATA, x, sizeof x));
+    assert_memory_equal(x, e.data, sizeof x);
+    assert_true(loss(net, &b) < before);
+    memset(g, 0, sizeof g);
+    assert_fine(tenon_write(net, "embed", TENON_GRADIENT, g, sizeof g));
+    assert_true(e.gradient[5] == 0);
+    assert_int_equal(tenon_read(net, "embed", TENON_DATA, x, sizeof x - 4), TENON_USAGE);
+    assert_non_null(strstr(tenon_error(), "embed has 2048 bytes, not 2044"));
+    assert_int_equal(tenon_write(net, "nothing", TENON_DATA, x, sizeof x), TENON_USAGE);
+    assert_int_equal(tenon_read(net, "embed", (tenon_part)7, x, sizeof x), TENON_USAGE);
+    assert_int_equal(tenon_write(net, "embed", TENON_DATA, NULL, sizeof x), TENON_USAGE);
+    tenon_close(net);
+}
+
+/* Where no GPU is to be had: device=cuda says what to do, device=auto takes the CPU. With one, tensors have no address. */
+static void devices(void **state)
+{
+    (void)state;
+    tenon_net *net = NULL;
+    tenon_tensor t = { .size = sizeof t };
+    const char *const words[] = { "dim=16", "layers=1", "heads=2", "vocab=32", "device=cpu", "device=cuda" };
+    const bool gpu = tenon_open("gpt", words, 6, &net) == TENON_OK;
+    if (!gpu) assert_non_null(strstr(tenon_error(), "use device=cpu"));
+    else {
+        assert_string_equal(tenon_device(net), "cuda");
+        assert_fine(tenon_tensor_find(net, "embed", &t));
+        assert_true(!t.data && !t.gradient && t.trainable);
+    }
+    tenon_close(net);
+    const char *const automatic[] = { "dim=16", "layers=1", "heads=2", "vocab=32", "device=auto" };
+    assert_fine(tenon_open("gpt", automatic, 5, &net));
+    assert_string_equal(tenon_device(net), gpu ? "cuda" : "cpu");
+    tenon_close(net);
+}
+
 static void files_keep_it(void **state)
 {
     batch b;
@@ -263,7 +313,6 @@ static void mistakes(void **state)
     assert_int_equal(tenon_open("nonsense", NULL, 0, &net), TENON_USAGE);
     assert_non_null(strstr(tenon_error(), "nonsense"));
     assert_int_equal(tenon_open("gpt", (const char *const[]){ "dimm=3" }, 1, &net), TENON_USAGE);
-    assert_int_equal(tenon_open("gpt", (const char *const[]){ "device=cuda" }, 1, &net), TENON_USAGE);
     assert_int_equal(tenon_open("nothing.safetensors", NULL, 0, &net), TENON_BAD_FILE);
     assert_int_equal(tenon_open(NULL, NULL, 0, &net), TENON_USAGE);
     assert_null(net);
@@ -301,10 +350,12 @@ void tn_tests_api(tn_test_list *l)
         tn_test_add(l, logits_make_the_loss, models[i], "api: logits make the loss, %s", models[i]);
         tn_test_add(l, gradients_are_slopes, models[i], "api: gradients are slopes, %s", models[i]);
         tn_test_add(l, steps_and_shapes, models[i], "api: steps, and shapes in between, %s", models[i]);
+        tn_test_add(l, copies, models[i], "api: copies of tensors, %s", models[i]);
         tn_test_add(l, files_keep_it, models[i], "api: files keep a model, %s", models[i]);
         tn_test_add(l, rows_of_tokens, models[i], "api: rows of tokens, %s", models[i]);
         tn_test_add(l, samples, models[i], "api: samples, %s", models[i]);
     }
+    tn_test_add(l, devices, NULL, "api: devices");
     tn_test_add(l, tokenizers, NULL, "api: tokenizers");
     tn_test_add(l, mistakes, NULL, "api: mistakes are errors");
 }

@@ -1,6 +1,7 @@
 /* Handles: opening and closing, settings, weights, tensors. */
 #include "api/net.h"
 
+#include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/status.h"
 
@@ -30,15 +31,27 @@ static int64_t vocab_of(const tn_trainer *t)
     return 0;
 }
 
+/* What the last override says of the device. A run's own setting does not count: who opens one expects tensors with addresses. */
+static tn_status find_device(const char *const *overrides, size_t n, tn_device *out)
+{
+    const char *word = "cpu";
+    for (size_t i = 0; overrides && i < n; i++)
+        if (overrides[i] && strncmp(overrides[i], "device=", 7) == 0) word = overrides[i] + 7;
+    const bool gpu = (strcmp(word, "cuda") == 0 || strcmp(word, "auto") == 0) && tn_backend_get(TN_CUDA);
+    if (!gpu && strcmp(word, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
+    *out = gpu ? TN_CUDA : TN_CPU;
+    return TN_OK;
+}
+
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. */
-static tn_status adopt(tenon_net *n)
+static tn_status adopt(tenon_net *n, tn_device device)
 {
     tn_trainer *t;
     if (n->saved.model->features)
         return tn_error(TN_USAGE, "%s learns from the samples of a task, and this interface takes tokens: use `tenon train` and `tenon "
                                   "eval`", n->saved.model->name);
     const int64_t context = tn_settings_int(n->saved.settings, "train.context");
-    TN_RETURN_IF(tn_store_new(TN_CPU, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
+    TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const tn_trainer_options o = { .model = n->saved.model,
                                    .settings = n->saved.settings,
                                    .batch = 1,
@@ -55,26 +68,17 @@ static tn_status adopt(tenon_net *n)
     return TN_OK;
 }
 
-/* Tensors are given out by their addresses, which have to be the host's. */
-static tn_status check_device(const char *const *overrides, size_t n)
-{
-    for (size_t i = 0; overrides && i < n; i++)
-        if (overrides[i] && strcmp(overrides[i], "device=cuda") == 0)
-            return tn_error(TN_USAGE, "device=cuda: this interface computes on the CPU, where its tensors can be read and written: leave it out, or use "
-                                      "`tenon train` and `tenon sample` with device=cuda");
-    return TN_OK;
-}
-
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out)
 {
     tn_status s = TN_OK;
+    tn_device device;
     tenon_net *net = tn_alloc(sizeof *net);
     if (!net) TN_TRY(TN_MEMORY);
     TN_TRY(tn__api_need(target, "target"));
     TN_TRY(tn__api_need(out, "out"));
-    TN_TRY(check_device(overrides, n));
     TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
-    TN_TRY(adopt(net));
+    TN_TRY(find_device(overrides, n, &device));
+    TN_TRY(adopt(net, device));
     if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store));
     *out = net;
     net = NULL;
@@ -91,6 +95,8 @@ void tenon_close(tenon_net *net)
     tn_saved_model_free(&net->saved);
     tn_free(net);
 }
+
+const char *tenon_device(const tenon_net *net) { return tn_store_device(net->store) == TN_CPU ? "cpu" : "cuda"; }
 
 /* --- settings --------------------------------------------------------------------------------------------------------- */
 
@@ -139,15 +145,16 @@ tenon_status tenon_save(tenon_net *net, const char *path)
 size_t tenon_tensors(const tenon_net *net) { return tn_store_count(net->store); }
 
 /* Only what the caller's struct has room for is written. */
-static tn_status give_tensor(const tn_entry *e, tenon_tensor *out)
+static tn_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_tensor *out)
 {
+    const bool here = tn_store_device(net->store) == TN_CPU;
     tenon_tensor t = { .size = out->size,
                        .name = e->name,
                        .dtype = (tenon_dtype)e->dtype,
                        .trainable = e->role == TN_ROLE_PARAM,
                        .rank = e->dims.rank,
-                       .data = e->data,
-                       .gradient = e->grad };
+                       .data = here ? e->data : NULL,
+                       .gradient = here ? e->grad : NULL };
     if (out->size < sizeof out->size || out->size > 1024)
         return tn_error(TN_USAGE, "tenon_tensor.size is %zu: set it to sizeof(tenon_tensor)", out->size);
     for (int i = 0; i < e->dims.rank; i++) t.shape[i] = e->dims.dim[i];
@@ -160,14 +167,58 @@ tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
     if (i >= tn_store_count(net->store))
         return (tenon_status)tn_error(TN_USAGE, "there are %zu tensors, none of number %zu", tn_store_count(net->store),
                                       i);
-    return (tenon_status)give_tensor(tn_store_at(net->store, i), out);
+    return (tenon_status)give_tensor(net, tn_store_at(net->store, i), out);
 }
 
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
 {
     const tn_entry *e = tn_store_find(net->store, name);
     if (!e) return (tenon_status)tn_error(TN_USAGE, "the model has no tensor %.200s", name);
-    return (tenon_status)give_tensor(e, out);
+    return (tenon_status)give_tensor(net, e, out);
+}
+
+/* Where a tensor of so many bytes, or its gradient, lies. */
+static tn_status find_part(const tenon_net *net, const char *name, tenon_part part, size_t bytes, void **out)
+{
+    TN_RETURN_IF(tn__api_need(name, "name"));
+    const tn_entry *e = tn_store_find(net->store, name);
+    if (!e) return tn_error(TN_USAGE, "the model has no tensor %.200s", name);
+    if (part != TENON_DATA && part != TENON_GRADIENT) return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
+    if (part == TENON_GRADIENT && !e->grad) return tn_error(TN_USAGE, "%.200s has no gradient: it is not trainable", name);
+    const size_t need = (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
+    if (bytes != need) return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
+    *out = part == TENON_DATA ? e->data : e->grad;
+    return TN_OK;
+}
+
+static tn_status read_part(const tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes)
+{
+    void *at;
+    tn_host_copy host = { 0 };
+    TN_RETURN_IF(tn__api_need(to, "to"));
+    TN_RETURN_IF(find_part(net, name, part, bytes, &at));
+    const void *from = tn_store_read(net->store, at, bytes, &host);
+    if (from) memcpy(to, from, bytes);
+    tn_host_copy_free(&host);
+    return from ? TN_OK : TN_MEMORY;
+}
+
+tenon_status tenon_read(tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes)
+{
+    return (tenon_status)read_part(net, name, part, to, bytes);
+}
+
+static tn_status write_part(const tenon_net *net, const char *name, tenon_part part, const void *from, size_t bytes)
+{
+    void *at;
+    TN_RETURN_IF(tn__api_need(from, "from"));
+    TN_RETURN_IF(find_part(net, name, part, bytes, &at));
+    return tn_store_write(net->store, at, from, bytes);
+}
+
+tenon_status tenon_write(tenon_net *net, const char *name, tenon_part part, const void *from, size_t bytes)
+{
+    return (tenon_status)write_part(net, name, part, from, bytes);
 }
 
 int64_t tenon_parameters(const tenon_net *net)

@@ -2,7 +2,7 @@
  * scalars and frame; everything is allocated when it is made, nothing when it runs.
  *
  * On a device whose memory the host cannot touch, a bound plan has its inputs and scalars twice: the host writes its
- * own, and every run begins by uploading them all in one copy. What the host asks for afterwards is downloaded then.
+ * own, and every run begins by uploading them all in one copy, but for those that only copies on the device write. What the host asks for afterwards is downloaded then.
  * There the first run of a plan queues its kernels one by one (they look up what they need), the second is recorded,
  * and from then on the recording is replayed. */
 #include "backend/backend.h"
@@ -28,10 +28,10 @@ struct tn_bound {
     tn_context *context;
     tn_store *store;
     void **externs;
-    unsigned char *own;   /* inputs and scalars, then gradients of inputs: device memory */
-    unsigned char *host;  /* the same for the host: own itself where it can read that */
+    unsigned char *own;   /* inputs and scalars, gradients of inputs, inputs by copy: device memory */
+    unsigned char *host;  /* the first two for the host: own itself where it can read that */
     size_t input_bytes;   /* the first part of own, uploaded by every run */
-    size_t own_bytes;
+    size_t own_bytes;     /* the first two */
     const void *taken;    /* device memory of the input that is not the host's, or NULL */
     void *taken_to;       /* in own */
     size_t taken_bytes;
@@ -124,18 +124,20 @@ static tn_status find_in_store(const tn_bound *b, const tn_gtensor *t, void **ou
 /* Where the host reads and writes what lies at p in own memory. */
 static void *host_side(const tn_bound *b, const void *p) { return b->host + ((const unsigned char *)p - b->own); }
 
+/* Which part of own memory a tensor lies in: 0 written by the host, 1 a gradient, 2 written by copies. */
+static int part_of(const tn_gtensor *t) { return t->role == TN_ROLE_DINPUT ? 1 : t->by_copy ? 2 : 0; }
+
 static tn_status resolve_externs(tn_bound *b)
 {
-    size_t input = 0, gradient = b->input_bytes;
+    size_t at[3] = { 0, b->input_bytes, b->own_bytes };
     for (int i = 0; i < tn_plan_externs(b->plan); i++) {
         const tn_gtensor *t = tn_plan_extern(b->plan, i);
         if (!is_own(t->role)) {
             TN_RETURN_IF(find_in_store(b, t, &b->externs[i]));
             continue;
         }
-        size_t *at = t->role == TN_ROLE_DINPUT ? &gradient : &input;
-        b->externs[i] = b->own + *at;
-        *at += own_bytes(t);
+        b->externs[i] = b->own + at[part_of(t)];
+        at[part_of(t)] += own_bytes(t);
         if (t->role == TN_ROLE_SCALAR) memcpy(host_side(b, b->externs[i]), &t->initial, sizeof t->initial);
     }
     return TN_OK;
@@ -145,13 +147,14 @@ static tn_status resolve_externs(tn_bound *b)
 static tn_status alloc_own(tn_bound *b)
 {
     const tn_backend *backend = b->context->backend;
-    size_t gradients = 64;
+    size_t part[3] = { 0, 64, 0 };
     for (int i = 0; i < tn_plan_externs(b->plan); i++) {
         const tn_gtensor *t = tn_plan_extern(b->plan, i);
-        if (is_own(t->role)) *(t->role == TN_ROLE_DINPUT ? &gradients : &b->input_bytes) += own_bytes(t);
+        if (is_own(t->role)) part[part_of(t)] += own_bytes(t);
     }
-    b->own_bytes = b->input_bytes + gradients;
-    b->own = backend->alloc(b->own_bytes);
+    b->input_bytes = part[0];
+    b->own_bytes = part[0] + part[1];
+    b->own = backend->alloc(b->own_bytes + part[2]);
     b->host = backend->host_memory ? b->own : tn_alloc(b->own_bytes);
     return b->own && b->host ? TN_OK : TN_MEMORY;
 }
@@ -320,6 +323,7 @@ static void *own_data(tn_bound *b, int i)
     void *p = b->externs[i];
     const tn_gtensor *t = tn_plan_extern(b->plan, i);
     if (b->host == b->own || !is_own(t->role)) return p;
+    if (t->by_copy) return NULL;
     if (t->role == TN_ROLE_DINPUT) {
         b->gave_gradients = true;
         if (b->context->backend->download(b->context->queue, host_side(b, p), p, own_bytes(t)) != TN_OK) return NULL;
@@ -356,7 +360,12 @@ static void *see_output(tn_bound *b, const char *name, const void *p)
     return b->context->backend->download(b->context->queue, b->seen[i], p, bytes) == TN_OK ? b->seen[i] : NULL;
 }
 
-const void *tn_bound_place(tn_bound *b, const char *output) { return output_place(b, output); }
+void *tn_bound_place(tn_bound *b, const char *name)
+{
+    void *p = output_place(b, name);
+    const int i = p ? -1 : tn_plan_extern_find(b->plan, name);
+    return i < 0 ? p : b->externs[i];
+}
 
 tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory)
 {

@@ -214,6 +214,7 @@ tn_ref tn_state_(tn_graph *g, const char *file, int line, const char *name, tn_d
     const bool carried = cache && g->options.carried;
     const tn_role role = carried ? TN_ROLE_INPUT : cache ? TN_ROLE_CACHE : TN_ROLE_STATE;
     const tn_ref x = { outside(g, file, line, role, name, dims, dtype, true, &made) };
+    if (carried) tn_input_by_copy(g, x);
     return carried && tn_dtype_is_float(dtype) ? tn_want_gradient(g, x) : x;
 }
 
@@ -221,6 +222,11 @@ tn_ref tn_input_(tn_graph *g, const char *file, int line, const char *name, tn_d
 {
     bool made;
     return (tn_ref){ outside(g, file, line, TN_ROLE_INPUT, name, dims, dtype, false, &made) };
+}
+
+void tn_input_by_copy(tn_graph *g, tn_ref x)
+{
+    if (x.id) g->tensor[x.id].by_copy = true;
 }
 
 tn_ref tn_scalar_(tn_graph *g, const char *file, int line, const char *name, float initial)
@@ -266,11 +272,13 @@ tn_ref tn_graph_output(const tn_graph *g, const char *name)
     return TN_NONE;
 }
 
-static void put_out_next(tn_graph *g, const char *state, tn_ref value)
+/* In the state's type: what comes out goes in again. */
+static void put_out_next(tn_graph *g, const tn_gtensor *state, tn_ref value)
 {
-    const char *name = tn_arena_printf(&g->memory, "next.%s", state);
+    const tn_dtype dtype = state->dtype;
+    const char *name = tn_arena_printf(&g->memory, "next.%s", state->name);
     if (!name) g->status = TN_MEMORY;
-    tn_output(g, name, value);
+    tn_output(g, name, tn_ref_dtype(g, value) == dtype ? value : tn_cast(g, value, dtype));
 }
 
 void tn_assign(tn_graph *g, tn_ref state, tn_ref value)
@@ -289,7 +297,7 @@ void tn_assign(tn_graph *g, tn_ref state, tn_ref value)
         return;
     }
     if (carried) {
-        put_out_next(g, to->name, value);
+        put_out_next(g, to, value);
         return;
     }
     if (tn_grow((void **)&g->assign, &g->cap_assigns, g->n_assigns + 1, sizeof *g->assign) != TN_OK) {

@@ -37,6 +37,7 @@ typedef struct tn_gtensor {
     bool wanted;                 /* an input to differentiate by */
     bool wanted_adds;            /* ... whose gradient is added to what is there */
     bool constant;               /* an input that is the same in all iterations of a loop */
+    bool by_copy;                /* an input the host does not write (tn_input_by_copy) */
     bool output;
     tn_init init;
     tn_param_options options;
@@ -120,6 +121,8 @@ int32_t tn_graph_new_view(tn_graph *g, int32_t x);
 /* Appends a node that writes existing tensors: for passes. attr is copied when attr_bytes > 0. */
 tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int32_t *in, int n_in, const int32_t *out,
                        int n_out);
+/* Input x is written where the plan runs, by copies to tn_bound_place, and by nobody else: no run uploads it. */
+void tn_input_by_copy(tn_graph *g, tn_ref x);
 /* The passes, in the order plan.c runs them. Each leaves g->status on failure. */
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */

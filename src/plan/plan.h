@@ -81,12 +81,13 @@ tn_status tn_run(tn_bound *b);
 tn_status tn_run_again(tn_bound *b);
 /* Memory of an input, scalar, output, or gradient of an input by name, for the host; NULL when the plan has none.
  * Outputs lie in the context's arena: valid until the next run on that context, and until a plan is bound to it. On a
- * device with memory of its own, asking for an output or a gradient waits for the device and copies it. */
+ * device with memory of its own, asking for an output or a gradient waits for the device and copies it, and an input by
+ * copy has no memory for the host: NULL. */
 void *tn_bound_data(tn_bound *b, const char *name);
 tn_status tn_bound_set(tn_bound *b, const char *scalar, float value);
 void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; does nothing without any */
-/* Where an output lies on the device; valid as tn_bound_data's. NULL: the plan has none. */
-const void *tn_bound_place(tn_bound *b, const char *output);
+/* Where an output, an input or the gradient of an input lies on the device; valid as tn_bound_data's. NULL: the plan has none. */
+void *tn_bound_place(tn_bound *b, const char *name);
 /* From now on every run takes this input from device memory instead of the host's (NULL: from the host's again). */
 tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory);
 /* Until it says false, the host leaves inputs and scalars as they are, and runs do not upload them again. */

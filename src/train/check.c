@@ -1,5 +1,5 @@
-/* The checks of check.h, one function each. They use trainers of their own, so that one check cannot disturb another. */
-#include "train/check.h"
+/* The checks of check.h, one function each, but for gradients (check_gradients.c). They use trainers of their own, so that one check cannot disturb another. */
+#include "train/check_internal.h"
 
 #include "backend/backend.h"
 #include "base/alloc.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OVERFIT_STEPS = 200, MOST_TENSORS = 24 };
+enum { OVERFIT_STEPS = 200 };
 
 static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64_t tokens)
 {
@@ -34,8 +34,7 @@ static void fill(const tn_check *c, tn_trainer *t, int64_t tokens)
 }
 
 /* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
-static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only,
-                              tn_trainer **t)
+tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t)
 {
     const bool samples = c->model->features;
     const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
@@ -45,200 +44,6 @@ static tn_status open_trainer(const tn_check *c, int64_t batch, int64_t length, 
     TN_RETURN_IF(tn_trainer_new(&o, t));
     fill(c, *t, batch * length);
     return TN_OK;
-}
-
-/* --- gradients -------------------------------------------------------------------------------------------------------- */
-
-/* One tensor as it was, its gradient, and room to move it: (n) each. */
-typedef struct probe {
-    tn_trainer *trainer;
-    const tn_entry *e;
-    int64_t n;
-    float *kept, *grad, *moved;
-} probe;
-
-static void close_probe(probe *p)
-{
-    tn_free(p->kept);
-    tn_free(p->grad);
-    tn_free(p->moved);
-}
-
-static tn_status open_probe(tn_trainer *t, const tn_entry *e, probe *p)
-{
-    tn_status s = TN_OK;
-    const tn_store *st = tn_trainer_store(t);
-    const int64_t n = tn_dims_count(e->dims);
-    const size_t bytes = sizeof(float) * (size_t)n;
-    tn_host_copy host = { 0 };
-    *p = (probe){ .trainer = t, .e = e, .n = n, .kept = tn_alloc(bytes + 64), .grad = tn_alloc(bytes + 64), .moved = tn_alloc(bytes + 64) };
-    if (!p->kept || !p->grad || !p->moved) TN_TRY(TN_MEMORY);
-    for (int i = 0; i < 2; i++) {
-        const void *x = tn_store_read(st, i ? (const void *)e->grad : e->data, bytes, &host);
-        if (!x) TN_TRY(TN_MEMORY);
-        memcpy(i ? p->grad : p->kept, x, bytes);
-    }
-done:
-    tn_host_copy_free(&host);
-    if (s != TN_OK) close_probe(p);
-    return s;
-}
-
-static tn_status loss_at(const probe *p, float along, float *loss)
-{
-    for (int64_t i = 0; i < p->n; i++) p->moved[i] = p->kept[i] + along * p->grad[i];
-    TN_RETURN_IF(tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->moved, sizeof(float) * (size_t)p->n));
-    return tn_trainer_eval(p->trainer, loss);
-}
-
-/* Slope of the loss along the tensor's own gradient, by central differences. */
-static tn_status slope(const probe *p, double norm, double h, double *out)
-{
-    float up = 0, down = 0;
-    tn_status s = loss_at(p, (float)(h / norm), &up);
-    if (s == TN_OK) s = loss_at(p, -(float)(h / norm), &down);
-    const tn_status back = tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->kept, sizeof(float) * (size_t)p->n);
-    if (s == TN_OK) *out = ((double)up - (double)down) / (2 * h);
-    return s == TN_OK ? back : s;
-}
-
-static double norm_of(const float *x, int64_t n)
-{
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) s += (double)x[i] * (double)x[i];
-    return sqrt(s);
-}
-
-/* How far the slope along the gradient (which is its norm) is from what differences say, as a part of it. A step is a
- * part of the tensor's own size: curvature wants it small, the noise of f32 losses wants it large, so the best of a few
- * counts. *noise is the error that noise and curvature alone can make there (the latter from how far the slope moved when
- * the step became a third); 1 and more: the gradient is too small to tell. */
-static tn_status slope_error(const probe *p, double loss, double *error, double *noise)
-{
-    const double norm = norm_of(p->grad, p->n), size = fmax(norm_of(p->kept, p->n), 0.02 * sqrt((double)p->n));
-    double best = HUGE_VAL, wider = NAN;
-    *error = *noise = HUGE_VAL;
-    if (!isfinite(norm)) *noise = 0; /* as wrong as it gets */
-    for (double part = 0.1; norm > 0 && isfinite(norm); part /= 3) {
-        double got, h = part * size;
-        if (h * norm > 0.05 * fmax(loss, 1)) continue;
-        TN_RETURN_IF(slope(p, norm, h, &got));
-        const double bend = isnan(wider) ? 0 : fabs(got - wider) / (8 * norm);
-        const double off = fabs(got - norm) / norm, floor = 4e-6 * fmax(loss, 1) / (h * norm);
-        wider = got;
-        if (off + floor + bend < best) {
-            best = off + floor + bend;
-            *error = off;
-            *noise = floor + bend;
-        }
-        if (off < 2e-3 || floor > 0.05) break; /* good enough, or smaller steps would show noise alone */
-    }
-    return TN_OK;
-}
-
-/* A trainer on the batch of the gradient check, and its gradients. exact: with the settings under which they are. */
-static tn_status open_gradients(const tn_check *c, bool exact, tn_settings **st, tn_trainer **t, float *loss)
-{
-    tn_check still = *c;
-    TN_RETURN_IF(tn_settings_clone(c->settings, st));
-    TN_RETURN_IF(tn_settings_set(*st, "train.dropout", "0", "check")); /* differences are taken without it */
-    for (const char *const *v = exact ? c->model->exact : NULL; v && *v; v++) TN_RETURN_IF(tn_settings_override(*st, *v));
-    still.settings = *st;
-    TN_RETURN_IF(open_trainer(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
-    TN_RETURN_IF(tn_trainer_grad(*t, 0, loss));
-    tn_trainer_unscale(*t);
-    return TN_OK;
-}
-
-/* Cosine of two gradients over the parameters that both have. */
-static tn_status cosine(tn_trainer *a, tn_trainer *b, double *out)
-{
-    tn_status s = TN_OK;
-    tn_host_copy x = { 0 }, y = { 0 };
-    double dot = 0, aa = 0, bb = 0;
-    const tn_store *st = tn_trainer_store(a);
-    for (size_t k = 0; k < tn_store_count(st); k++) {
-        const tn_entry *e = tn_store_at(st, k), *o = tn_store_find(tn_trainer_store(b), e->name);
-        if (e->role != TN_ROLE_PARAM || !o || !tn_dims_equal(e->dims, o->dims)) continue;
-        const int64_t n = tn_dims_count(e->dims);
-        const float *p = tn_store_read(st, e->grad, sizeof *p * (size_t)n, &x);
-        const float *q = tn_store_read(tn_trainer_store(b), o->grad, sizeof *q * (size_t)n, &y);
-        if (!p || !q) TN_TRY(TN_MEMORY);
-        for (int64_t i = 0; i < n; i++) {
-            dot += (double)p[i] * (double)q[i];
-            aa += (double)p[i] * (double)p[i];
-            bb += (double)q[i] * (double)q[i];
-        }
-    }
-    *out = dot / sqrt(aa * bb);
-done:
-    tn_host_copy_free(&x);
-    tn_host_copy_free(&y);
-    return s;
-}
-
-/* A gradient that only comes near: it has to point the same way. */
-static tn_status check_estimate(const tn_check *c, tn_trainer *exact, tn_check_row *r)
-{
-    tn_status s = TN_OK;
-    tn_trainer *t = NULL;
-    tn_settings *st = NULL;
-    float loss;
-    double same;
-    size_t at = strlen(r->detail);
-    TN_TRY(open_gradients(c, false, &st, &t, &loss));
-    TN_TRY(cosine(exact, t, &same));
-    if (!(same > 0)) r->verdict = TN_FAILED;
-    for (const char *const *v = c->model->exact; *v && at < sizeof r->detail; v++)
-        at += (size_t)snprintf(r->detail + at, sizeof r->detail - at, "%s%s", v == c->model->exact ? ", with " : " ", *v);
-    if (at < sizeof r->detail) snprintf(r->detail + at, sizeof r->detail - at, "; as set: cosine with it %.4f", same);
-done:
-    tn_trainer_free(t);
-    tn_settings_free(st);
-    return s;
-}
-
-/* Worst difference over a spread of tensors; an odd stride meets every kind of tensor, each in another layer. */
-static tn_status check_gradients(const tn_check *c, tn_check_row *r)
-{
-    tn_status s = TN_OK;
-    tn_trainer *t = NULL;
-    tn_settings *fixed = NULL;
-    float loss;
-    double worst = 0;
-    int checked = 0, total = 0, bad = 0;
-    char where[96] = "none";
-    TN_TRY(open_gradients(c, true, &fixed, &t, &loss));
-    const double begun = tn_clock_s();
-    const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
-    for (size_t k = 0; k < n; k++) {
-        const tn_entry *e = tn_store_at(tn_trainer_store(t), k);
-        double error, noise;
-        if (e->role != TN_ROLE_PARAM) continue;
-        total++;
-        if (k % stride || tn_clock_s() - begun > 20) continue;
-        probe p;
-        TN_TRY(open_probe(t, e, &p));
-        s = slope_error(&p, (double)loss, &error, &noise);
-        close_probe(&p);
-        if (s != TN_OK) goto done;
-        if (noise > 0.05) continue;
-        checked++;
-        bad += error > 0.02 + noise;
-        if (error > worst) {
-            worst = error;
-            snprintf(where, sizeof where, "%s", e->name);
-        }
-    }
-    r->value = worst;
-    r->verdict = checked && !bad ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", checked, total,
-             worst, where);
-    if (c->model->exact) TN_TRY(check_estimate(c, t, r));
-done:
-    tn_trainer_free(t);
-    tn_settings_free(fixed);
-    return s;
 }
 
 /* --- leak ----------------------------------------------------------------------------------------------------------------- */
@@ -255,7 +60,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
         snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
         return TN_OK;
     }
-    TN_TRY(open_trainer(c, B, T, 0, true, true, &t));
+    TN_TRY(tn__check_open(c, B, T, 0, true, true, &t));
     if (!tn_trainer_output(t, "logits", &count)) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
@@ -304,7 +109,7 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     TN_TRY(tn_settings_set(fast, "train.lr", "2e-3", "check"));
     TN_TRY(tn_settings_set(fast, "train.dropout", "0", "check"));
     quick.settings = fast;
-    TN_TRY(open_trainer(&quick, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
+    TN_TRY(tn__check_open(&quick, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
     for (; steps < OVERFIT_STEPS && tn_clock_s() - begun < 25; steps++) {
         tn_applied a;
         TN_TRY(tn_trainer_grad(t, steps, &loss));
@@ -333,7 +138,7 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     tn_applied a;
     uint64_t h = 0xcbf29ce484222325u;
     tn_host_copy host = { 0 };
-    TN_TRY(open_trainer(c, c->batch, c->length < 64 ? c->length : 64, threads, false, false, &t));
+    TN_TRY(tn__check_open(c, c->batch, c->length < 64 ? c->length : 64, threads, false, false, &t));
     for (int i = 0; i < 3; i++) {
         const uint64_t before = tn_alloc_count();
         TN_TRY(tn_trainer_grad(t, i, &loss));
@@ -406,6 +211,21 @@ static size_t gpu_bytes(void)
     return gpu && gpu->memory(&left, &all) == TN_OK ? all - left : 0;
 }
 
+/* What the process took against the plan. Of a GPU only what all processes have is known: where it is not back afterwards, others
+ * came or went, and there is nothing to say. */
+static void compare_memory(double took, double left, const tn_memory_plan *m, bool gpu, tn_check_row *r)
+{
+    const size_t at = strlen(r->detail);
+    const double off = took - (double)m->total;
+    const double slack = 0.05 * (double)m->total + (gpu ? 2e8 : 4e6); /* stacks, tables, the C library; cuBLASLt's workspace, code */
+    if (fabs(left) > slack) {
+        snprintf(r->detail + at, sizeof r->detail - at, "; not measured: other processes use the GPU");
+        return;
+    }
+    snprintf(r->detail + at, sizeof r->detail - at, "; measured %.1f MB (%+.1f %%)", took / 1e6, 100 * off / (double)m->total);
+    if (off > slack || off < -slack - (double)m->workspace) r->verdict = TN_FAILED; /* idle threads touch no scratch memory */
+}
+
 /* The plan against what the process really took: a step runs, and the peak of its memory is compared. On a GPU the plan is
  * of its memory; the libraries' own scratch memory there comes on top. */
 static tn_status check_memory(const tn_check *c, tn_check_row *r)
@@ -416,20 +236,19 @@ static tn_status check_memory(const tn_check *c, tn_check_row *r)
     tn_applied a;
     const bool measured = reset_peak();
     const size_t idle = process_bytes("VmRSS"), idle_gpu = gpu_bytes();
-    TN_TRY(open_trainer(c, c->batch, c->length, 0, false, false, &t));
+    TN_TRY(tn__check_open(c, c->batch, c->length, 0, false, false, &t));
     const tn_memory_plan m = tn_trainer_memory(t);
     r->value = (double)m.total;
     r->unit = "bytes";
-    const size_t at = strlen(tn_memory_plan_text(&m, r->detail, sizeof r->detail));
+    (void)tn_memory_plan_text(&m, r->detail, sizeof r->detail);
     if (!measured || !idle) goto done;
     TN_TRY(tn_trainer_grad(t, 0, &loss));
     TN_TRY(tn_trainer_apply(t, 0, 1, loss, &a));
     const bool gpu = tn_trainer_device(t) != TN_CPU;
     const double took = gpu ? (double)gpu_bytes() - (double)idle_gpu : (double)process_bytes("VmHWM") - (double)idle;
-    const double off = took - (double)m.total;
-    snprintf(r->detail + at, sizeof r->detail - at, "; measured %.1f MB (%+.1f %%)", took / 1e6, 100 * off / (double)m.total);
-    const double slack = 0.05 * (double)m.total + (gpu ? 2e8 : 4e6); /* stacks, tables, the C library; cuBLASLt's workspace, code */
-    if (off > slack || off < -slack - (double)m.workspace) r->verdict = TN_FAILED; /* idle threads touch no scratch memory */
+    tn_trainer_free(t);
+    t = NULL;
+    compare_memory(took, gpu ? (double)gpu_bytes() - (double)idle_gpu : 0, &m, gpu, r);
 done:
     tn_trainer_free(t);
     return s;
@@ -438,7 +257,7 @@ done:
 static tn_status check_parameters(const tn_check *c, tn_check_row *r)
 {
     tn_trainer *t = NULL;
-    TN_RETURN_IF(open_trainer(c, 1, 1, 0, false, true, &t));
+    TN_RETURN_IF(tn__check_open(c, 1, 1, 0, false, true, &t));
     r->value = (double)tn_trainer_parameters(t);
     size_t tensors = 0;
     for (size_t i = 0; i < tn_store_count(tn_trainer_store(t)); i++)
@@ -455,7 +274,7 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     float loss;
     tn_applied a;
     double best = HUGE_VAL;
-    TN_TRY(open_trainer(c, c->batch, c->length, 0, false, false, &t));
+    TN_TRY(tn__check_open(c, c->batch, c->length, 0, false, false, &t));
     const double begun = tn_clock_s();
     for (int i = 0; i < 5 && tn_clock_s() - begun < 8; i++) {
         const double start = tn_clock_s();
@@ -489,7 +308,7 @@ tn_status tn_check_run(const tn_check *c)
         const char *name;
         tn_status (*run)(const tn_check *c, tn_check_row *r);
     } checks[] = {
-        { "parameters", check_parameters }, { "memory", check_memory },           { "gradients", check_gradients },
+        { "parameters", check_parameters }, { "memory", check_memory },           { "gradients", tn__check_gradients },
         { "leak", check_leak },             { "overfit", check_overfit },         { "determinism", check_determinism },
         { "allocations", check_allocations }, { "speed", check_speed },
     };

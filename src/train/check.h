@@ -12,7 +12,7 @@ typedef enum tn_verdict { TN_PASS, TN_FAILED, TN_SKIPPED } tn_verdict;
 typedef struct tn_check_row {
     const char *name; /* "gradients", "leak", ... */
     tn_verdict verdict;
-    char detail[256];
+    char detail[320];
     double value; /* the measured quantity, NaN where there is none */
     const char *unit;
     double seconds;

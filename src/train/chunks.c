@@ -1,30 +1,33 @@
 /* Chunks of time: the plans (forward, forward+backward, evaluation; each at the length of a chunk and of the last one), the
  * states at the boundaries, and the walk over them. The plans take states as inputs and put out the next ones; all that
- * crosses a boundary is copied here.
+ * crosses a boundary is copied here, where the plans run: a walk is queued as a whole, and the host waits for its losses alone.
  *
  * Invariant: a chunk is computed with the same tokens, states and random numbers in both passes, and the losses and their
  * gradients are weighted so that their sum is the mean over the whole batch: by labels that count, or by tokens for what a
  * model adds to its loss. */
 #include "train/chunks.h"
 
+#include "backend/backend.h"
 #include "models/carry.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { AUTO_TOKENS = 4096, AUTO_MULTIPLE = 64 }; /* of a chunk over the whole batch: large enough for products */
+enum { AUTO_MULTIPLE = 64 };
+static const int64_t AUTO_TOKENS[TN_DEVICES] = { [TN_CPU] = 4096, [TN_CUDA] = 16384 }; /* of a chunk, in all rows: enough for products */
 
 typedef enum role { ADVANCE, GRAD, GRAD_LAST, EVAL, EVAL_LAST, ROLES } role;
 
-/* One plan. The pointers are into its inputs and outputs; NULL where it has none. */
+/* One plan. The pointers are into its inputs and outputs; NULL where it has none. What the host writes is the host's, the rest
+ * is where the plan runs. */
 typedef struct piece {
     int64_t length;
     tn_batch batch;
     tn_plan *plan;
     tn_bound *bound;
     int32_t *tokens, *labels, *reset, *document, *positions; /* (B,length) */
-    const float *loss, *xent, *extra, *logits;               /* logits (B,length,vocab) */
     float *counted, *spread; /* weights of the loss and of what was added to it */
+    const void *loss[2];     /* f32 (1): the loss, and what a model adds to it; or both in the first */
     void **state, **next, **d_state, **d_next; /* by state */
 } piece;
 
@@ -41,13 +44,19 @@ struct tn_chunks {
     bool documents, forward_only, logits;
     tn_store *store;
     tn_context *context;
+    const tn_backend *backend; /* of the context, and its queue */
+    void *queue;
     tn_status (*fits)(void *ctx, const tn_graph *g);
     void *ctx;
     piece piece[ROLES];
     state *state;
     size_t n_states, slot_bytes;
-    unsigned char *slot; /* (slots, slot_bytes): the states before each chunk; the first is zero */
-    unsigned char *d;    /* (slot_bytes): gradient of the states behind the chunk at hand */
+    unsigned char *slot; /* (slots, slot_bytes), of the device: the states before each chunk; the first is zero */
+    unsigned char *d;    /* (slot_bytes), of the device: gradient of the states behind the chunk at hand */
+    float *part;         /* (n, each), of the device: losses of the chunks in the order of the walk */
+    float *seen;         /* the same for the host */
+    double *factor;      /* (n, each): what each counts */
+    size_t each;         /* 2 where the loss comes in two parts, else 1 */
     int32_t *feed;       /* tokens, labels and marks, (B,T) each */
     void **pointer;      /* of all pieces' states */
     float *all_logits;   /* (B,T,vocab), or NULL */
@@ -56,15 +65,32 @@ struct tn_chunks {
     bool has_xent;
 };
 
-int64_t tn_chunk_length(const tn_settings *st, int64_t batch, int64_t length)
+/* plan.chunk, or 0: the length is up to us. */
+static int64_t given_length(const tn_settings *st) { return tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk"); }
+
+/* Parts of at most AUTO_TOKENS. */
+static int64_t auto_parts(tn_device device, int64_t batch, int64_t length)
+{
+    const int64_t most = batch < AUTO_TOKENS[device] ? AUTO_TOKENS[device] / batch : 1;
+    return (length + most - 1) / most;
+}
+
+int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, int64_t length)
 {
     if (strcmp(tn_settings_text(st, "plan.recompute"), "chunk") != 0) return 0;
-    int64_t c = tn_settings_is_auto(st, "plan.chunk") ? 0 : tn_settings_int(st, "plan.chunk");
+    int64_t c = given_length(st);
     if (!c) { /* equal parts, as far as they are multiples */
-        const int64_t most = batch < AUTO_TOKENS ? AUTO_TOKENS / batch : 1, parts = (length + most - 1) / most;
+        const int64_t parts = auto_parts(device, batch, length);
         c = ((length + parts - 1) / parts + AUTO_MULTIPLE - 1) / AUTO_MULTIPLE * AUTO_MULTIPLE;
     }
     return c < length ? c : 0;
+}
+
+int64_t tn_chunk_most_losses(const tn_settings *st, tn_device device, int64_t batch, int64_t length)
+{
+    const int64_t c = given_length(st);
+    if (!tn_chunk_length(st, device, batch, length)) return 1;
+    return 2 * (c ? (length + c - 1) / c : auto_parts(device, batch, length));
 }
 
 /* --- plans ---------------------------------------------------------------------------------------------------------------- */
@@ -136,7 +162,8 @@ static int make_seeds(tn_graph *g, const tn_seed **out)
         if (strncmp(g->output[i].name, "next.", 5) != 0 || !tn_dtype_is_float(tn_ref_dtype(g, y))) continue;
         const char *name = tn_arena_printf(&g->memory, "d.%s", g->output[i].name);
         if (!name) return 0;
-        seeds[n++] = (tn_seed){ .y = y, .dy = tn_input(g, name, tn_ref_dims(g, y), tn_ref_dtype(g, y)) };
+        seeds[n] = (tn_seed){ .y = y, .dy = tn_input(g, name, tn_ref_dims(g, y), tn_ref_dtype(g, y)) };
+        tn_input_by_copy(g, seeds[n++].dy);
     }
     *out = seeds;
     return n;
@@ -171,6 +198,7 @@ static tn_status list_states(tn_chunks *c)
     const tn_ref logits = tn_graph_output(g, "logits");
     c->vocab = logits.id ? tn_ref_dim(g, logits, -1) : 0;
     c->has_xent = tn_graph_output(g, "xent").id && tn_graph_output(g, "extra").id;
+    c->each = c->has_xent ? 2 : 1;
     return TN_OK;
 }
 
@@ -183,9 +211,7 @@ tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
     *c = (tn_chunks){ .model = t->model, .settings = t->settings, .graph = o->graph, .batch = t->batch, .length = t->length,
                       .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk, .documents = t->documents,
                       .forward_only = t->forward_only, .logits = t->logits, .store = o->store, .context = o->context,
-                      .fits = o->fits, .ctx = o->ctx };
-    if (tn_store_device(o->store) != TN_CPU)
-        TN_FAIL(TN_USAGE, "plan.recompute=chunk runs on the CPU only so far: use plan.recompute=layer or none, or device=cpu");
+                      .backend = tn_context_backend(o->context), .queue = tn_context_queue(o->context), .fits = o->fits, .ctx = o->ctx };
     for (role r = 0; r < ROLES; r++) {
         const bool last = r == GRAD_LAST || r == EVAL_LAST;
         c->piece[r].length = last ? last_length(c) : c->chunk;
@@ -214,10 +240,8 @@ static void resolve(tn_chunks *c, piece *p, void **pointer)
     p->reset = tn_bound_data(b, "reset");
     p->document = tn_bound_data(b, "document");
     p->positions = tn_bound_data(b, "positions");
-    p->loss = tn_bound_data(b, "loss");
-    p->xent = tn_bound_data(b, "xent");
-    p->extra = tn_bound_data(b, "extra");
-    p->logits = tn_bound_data(b, "logits");
+    p->loss[0] = tn_bound_place(b, c->has_xent ? "xent" : "loss");
+    p->loss[1] = tn_bound_place(b, "extra");
     p->counted = tn_bound_data(b, "chunk.counted");
     p->spread = tn_bound_data(b, "chunk.spread");
     p->state = pointer;
@@ -226,12 +250,12 @@ static void resolve(tn_chunks *c, piece *p, void **pointer)
     p->d_next = pointer + 3 * c->n_states;
     for (size_t i = 0; i < c->n_states; i++) {
         char name[512];
-        p->state[i] = tn_bound_data(b, c->state[i].name);
+        p->state[i] = tn_bound_place(b, c->state[i].name);
         snprintf(name, sizeof name, "d.next.%s", c->state[i].name);
-        p->d_next[i] = tn_bound_data(b, name);
-        p->next[i] = tn_bound_data(b, name + 2);
+        p->d_next[i] = tn_bound_place(b, name);
+        p->next[i] = tn_bound_place(b, name + 2);
         snprintf(name, sizeof name, "d.%s", c->state[i].name);
-        p->d_state[i] = tn_bound_data(b, name);
+        p->d_state[i] = tn_bound_place(b, name);
     }
 }
 
@@ -239,11 +263,15 @@ tn_status tn_chunks_bind(tn_chunks *c)
 {
     size_t logits = 0;
     if (!tn_mul_ok((size_t)c->vocab * sizeof(float), tokens_of(c), &logits)) return tn_error(TN_MEMORY, "logits of all tokens");
-    c->slot = tn_alloc(c->slot_bytes * (size_t)slots(c) + 1);
-    c->d = tn_alloc(c->slot_bytes + 1);
+    const size_t losses = c->each * (size_t)c->n;
+    c->slot = c->backend->alloc(c->slot_bytes * (size_t)slots(c) + 1);
+    c->d = c->backend->alloc(c->slot_bytes + 1);
+    c->part = c->backend->alloc(sizeof *c->part * losses);
+    c->seen = tn_alloc(sizeof *c->seen * losses);
+    c->factor = tn_alloc(sizeof *c->factor * losses);
     c->feed = tn_alloc(sizeof *c->feed * feeds(c) * tokens_of(c));
     c->pointer = tn_alloc(sizeof *c->pointer * 4 * ROLES * (c->n_states + 1));
-    if (!c->slot || !c->d || !c->feed || !c->pointer) return TN_MEMORY;
+    if (!c->slot || !c->d || !c->part || !c->seen || !c->factor || !c->feed || !c->pointer) return TN_MEMORY;
     if (logits && !(c->all_logits = tn_alloc(logits))) return TN_MEMORY;
     for (role r = 0; r < ROLES; r++)
         if (c->piece[r].plan) TN_RETURN_IF(tn_bind(c->piece[r].plan, c->context, c->store, &c->piece[r].bound));
@@ -260,8 +288,11 @@ void tn_chunks_free(tn_chunks *c)
         tn_plan_free(c->piece[r].plan);
     }
     tn_free(c->state);
-    tn_free(c->slot);
-    tn_free(c->d);
+    c->backend->free(c->slot);
+    c->backend->free(c->d);
+    c->backend->free(c->part);
+    tn_free(c->seen);
+    tn_free(c->factor);
     tn_free(c->feed);
     tn_free(c->pointer);
     tn_free(c->all_logits);
@@ -272,7 +303,7 @@ void tn_chunks_memory(const tn_chunks *c, tn_memory_plan *m, size_t *arena)
 {
     for (role r = 0; r < ROLES; r++) tn_memory_plan_add(m, c->piece[r].plan, arena);
     m->state += c->slot_bytes * (size_t)(slots(c) + 1);
-    m->other += tokens_of(c) * (sizeof *c->feed * feeds(c) + sizeof(float) * (size_t)c->vocab);
+    if (c->backend->host_memory) m->other += tokens_of(c) * (sizeof *c->feed * feeds(c) + sizeof(float) * (size_t)c->vocab);
 }
 
 tn_feed tn_chunks_feed(tn_chunks *c)
@@ -299,15 +330,17 @@ static void give(const tn_chunks *c, const piece *p, int which, int64_t start, i
         memcpy(to + b * p->length, from + b * c->length, sizeof *to * (size_t)p->length);
 }
 
-static void copy_states(const tn_chunks *c, void *const *from, void *const *to, unsigned char *slot)
+static tn_status copy_states(const tn_chunks *c, void *const *from, void *const *to, unsigned char *slot)
 {
     for (size_t i = 0; i < c->n_states; i++) {
-        if (from && from[i]) memcpy(slot + c->state[i].offset, from[i], c->state[i].bytes);
-        if (to && to[i]) memcpy(to[i], slot + c->state[i].offset, c->state[i].bytes);
+        unsigned char *kept = slot + c->state[i].offset;
+        if (from && from[i]) TN_RETURN_IF(c->backend->copy(c->queue, kept, from[i], c->state[i].bytes));
+        if (to && to[i]) TN_RETURN_IF(c->backend->copy(c->queue, to[i], kept, c->state[i].bytes));
     }
+    return TN_OK;
 }
 
-static void load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
+static tn_status load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
 {
     const int64_t start = i * c->chunk;
     give(c, p, 0, start, p->tokens);
@@ -316,7 +349,7 @@ static void load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
     give(c, p, 3, start, p->document);
     give(c, p, 4, start, p->positions);
     tn_carry_set(p->bound, &p->batch, start);
-    copy_states(c, NULL, p->state, c->slot + c->slot_bytes * (size_t)slot);
+    return copy_states(c, NULL, p->state, c->slot + c->slot_bytes * (size_t)slot);
 }
 
 static int64_t count_labels(const tn_chunks *c, int64_t start, int64_t length)
@@ -330,7 +363,8 @@ static int64_t count_labels(const tn_chunks *c, int64_t start, int64_t length)
 
 typedef struct total {
     int64_t counted; /* labels of the batch */
-    double loss, xent, weight, share; /* weight, share: of the chunk at hand, by labels and by tokens */
+    double weight, share; /* of the chunk at hand, by labels and by tokens */
+    size_t n; /* chunks so far */
 } total;
 
 static void weigh(const tn_chunks *c, const piece *p, int64_t i, total *t)
@@ -340,11 +374,31 @@ static void weigh(const tn_chunks *c, const piece *p, int64_t i, total *t)
     t->share = (double)p->length / (double)c->length;
 }
 
-static void add_loss(const tn_chunks *c, const piece *p, total *t)
+/* The loss of the chunk that has just run, before another one takes its place. */
+static tn_status keep_loss(tn_chunks *c, const piece *p, total *t)
 {
-    const double main = t->weight * (double)*(c->has_xent ? p->xent : p->loss);
-    t->xent += main;
-    t->loss += c->has_xent ? main + t->share * (double)*p->extra : main;
+    const size_t at = c->each * t->n++;
+    for (size_t k = 0; k < c->each; k++) {
+        c->factor[at + k] = k ? t->share : t->weight;
+        TN_RETURN_IF(c->backend->copy(c->queue, c->part + at + k, p->loss[k], sizeof *c->part));
+    }
+    return TN_OK;
+}
+
+/* Waits for the walk. */
+static tn_status sum_losses(tn_chunks *c)
+{
+    double loss = 0, xent = 0;
+    const size_t n = c->each * (size_t)c->n;
+    TN_RETURN_IF(c->backend->download(c->queue, c->seen, c->part, sizeof *c->seen * n));
+    for (size_t i = 0; i < n; i++) {
+        const double x = c->factor[i] * (double)c->seen[i];
+        loss += x;
+        xent += i % c->each ? 0 : x;
+    }
+    c->loss = (float)loss;
+    c->xent = (float)xent;
+    return TN_OK;
 }
 
 static tn_status run(piece *p, bool *again)
@@ -359,41 +413,58 @@ static tn_status advance(tn_chunks *c, int64_t seed, int64_t step, bool *again)
 {
     piece *p = &c->piece[ADVANCE];
     for (int64_t i = 0; i + 1 < c->n; i++) {
-        load(c, p, i, i);
+        TN_RETURN_IF(load(c, p, i, i));
         tn_bound_seed(p->bound, seed, step * c->n + i);
         TN_RETURN_IF(run(p, again));
-        copy_states(c, p->next, NULL, c->slot + c->slot_bytes * (size_t)(i + 1));
+        TN_RETURN_IF(copy_states(c, p->next, NULL, c->slot + c->slot_bytes * (size_t)(i + 1)));
+    }
+    return TN_OK;
+}
+
+tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float scale)
+{
+    const int64_t seed = tn_settings_int(c->settings, "seed");
+    total t = { .counted = count_labels(c, 0, c->length) };
+    TN_RETURN_IF(advance(c, seed, step, &again));
+    TN_RETURN_IF(c->backend->zero(c->queue, c->d, c->slot_bytes));
+    for (int64_t i = c->n; i-- > 0;) {
+        piece *p = piece_at(c, GRAD, i);
+        TN_RETURN_IF(load(c, p, i, i));
+        TN_RETURN_IF(copy_states(c, NULL, p->d_next, c->d));
+        weigh(c, p, i, &t);
+        if (p->counted) *p->counted = (float)t.weight * scale;
+        if (p->spread) *p->spread = (float)t.share * scale;
+        tn_bound_seed(p->bound, seed, step * c->n + i);
+        TN_RETURN_IF(run(p, &again));
+        TN_RETURN_IF(copy_states(c, p->d_state, NULL, c->d));
+        TN_RETURN_IF(keep_loss(c, p, &t));
     }
     return TN_OK;
 }
 
 tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, float *loss)
 {
-    const int64_t seed = tn_settings_int(c->settings, "seed");
-    total t = { .counted = count_labels(c, 0, c->length) };
-    TN_RETURN_IF(advance(c, seed, step, &again));
-    memset(c->d, 0, c->slot_bytes);
-    for (int64_t i = c->n; i-- > 0;) {
-        piece *p = piece_at(c, GRAD, i);
-        load(c, p, i, i);
-        copy_states(c, NULL, p->d_next, c->d);
-        weigh(c, p, i, &t);
-        if (p->counted) *p->counted = (float)t.weight * scale;
-        if (p->spread) *p->spread = (float)t.share * scale;
-        tn_bound_seed(p->bound, seed, step * c->n + i);
-        TN_RETURN_IF(run(p, &again));
-        copy_states(c, p->d_state, NULL, c->d);
-        add_loss(c, p, &t);
-    }
-    *loss = (float)t.loss;
+    TN_RETURN_IF(tn_chunks_queue_grad(c, step, again, scale));
+    TN_RETURN_IF(sum_losses(c));
+    *loss = c->loss;
     return TN_OK;
 }
 
-static void keep_logits(tn_chunks *c, const piece *p, int64_t i)
+const float *tn_chunks_losses(const tn_chunks *c, size_t *n, const double **factor)
+{
+    *n = c->each * (size_t)c->n;
+    *factor = c->factor;
+    return c->part;
+}
+
+static tn_status keep_logits(tn_chunks *c, const piece *p, int64_t i)
 {
     const int64_t rows = p->length * c->vocab;
-    for (int64_t b = 0; c->all_logits && b < c->batch; b++)
-        memcpy(c->all_logits + (b * c->length + i * c->chunk) * c->vocab, p->logits + b * rows, sizeof(float) * (size_t)rows);
+    const float *logits = c->all_logits ? tn_bound_data(p->bound, "logits") : NULL; /* (B,length,vocab) */
+    if (c->all_logits && !logits) return TN_INTERNAL;
+    for (int64_t b = 0; logits && b < c->batch; b++)
+        memcpy(c->all_logits + (b * c->length + i * c->chunk) * c->vocab, logits + b * rows, sizeof(float) * (size_t)rows);
+    return TN_OK;
 }
 
 tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
@@ -401,15 +472,15 @@ tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
     total t = { .counted = count_labels(c, 0, c->length) };
     for (int64_t i = 0; i < c->n; i++) {
         piece *p = piece_at(c, EVAL, i);
-        load(c, p, i, i ? 1 : 0);
+        TN_RETURN_IF(load(c, p, i, i ? 1 : 0));
         weigh(c, p, i, &t);
         TN_RETURN_IF(run(p, &again));
-        copy_states(c, p->next, NULL, c->slot + c->slot_bytes);
-        keep_logits(c, p, i);
-        add_loss(c, p, &t);
+        TN_RETURN_IF(copy_states(c, p->next, NULL, c->slot + c->slot_bytes));
+        TN_RETURN_IF(keep_loss(c, p, &t));
+        TN_RETURN_IF(keep_logits(c, p, i));
     }
-    c->xent = (float)t.xent;
-    *loss = c->loss = (float)t.loss;
+    TN_RETURN_IF(sum_losses(c));
+    *loss = c->loss;
     return TN_OK;
 }
 

@@ -24,7 +24,9 @@ typedef struct tn_chunks_options {
 } tn_chunks_options;
 
 /* Tokens of a sequence in a chunk, by plan.recompute and plan.chunk; 0: the sequence stays whole. */
-int64_t tn_chunk_length(const tn_settings *st, int64_t batch, int64_t length);
+int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, int64_t length);
+/* The most losses (tn_chunks_losses) of a batch whose rows have this length or are shorter; 1 where they stay whole. */
+int64_t tn_chunk_most_losses(const tn_settings *st, tn_device device, int64_t batch, int64_t length);
 
 tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out);
 tn_status tn_chunks_bind(tn_chunks *c);
@@ -34,6 +36,10 @@ tn_feed tn_chunks_feed(tn_chunks *c);
 /* As tn_trainer_grad and tn_trainer_eval; again: no weight has changed since the last call; scale: of all gradients. */
 tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, float *loss);
 tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss);
+/* The first without waiting for it: then the losses of the parts, n numbers where the plans run, and what each counts in the
+ * batch's. Both are there until the next call. */
+tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float scale);
+const float *tn_chunks_losses(const tn_chunks *c, size_t *n, const double **factor);
 /* "loss", "xent" or "logits" (B,T,vocab) of the last evaluation, or NULL. */
 const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *count);
 

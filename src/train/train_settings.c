@@ -84,7 +84,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("plan.recompute", "none", "none|layer|chunk",
                       "activations computed again to save memory: inside layers, or chunks of time (recurrent models)"),
     TN_SETTING_AUTO_INT("plan.chunk", "auto", TN_RANGE(1, 1e9), "tokens",
-                        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens)"),
+                        "length of a chunk (auto: equal parts in which the batch has at most 4096 tokens, on a GPU 16384)"),
 };
 const size_t tn_train_settings_n = sizeof tn_train_settings / sizeof *tn_train_settings;
 

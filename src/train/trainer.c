@@ -79,8 +79,7 @@ static tn_status check_plans_fit(const tn_trainer *t)
     const double need = (double)tn_trainer_memory(t).total, limit = t->room;
     if (need <= limit) return TN_OK;
     return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
-                                                  "plan.recompute=layer%s", need / 1e9, where_text(t), in_all(t, limit),
-                                       t->setup.device == TN_CPU ? " or chunk" : ""));
+                                                  "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
 }
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
@@ -152,7 +151,7 @@ static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t
 
 static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
 {
-    const int64_t chunk = tn_chunk_length(t->settings, t->batch, t->length);
+    const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
     TN_RETURN_IF(check_plans_fit(t));
@@ -401,6 +400,7 @@ static float gradient_scale(const tn_trainer *t) { return t->weight * (t->scales
 
 tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
 {
+    if (t->now->chunks) return tn_chunks_queue_grad(t->now->chunks, step, packed_before(t), gradient_scale(t));
     tn_bound *b = t->now->grad_bound;
     if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);

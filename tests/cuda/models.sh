@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Whole models on the GPU: 20 training steps in f32 against the CPU's, in bf16 near them; the same bits twice; a run that is
-# stopped and goes on has the losses of one that was not; memory stays flat over many steps.
+# Whole models on the GPU: 20 training steps in f32 against the CPU's, in bf16 near them; the same bits twice; sequences in chunks
+# against whole ones; texts and held-out losses against the CPU's; tenon check; a run that is stopped and goes on has the losses of
+# one that was not; memory stays flat over many steps.
+#
+#   tests/cuda/models.sh [PART ...]          of: steps chunks sample check resume soak
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-tenon=${BUILD:-build}/tenon passed=0 failed=0
+tenon=${BUILD:-build}/tenon unit=${BUILD:-build}/unit passed=0 failed=0
+parts=" $* "
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cat README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md > "$work/text.txt"
@@ -26,6 +30,10 @@ near() {
     else failed=$((failed + 1)); echo "FAILED  $1"; fi
 }
 
+ok() { passed=$((passed + 1)); echo "ok      $1"; }
+bad() { failed=$((failed + 1)); echo "FAILED  $1"; }
+wanted() { [ "$parts" = '  ' ] || [[ $parts == *" $1 "* ]]; }
+
 i=0
 # A model, and how far its losses in bf16 may lie from the CPU's.
 compare() {
@@ -43,28 +51,87 @@ compare() {
     near "$model: the same bits twice" $work/again$i.losses $work/bf16$i.losses 0
 }
 
-for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=2" "ten preset=ten_b dim=64 layers=2 k=16 heads=2 train.dropout=0" "ten dim=64 layers=4 pattern=DOEW heads=2"; do
-    compare "$model" 1e-2
-done
-small="train.eval_every=0 train.warmup=0 train.lr=2e-3 log.every=1 loader.workers=0"
-for model in "xor_tep dim=32" "xor_tep dim=16 grad=implicit" "xor_tep dim=16 grad=bptt" "xor_tep dim=16 mode=energy" "xor_tep dim=16 mode=hopfield" "xor_tep dim=16 mode=energy solver=anderson"; do
-    compare "$model" 5e-2
-done
-small=$text
+if wanted steps; then
+    for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=2" "ten preset=ten_b dim=64 layers=2 k=16 heads=2 train.dropout=0" "ten dim=64 layers=4 pattern=DOEW heads=2"; do
+        compare "$model" 1e-2
+    done
+    small="train.eval_every=0 train.warmup=0 train.lr=2e-3 log.every=1 loader.workers=0"
+    for model in "xor_tep dim=32" "xor_tep dim=16 grad=implicit" "xor_tep dim=16 grad=bptt" "xor_tep dim=16 mode=energy" "xor_tep dim=16 mode=hopfield" "xor_tep dim=16 mode=energy solver=anderson"; do
+        compare "$model" 5e-2
+    done
+    small=$text
+fi
 
-losses part ten dim=64 layers=2 device=cuda train.steps=10 train.schedule=constant ckpt.every=5
-losses part ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant ckpt.every=5
-losses whole ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
-near 'stopped and gone on' "$work/part.losses" "$work/whole.losses" 0
+if wanted chunks; then # the last one is shorter than the others
+    long="ten dim=64 layers=4 pattern=DOEE k=16 heads=2 train.steps=20"
+    # shellcheck disable=SC2086
+    {
+        losses whole $long device=cuda compute=f32
+        losses chunks $long device=cuda compute=f32 plan.recompute=chunk plan.chunk=48
+        losses host $long device=cpu compute=f32 plan.recompute=chunk plan.chunk=48
+        losses bf16 $long device=cuda plan.recompute=chunk plan.chunk=48
+        losses again $long device=cuda plan.recompute=chunk plan.chunk=48
+        losses added $long device=cuda compute=f32 plan.recompute=chunk plan.chunk=48 train.batch=2 train.accumulate=2
+        losses apart $long device=cuda compute=f32 train.batch=2 train.accumulate=2
+    }
+    near 'chunks: those of the whole' "$work/chunks.losses" "$work/whole.losses" 1e-5
+    near 'chunks: f32 as on the CPU' "$work/chunks.losses" "$work/host.losses" 1e-4
+    near 'chunks: bf16 near it' "$work/bf16.losses" "$work/whole.losses" 1e-2
+    near 'chunks: the same bits twice' "$work/again.losses" "$work/bf16.losses" 0
+    near 'chunks: two batches a step' "$work/added.losses" "$work/apart.losses" 1e-5
+    if TENON_TEST_DEVICE=cuda "$unit" chunks: > "$work/unit.log" 2>&1; then ok 'chunks: every kind of layer'
+    else bad 'chunks: every kind of layer'; grep -E 'FAILED|apart|error|instead' "$work/unit.log" | head -8; fi
+fi
 
-taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
-# shellcheck disable=SC2086
-"$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=20000 run="$work/soak" > "$work/soak.log" 2>&1 &
-pid=$!
-sleep 2; early=$(taken) late=
-while kill -0 $pid 2> /dev/null; do now=$(taken); [ "$now" -le "${late:-0}" ] || late=$now; sleep 0.2; done
-wait $pid && rc=0 || rc=1
-if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      20000 steps, $early and $late MiB"
-else failed=$((failed + 1)); echo "FAILED  20000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
+# The text and the held-out loss of a run, on both devices. Prompts go in pieces of 32, 4 and 1 tokens, then token by token.
+speaks() {
+    local name=$1 prompt='The same plan, with other kernels: an op has them by device, and whatever it'
+    for d in cpu cuda; do
+        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0 max_tokens=60 device=$d > "$work/$name.$d.text" 2> "$work/err" || cat "$work/err"
+        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0.7 seed=3 n=3 max_tokens=20 device=$d > "$work/$name.$d.texts" 2> "$work/err" || cat "$work/err"
+        "$tenon" eval "$work/$name" device=$d compute=f32 --json 2> "$work/err" | grep '"loss"' | grep -o '"value":[^,]*' | cut -d: -f2 > "$work/$name.$d.eval" || cat "$work/err"
+    done
+    if [ -s "$work/$name.cuda.text" ] && cmp "$work/$name.cpu.text" "$work/$name.cuda.text"; then ok "$name: the text at temperature 0"; else bad "$name: the text at temperature 0"; head -c 400 "$work/$name.cuda.text"; fi
+    if [ -s "$work/$name.cuda.texts" ] && cmp "$work/$name.cpu.texts" "$work/$name.cuda.texts"; then ok "$name: three drawn side by side"; else bad "$name: three drawn side by side"; fi
+    near "$name: held-out loss" "$work/$name.cuda.eval" "$work/$name.cpu.eval" 1e-5
+    "$tenon" eval "$work/$name" device=cuda --json 2> "$work/err" | grep '"loss"' | grep -o '"value":[^,]*' | cut -d: -f2 > "$work/$name.bf16.eval" || cat "$work/err"
+    near "$name: held-out loss in bf16" "$work/$name.bf16.eval" "$work/$name.cpu.eval" 1e-2
+}
+
+if wanted sample; then
+    losses gpt gpt dim=64 layers=2 heads=2 device=cuda train.steps=300
+    losses ten ten dim=64 layers=4 pattern=DOEW k=16 heads=2 device=cuda train.steps=300
+    speaks gpt
+    speaks ten
+fi
+
+if wanted check; then
+    for model in "gpt dim=64 layers=2 heads=2" "ten dim=64 layers=4 pattern=DOEW k=16 heads=2" "xor_tep dim=16"; do
+        for compute in f32 bf16; do
+            # shellcheck disable=SC2086
+            if "$tenon" check $model $([ "${model%% *}" = xor_tep ] || echo vocab=256) device=cuda compute=$compute > "$work/check.log" 2>&1
+            then ok "check ${model%% *} in $compute"; else bad "check ${model%% *} in $compute"; grep -E 'FAIL|error' "$work/check.log"; fi
+        done
+    done
+fi
+
+if wanted resume; then
+    losses part ten dim=64 layers=2 device=cuda train.steps=10 train.schedule=constant ckpt.every=5
+    losses part ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant ckpt.every=5
+    losses whole ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
+    near 'stopped and gone on' "$work/part.losses" "$work/whole.losses" 0
+fi
+
+if wanted soak; then
+    taken() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits; }
+    # shellcheck disable=SC2086
+    "$tenon" train gpt dim=64 layers=2 heads=2 $small device=cuda train.steps=20000 run="$work/soak" > "$work/soak.log" 2>&1 &
+    pid=$!
+    sleep 2; early=$(taken) late=
+    while kill -0 $pid 2> /dev/null; do now=$(taken); [ "$now" -le "${late:-0}" ] || late=$now; sleep 0.2; done
+    wait $pid && rc=0 || rc=1
+    if [ $rc = 0 ] && [ -n "$late" ] && [ "$early" -gt 0 ] && [ "$late" -le $((early + 16)) ]; then passed=$((passed + 1)); echo "ok      20000 steps, $early and $late MiB"
+    else failed=$((failed + 1)); echo "FAILED  20000 steps: exit code $rc, $early and ${late:-?} MiB"; fi
+fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # compute-sanitizer over the kernels: memcheck (addresses) and racecheck (shared memory) on the smallest rows of every op, and memcheck on
-# a few steps of two small models. All rows would take hours: a kernel's partial tiles, strides and empty parts are in its small
+# a few steps of small models. All rows would take hours: a kernel's partial tiles, strides and empty parts are in its small
 # rows too; those that only exist at length (several levels of a scan) are not looked at here.
 #
 #   tests/cuda/sanitize.sh [OP ...]          ROWS=2 of each op; TOOLS="memcheck racecheck"
@@ -18,11 +18,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cat README.md ARCHITECTURE.md > "$work/text.txt"
 [ $# = 0 ] || exit $failed
-for model in 'gpt heads=2' 'ten heads=2'; do
+for model in 'gpt heads=2' 'ten heads=2' 'ten heads=2 plan.recompute=chunk plan.chunk=24'; do
     # shellcheck disable=SC2086
     if "$tool" --tool memcheck --error-exitcode 9 --print-limit 5 "$tenon" train $model dim=32 layers=2 data="$work/text.txt" train.context=64 train.batch=2 \
-        train.steps=4 train.eval_batches=1 loader.workers=0 device=cuda run="$work/${model%% *}" > "$work/log" 2>&1
-    then echo "ok      4 steps of ${model%% *} under memcheck"
-    else failed=1; echo "FAILED  4 steps of ${model%% *} under memcheck"; grep -E '=========|error' "$work/log" | head -12; fi
+        train.steps=4 train.eval_batches=1 loader.workers=0 device=cuda run="$work/${model//[ =.]/-}" > "$work/log" 2>&1
+    then echo "ok      4 steps of $model under memcheck"
+    else failed=1; echo "FAILED  4 steps of $model under memcheck"; grep -E '=========|error' "$work/log" | head -12; fi
 done
 exit $failed

@@ -38,6 +38,10 @@ def views_share_memory():
     assert net.loss(TOKENS, LABELS) != before
     w[:] = kept
     assert net.loss(TOKENS, LABELS) == before
+    net.parameters["embed"] = 3 * kept  # the way that works on every device
+    assert np.array_equal(w, 3 * kept)
+    net.parameters["embed"] = kept
+    assert net.loss(TOKENS, LABELS) == before and net.device == "cpu" and len(net.grads) == len(net.parameters)
     address = w.ctypes.data
     net.loss(TOKENS[:1, :7], LABELS[:1, :7])
     assert tenon.open("ten", *TINY).parameters["embed"].ctypes.data != address == net.parameters["embed"].ctypes.data
@@ -160,6 +164,8 @@ def mistakes_raise():
     raises(2, "nonsense", tenon.open, "nonsense")
     raises(2, "did you mean dim", tenon.open, "gpt", dimm=3)
     raises(3, "nothing.safetensors", tenon.open, "nothing.safetensors")
+    if tenon.open("gpt", *TINY, device="auto").device == "cpu":
+        raises(2, "use device=cpu", tenon.open, "gpt", *TINY, device="cuda")
     net = tenon.open("gpt", *TINY)
     raises(2, "tokens[0] is 256", net.loss, [[256]], [[0]])
     raises(2, "(B,T)", net.loss, TOKENS, LABELS[:, :3])

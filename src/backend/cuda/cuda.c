@@ -16,7 +16,7 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
     (void)cudaGetLastError(); /* so that it is not found again by the next call */
     if (e == cudaErrorMemoryAllocation)
         return tn_error_at(file, line, TN_MEMORY, "the GPU has no memory left (%s): use a smaller train.batch or train.context, or "
-                                                  "plan.recompute=layer", what);
+                                                  "plan.recompute=layer or chunk", what);
     return tn_error_at(file, line, TN_INTERNAL, "CUDA: %s: %s", what, cudaGetErrorString(e));
 }
 

@@ -25,6 +25,7 @@ static tn_status gated_infer(tn_sig *s)
     s->n_out = 2;
     s->out[0].dims = x;
     s->out[1].dims = tn_shape(x.dim[0], x.dim[2]);
+    s->out[1].dtype = TN_F32; /* a carried state keeps all its bits, whatever the activations are */
     return TN_OK;
 }
 

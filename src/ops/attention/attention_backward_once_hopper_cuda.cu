@@ -66,6 +66,25 @@ __device__ __forceinline__ meeting meet_half(const problem &p, const sequence &q
     return s0 >= p.S ? APART : meet_tokens(p, q, t0, min(t0 + ROWS, p.T), s0, s0 + 64);
 }
 
+/* Tiles of a column's walk, by number: what 64 of its keys meet at all [from,to), and, of these, wholly [whole,rest). */
+struct walk {
+    int from, to, whole, rest;
+};
+
+__device__ __forceinline__ walk walk_of(const problem &p, const backward_piece &r, int s0)
+{
+    const int last = min(s0 + 63, r.q.keys - 1);
+    if (!r.tiles || last < s0) return { 0, 0, 0, 0 };
+    const int2 early = tokens_of(p, r.q, s0), late = tokens_of(p, r.q, last);
+    walk w;
+    w.from = max(0, early.x - r.first) / ROWS;
+    w.to = min(r.tiles, (late.y - r.first + ROWS - 1) / ROWS);
+    w.whole = (max(0, late.x - r.first) + ROWS - 1) / ROWS;
+    w.rest = last < s0 + 63 ? 0 : early.y >= p.T ? r.tiles : (early.y - r.first) / ROWS;
+    if (early.x >= late.y || w.to < w.from) w.from = w.to = 0;
+    return w;
+}
+
 /* --- barriers ----------------------------------------------------------------------------------------------------- */
 
 template <int STAGES, int PASSES>
@@ -144,6 +163,13 @@ __device__ __forceinline__ void pass_scores(char *to, const uint32_t (&x)[ROWS /
     tn_fence_async();
 }
 
+/* Nothing: zeros. */
+__device__ __forceinline__ void pass_nothing(char *to)
+{
+    for (int i = threadIdx.x % 128; i < 64 * 128 / 16; i += 128) ((uint4 *)to)[i] = make_uint4(0, 0, 0, 0);
+    tn_fence_async();
+}
+
 /* A warpgroup with 64 keys. */
 template <int STAGES, int PASSES>
 __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
@@ -183,6 +209,8 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                     used = -1;
                     release(bar.empty + t.at);
                     tn_barrier_wait(bar.taken + pass.at, pass.phase);
+                    pass_nothing(room + at::passes + pass.at * at::pass + group * at::half);
+                    __syncwarp();
                     release(bar.passed + pass.at);
                     continue;
                 }
@@ -226,6 +254,122 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
             tn_hold(dk);
             tn_hold(dv);
             if (used >= 0) release(bar.empty + used);
+            if (r.tiles) {
+                release(bar.own_empty + own_turn.at);
+                own_turn.next();
+            }
+            if (!dead(p.live_dk, r.q.b)) store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
+            if (!dead(p.live_dv, r.q.b)) store<64, true>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
+        }
+    }
+}
+
+struct yes {
+    static const bool is = true;
+};
+struct no {
+    static const bool is = false;
+};
+
+/* A warpgroup with 64 keys. The scores of the next tile are begun before the sums of this one. */
+template <int STAGES, int PASSES>
+__device__ __forceinline__ void meet_units_ahead(const once_problem &o, char *room)
+{
+    typedef once_room<STAGES, PASSES> at;
+    const once_barriers<STAGES, PASSES> bar((uint64_t *)(room + at::barriers));
+    const hopper_problem &h = o.h;
+    const problem &p = h.p;
+    const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
+    const float scale2 = p.scale * LOG2E;
+    turn<STAGES> t = { 0, 0 };
+    turn<2> own_turn = { 0, 0 };
+    turn<PASSES> pass = { 0, 1 }; /* the first round waits for nothing */
+    float dk[32], dv[32], w[ROWS / 2], x[ROWS / 2];
+    uint32_t w16[ROWS / 4], x16[ROWS / 4];
+
+    const auto skip = [&](int n) {
+        for (int j = 0; j < n; j++, t.next(), pass.next()) {
+            tn_barrier_wait(bar.full + t.at, t.phase);
+            release(bar.empty + t.at);
+            tn_barrier_wait(bar.taken + pass.at, pass.phase);
+            pass_nothing(room + at::passes + pass.at * at::pass + group * at::half);
+            __syncwarp();
+            release(bar.passed + pass.at);
+        }
+    };
+    for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
+        const once_unit u = unit_of(o, i);
+        for (int column = u.end - 1; column >= u.first; column--) {
+            const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
+            const int own0 = r.r0 + group * 64, row0 = own0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+            const walk way = walk_of(p, r, own0);
+            const char *const own = room + own_turn.at * at::column + group * 2 * at::half;
+#pragma unroll
+            for (int d = 0; d < 32; d++) dk[d] = dv[d] = 0;
+            if (r.tiles) tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
+#pragma unroll 1
+            for (int head = 0; r.tiles && head < r.heads; head++) {
+                skip(way.from);
+                const char *before = room + at::stages + t.at * at::stage; /* the rows of the tile before */
+#pragma unroll
+                for (int e = 0; e < ROWS / 4; e++) x16[e] = 0;
+#pragma unroll 1
+                for (int j = way.from; j < way.to; j++) {
+                    const char *const q = room + at::stages + t.at * at::stage, *const dy = q + at::tile;
+                    const float2 *const stat = (const float2 *)(room + at::stat + t.at * ROWS * 8);
+                    tn_barrier_wait(bar.full + t.at, t.phase);
+                    tn_hold(w);
+                    tn_products_begin();
+                    begin_rows<64, ROWS>(w, own, q);
+                    begin_sum<64, ROWS>(dk, x16, before);
+                    tn_hold(x);
+                    tn_products_begin();
+                    begin_rows<64, ROWS>(x, own + at::half, dy);
+                    tn_products_wait<2>();
+                    tn_hold(w);
+#pragma unroll
+                    for (int n = 0; n < ROWS / 8; n++) {
+                        const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            w[4 * n + e] = tn_exp2(fmaf(w[4 * n + e], scale2, -(e % 2 ? two.z : two.x)));
+                    }
+                    if (j < way.whole || j >= way.rest)
+                        hide<ROWS / 2>(w, tokens_of(p, r.q, row0), tokens_of(p, r.q, row0 + 8), r.first + j * ROWS);
+#pragma unroll
+                    for (int e = 0; e < ROWS / 4; e++) w16[e] = tn_pack_bf16(w[2 * e], w[2 * e + 1]);
+                    begin_sum<64, ROWS>(dv, w16, dy);
+                    tn_products_wait<1>();
+                    tn_hold(x);
+                    if (j > way.from) release(bar.empty + (t.at + STAGES - 1) % STAGES);
+#pragma unroll
+                    for (int n = 0; n < ROWS / 8; n++) {
+                        const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
+#pragma unroll
+                        for (int e = 0; e < 4; e++)
+                            x[4 * n + e] = w[4 * n + e] * (x[4 * n + e] - (e % 2 ? two.w : two.y));
+                        x16[2 * n] = tn_pack_bf16(x[4 * n], x[4 * n + 1]);
+                        x16[2 * n + 1] = tn_pack_bf16(x[4 * n + 2], x[4 * n + 3]);
+                    }
+                    tn_barrier_wait(bar.taken + pass.at, pass.phase);
+                    pass_scores(room + at::passes + pass.at * at::pass + group * at::half, x16);
+                    __syncwarp();
+                    release(bar.passed + pass.at);
+                    before = q;
+                    t.next();
+                    pass.next();
+                }
+                tn_products_wait<0>();
+                tn_hold(dv);
+                tn_hold(dk);
+                if (way.from < way.to) {
+                    begin_sum<64, ROWS>(dk, x16, before);
+                    tn_products_wait<0>();
+                    tn_hold(dk);
+                    release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                }
+                skip(r.tiles - way.to);
+            }
             if (r.tiles) {
                 release(bar.own_empty + own_turn.at);
                 own_turn.next();
@@ -304,54 +448,55 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
         const once_unit u = unit_of(o, i);
-        const int64_t base = (int64_t)(o.split ? u.head : (int)blockIdx.x) * h.group * o.tiles;
         for (int column = u.end - 1; column >= u.first; column--) {
             const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
-            const int n = r.tiles * r.heads;
-            const auto place = [&](int j) { return base + j / r.tiles * o.tiles + r.first / ROWS + j % r.tiles; };
-            const auto columns_at = [&](int j) { return columns_of(p, r.q, r.first + j % r.tiles * ROWS); };
-            const auto fetch_sums = [&](int j) {
-                const int last = columns_at(j).y;
-                if (column == last) {
-#pragma unroll
-                    for (int d = 0; d < 32; d++) next[d] = 0;
-                    return;
-                }
-                if (o.split) await_turn(o.turns + place(j), last - column);
-                load_sums(next, o.sums + place(j) * (ROWS * 64));
-            };
             if (column == o.columns - 1) clear_unseen(o, r, lane_row);
-            if (!n) continue;
-            fetch_sums(0);
+            if (!r.tiles) continue;
             tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
             const char *const own = room + own_turn.at * at::column;
-            for (int j = 0; j < n; j++, pass.next()) {
-                const int n0 = r.first + j % r.tiles * ROWS;
-                const char *const scores = room + at::passes + pass.at * at::pass;
+#pragma unroll 1
+            for (int head = 0; head < r.heads; head++) {
+                const int first = ((o.split ? u.head : (int)blockIdx.x) * h.group + head) * o.tiles + r.first / ROWS;
+                float *sums = o.sums + (int64_t)first * (ROWS * 64);
+                const auto fetch_sums = [&](int j) {
+                    const int last = columns_of(p, r.q, r.first + j * ROWS).y;
+                    if (column == last) {
 #pragma unroll
-                for (int d = 0; d < 32; d++) dq[d] = next[d];
-                if (j + 1 < n) fetch_sums(j + 1);
-                tn_barrier_wait(bar.passed + pass.at, pass.phase);
-                tn_hold(dq);
-                tn_products_begin();
+                        for (int d = 0; d < 32; d++) next[d] = 0;
+                        return;
+                    }
+                    if (o.split) await_turn(o.turns + first + j, last - column);
+                    load_sums(next, o.sums + (int64_t)(first + j) * (ROWS * 64));
+                };
+                fetch_sums(0);
+#pragma unroll 1
+                for (int j = 0; j < r.tiles; j++, sums += ROWS * 64) {
+                    const char *const scores = room + at::passes + pass.at * at::pass;
 #pragma unroll
-                for (int g = 0; g < GROUPS; g++)
-                    if (meet_half(p, r.q, n0, r.r0 + g * 64) != APART) {
+                    for (int d = 0; d < 32; d++) dq[d] = next[d];
+                    if (j + 1 < r.tiles) fetch_sums(j + 1);
+                    tn_barrier_wait(bar.passed + pass.at, pass.phase);
+                    tn_hold(dq);
+                    tn_products_begin();
+#pragma unroll
+                    for (int g = 0; g < GROUPS; g++) {
                         const uint64_t a = tn_tile_at(scores + g * at::half, 0), b = tn_tile_at(own + g * 2 * at::half, 0);
 #pragma unroll
                         for (int k = 0; k < 4; k++) tn_product<1>(dq, a + k * 2, b + k * (16 * 128 / 16), 1);
                     }
-                tn_products_commit();
-                tn_products_wait<0>();
-                tn_hold(dq);
-                release(bar.taken + pass.at);
-                const int2 met = columns_at(j);
-                if (column > met.x) {
-                    store_sums(o.sums + place(j) * (ROWS * 64), dq);
-                    if (o.split) give_turn(o.turns + place(j), met.y - column + 1);
-                } else {
-                    store<64, false>(dq, p.dq, p, r.q.b, r.other + j / r.tiles, n0 + lane_row, p.scale,
-                                     p.add >> TN_ATT_Q & 1);
+                    tn_products_commit();
+                    tn_products_wait<0>();
+                    tn_hold(dq);
+                    release(bar.taken + pass.at);
+                    pass.next();
+                    const int2 met = columns_of(p, r.q, r.first + j * ROWS);
+                    if (column > met.x) {
+                        store_sums(sums, dq);
+                        if (o.split) give_turn(o.turns + first + j, met.y - column + 1);
+                    } else {
+                        store<64, false>(dq, p.dq, p, r.q.b, r.other + head, r.first + j * ROWS + lane_row, p.scale,
+                                         p.add >> TN_ATT_Q & 1);
+                    }
                 }
             }
             release(bar.own_empty + own_turn.at);
@@ -362,7 +507,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 
 #endif /* TN_HOPPER */
 
-template <int STAGES, int PASSES>
+template <int STAGES, int PASSES, bool AHEAD>
 __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_constant__ once_problem o)
 {
 #if TN_HOPPER
@@ -375,11 +520,12 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
         tn_registers_less<24>();
         if (threadIdx.x / 32 == (GROUPS + 1) * 4) fetch_units<STAGES, PASSES>(o, room);
     } else if (threadIdx.x >= GROUPS * 128) {
-        tn_registers_less<128>();
+        tn_registers_less<104>();
         sum_units<STAGES, PASSES>(o, room);
     } else {
-        tn_registers_more<176>();
-        meet_units<STAGES, PASSES>(o, room);
+        tn_registers_more<192>();
+        if (AHEAD) meet_units_ahead<STAGES, PASSES>(o, room);
+        else meet_units<STAGES, PASSES>(o, room);
     }
 #endif
 }
@@ -419,9 +565,9 @@ bool tn_attention_once_takes(const tn_call *c, const problem *p)
     return p->D <= 64 && p->dq.data && p->dk.data && p->dv.data && !(e && *e == 'o');
 }
 
-tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, const float2 *stat, void *work)
+template <int STAGES, int PASSES, bool AHEAD>
+static tn_status run(const tn_call *c, const problem *p, const float2 *stat, void *work)
 {
-    const int STAGES = 4, PASSES = 2;
     const int bytes = once_room<STAGES, PASSES>::bytes;
     const char *e = getenv("TENON_ATT");
     const int heads = p->B * p->KV, most = tn_cuda_queue_of(c)->multiprocessors;
@@ -444,8 +590,18 @@ tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, co
         o.turns = (int *)(o.sums + turns * (ROWS * 64));
         TN_CUDA_TRY(cudaMemsetAsync(o.turns, 0, turns * sizeof(int), tn_cuda_stream(c)));
     }
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES>, bytes));
-    meet_once<STAGES, PASSES><<<(unsigned)blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES, AHEAD>, bytes));
+    meet_once<STAGES, PASSES, AHEAD><<<(unsigned)blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
     TN_CUDA_LAUNCHED();
     return TN_OK;
+}
+
+tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, const float2 *stat, void *work)
+{
+    const char *e = getenv("TENON_ATT");
+    switch (e && *e && e[1] ? e[1] - '0' : 1) {
+    case 0: return run<4, 2, false>(c, p, stat, work);
+    case 1: return run<4, 2, true>(c, p, stat, work);
+    default: return run<4, 4, true>(c, p, stat, work);
+    }
 }

@@ -453,10 +453,9 @@ extern "C" tn_status tn_attention_backward_cuda(const tn_call *c)
     if (p.rows > 0) TN_RETURN_IF(tn_attention_spread_cuda(c, &p, c->work));
     const bool fast = on_tensor_cores(c);
     const bool hopper = fast && (p.dq.data || p.dk.data) && tn_attention_hopper_takes(c);
+    if (hopper && tn_attention_once_takes(&p)) return tn_attention_once_backward_cuda(c, &p, c->work);
     const problem rows = hopper ? per_head(p) : p;
     TN_RETURN_IF(stats(c, &rows, stat, fast ? LOG2E : 1));
-    if (hopper && tn_attention_once_takes(c, &p))
-        return tn_attention_once_backward_cuda(c, &p, stat, (char *)stat + stat_bytes((int64_t)rows.B * rows.KV, p.T));
     return hopper      ? tn_attention_hopper_backward_cuda(c, &p, stat)
            : !fast     ? tn_attention_general_backward_cuda(c, &p, stat)
            : p.D <= 32 ? backward<32, 2, 64, 32, 2, 64, 32>(c, &p, stat)

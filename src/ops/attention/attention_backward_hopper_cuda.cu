@@ -194,7 +194,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) meet_hopper(const __gri
 #if TN_HOPPER
     typedef backward_room<WIDTH, GROUPS, BN, STAGES> at;
     extern __shared__ uint4 shared[];
-    char *const room = (char *)(((uintptr_t)shared + 1023) / 1024 * 1024);
+    char *const room = tn_tiles_room(shared);
     if (threadIdx.x == 0) backward_barriers<STAGES>((uint64_t *)(room + at::barriers)).open(GROUPS, KEYS ? 3 : 2);
     __syncthreads();
     if (threadIdx.x >= GROUPS * 128) {

@@ -1,16 +1,12 @@
 /* attention on Hopper, backward, width up to 64, all three gradients: scores and their gradients are made once, five
  * products a tile, and still every sum has one order.
  *
- * A column is 128 keys; a block takes columns from the last to the first and walks along each, over tiles of 64 rows:
- * two warpgroups have 64 keys each, as in attention_backward_hopper_cuda.cu, and leave the gradients of scores, turned,
- * in shared memory; a third makes dq of them. dq of a tile goes on from column to column through memory, in f32, as it
- * lies in registers: the sum so far is what the products of the next column are added to, and the tile's first column
- * gives the result out. Whoever comes next finds it in the second cache.
- *
- * A block takes all columns of a head, where there are heads enough: then sums are read by the thread that wrote them.
- * Else (split) columns of a head are blocks of their own and take turns at a tile, by a number in memory: a column waits
- * for the one after it, which is of a block that began earlier, so somebody can always go on. Columns begin at their
- * diagonal, where causal; then a column is at a tile two steps after the one after it and seldom waits. Both give the same bits. */
+ * A block takes a head of keys. A column is 128 of its keys; from the last to the first the block walks along each, over
+ * tiles of 64 rows: two warpgroups have 64 keys each, as in attention_backward_hopper_cuda.cu, and leave the gradients of
+ * scores, turned, in shared memory; a third makes dq of them. dq of a tile goes on from column to column through memory,
+ * in f32, as it lies in registers: the sum so far is what the products of the next column are added to, and the tile's
+ * first column gives the result out. The thread that wrote it reads it, and mostly finds it in the second cache: columns
+ * are walked up and down in turn, so that what was used last is used next. */
 #include "ops/attention/attention_backward_hopper.cuh"
 
 #include <stdlib.h>
@@ -21,10 +17,9 @@ enum { ROWS = 64, KEYS = 128, GROUPS = 2, MOST_BLOCKS = 144 };
 
 struct once_problem {
     hopper_problem h;
-    float *sums;   /* dq so far: of each block (split: of each head of keys) (group, tiles, ROWS * 64) */
-    int *turns;    /* split: of each head of keys (group, tiles) columns that have been added; zeros at first */
+    const float *stat; /* (B * query heads, tiles, 2, ROWS): log-sum-exp in powers of 2, sum of gradient times output */
+    float *sums;       /* dq so far: of each block (group, tiles, ROWS * 64) */
     int columns, tiles, units; /* of a head, of a head, of all */
-    bool split;
 };
 
 /* Bytes of shared memory, and where things are in it. Keys and values of two columns; stages of rows and their
@@ -33,25 +28,88 @@ template <int STAGES, int PASSES>
 struct once_room {
     static const int half = 64 * 128, column = 2 * GROUPS * half, tile = ROWS * 128, stage = 2 * tile;
     static const int stages = 2 * column, pass = GROUPS * half, passes = stages + STAGES * stage;
-    static const int stat = passes + PASSES * pass, barriers = stat + STAGES * ROWS * 8;
+    static const int stat = passes + PASSES * pass, stats = 2 * ROWS * 4, barriers = stat + STAGES * stats;
     static const int bytes = barriers + (4 + 2 * STAGES + 2 * PASSES) * 8 + 1024;
 };
 
+/* --- statistics of rows ------------------------------------------------------------------------------------------- */
+
+enum { STAT_THREADS = 256, STAT_ROWS = STAT_THREADS / 8, AT_ONCE = 4 };
+
+/* Eight products of a row, added up in order. */
+__device__ __forceinline__ float eight_products(const view &x, int64_t i, const view &y, int64_t j, int d, int D)
+{
+    float sum = 0;
+    if (x.eights && y.eights) {
+        const tn_f8 u = tn_load8(x.data, x.type, i + d), v = tn_load8(y.data, y.type, j + d);
+#pragma unroll
+        for (int e = 0; e < 8; e++) sum = fmaf(u.v[e], v.v[e], sum);
+    } else {
+        for (int e = d; e < min(d + 8, D); e++)
+            sum = fmaf(tn_load(x.data, x.type, i + e * x.d), tn_load(y.data, y.type, j + e * y.d), sum);
+    }
+    return sum;
+}
+
+/* As row_stats: infinity for rows that see nothing or are not there. Eight lanes have a row, of head after head. */
+__global__ void __launch_bounds__(STAT_THREADS) once_stats(const __grid_constant__ problem p, float *stat, int tiles)
+{
+    const int b = blockIdx.x / (tiles * (ROWS / STAT_ROWS)), d = threadIdx.x % 8 * 8;
+    const int t = blockIdx.x % (tiles * (ROWS / STAT_ROWS)) * STAT_ROWS + threadIdx.x / 8;
+    const bool there = t < p.T && !dead(p.live, b), plain = p.y.vectors && p.dy.vectors;
+    const __nv_bfloat16 *const y = (const __nv_bfloat16 *)p.y.data + key_at(p.y, b, 0, t) + d,
+                        *const g = (const __nv_bfloat16 *)p.dy.data + key_at(p.dy, b, 0, t) + d;
+    for (int h0 = 0; h0 < p.KV; h0 += AT_ONCE) {
+        float sum[AT_ONCE] = {}, lse[AT_ONCE];
+        uint4 u[AT_ONCE], v[AT_ONCE];
+#pragma unroll
+        for (int e = 0; e < AT_ONCE; e++) {
+            const bool wanted = there && h0 + e < p.KV;
+            u[e] = v[e] = make_uint4(0, 0, 0, 0), lse[e] = INFINITY;
+            if (wanted && plain && d < p.D) {
+                u[e] = *(const uint4 *)(y + (h0 + e) * p.y.h);
+                v[e] = *(const uint4 *)(g + (h0 + e) * p.dy.h);
+            }
+            if (wanted && d == 0) lse[e] = p.lse[b * p.lse_b + (h0 + e) * p.lse_h + t * p.lse_t];
+        }
+#pragma unroll
+        for (int e = 0; e < AT_ONCE; e++) {
+            const int h = h0 + e;
+            if (plain) {
+                const __nv_bfloat162 *a = (const __nv_bfloat162 *)&u[e], *c = (const __nv_bfloat162 *)&v[e];
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float2 m = __bfloat1622float2(a[i]), n = __bfloat1622float2(c[i]);
+                    sum[e] = fmaf(m.y, n.y, fmaf(m.x, n.x, sum[e]));
+                }
+            } else if (there && h < p.KV && d < p.D) {
+                sum[e] = eight_products(p.y, key_at(p.y, b, h, t), p.dy, key_at(p.dy, b, h, t), d, p.D);
+            }
+#pragma unroll
+            for (int k = 4; k; k >>= 1) sum[e] += __shfl_xor_sync(0xffffffffu, sum[e], k);
+            if (d || h >= p.KV) continue;
+            float *const to = stat + ((int64_t)(b * p.KV + h) * tiles + t / ROWS) * (2 * ROWS) + t % ROWS;
+            to[0] = lse[e] == -INFINITY ? INFINITY : lse[e] * LOG2E;
+            to[ROWS] = sum[e];
+        }
+    }
+}
+
 #if TN_HOPPER
 
-/* --- units of work ------------------------------------------------------------------------------------------------ */
+/* --- columns ------------------------------------------------------------------------------------------------------ */
 
-/* The columns [x,y) of a unit, last first, and its head. */
-struct once_unit {
-    int head, first, end;
+/* What all warpgroups walk along; up: tiles are taken from the first to the last. */
+struct once_column {
+    backward_piece r;
+    bool up;
+    __device__ __forceinline__ once_column(const once_problem &o, int head, int column)
+        : r(piece_at<true, KEYS, ROWS>(o.h, make_int2(head, column))), up(column & 1)
+    {
+    }
+    /* The first row of the n-th tile. */
+    __device__ __forceinline__ int row(int n) const { return r.first + (up ? n : r.tiles - 1 - n) * ROWS; }
 };
-
-__device__ __forceinline__ once_unit unit_of(const once_problem &o, int i)
-{
-    if (!o.split) return { i, 0, o.columns };
-    const int column = o.columns - 1 - i % o.columns;
-    return { i / o.columns, column, column + 1 };
-}
 
 /* The first and the last column that a tile of rows from t0 on meets; last < first: none. */
 __device__ __forceinline__ int2 columns_of(const problem &p, const sequence &q, int t0)
@@ -60,13 +118,7 @@ __device__ __forceinline__ int2 columns_of(const problem &p, const sequence &q, 
     return first < end ? make_int2(first / KEYS, (end - 1) / KEYS) : make_int2(0, -1);
 }
 
-/* How a tile of rows meets the 64 keys from s0 on. */
-__device__ __forceinline__ meeting meet_half(const problem &p, const sequence &q, int t0, int s0)
-{
-    return s0 >= p.S ? APART : meet_tokens(p, q, t0, min(t0 + ROWS, p.T), s0, s0 + 64);
-}
-
-/* Tiles of a column's walk, by number: what 64 of its keys meet at all [from,to), and, of these, wholly [whole,rest). */
+/* Of a column's tiles, in order of rows: those that 64 of its keys meet at all [from,to), and wholly [whole,rest). */
 struct walk {
     int from, to, whole, rest;
 };
@@ -115,9 +167,9 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
     turn<STAGES> t = { 0, 1 }; /* the first round waits for nothing */
     turn<2> own = { 0, 1 };
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
-        const once_unit u = unit_of(o, i);
-        for (int column = u.end - 1; column >= u.first; column--) {
-            const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
+        for (int column = o.columns - 1; column >= 0; column--) {
+            const once_column c(o, i, column);
+            const backward_piece &r = c.r;
             if (!r.tiles) continue;
             tn_barrier_wait(bar.own_empty + own.at, own.phase);
             for (int g = 0; g < GROUPS; g++) {
@@ -126,19 +178,20 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
                 fetch<64, 64>(to + at::half, 0, h.v, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at);
             }
             own.next();
-            for (int j = 0; j < r.tiles * r.heads; j++, t.next()) {
-                const int head = r.other + j / r.tiles, n0 = r.first + j % r.tiles * ROWS;
-                char *to = room + at::stages + t.at * at::stage;
-                tn_barrier_wait(bar.empty + t.at, t.phase);
-                fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
-                fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
-                if ((threadIdx.x & 31) == 0) {
-                    tn_barrier_expect(bar.full + t.at, ROWS * 8);
-                    tn_bulk_copy(room + at::stat + t.at * ROWS * 8,
-                                 h.stat + ((int64_t)r.q.b * h.p.KV + head) * stat_rows(h.p.T) + n0, ROWS * 8,
-                                 bar.full + t.at);
+            for (int head = r.other; head < r.other + r.heads; head++)
+                for (int n = 0; n < r.tiles; n++, t.next()) {
+                    const int n0 = c.row(n);
+                    char *to = room + at::stages + t.at * at::stage;
+                    tn_barrier_wait(bar.empty + t.at, t.phase);
+                    fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
+                    fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
+                    if ((threadIdx.x & 31) == 0) {
+                        tn_barrier_expect(bar.full + t.at, at::stats);
+                        tn_bulk_copy(room + at::stat + t.at * at::stats,
+                                     o.stat + ((int64_t)(r.q.b * h.p.KV + head) * o.tiles + n0 / ROWS) * (2 * ROWS),
+                                     at::stats, bar.full + t.at);
+                    }
                 }
-            }
         }
     }
 }
@@ -170,15 +223,47 @@ __device__ __forceinline__ void pass_nothing(char *to)
     tn_fence_async();
 }
 
-/* A warpgroup with 64 keys. */
-template <int STAGES, int PASSES>
+__device__ __forceinline__ float2 two_of(uint32_t at)
+{
+    float2 v;
+    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
+    return v;
+}
+
+/* Scores become weights; stat: of this lane's first two rows in shared memory. */
+__device__ __forceinline__ void weigh(float (&w)[ROWS / 2], uint32_t stat, float scale2)
+{
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++) {
+        const float2 lse = two_of(stat + n * 32);
+#pragma unroll
+        for (int e = 0; e < 4; e++) w[4 * n + e] = tn_exp2(fmaf(w[4 * n + e], scale2, -(e % 2 ? lse.y : lse.x)));
+    }
+}
+
+/* The gradients of weights become those of scores, x16. */
+__device__ __forceinline__ void weigh_gradients(uint32_t (&x16)[ROWS / 4], const float (&x)[ROWS / 2],
+                                                const float (&w)[ROWS / 2], uint32_t stat)
+{
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++) {
+        const float2 mean = two_of(stat + ROWS * 4 + n * 32);
+        float y[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) y[e] = w[4 * n + e] * (x[4 * n + e] - (e % 2 ? mean.y : mean.x));
+        x16[2 * n] = tn_pack_bf16(y[0], y[1]);
+        x16[2 * n + 1] = tn_pack_bf16(y[2], y[3]);
+    }
+}
+
+/* A warpgroup with 64 keys. AHEAD: the product that makes dk of a tile is begun after the scores of the next. */
+template <int STAGES, int PASSES, bool AHEAD>
 __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
     const once_barriers<STAGES, PASSES> bar((uint64_t *)(room + at::barriers));
-    const hopper_problem &h = o.h;
-    const problem &p = h.p;
-    const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
+    const problem &p = o.h.p;
+    const int group = (int)tn_same_in_warp(threadIdx.x / 128), lane = threadIdx.x & 31;
     const float scale2 = p.scale * LOG2E;
     turn<STAGES> t = { 0, 0 };
     turn<2> own_turn = { 0, 0 };
@@ -186,189 +271,83 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
     float dk[32], dv[32], w[ROWS / 2], x[ROWS / 2];
     uint32_t w16[ROWS / 4], x16[ROWS / 4];
 
-    for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
-        const once_unit u = unit_of(o, i);
-        for (int column = u.end - 1; column >= u.first; column--) {
-            const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
-            const int own0 = r.r0 + group * 64, row0 = own0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
-            const int2 upper = tokens_of(p, r.q, row0), lower = tokens_of(p, r.q, row0 + 8);
-            const char *const own = room + own_turn.at * at::column + group * 2 * at::half;
-#pragma unroll
-            for (int d = 0; d < 32; d++) dk[d] = dv[d] = 0;
-            if (r.tiles) tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
-            int used = -1; /* the stage that products under way still read */
-            for (int j = 0; j < r.tiles * r.heads; j++, t.next(), pass.next()) {
-                const int n0 = r.first + j % r.tiles * ROWS;
-                const char *q = room + at::stages + t.at * at::stage, *dy = q + at::tile;
-                const float2 *stat = (const float2 *)(room + at::stat + t.at * ROWS * 8);
-                const meeting m = meet_half(p, r.q, n0, own0);
-                tn_barrier_wait(bar.full + t.at, t.phase);
-                if (m == APART) { /* nothing is kept back meanwhile: the fetching warp may need it to go on */
-                    tn_products_wait<0>();
-                    if (used >= 0) release(bar.empty + used);
-                    used = -1;
-                    release(bar.empty + t.at);
-                    tn_barrier_wait(bar.taken + pass.at, pass.phase);
-                    pass_nothing(room + at::passes + pass.at * at::pass + group * at::half);
-                    __syncwarp();
-                    release(bar.passed + pass.at);
-                    continue;
-                }
-                tn_hold(w);
-                tn_hold(x);
-                tn_products_begin();
-                begin_rows<64, ROWS>(w, own, q);
-                begin_rows<64, ROWS>(x, own + at::half, dy);
-                tn_products_wait<1>();
-                tn_hold(w);
-                if (used >= 0) release(bar.empty + used);
-                used = t.at;
-#pragma unroll
-                for (int n = 0; n < ROWS / 8; n++) {
-                    const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
-#pragma unroll
-                    for (int e = 0; e < 4; e++)
-                        w[4 * n + e] = tn_exp2(fmaf(w[4 * n + e], scale2, -(e % 2 ? two.z : two.x)));
-                }
-                if (m == PARTLY) hide<ROWS / 2>(w, upper, lower, n0);
-#pragma unroll
-                for (int e = 0; e < ROWS / 4; e++) w16[e] = tn_pack_bf16(w[2 * e], w[2 * e + 1]);
-                begin_sum<64, ROWS>(dv, w16, dy);
-                tn_products_wait<1>();
-                tn_hold(x);
-#pragma unroll
-                for (int n = 0; n < ROWS / 8; n++) {
-                    const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
-#pragma unroll
-                    for (int e = 0; e < 4; e++) x[4 * n + e] = w[4 * n + e] * (x[4 * n + e] - (e % 2 ? two.w : two.y));
-                    x16[2 * n] = tn_pack_bf16(x[4 * n], x[4 * n + 1]);
-                    x16[2 * n + 1] = tn_pack_bf16(x[4 * n + 2], x[4 * n + 3]);
-                }
-                begin_sum<64, ROWS>(dk, x16, q);
-                tn_barrier_wait(bar.taken + pass.at, pass.phase);
-                pass_scores(room + at::passes + pass.at * at::pass + group * at::half, x16);
-                __syncwarp();
-                release(bar.passed + pass.at);
-            }
-            tn_products_wait<0>();
-            tn_hold(dk);
-            tn_hold(dv);
-            if (used >= 0) release(bar.empty + used);
-            if (r.tiles) {
-                release(bar.own_empty + own_turn.at);
-                own_turn.next();
-            }
-            if (!dead(p.live_dk, r.q.b)) store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
-            if (!dead(p.live_dv, r.q.b)) store<64, true>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
-        }
-    }
-}
-
-struct yes {
-    static const bool is = true;
-};
-struct no {
-    static const bool is = false;
-};
-
-/* A warpgroup with 64 keys. The scores of the next tile are begun before the sums of this one. */
-template <int STAGES, int PASSES>
-__device__ __forceinline__ void meet_units_ahead(const once_problem &o, char *room)
-{
-    typedef once_room<STAGES, PASSES> at;
-    const once_barriers<STAGES, PASSES> bar((uint64_t *)(room + at::barriers));
-    const hopper_problem &h = o.h;
-    const problem &p = h.p;
-    const int group = threadIdx.x / 128, lane = threadIdx.x & 31;
-    const float scale2 = p.scale * LOG2E;
-    turn<STAGES> t = { 0, 0 };
-    turn<2> own_turn = { 0, 0 };
-    turn<PASSES> pass = { 0, 1 }; /* the first round waits for nothing */
-    float dk[32], dv[32], w[ROWS / 2], x[ROWS / 2];
-    uint32_t w16[ROWS / 4], x16[ROWS / 4];
-
+    const auto give = [&] {
+        __syncwarp();
+        release(bar.passed + pass.at);
+        pass.next();
+    };
     const auto skip = [&](int n) {
-        for (int j = 0; j < n; j++, t.next(), pass.next()) {
+#pragma unroll 1
+        for (int j = 0; j < n; j++, t.next()) {
             tn_barrier_wait(bar.full + t.at, t.phase);
             release(bar.empty + t.at);
             tn_barrier_wait(bar.taken + pass.at, pass.phase);
             pass_nothing(room + at::passes + pass.at * at::pass + group * at::half);
-            __syncwarp();
-            release(bar.passed + pass.at);
+            give();
         }
     };
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
-        const once_unit u = unit_of(o, i);
-        for (int column = u.end - 1; column >= u.first; column--) {
-            const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
+#pragma unroll 1
+        for (int column = o.columns - 1; column >= 0; column--) {
+            const once_column c(o, i, column);
+            const backward_piece &r = c.r;
             const int own0 = r.r0 + group * 64, row0 = own0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
             const walk way = walk_of(p, r, own0);
-            const char *const own = room + own_turn.at * at::column + group * 2 * at::half;
+            const uint32_t own = tn_tile_at(room + own_turn.at * at::column + group * 2 * at::half, 0);
 #pragma unroll
             for (int d = 0; d < 32; d++) dk[d] = dv[d] = 0;
             if (r.tiles) tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
 #pragma unroll 1
             for (int head = 0; r.tiles && head < r.heads; head++) {
-                skip(way.from);
-                const char *before = room + at::stages + t.at * at::stage; /* the rows of the tile before */
+                skip(c.up ? way.from : r.tiles - way.to);
+                uint32_t before = tn_tile_at(room + at::stages + t.at * at::stage, 0); /* the rows of the tile before */
+                if (AHEAD)
 #pragma unroll
-                for (int e = 0; e < ROWS / 4; e++) x16[e] = 0;
+                    for (int e = 0; e < ROWS / 4; e++) x16[e] = 0;
 #pragma unroll 1
-                for (int j = way.from; j < way.to; j++) {
-                    const char *const q = room + at::stages + t.at * at::stage, *const dy = q + at::tile;
-                    const float2 *const stat = (const float2 *)(room + at::stat + t.at * ROWS * 8);
+                for (int n = 0; n < way.to - way.from; n++) {
+                    const int j = c.up ? way.from + n : way.to - 1 - n;
+                    const uint32_t q = tn_tile_at(room + at::stages + t.at * at::stage, 0), dy = q + at::tile / 16;
+                    const uint32_t stat = tn_shared_at(room + at::stat + t.at * at::stats) + lane % 4 * 8;
                     tn_barrier_wait(bar.full + t.at, t.phase);
                     tn_hold(w);
-                    tn_products_begin();
-                    begin_rows<64, ROWS>(w, own, q);
-                    begin_sum<64, ROWS>(dk, x16, before);
                     tn_hold(x);
                     tn_products_begin();
-                    begin_rows<64, ROWS>(x, own + at::half, dy);
-                    tn_products_wait<2>();
+                    begin_rows_at<64, ROWS>(w, own, q);
+                    if (AHEAD) begin_sum_at<64, ROWS>(dk, x16, before);
+                    begin_rows_at<64, ROWS>(x, own + at::half / 16, dy);
+                    tn_products_wait<AHEAD ? 2 : 1>();
                     tn_hold(w);
-#pragma unroll
-                    for (int n = 0; n < ROWS / 8; n++) {
-                        const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
-#pragma unroll
-                        for (int e = 0; e < 4; e++)
-                            w[4 * n + e] = tn_exp2(fmaf(w[4 * n + e], scale2, -(e % 2 ? two.z : two.x)));
-                    }
+                    if (!AHEAD && n > 0) release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                    weigh(w, stat, scale2);
                     if (j < way.whole || j >= way.rest)
                         hide<ROWS / 2>(w, tokens_of(p, r.q, row0), tokens_of(p, r.q, row0 + 8), r.first + j * ROWS);
 #pragma unroll
                     for (int e = 0; e < ROWS / 4; e++) w16[e] = tn_pack_bf16(w[2 * e], w[2 * e + 1]);
-                    begin_sum<64, ROWS>(dv, w16, dy);
+                    begin_sum_at<64, ROWS>(dv, w16, dy);
                     tn_products_wait<1>();
                     tn_hold(x);
-                    if (j > way.from) release(bar.empty + (t.at + STAGES - 1) % STAGES);
-#pragma unroll
-                    for (int n = 0; n < ROWS / 8; n++) {
-                        const float4 two = *(const float4 *)(stat + n * 8 + lane % 4 * 2);
-#pragma unroll
-                        for (int e = 0; e < 4; e++)
-                            x[4 * n + e] = w[4 * n + e] * (x[4 * n + e] - (e % 2 ? two.w : two.y));
-                        x16[2 * n] = tn_pack_bf16(x[4 * n], x[4 * n + 1]);
-                        x16[2 * n + 1] = tn_pack_bf16(x[4 * n + 2], x[4 * n + 3]);
-                    }
+                    if (AHEAD && n > 0) release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                    weigh_gradients(x16, x, w, stat);
+                    if (!AHEAD) begin_sum_at<64, ROWS>(dk, x16, q);
                     tn_barrier_wait(bar.taken + pass.at, pass.phase);
                     pass_scores(room + at::passes + pass.at * at::pass + group * at::half, x16);
-                    __syncwarp();
-                    release(bar.passed + pass.at);
+                    give();
                     before = q;
                     t.next();
-                    pass.next();
                 }
                 tn_products_wait<0>();
                 tn_hold(dv);
                 tn_hold(dk);
                 if (way.from < way.to) {
-                    begin_sum<64, ROWS>(dk, x16, before);
-                    tn_products_wait<0>();
-                    tn_hold(dk);
+                    if (AHEAD) {
+                        begin_sum_at<64, ROWS>(dk, x16, before);
+                        tn_products_wait<0>();
+                        tn_hold(dk);
+                    }
                     release(bar.empty + (t.at + STAGES - 1) % STAGES);
                 }
-                skip(r.tiles - way.to);
+                skip(c.up ? r.tiles - way.to : way.from);
             }
             if (r.tiles) {
                 release(bar.own_empty + own_turn.at);
@@ -381,24 +360,6 @@ __device__ __forceinline__ void meet_units_ahead(const once_problem &o, char *ro
 }
 
 /* --- dq ----------------------------------------------------------------------------------------------------------- */
-
-/* Until the number is n, for the 128 threads of the warpgroup. */
-__device__ __forceinline__ void await_turn(const int *turn, int n)
-{
-    if (threadIdx.x % 128 == 0) {
-        int is;
-        do asm volatile("ld.acquire.gpu.global.b32 %0, [%1];" : "=r"(is) : "l"(turn) : "memory");
-        while (is != n);
-    }
-    tn_named_barrier(1, 128);
-}
-
-/* What the warpgroup wrote before is seen by whoever finds n there. */
-__device__ __forceinline__ void give_turn(int *turn, int n)
-{
-    tn_named_barrier(1, 128);
-    if (threadIdx.x % 128 == 0) asm volatile("st.release.gpu.global.b32 [%0], %1;" ::"l"(turn), "r"(n) : "memory");
-}
 
 /* dq (64,64) so far, as it lies in registers. */
 __device__ __forceinline__ void load_sums(float (&x)[32], const float *from)
@@ -433,71 +394,82 @@ __device__ __forceinline__ void clear_unseen(const once_problem &o, const backwa
     }
 }
 
+/* Whether the walk along a column ends where that along the next begins. */
+__device__ __forceinline__ bool turns_back(const once_problem &o, int head, int column, const once_column &c)
+{
+    if (column == 0 || c.r.heads > 1) return false;
+    const once_column next(o, head, column - 1);
+    return next.r.tiles && next.row(0) == c.row(c.r.tiles - 1);
+}
+
 /* The warpgroup that makes dq. */
 template <int STAGES, int PASSES>
 __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
     const once_barriers<STAGES, PASSES> bar((uint64_t *)(room + at::barriers));
-    const hopper_problem &h = o.h;
-    const problem &p = h.p;
+    const problem &p = o.h.p;
     const int lane_row = threadIdx.x % 128 / 32 * 16 + (threadIdx.x & 31) / 4;
     turn<2> own_turn = { 0, 0 };
     turn<PASSES> pass = { 0, 0 };
     float dq[32], next[32];
 
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
-        const once_unit u = unit_of(o, i);
-        for (int column = u.end - 1; column >= u.first; column--) {
-            const backward_piece r = piece_at<true, KEYS, ROWS>(h, make_int2(u.head, column));
+        bool kept = false; /* dq has the sum so far of the tile that comes */
+#pragma unroll 1
+        for (int column = o.columns - 1; column >= 0; column--) {
+            const once_column c(o, i, column);
+            const backward_piece &r = c.r;
             if (column == o.columns - 1) clear_unseen(o, r, lane_row);
             if (!r.tiles) continue;
+            const bool keep = turns_back(o, i, column, c);
             tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
-            const char *const own = room + own_turn.at * at::column;
+            const uint32_t own = tn_tile_at(room + own_turn.at * at::column, 0);
 #pragma unroll 1
             for (int head = 0; head < r.heads; head++) {
-                const int first = ((o.split ? u.head : (int)blockIdx.x) * h.group + head) * o.tiles + r.first / ROWS;
-                float *sums = o.sums + (int64_t)first * (ROWS * 64);
-                const auto fetch_sums = [&](int j) {
-                    const int last = columns_of(p, r.q, r.first + j * ROWS).y;
-                    if (column == last) {
+                float *const sums = o.sums + (int64_t)((int)blockIdx.x * r.heads + head) * o.tiles * (ROWS * 64);
+                const auto fetch_sums = [&](int n) {
+                    const int row = c.row(n);
+                    if (column == columns_of(p, r.q, row).y) {
 #pragma unroll
                         for (int d = 0; d < 32; d++) next[d] = 0;
-                        return;
+                    } else {
+                        load_sums(next, sums + (int64_t)row * 64);
                     }
-                    if (o.split) await_turn(o.turns + first + j, last - column);
-                    load_sums(next, o.sums + (int64_t)(first + j) * (ROWS * 64));
                 };
-                fetch_sums(0);
+                if (kept) {
+#pragma unroll
+                    for (int d = 0; d < 32; d++) next[d] = dq[d];
+                } else {
+                    fetch_sums(0);
+                }
 #pragma unroll 1
-                for (int j = 0; j < r.tiles; j++, sums += ROWS * 64) {
-                    const char *const scores = room + at::passes + pass.at * at::pass;
+                for (int n = 0; n < r.tiles; n++) {
+                    const uint32_t scores = tn_tile_at(room + at::passes + pass.at * at::pass, 0);
+                    const int row = c.row(n);
 #pragma unroll
                     for (int d = 0; d < 32; d++) dq[d] = next[d];
-                    if (j + 1 < r.tiles) fetch_sums(j + 1);
+                    if (n + 1 < r.tiles) fetch_sums(n + 1);
                     tn_barrier_wait(bar.passed + pass.at, pass.phase);
                     tn_hold(dq);
                     tn_products_begin();
 #pragma unroll
-                    for (int g = 0; g < GROUPS; g++) {
-                        const uint64_t a = tn_tile_at(scores + g * at::half, 0), b = tn_tile_at(own + g * 2 * at::half, 0);
+                    for (int g = 0; g < GROUPS; g++)
 #pragma unroll
-                        for (int k = 0; k < 4; k++) tn_product<1>(dq, a + k * 2, b + k * (16 * 128 / 16), 1);
-                    }
+                        for (int k = 0; k < 4; k++)
+                            tn_product<1>(dq, scores + g * at::half / 16 + k * 2,
+                                          own + g * 2 * at::half / 16 + k * (16 * 128 / 16), 1);
                     tn_products_commit();
                     tn_products_wait<0>();
                     tn_hold(dq);
                     release(bar.taken + pass.at);
                     pass.next();
-                    const int2 met = columns_of(p, r.q, r.first + j * ROWS);
-                    if (column > met.x) {
-                        store_sums(sums, dq);
-                        if (o.split) give_turn(o.turns + first + j, met.y - column + 1);
-                    } else {
-                        store<64, false>(dq, p.dq, p, r.q.b, r.other + head, r.first + j * ROWS + lane_row, p.scale,
-                                         p.add >> TN_ATT_Q & 1);
-                    }
+                    if (column == columns_of(p, r.q, row).x)
+                        store<64, false>(dq, p.dq, p, r.q.b, r.other + head, row + lane_row, p.scale, p.add >> TN_ATT_Q & 1);
+                    else if (n + 1 < r.tiles || !keep)
+                        store_sums(sums + (int64_t)row * 64, dq);
                 }
+                kept = keep && column > columns_of(p, r.q, c.row(r.tiles - 1)).x;
             }
             release(bar.own_empty + own_turn.at);
             own_turn.next();
@@ -513,7 +485,7 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
 #if TN_HOPPER
     typedef once_room<STAGES, PASSES> at;
     extern __shared__ uint4 shared[];
-    char *const room = (char *)(((uintptr_t)shared + 1023) / 1024 * 1024);
+    char *const room = tn_tiles_room(shared);
     if (threadIdx.x == 0) once_barriers<STAGES, PASSES>((uint64_t *)(room + at::barriers)).open();
     __syncthreads();
     if (threadIdx.x >= (GROUPS + 1) * 128) {
@@ -524,84 +496,78 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
         sum_units<STAGES, PASSES>(o, room);
     } else {
         tn_registers_more<192>();
-        if (AHEAD) meet_units_ahead<STAGES, PASSES>(o, room);
-        else meet_units<STAGES, PASSES>(o, room);
+        meet_units<STAGES, PASSES, AHEAD>(o, room);
     }
 #endif
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-static int columns_of_keys(int64_t S) { return (int)((S + KEYS - 1) / KEYS); }
+static int tiles_of_rows(int64_t T) { return (int)((T + ROWS - 1) / ROWS); }
 
-/* Heads of keys enough that a block can take whole ones: else the last round leaves many without work. */
-static bool splits(int64_t heads, int64_t blocks)
+static size_t stats_bytes(int64_t heads, int64_t T) { return (size_t)(heads * tiles_of_rows(T)) * (2 * ROWS * sizeof(float)); }
+
+/* Blocks, as many as there are multiprocessors at most. */
+static int64_t blocks_for(int64_t heads, int64_t multiprocessors)
 {
-    const int64_t rounds = (heads + blocks - 1) / blocks;
-    return heads * 10 < rounds * blocks * 7;
+    const int64_t most = multiprocessors < MOST_BLOCKS ? multiprocessors : MOST_BLOCKS;
+    return heads < most ? heads : most;
 }
 
-static size_t sums_bytes(const tn_sig *s, bool split)
+/* Where a walk is short and there are heads enough for all blocks, it measures faster on an H200. */
+static bool suits(int64_t T, int64_t S, int64_t heads, int64_t D)
 {
-    const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
-    const int64_t tiles = (q.dim[1] + ROWS - 1) / ROWS * (q.dim[2] / k.dim[2]), heads = q.dim[0] * k.dim[2];
-    const int64_t of = split || heads < MOST_BLOCKS ? heads : MOST_BLOCKS;
-    return (size_t)(of * tiles) * (ROWS * 64 * sizeof(float)) + whole_lines(split ? (size_t)(heads * tiles) * 4 : 0);
+    (void)T, (void)S, (void)heads;
+    return D <= 64;
 }
 
-/* What the backward pass needs beside the statistics of rows. */
 size_t tn_attention_once_work_cuda(const tn_sig *s)
 {
-    const tn_dims q = s->in[TN_ATT_Q].dims;
-    if (s->in[TN_ATT_Q].dtype != TN_BF16 || q.dim[3] > 64 || q.dim[1] < 128 || !s->in[TN_ATT_DOCUMENT].absent || !tn_hopper_here())
+    const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
+    const int64_t heads = q.dim[0] * k.dim[2], group = q.dim[2] / k.dim[2];
+    if (s->in[TN_ATT_Q].dtype != TN_BF16 || !s->in[TN_ATT_DOCUMENT].absent || !tn_hopper_here() ||
+        !suits(q.dim[1], k.dim[1], heads, q.dim[3]))
         return 0;
-    return sums_bytes(s, true);
+    return stats_bytes(heads * group, q.dim[1]) +
+           (size_t)(blocks_for(heads, MOST_BLOCKS) * group * tiles_of_rows(q.dim[1])) * (ROWS * 64 * sizeof(float));
 }
 
-bool tn_attention_once_takes(const tn_call *c, const problem *p)
+bool tn_attention_once_takes(const problem *p)
 {
     const char *e = getenv("TENON_ATT");
-    (void)c;
-    return p->D <= 64 && p->dq.data && p->dk.data && p->dv.data && !(e && *e == 'o');
+    return !(e && *e == 'o') && p->dq.data && p->dk.data && p->dv.data && suits(p->T, p->S, (int64_t)p->B * p->KV, p->D);
 }
 
 template <int STAGES, int PASSES, bool AHEAD>
-static tn_status run(const tn_call *c, const problem *p, const float2 *stat, void *work)
+static tn_status run(const tn_call *c, const problem *p, void *work)
 {
-    const int bytes = once_room<STAGES, PASSES>::bytes;
-    const char *e = getenv("TENON_ATT");
-    const int heads = p->B * p->KV, most = tn_cuda_queue_of(c)->multiprocessors;
-    int blocks = most < MOST_BLOCKS ? most : MOST_BLOCKS;
+    const int bytes = once_room<STAGES, PASSES>::bytes, heads = p->B * p->KV * p->group;
     once_problem o = {};
     o.h.p = per_head(*p);
     o.h.group = p->group;
-    o.h.stat = stat;
     o.h.q = source_of(&c->in[TN_ATT_Q], ROWS);
     o.h.dy = source_of(&c->dout[0], ROWS);
     o.h.k = source_of(&c->in[TN_ATT_K], 64);
     o.h.v = source_of(&c->in[TN_ATT_V], 64);
-    o.columns = columns_of_keys(p->S), o.tiles = (p->T + ROWS - 1) / ROWS;
-    o.split = e && *e == 's' ? true : e && *e == 'w' ? false : splits(heads, blocks);
-    o.units = o.split ? heads * o.columns : heads;
-    if (o.units < blocks) blocks = o.units;
-    o.sums = (float *)work;
-    if (o.split) {
-        const size_t turns = (size_t)heads * p->group * o.tiles;
-        o.turns = (int *)(o.sums + turns * (ROWS * 64));
-        TN_CUDA_TRY(cudaMemsetAsync(o.turns, 0, turns * sizeof(int), tn_cuda_stream(c)));
-    }
+    o.columns = (p->S + KEYS - 1) / KEYS, o.tiles = tiles_of_rows(p->T), o.units = p->B * p->KV;
+    o.stat = (float *)work;
+    o.sums = (float *)((char *)work + stats_bytes(heads, p->T));
+    const unsigned blocks = (unsigned)blocks_for(o.units, tn_cuda_queue_of(c)->multiprocessors);
+    once_stats<<<(unsigned)(p->B * o.tiles * (ROWS / STAT_ROWS)), STAT_THREADS, 0, tn_cuda_stream(c)>>>(o.h.p, (float *)work,
+                                                                                                     o.tiles);
+    TN_CUDA_LAUNCHED();
     TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES, AHEAD>, bytes));
-    meet_once<STAGES, PASSES, AHEAD><<<(unsigned)blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
+    meet_once<STAGES, PASSES, AHEAD><<<blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, const float2 *stat, void *work)
+tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, void *work)
 {
     const char *e = getenv("TENON_ATT");
-    switch (e && *e && e[1] ? e[1] - '0' : 1) {
-    case 0: return run<4, 2, false>(c, p, stat, work);
-    case 1: return run<4, 2, true>(c, p, stat, work);
-    default: return run<4, 4, true>(c, p, stat, work);
+    switch (e && *e && e[1] ? e[1] - '0' : 0) {
+    case 0: return run<4, 2, false>(c, p, work);
+    case 1: return run<4, 2, true>(c, p, work);
+    default: return run<4, 3, false>(c, p, work);
     }
 }

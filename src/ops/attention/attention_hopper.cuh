@@ -57,27 +57,37 @@ inline order order_by(const problem &p, int heads, int pieces)
 
 #if TN_HOPPER
 
-/* s = 64 rows times those of a tile, begun; both in shared memory. */
+/* s = 64 rows times those of a tile, begun; both in shared memory, as tn_tile_at says. */
+template <int WIDTH, int BN>
+__device__ __forceinline__ void begin_rows_at(float (&s)[BN / 2], uint32_t rows, uint32_t tile)
+{
+#pragma unroll
+    for (int d = 0; d < WIDTH / 16; d++)
+        tn_product<0>(s, rows + d / 4 * (64 * 128 / 16) + d % 4 * 2, tile + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
+    tn_products_commit();
+}
+
 template <int WIDTH, int BN>
 __device__ __forceinline__ void begin_rows(float (&s)[BN / 2], const char *rows, const char *tile)
 {
-    const uint64_t a = tn_tile_at(rows, 0), b = tn_tile_at(tile, 0);
-#pragma unroll
-    for (int d = 0; d < WIDTH / 16; d++)
-        tn_product<0>(s, a + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-    tn_products_commit();
+    begin_rows_at<WIDTH, BN>(s, tn_tile_at(rows, 0), tn_tile_at(tile, 0));
 }
 
 /* sum += x times the rows of a tile, begun; x in registers. */
 template <int WIDTH, int BN>
-__device__ __forceinline__ void begin_sum(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], const char *tile)
+__device__ __forceinline__ void begin_sum_at(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], uint32_t tile)
 {
-    const uint64_t b = tn_tile_at(tile, BN * 128);
     tn_hold(x);
     tn_products_begin();
 #pragma unroll
-    for (int n = 0; n < BN / 16; n++) tn_product<1>(sum, x + 4 * n, b + n * (16 * 128 / 16), 1);
+    for (int n = 0; n < BN / 16; n++) tn_product<1>(sum, x + 4 * n, tile + n * (16 * 128 / 16), 1);
     tn_products_commit();
+}
+
+template <int WIDTH, int BN>
+__device__ __forceinline__ void begin_sum(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], const char *tile)
+{
+    begin_sum_at<WIDTH, BN>(sum, x, tn_tile_at(tile, BN * 128));
 }
 
 /* The tokens [x,y) that see key s; the inverse of range_of. */

@@ -17,28 +17,25 @@ struct backward_piece {
     int head, r0, other, heads, first, tiles;
 };
 
-/* place: x = which head of which sequence, y = which BM of its own side. */
+/* The BM from r0 on of one side's head. */
 template <bool KEYS, int BM, int BN>
-__device__ __forceinline__ backward_piece piece_at(const hopper_problem &h, int2 place)
+__device__ __forceinline__ backward_piece piece_at(const hopper_problem &h, const sequence &q, int head, int r0)
 {
     const problem &p = h.p;
-    const int all = KEYS ? p.KV / h.group : p.KV;
+    const int r1 = min(r0 + BM, KEYS ? p.S : p.T);
     backward_piece r = {};
-    r.head = place.x % all;
-    r.q = sequence_of(p, place.x / all);
-    r.r0 = place.y * BM;
-    const int r1 = min(r.r0 + BM, KEYS ? p.S : p.T);
     int2 seen;
+    r.q = q, r.head = head, r.r0 = r0;
     if (KEYS) {
-        const int last = min(r1, r.q.keys);
-        seen = r.r0 < last ? make_int2(tokens_of(p, r.q, r.r0).x, tokens_of(p, r.q, last - 1).y) : make_int2(0, 0);
-        r.other = r.head * h.group, r.heads = h.group;
+        const int last = min(r1, q.keys);
+        seen = r0 < last ? make_int2(tokens_of(p, q, r0).x, tokens_of(p, q, last - 1).y) : make_int2(0, 0);
+        r.other = head * h.group, r.heads = h.group;
     } else {
-        seen = make_int2(range_of(p, r.q, r.r0).x, range_of(p, r.q, r1 - 1).y);
-        r.other = r.head / h.group, r.heads = 1;
+        seen = make_int2(range_of(p, q, r0).x, range_of(p, q, r1 - 1).y);
+        r.other = head / h.group, r.heads = 1;
     }
     r.first = seen.x / BN * BN;
-    r.tiles = dead(p.live, r.q.b) || seen.y <= seen.x ? 0 : (seen.y - r.first + BN - 1) / BN;
+    r.tiles = dead(p.live, q.b) || seen.y <= seen.x ? 0 : (seen.y - r.first + BN - 1) / BN;
     return r;
 }
 
@@ -47,7 +44,9 @@ template <bool KEYS, int BM, int BN>
 __device__ __forceinline__ backward_piece piece_of(const hopper_problem &h, int i)
 {
     const int2 place = place_of(h.o, i);
-    return piece_at<KEYS, BM, BN>(h, KEYS ? place : make_int2(place.x, h.o.pieces - 1 - place.y));
+    const int all = KEYS ? h.p.KV / h.group : h.p.KV;
+    return piece_at<KEYS, BM, BN>(h, sequence_of(h.p, place.x / all), place.x % all,
+                                  (KEYS ? place.y : h.o.pieces - 1 - place.y) * BM);
 }
 
 /* --- a warpgroup and a tile --------------------------------------------------------------------------------------- */
@@ -67,14 +66,14 @@ __device__ __forceinline__ void hide(float (&w)[N], int2 upper, int2 lower, int 
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
-template <int WIDTH, bool KEYS>
+template <int WIDTH, bool KEYS, bool STREAM = false>
 __device__ __forceinline__ void store(const float (&x)[WIDTH / 2], const view &to, const problem &p, int b, int head,
                                       int row0, float factor, bool add)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int n = row0 + half * 8;
-        put_row<WIDTH>(x, half, to, key_at(to, b, head, n), p.D, factor, add, n < (KEYS ? p.S : p.T));
+        put_row<WIDTH, STREAM>(x, half, to, key_at(to, b, head, n), p.D, factor, add, n < (KEYS ? p.S : p.T));
     }
 }
 

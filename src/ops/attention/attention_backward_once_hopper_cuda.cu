@@ -13,7 +13,7 @@
 
 using namespace tn_attention;
 
-enum { ROWS = 64, KEYS = 128, GROUPS = 2, MOST_BLOCKS = 144 };
+enum { ROWS = 64, KEYS = 128, GROUPS = 2 };
 
 struct once_problem {
     hopper_problem h;
@@ -99,12 +99,23 @@ __global__ void __launch_bounds__(STAT_THREADS) once_stats(const __grid_constant
 
 /* --- columns ------------------------------------------------------------------------------------------------------ */
 
+/* A head of keys of a sequence. */
+struct once_unit {
+    sequence q;
+    int head;
+    __device__ __forceinline__ once_unit(const once_problem &o, int i)
+    {
+        const int heads = o.h.p.KV / o.h.group;
+        q = sequence_of(o.h.p, i / heads), head = i % heads;
+    }
+};
+
 /* What all warpgroups walk along; up: tiles are taken from the first to the last. */
 struct once_column {
     backward_piece r;
     bool up;
-    __device__ __forceinline__ once_column(const once_problem &o, int head, int column)
-        : r(piece_at<true, KEYS, ROWS>(o.h, make_int2(head, column))), up(column & 1)
+    __device__ __forceinline__ once_column(const once_problem &o, const once_unit &u, int column)
+        : r(piece_at<true, KEYS, ROWS>(o.h, u.q, u.head, column * KEYS)), up(column & 1)
     {
     }
     /* The first row of the n-th tile. */
@@ -157,7 +168,7 @@ struct once_barriers {
 
 /* --- the warp that fetches ---------------------------------------------------------------------------------------- */
 
-template <int STAGES, int PASSES>
+template <int STAGES, int PASSES, bool HINTS>
 __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -167,15 +178,16 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
     turn<STAGES> t = { 0, 1 }; /* the first round waits for nothing */
     turn<2> own = { 0, 1 };
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
+        const once_unit u(o, i);
         for (int column = o.columns - 1; column >= 0; column--) {
-            const once_column c(o, i, column);
+            const once_column c(o, u, column);
             const backward_piece &r = c.r;
             if (!r.tiles) continue;
             tn_barrier_wait(bar.own_empty + own.at, own.phase);
             for (int g = 0; g < GROUPS; g++) {
                 char *to = room + own.at * at::column + g * 2 * at::half;
-                fetch<64, 64>(to, 0, h.k, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at);
-                fetch<64, 64>(to + at::half, 0, h.v, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at);
+                fetch<64, 64>(to, 0, h.k, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at, HINTS);
+                fetch<64, 64>(to + at::half, 0, h.v, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at, HINTS);
             }
             own.next();
             for (int head = r.other; head < r.other + r.heads; head++)
@@ -183,8 +195,8 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
                     const int n0 = c.row(n);
                     char *to = room + at::stages + t.at * at::stage;
                     tn_barrier_wait(bar.empty + t.at, t.phase);
-                    fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
-                    fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
+                    fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at, HINTS && column == 0);
+                    fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at, HINTS && column == 0);
                     if ((threadIdx.x & 31) == 0) {
                         tn_barrier_expect(bar.full + t.at, at::stats);
                         tn_bulk_copy(room + at::stat + t.at * at::stats,
@@ -223,41 +235,32 @@ __device__ __forceinline__ void pass_nothing(char *to)
     tn_fence_async();
 }
 
-__device__ __forceinline__ float2 two_of(uint32_t at)
+/* One statistic of the rows that a lane has, two of each eight; at: of its first two. */
+__device__ __forceinline__ void load_stat(float (&x)[ROWS / 4], uint32_t at)
 {
-    float2 v;
-    asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(at));
-    return v;
+#pragma unroll
+    for (int n = 0; n < ROWS / 8; n++)
+        asm volatile("ld.shared.v2.f32 {%0,%1}, [%2];" : "=f"(x[2 * n]), "=f"(x[2 * n + 1]) : "r"(at + n * 32));
 }
 
-/* Scores become weights; stat: of this lane's first two rows in shared memory. */
-__device__ __forceinline__ void weigh(float (&w)[ROWS / 2], uint32_t stat, float scale2)
+/* Scores become weights. */
+__device__ __forceinline__ void weigh(float (&w)[ROWS / 2], const float (&lse)[ROWS / 4], float scale2)
 {
 #pragma unroll
-    for (int n = 0; n < ROWS / 8; n++) {
-        const float2 lse = two_of(stat + n * 32);
-#pragma unroll
-        for (int e = 0; e < 4; e++) w[4 * n + e] = tn_exp2(fmaf(w[4 * n + e], scale2, -(e % 2 ? lse.y : lse.x)));
-    }
+    for (int i = 0; i < ROWS / 2; i++) w[i] = tn_exp2(fmaf(w[i], scale2, -lse[i / 4 * 2 + i % 2]));
 }
 
 /* The gradients of weights become those of scores, x16. */
 __device__ __forceinline__ void weigh_gradients(uint32_t (&x16)[ROWS / 4], const float (&x)[ROWS / 2],
-                                                const float (&w)[ROWS / 2], uint32_t stat)
+                                                const float (&w)[ROWS / 2], const float (&mean)[ROWS / 4])
 {
 #pragma unroll
-    for (int n = 0; n < ROWS / 8; n++) {
-        const float2 mean = two_of(stat + ROWS * 4 + n * 32);
-        float y[4];
-#pragma unroll
-        for (int e = 0; e < 4; e++) y[e] = w[4 * n + e] * (x[4 * n + e] - (e % 2 ? mean.y : mean.x));
-        x16[2 * n] = tn_pack_bf16(y[0], y[1]);
-        x16[2 * n + 1] = tn_pack_bf16(y[2], y[3]);
-    }
+    for (int i = 0; i < ROWS / 4; i++)
+        x16[i] = tn_pack_bf16(w[2 * i] * (x[2 * i] - mean[i / 2 * 2]), w[2 * i + 1] * (x[2 * i + 1] - mean[i / 2 * 2 + 1]));
 }
 
 /* A warpgroup with 64 keys. AHEAD: the product that makes dk of a tile is begun after the scores of the next. */
-template <int STAGES, int PASSES, bool AHEAD>
+template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
 __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -269,12 +272,18 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
     turn<2> own_turn = { 0, 0 };
     turn<PASSES> pass = { 0, 1 }; /* the first round waits for nothing */
     float dk[32], dv[32], w[ROWS / 2], x[ROWS / 2];
+    float stat[ROWS / 4];
     uint32_t w16[ROWS / 4], x16[ROWS / 4];
 
     const auto give = [&] {
         __syncwarp();
         release(bar.passed + pass.at);
         pass.next();
+    };
+    const auto pass_on = [&] {
+        tn_barrier_wait(bar.taken + pass.at, pass.phase);
+        pass_scores(room + at::passes + pass.at * at::pass + group * at::half, x16);
+        give();
     };
     const auto skip = [&](int n) {
 #pragma unroll 1
@@ -287,9 +296,10 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
         }
     };
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
+        const once_unit u(o, i);
 #pragma unroll 1
         for (int column = o.columns - 1; column >= 0; column--) {
-            const once_column c(o, i, column);
+            const once_column c(o, u, column);
             const backward_piece &r = c.r;
             const int own0 = r.r0 + group * 64, row0 = own0 + threadIdx.x % 128 / 32 * 16 + lane / 4;
             const walk way = walk_of(p, r, own0);
@@ -301,6 +311,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
             for (int head = 0; r.tiles && head < r.heads; head++) {
                 skip(c.up ? way.from : r.tiles - way.to);
                 uint32_t before = tn_tile_at(room + at::stages + t.at * at::stage, 0); /* the rows of the tile before */
+                int before_at = t.at;
                 if (AHEAD)
 #pragma unroll
                     for (int e = 0; e < ROWS / 4; e++) x16[e] = 0;
@@ -308,7 +319,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                 for (int n = 0; n < way.to - way.from; n++) {
                     const int j = c.up ? way.from + n : way.to - 1 - n;
                     const uint32_t q = tn_tile_at(room + at::stages + t.at * at::stage, 0), dy = q + at::tile / 16;
-                    const uint32_t stat = tn_shared_at(room + at::stat + t.at * at::stats) + lane % 4 * 8;
+                    const uint32_t stats = tn_shared_at(room + at::stat + t.at * at::stats) + lane % 4 * 8;
                     tn_barrier_wait(bar.full + t.at, t.phase);
                     tn_hold(w);
                     tn_hold(x);
@@ -316,26 +327,27 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                     begin_rows_at<64, ROWS>(w, own, q);
                     if (AHEAD) begin_sum_at<64, ROWS>(dk, x16, before);
                     begin_rows_at<64, ROWS>(x, own + at::half / 16, dy);
+                    if (n > 0) pass_on(); /* of the tile before, while products are under way */
+                    load_stat(stat, stats);
                     tn_products_wait<AHEAD ? 2 : 1>();
                     tn_hold(w);
-                    if (!AHEAD && n > 0) release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                    if (!AHEAD && n > 0) release(bar.empty + before_at);
                     weigh(w, stat, scale2);
                     if (j < way.whole || j >= way.rest)
                         hide<ROWS / 2>(w, tokens_of(p, r.q, row0), tokens_of(p, r.q, row0 + 8), r.first + j * ROWS);
 #pragma unroll
                     for (int e = 0; e < ROWS / 4; e++) w16[e] = tn_pack_bf16(w[2 * e], w[2 * e + 1]);
                     begin_sum_at<64, ROWS>(dv, w16, dy);
+                    load_stat(stat, stats + ROWS * 4);
                     tn_products_wait<1>();
                     tn_hold(x);
-                    if (AHEAD && n > 0) release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                    if (AHEAD && n > 0) release(bar.empty + before_at);
                     weigh_gradients(x16, x, w, stat);
                     if (!AHEAD) begin_sum_at<64, ROWS>(dk, x16, q);
-                    tn_barrier_wait(bar.taken + pass.at, pass.phase);
-                    pass_scores(room + at::passes + pass.at * at::pass + group * at::half, x16);
-                    give();
-                    before = q;
+                    before = q, before_at = t.at;
                     t.next();
                 }
+                if (way.from < way.to) pass_on();
                 tn_products_wait<0>();
                 tn_hold(dv);
                 tn_hold(dk);
@@ -345,7 +357,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                         tn_products_wait<0>();
                         tn_hold(dk);
                     }
-                    release(bar.empty + (t.at + STAGES - 1) % STAGES);
+                    release(bar.empty + before_at);
                 }
                 skip(c.up ? r.tiles - way.to : way.from);
             }
@@ -353,8 +365,8 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                 release(bar.own_empty + own_turn.at);
                 own_turn.next();
             }
-            if (!dead(p.live_dk, r.q.b)) store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
-            if (!dead(p.live_dv, r.q.b)) store<64, true>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
+            if (!dead(p.live_dk, r.q.b)) store<64, true, HINTS>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
+            if (!dead(p.live_dv, r.q.b)) store<64, true, HINTS>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
         }
     }
 }
@@ -395,15 +407,15 @@ __device__ __forceinline__ void clear_unseen(const once_problem &o, const backwa
 }
 
 /* Whether the walk along a column ends where that along the next begins. */
-__device__ __forceinline__ bool turns_back(const once_problem &o, int head, int column, const once_column &c)
+__device__ __forceinline__ bool turns_back(const once_problem &o, const once_unit &u, int column, const once_column &c)
 {
     if (column == 0 || c.r.heads > 1) return false;
-    const once_column next(o, head, column - 1);
+    const once_column next(o, u, column - 1);
     return next.r.tiles && next.row(0) == c.row(c.r.tiles - 1);
 }
 
 /* The warpgroup that makes dq. */
-template <int STAGES, int PASSES>
+template <int STAGES, int PASSES, bool HINTS>
 __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -415,41 +427,45 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
     float dq[32], next[32];
 
     for (int i = blockIdx.x; i < o.units; i += gridDim.x) {
+        const once_unit u(o, i);
         bool kept = false; /* dq has the sum so far of the tile that comes */
 #pragma unroll 1
         for (int column = o.columns - 1; column >= 0; column--) {
-            const once_column c(o, i, column);
+            const once_column c(o, u, column);
             const backward_piece &r = c.r;
             if (column == o.columns - 1) clear_unseen(o, r, lane_row);
             if (!r.tiles) continue;
-            const bool keep = turns_back(o, i, column, c);
+            const bool keep = turns_back(o, u, column, c);
+            const int step = c.up ? ROWS : -ROWS;
             tn_barrier_wait(bar.own_full + own_turn.at, own_turn.phase);
             const uint32_t own = tn_tile_at(room + own_turn.at * at::column, 0);
 #pragma unroll 1
             for (int head = 0; head < r.heads; head++) {
                 float *const sums = o.sums + (int64_t)((int)blockIdx.x * r.heads + head) * o.tiles * (ROWS * 64);
-                const auto fetch_sums = [&](int n) {
-                    const int row = c.row(n);
-                    if (column == columns_of(p, r.q, row).y) {
+                const auto fetch_sums = [&](int row) { /* next, and the columns of its tile */
+                    const int2 met = columns_of(p, r.q, row);
+                    if (column == met.y) {
 #pragma unroll
                         for (int d = 0; d < 32; d++) next[d] = 0;
-                    } else {
+                    } else if (!kept) {
                         load_sums(next, sums + (int64_t)row * 64);
-                    }
-                };
-                if (kept) {
+                    } else {
 #pragma unroll
-                    for (int d = 0; d < 32; d++) next[d] = dq[d];
-                } else {
-                    fetch_sums(0);
-                }
+                        for (int d = 0; d < 32; d++) next[d] = dq[d];
+                    }
+                    kept = false;
+                    return met.x;
+                };
+                int row = c.row(0), first = fetch_sums(row);
 #pragma unroll 1
-                for (int n = 0; n < r.tiles; n++) {
+                for (int n = r.tiles; n > 0; n--) {
                     const uint32_t scores = tn_tile_at(room + at::passes + pass.at * at::pass, 0);
-                    const int row = c.row(n);
+                    const int row_now = row;
+                    const bool done = column == first;
 #pragma unroll
                     for (int d = 0; d < 32; d++) dq[d] = next[d];
-                    if (n + 1 < r.tiles) fetch_sums(n + 1);
+                    row += step;
+                    if (n > 1) first = fetch_sums(row);
                     tn_barrier_wait(bar.passed + pass.at, pass.phase);
                     tn_hold(dq);
                     tn_products_begin();
@@ -464,12 +480,14 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
                     tn_hold(dq);
                     release(bar.taken + pass.at);
                     pass.next();
-                    if (column == columns_of(p, r.q, row).x)
-                        store<64, false>(dq, p.dq, p, r.q.b, r.other + head, row + lane_row, p.scale, p.add >> TN_ATT_Q & 1);
-                    else if (n + 1 < r.tiles || !keep)
-                        store_sums(sums + (int64_t)row * 64, dq);
+                    if (done)
+                        store<64, false, HINTS>(dq, p.dq, p, r.q.b, r.other + head, row_now + lane_row, p.scale,
+                                         p.add >> TN_ATT_Q & 1);
+                    else if (n > 1 || !keep)
+                        store_sums(sums + (int64_t)row_now * 64, dq);
+                    else
+                        kept = true;
                 }
-                kept = keep && column > columns_of(p, r.q, c.row(r.tiles - 1)).x;
             }
             release(bar.own_empty + own_turn.at);
             own_turn.next();
@@ -479,7 +497,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 
 #endif /* TN_HOPPER */
 
-template <int STAGES, int PASSES, bool AHEAD>
+template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
 __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_constant__ once_problem o)
 {
 #if TN_HOPPER
@@ -490,13 +508,13 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
     __syncthreads();
     if (threadIdx.x >= (GROUPS + 1) * 128) {
         tn_registers_less<24>();
-        if (threadIdx.x / 32 == (GROUPS + 1) * 4) fetch_units<STAGES, PASSES>(o, room);
+        if (threadIdx.x / 32 == (GROUPS + 1) * 4) fetch_units<STAGES, PASSES, HINTS>(o, room);
     } else if (threadIdx.x >= GROUPS * 128) {
         tn_registers_less<104>();
-        sum_units<STAGES, PASSES>(o, room);
+        sum_units<STAGES, PASSES, HINTS>(o, room);
     } else {
         tn_registers_more<192>();
-        meet_units<STAGES, PASSES, AHEAD>(o, room);
+        meet_units<STAGES, PASSES, AHEAD, HINTS>(o, room);
     }
 #endif
 }
@@ -507,38 +525,49 @@ static int tiles_of_rows(int64_t T) { return (int)((T + ROWS - 1) / ROWS); }
 
 static size_t stats_bytes(int64_t heads, int64_t T) { return (size_t)(heads * tiles_of_rows(T)) * (2 * ROWS * sizeof(float)); }
 
-/* Blocks, as many as there are multiprocessors at most. */
-static int64_t blocks_for(int64_t heads, int64_t multiprocessors)
+/* Blocks at a time for so many heads. */
+static int64_t blocks_for(int64_t heads)
 {
-    const int64_t most = multiprocessors < MOST_BLOCKS ? multiprocessors : MOST_BLOCKS;
+    int device = 0, most = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&most, cudaDevAttrMultiProcessorCount, device) != cudaSuccess)
+        return 0;
     return heads < most ? heads : most;
 }
 
-/* Where a walk is short and there are heads enough for all blocks, it measures faster on an H200. */
-static bool suits(int64_t T, int64_t S, int64_t heads, int64_t D)
+/* Blocks take whole heads, so the last round must leave few multiprocessors without work: then it measures faster on an
+ * H200, up to this length. */
+static bool suits(int64_t heads, int64_t T, int64_t D)
 {
-    (void)T, (void)S, (void)heads;
-    return D <= 64;
+    const char *e = getenv("TENON_ATT");
+    const int64_t all = blocks_for(INT64_MAX), rounds = all ? (heads + all - 1) / all : 0;
+    if (e && *e == 'n') return D <= 64 && heads > 0 && all > 0;
+    return D <= 64 && T <= 8192 && heads > 0 && all > 0 && heads * 10 >= rounds * all * 7;
+}
+
+static size_t bytes_for(int64_t heads, int64_t group, int64_t T)
+{
+    return stats_bytes(heads * group, T) + (size_t)(blocks_for(heads) * group * tiles_of_rows(T)) * (ROWS * 64 * sizeof(float));
 }
 
 size_t tn_attention_once_work_cuda(const tn_sig *s)
 {
     const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
-    const int64_t heads = q.dim[0] * k.dim[2], group = q.dim[2] / k.dim[2];
-    if (s->in[TN_ATT_Q].dtype != TN_BF16 || !s->in[TN_ATT_DOCUMENT].absent || !tn_hopper_here() ||
-        !suits(q.dim[1], k.dim[1], heads, q.dim[3]))
-        return 0;
-    return stats_bytes(heads * group, q.dim[1]) +
-           (size_t)(blocks_for(heads, MOST_BLOCKS) * group * tiles_of_rows(q.dim[1])) * (ROWS * 64 * sizeof(float));
+    const int64_t heads = q.dim[0] * k.dim[2];
+    const bool takes = s->in[TN_ATT_Q].dtype == TN_BF16 && s->in[TN_ATT_DOCUMENT].absent && tn_hopper_here() &&
+                       suits(heads, q.dim[1], q.dim[3]);
+    return takes ? bytes_for(heads, q.dim[2] / k.dim[2], q.dim[1]) : 0;
 }
 
-bool tn_attention_once_takes(const problem *p)
+bool tn_attention_once_takes(const tn_call *c, const problem *p)
 {
     const char *e = getenv("TENON_ATT");
-    return !(e && *e == 'o') && p->dq.data && p->dk.data && p->dv.data && suits(p->T, p->S, (int64_t)p->B * p->KV, p->D);
+    const int64_t heads = (int64_t)p->B * p->KV;
+    return !(e && *e == 'o') && p->dq.data && p->dk.data && p->dv.data && suits(heads, p->T, p->D) &&
+           c->work_bytes >= bytes_for(heads, p->group, p->T);
 }
 
-template <int STAGES, int PASSES, bool AHEAD>
+template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
 static tn_status run(const tn_call *c, const problem *p, void *work)
 {
     const int bytes = once_room<STAGES, PASSES>::bytes, heads = p->B * p->KV * p->group;
@@ -552,12 +581,12 @@ static tn_status run(const tn_call *c, const problem *p, void *work)
     o.columns = (p->S + KEYS - 1) / KEYS, o.tiles = tiles_of_rows(p->T), o.units = p->B * p->KV;
     o.stat = (float *)work;
     o.sums = (float *)((char *)work + stats_bytes(heads, p->T));
-    const unsigned blocks = (unsigned)blocks_for(o.units, tn_cuda_queue_of(c)->multiprocessors);
+    const unsigned blocks = (unsigned)blocks_for(o.units);
     once_stats<<<(unsigned)(p->B * o.tiles * (ROWS / STAT_ROWS)), STAT_THREADS, 0, tn_cuda_stream(c)>>>(o.h.p, (float *)work,
                                                                                                      o.tiles);
     TN_CUDA_LAUNCHED();
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES, AHEAD>, bytes));
-    meet_once<STAGES, PASSES, AHEAD><<<blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES, AHEAD, HINTS>, bytes));
+    meet_once<STAGES, PASSES, AHEAD, HINTS><<<blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -566,8 +595,10 @@ tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, vo
 {
     const char *e = getenv("TENON_ATT");
     switch (e && *e && e[1] ? e[1] - '0' : 0) {
-    case 0: return run<4, 2, false>(c, p, work);
-    case 1: return run<4, 2, true>(c, p, work);
-    default: return run<4, 3, false>(c, p, work);
+    case 0: return run<4, 2, false, false>(c, p, work);
+    case 1: return run<4, 2, true, false>(c, p, work);
+    case 2: return run<4, 3, false, true>(c, p, work);
+    case 3: return run<4, 2, false, true>(c, p, work);
+    default: return run<4, 2, true, true>(c, p, work);
     }
 }

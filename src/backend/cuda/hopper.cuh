@@ -129,6 +129,23 @@ __device__ __forceinline__ void tn_tensor_copy(void *shared, const CUtensorMap *
                  : "memory");
 }
 
+/* For what is read once: it leaves the second cache before anything else. */
+__device__ __forceinline__ uint64_t tn_read_once()
+{
+    uint64_t policy;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ void tn_tensor_copy_once(void *shared, const CUtensorMap *map, uint64_t *b, int d, int head, int n,
+                                                    int batch)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%3,%4,%5,%6}], [%2], %7;" ::"r"(tn_shared_at(shared)),
+                 "l"((uint64_t)map), "r"(tn_shared_at(b)), "r"(d), "r"(head), "r"(n), "r"(batch), "l"(tn_read_once())
+                 : "memory");
+}
+
 /* A multiple of 16 bytes, both ends aligned to 16. */
 __device__ __forceinline__ void tn_bulk_copy(void *shared, const void *from, int bytes, uint64_t *b)
 {
@@ -157,13 +174,23 @@ __device__ __forceinline__ void tn_registers_less()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
 }
 
-/* Where a tile's numbers are, for a product. beside: bytes from one tile of 64 columns to the next, used where the 64
- * columns are not what is summed over. 16 columns further: + 2; 16 rows further: + 128; bytes further: + bytes / 16. */
-__device__ __forceinline__ uint64_t tn_tile_at(const void *tile, int beside)
+/* Shared memory from `shared` on, from the first place where a tile can be; up to 1023 bytes are lost. */
+__device__ __forceinline__ char *tn_tiles_room(void *shared)
 {
-    return (uint64_t)(tn_shared_at(tile) >> 4 & 0x3fff) | (uint64_t)(beside >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return (char *)shared + (-tn_shared_at(shared) & 1023); /* not by way of an integer: it stays known as shared */
 }
+
+/* Of a number that is the same in all lanes of a warp: lets the compiler know it. */
+__device__ __forceinline__ uint32_t tn_same_in_warp(uint32_t x) { return __shfl_sync(0xffffffffu, x, 0); }
+
+/* Where a tile's numbers are, for a product: the lower half of a descriptor, the upper half is the same for all tiles.
+ * beside: bytes from one tile of 64 columns to the next, used where the 64 columns are not what is summed over. 16
+ * columns further: + 2; 16 rows further: + 128; bytes further: + bytes / 16. */
+__device__ __forceinline__ uint32_t tn_tile_at(const void *tile, int beside)
+{
+    return tn_same_in_warp((tn_shared_at(tile) >> 4 & 0x3fff) | (uint32_t)(beside >> 4) << 16);
+}
+#define TN_TILE_TEXT(name, place) ".reg .b64 " name ";\nmov.b64 " name ", {" place ", 0x40000040};\n" /* 1024 >> 4 | 1 << 30 */
 
 /* Before the first product that reads registers written by other instructions. */
 __device__ __forceinline__ void tn_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -206,53 +233,54 @@ __device__ __forceinline__ void tn_hold(uint32_t (&x)[n])
 /* c (64,64) = a b, or += where add is not 0; a (64,16) and b (16,64) in shared memory. turned: the rows of
  * its tile are what is summed over, else the columns. */
 template <int turned>
-__device__ __forceinline__ void tn_product(float (&c)[32], uint64_t a, uint64_t b, int add)
+__device__ __forceinline__ void tn_product(float (&c)[32], uint32_t a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %34, 0;\n" TN_TILE_TEXT("a", "%32") TN_TILE_TEXT("b", "%33")
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
                  TN_PLACES32
-                 "}, %32, %33, add, 1, 1, 0, %35;\n}"
+                 "}, a, b, add, 1, 1, 0, %35;\n}"
                  : TN_SUMS32(0)
-                 : "l"(a), "l"(b), "r"(add), "n"(turned));
+                 : "r"(a), "r"(b), "r"(add), "n"(turned));
 }
 
 /* a in registers. */
 template <int turned>
-__device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, uint64_t b, int add)
+__device__ __forceinline__ void tn_product(float (&c)[32], const uint32_t *a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %37, 0;\n" TN_TILE_TEXT("b", "%36")
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
                  TN_PLACES32
-                 "}, {%32,%33,%34,%35}, %36, add, 1, 1, %38;\n}"
+                 "}, {%32,%33,%34,%35}, b, add, 1, 1, %38;\n}"
                  : TN_SUMS32(0)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(turned));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(turned));
 }
 
 /* c (64,128) = a b, or += where add is not 0; a (64,16) and b (16,128) in shared memory. turned: the rows of
  * its tile are what is summed over, else the columns. */
 template <int turned>
-__device__ __forceinline__ void tn_product(float (&c)[64], uint64_t a, uint64_t b, int add)
+__device__ __forceinline__ void tn_product(float (&c)[64], uint32_t a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %66, 0;\n" TN_TILE_TEXT("a", "%64") TN_TILE_TEXT("b", "%65")
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  TN_PLACES64
-                 "}, %64, %65, add, 1, 1, 0, %67;\n}"
+                 "}, a, b, add, 1, 1, 0, %67;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
-                 : "l"(a), "l"(b), "r"(add), "n"(turned));
+                 : "r"(a), "r"(b), "r"(add), "n"(turned));
 }
 
 /* a in registers. */
 template <int turned>
-__device__ __forceinline__ void tn_product(float (&c)[64], const uint32_t *a, uint64_t b, int add)
+__device__ __forceinline__ void tn_product(float (&c)[64], const uint32_t *a, uint32_t b, int add)
 {
-    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n"
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %69, 0;\n" TN_TILE_TEXT("b", "%68")
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  TN_PLACES64
-                 "}, {%64,%65,%66,%67}, %68, add, 1, 1, %70;\n}"
+                 "}, {%64,%65,%66,%67}, b, add, 1, 1, %70;\n}"
                  : TN_SUMS32(0), TN_SUMS32(32)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(turned));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(add), "n"(turned));
 }
 
+#undef TN_TILE_TEXT
 #undef TN_PLACES64
 #undef TN_PLACES32
 #undef TN_SUMS32

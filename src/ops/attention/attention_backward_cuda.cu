@@ -453,6 +453,7 @@ extern "C" tn_status tn_attention_backward_cuda(const tn_call *c)
     if (p.rows > 0) TN_RETURN_IF(tn_attention_spread_cuda(c, &p, c->work));
     const bool fast = on_tensor_cores(c);
     const bool hopper = fast && (p.dq.data || p.dk.data) && tn_attention_hopper_takes(c);
+    if (hopper && tn_attention_once_takes(c, &p)) return tn_attention_once_backward_cuda(c, &p, c->work);
     const problem rows = hopper ? per_head(p) : p;
     TN_RETURN_IF(stats(c, &rows, stat, fast ? LOG2E : 1));
     return hopper      ? tn_attention_hopper_backward_cuda(c, &p, stat)

@@ -7,7 +7,7 @@
  * Weights and their gradients, as they come out of one product, are an operand of the next and never leave registers.
  * The statistics of rows come from attention_backward_cuda.cu. NaN and infinity that a row does not see may reach the
  * gradients of others in the same tile. */
-#include "ops/attention/attention_hopper.cuh"
+#include "ops/attention/attention_backward_hopper.cuh"
 
 using namespace tn_attention;
 
@@ -20,55 +20,6 @@ struct backward_room {
 };
 
 #if TN_HOPPER
-
-/* --- a piece of work ---------------------------------------------------------------------------------------------- */
-
-/* `own` [r0,r0 + BM) of a head (KEYS: of a key head), and what it meets: `tiles` tiles from `first` on, of each of
- * `heads` heads from `other` on. */
-struct backward_piece {
-    sequence q;
-    int head, r0, other, heads, first, tiles;
-};
-
-template <bool KEYS, int BM, int BN>
-__device__ __forceinline__ backward_piece piece_of(const hopper_problem &h, int i)
-{
-    const problem &p = h.p;
-    const int2 place = place_of(h.o, i);
-    const int all = KEYS ? p.KV / h.group : p.KV;
-    backward_piece r = {};
-    r.head = place.x % all;
-    r.q = sequence_of(p, place.x / all);
-    r.r0 = (KEYS ? place.y : h.o.pieces - 1 - place.y) * BM;
-    const int r1 = min(r.r0 + BM, KEYS ? p.S : p.T);
-    int2 seen;
-    if (KEYS) {
-        const int last = min(r1, r.q.keys);
-        seen = r.r0 < last ? make_int2(tokens_of(p, r.q, r.r0).x, tokens_of(p, r.q, last - 1).y) : make_int2(0, 0);
-        r.other = r.head * h.group, r.heads = h.group;
-    } else {
-        seen = make_int2(range_of(p, r.q, r.r0).x, range_of(p, r.q, r1 - 1).y);
-        r.other = r.head / h.group, r.heads = 1;
-    }
-    r.first = seen.x / BN * BN;
-    r.tiles = dead(p.live, r.q.b) || seen.y <= seen.x ? 0 : (seen.y - r.first + BN - 1) / BN;
-    return r;
-}
-
-/* --- a warpgroup and a tile --------------------------------------------------------------------------------------- */
-
-/* Columns outside of what a lane's two rows meet become 0. */
-template <int N>
-__device__ __forceinline__ void hide(float (&w)[N], int2 upper, int2 lower, int c0)
-{
-    const int first = c0 + (int)threadIdx.x % 4 * 2;
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        const int2 seen = i % 4 < 2 ? upper : lower;
-        const int at = first + i / 4 * 8 + i % 2;
-        if (at < seen.x || at >= seen.y) w[i] = 0;
-    }
-}
 
 /* --- the kernel --------------------------------------------------------------------------------------------------- */
 
@@ -120,17 +71,6 @@ __device__ __forceinline__ void fetch_pieces(const hopper_problem &h, char *room
                              h.stat + ((int64_t)r.q.b * h.p.KV + head) * stat_rows(h.p.T) + n0, BN * 8, bar.full + t.at);
             }
         }
-    }
-}
-
-template <int WIDTH, bool KEYS>
-__device__ __forceinline__ void store(const float (&x)[WIDTH / 2], const view &to, const problem &p, int b, int head,
-                                      int row0, float factor, bool add)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int n = row0 + half * 8;
-        put_row<WIDTH>(x, half, to, key_at(to, b, head, n), p.D, factor, add, n < (KEYS ? p.S : p.T));
     }
 }
 
@@ -254,7 +194,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) meet_hopper(const __gri
 #if TN_HOPPER
     typedef backward_room<WIDTH, GROUPS, BN, STAGES> at;
     extern __shared__ uint4 shared[];
-    char *const room = (char *)(((uintptr_t)shared + 1023) / 1024 * 1024);
+    char *const room = tn_tiles_room(shared);
     if (threadIdx.x == 0) backward_barriers<STAGES>((uint64_t *)(room + at::barriers)).open(GROUPS, KEYS ? 3 : 2);
     __syncthreads();
     if (threadIdx.x >= GROUPS * 128) {

@@ -413,7 +413,10 @@ extern "C" size_t tn_attention_work_own_cuda(const tn_sig *s, bool backward)
     const tn_dims q = s->in[TN_ATT_Q].dims, k = s->in[TN_ATT_K].dims;
     const int64_t rows = q.dim[1] * (q.dim[2] / k.dim[2]), heads = q.dim[0] * k.dim[2];
     const size_t table = s->in[TN_ATT_DOCUMENT].absent ? 0 : spread_bytes(q.dim[0], q.dim[1]);
-    if (backward) return table + stat_bytes(q.dim[0] * q.dim[2], q.dim[1]); /* a query head's rows may stand alone */
+    if (backward) { /* a query head's rows may stand alone */
+        const size_t stats = table + stat_bytes(q.dim[0] * q.dim[2], q.dim[1]), once = tn_attention_once_work_cuda(s);
+        return stats > once ? stats : once;
+    }
     const int n = shares_for(q.dim[0], k.dim[2], rows, k.dim[1]);
     return table + (n > 1 ? sizeof(float) * (size_t)(heads * n * rows * (q.dim[3] + 2)) : 0);
 }

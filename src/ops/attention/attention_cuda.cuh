@@ -363,4 +363,9 @@ bool tn_attention_hopper_takes(const tn_call *c);
 tn_status tn_attention_hopper_forward_cuda(const tn_call *c, const tn_attention::problem *p);
 tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const tn_attention::problem *p, const float2 *stat);
 
+/* The backward pass of some of these in one kernel, with so much work memory: attention_backward_once_hopper_cuda.cu. */
+size_t tn_attention_once_work_cuda(const tn_sig *s);
+bool tn_attention_once_takes(const tn_call *c, const tn_attention::problem *p);
+tn_status tn_attention_once_backward_cuda(const tn_call *c, const tn_attention::problem *p, void *work);
+
 #endif

@@ -57,27 +57,37 @@ inline order order_by(const problem &p, int heads, int pieces)
 
 #if TN_HOPPER
 
-/* s = 64 rows times those of a tile, begun; both in shared memory. */
+/* s = 64 rows times those of a tile, begun; both in shared memory, as tn_tile_at says. */
+template <int WIDTH, int BN>
+__device__ __forceinline__ void begin_rows_at(float (&s)[BN / 2], uint32_t rows, uint32_t tile)
+{
+#pragma unroll
+    for (int d = 0; d < WIDTH / 16; d++)
+        tn_product<0>(s, rows + d / 4 * (64 * 128 / 16) + d % 4 * 2, tile + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
+    tn_products_commit();
+}
+
 template <int WIDTH, int BN>
 __device__ __forceinline__ void begin_rows(float (&s)[BN / 2], const char *rows, const char *tile)
 {
-    const uint64_t a = tn_tile_at(rows, 0), b = tn_tile_at(tile, 0);
-#pragma unroll
-    for (int d = 0; d < WIDTH / 16; d++)
-        tn_product<0>(s, a + d / 4 * (64 * 128 / 16) + d % 4 * 2, b + d / 4 * (BN * 128 / 16) + d % 4 * 2, d > 0);
-    tn_products_commit();
+    begin_rows_at<WIDTH, BN>(s, tn_tile_at(rows, 0), tn_tile_at(tile, 0));
 }
 
 /* sum += x times the rows of a tile, begun; x in registers. */
 template <int WIDTH, int BN>
-__device__ __forceinline__ void begin_sum(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], const char *tile)
+__device__ __forceinline__ void begin_sum_at(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], uint32_t tile)
 {
-    const uint64_t b = tn_tile_at(tile, BN * 128);
     tn_hold(x);
     tn_products_begin();
 #pragma unroll
-    for (int n = 0; n < BN / 16; n++) tn_product<1>(sum, x + 4 * n, b + n * (16 * 128 / 16), 1);
+    for (int n = 0; n < BN / 16; n++) tn_product<1>(sum, x + 4 * n, tile + n * (16 * 128 / 16), 1);
     tn_products_commit();
+}
+
+template <int WIDTH, int BN>
+__device__ __forceinline__ void begin_sum(float (&sum)[WIDTH / 2], uint32_t (&x)[BN / 4], const char *tile)
+{
+    begin_sum_at<WIDTH, BN>(sum, x, tn_tile_at(tile, BN * 128));
 }
 
 /* The tokens [x,y) that see key s; the inverse of range_of. */
@@ -98,17 +108,19 @@ __device__ __forceinline__ meeting meet_tokens(const problem &p, const sequence 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
 
 /* Rows [n0, n0 + ROWS) of a head to shared memory, zeros from N on and beyond D, as WIDTH / 64 tiles `beside` bytes
- * apart; `full` is told. By one warp. */
+ * apart; `full` is told. By one warp. once: nobody reads them again soon. */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void fetch(char *to, int beside, const source &s, int D, int b, int head, int n0, int N,
-                                      uint64_t *full)
+                                      uint64_t *full, bool once = false)
 {
     const int lane = threadIdx.x & 31;
     if (s.mapped) {
         if (lane) return;
         tn_barrier_expect(full, ROWS * WIDTH * 2);
 #pragma unroll
-        for (int c = 0; c < WIDTH / 64; c++) tn_tensor_copy(to + c * beside, &s.map, full, c * 64, head, n0, b);
+        for (int c = 0; c < WIDTH / 64; c++)
+            if (once) tn_tensor_copy_once(to + c * beside, &s.map, full, c * 64, head, n0, b);
+            else tn_tensor_copy(to + c * beside, &s.map, full, c * 64, head, n0, b);
         return;
     }
 #pragma unroll 1
@@ -159,8 +171,8 @@ __device__ __forceinline__ void turn_words(uint32_t (&w)[4])
 }
 
 /* The half h (0: row lane / 4, 1: eight below) of a warp's sums, times factor, at `row` of a tensor, where `there`.
- * All lanes call. */
-template <int WIDTH>
+ * All lanes call. STREAM: it need not stay in the second cache. */
+template <int WIDTH, bool STREAM = false>
 __device__ __forceinline__ void put_row(const float (&x)[WIDTH / 2], int h, const view &to, int64_t row, int D,
                                         float factor, bool add, bool there)
 {
@@ -173,8 +185,10 @@ __device__ __forceinline__ void put_row(const float (&x)[WIDTH / 2], int h, cons
             for (int i = 0; i < 4; i++)
                 w[i] = tn_pack_bf16(factor * x[(4 * k + i) * 4 + 2 * h], factor * x[(4 * k + i) * 4 + 2 * h + 1]);
             turn_words(w);
-            if (there && (4 * k + c) * 8 < D)
-                *(uint4 *)((__nv_bfloat16 *)to.data + row + (4 * k + c) * 8) = make_uint4(w[0], w[1], w[2], w[3]);
+            uint4 *const at = (uint4 *)((__nv_bfloat16 *)to.data + row + (4 * k + c) * 8);
+            if (!there || (4 * k + c) * 8 >= D) continue;
+            if (STREAM) __stcs(at, make_uint4(w[0], w[1], w[2], w[3]));
+            else *at = make_uint4(w[0], w[1], w[2], w[3]);
         }
         return;
     }

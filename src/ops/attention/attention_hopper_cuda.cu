@@ -417,7 +417,7 @@ __global__ void __launch_bounds__((GROUPS + 1) * 128, 1) attend_hopper(const __g
 #if TN_HOPPER
     typedef forward_room<WIDTH, GROUPS, BN, STAGES, QSTAGES> at;
     extern __shared__ uint4 shared[];
-    char *const room = (char *)(((uintptr_t)shared + 1023) / 1024 * 1024);
+    char *const room = tn_tiles_room(shared);
     if (threadIdx.x == 0) forward_barriers<STAGES, QSTAGES>((uint64_t *)(room + at::barriers)).open(GROUPS);
     __syncthreads();
     if (threadIdx.x >= GROUPS * 128) {

@@ -225,22 +225,20 @@ static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sam
 /* Solves all samples; phases[b] is sample b's. s[b].h is where it begins and ends. history: (steps,B,d) or NULL. */
 static inline void ro_solve(const ro_net *m, const ro_phase *phases, ro_sample *s, double *history)
 {
-    const bool together = m->absolute || m->grad == TN_LOOP_BPTT;
     for (int64_t b = 0; b < m->count; b++) s[b].steps = s[b].n = 0;
-    for (int64_t b = 0; !together && b < m->count; b++) do
+    for (int64_t b = 0; !m->absolute && b < m->count; b++) do {
+            if (history) memcpy(history + (s[b].steps * m->B + b) * m->d, s[b].h, sizeof *history * (size_t)m->d);
             ro_step(m, b, &phases[b], &s[b]);
-        while (s[b].steps < m->steps && !(s[b].residual < m->rtol));
-    bool done = !together;
+        } while (s[b].steps < m->steps && !(s[b].residual < m->rtol));
+    bool done = !m->absolute;
     for (int64_t t = 0; !done && t < m->steps; t++) {
         double moved = 0;
-        done = true;
         for (int64_t b = 0; b < m->count; b++) {
             if (history) memcpy(history + (t * m->B + b) * m->d, s[b].h, sizeof *history * (size_t)m->d);
             ro_step(m, b, &phases[b], &s[b]);
             moved += s[b].moved;
-            done &= s[b].residual < m->rtol;
         }
-        if (m->absolute) done = sqrt(moved) < m->tol;
+        done = sqrt(moved) < m->tol;
     }
 }
 

@@ -168,7 +168,7 @@ class Tep(against.Net):
                     break
                 continue
             there = (d.norm(dim=1) < s["rtol"] * v.flatten(1).norm(dim=1).clamp_min(1e-6)).detach()
-            if alive is None or s["grad"] == "bptt":
+            if alive is None:
                 alive = torch.ones_like(there)
             h = h + moved * alive.view(-1, *[1] * (h.dim() - 1))
             alive = alive & ~there

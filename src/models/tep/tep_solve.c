@@ -83,9 +83,7 @@ typedef struct solve {
 static tn_loop_grad gradient_of(const tep_net *n)
 {
     static const tn_loop_grad kinds[] = { TN_LOOP_EP, TN_LOOP_EP, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_BPTT };
-    const tn_loop_grad kind = kinds[n->c->grad];
-    if (kind == TN_LOOP_BPTT) return kind; /* samples that are there move on: also where no gradient is asked for */
-    return n->b->labels.id && tn_graph_get_options(n->g)->training ? kind : TN_LOOP_ONE_STEP;
+    return n->b->labels.id && tn_graph_get_options(n->g)->training ? kinds[n->c->grad] : TN_LOOP_ONE_STEP;
 }
 
 static solve solve_of(const tep_net *n)

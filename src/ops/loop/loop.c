@@ -53,8 +53,8 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     const tn_loop_body *b = body_of(s);
     (void)want;
     u->in = bits(loop_in_x(b), s->n_in);
-    if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
-    else u->out = 1;
+    u->out = b->grad == TN_LOOP_BPTT ? bits(loop_out_history(b), s->n_out) : 1;
+    if (b->grad == TN_LOOP_BPTT && b->solve) u->out |= (uint64_t)1 << loop_out_sample(b, LOOP_FREE_STEPS);
     if (b->solve) u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
 }
 
@@ -225,7 +225,7 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->solver = o->solver;
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;
-    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact") &&
+    b->compact = b->live && o->rtol.id && tn_graph_switch(g, "opt.compact") &&
                  go.device == TN_CPU; /* elsewhere the host does not know who is there */
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,

@@ -6,9 +6,9 @@
  *
  * Solve (rtol or tol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h).
  *     rtol: until every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there
- *     stays as it is (bptt: until all are there). tol: until |h_next - h| < tol, the norm taken over the whole batch.
+ *     stays as it is. tol: until |h_next - h| < tol, the norm taken over the whole batch.
  *     Gradients of a loss L by the constants, g = dL/dh:
- *       TN_LOOP_BPTT      through all iterations taken; memory grows with steps
+ *       TN_LOOP_BPTT      through all iterations, of each sample those that it took; memory grows with steps
  *       TN_LOOP_IMPLICIT  lambda = g + J^T lambda by the same iteration, then lambda^T df/dconst
  *       TN_LOOP_ONE_STEP  g^T df/dconst (Jacobian-free)
  *       TN_LOOP_EP        equilibrium propagation: a second solve, nudged by beta * dC/dh re-evaluated at f(h) in every
@@ -21,7 +21,7 @@
  *     TN_SOLVE_ANDERSON mixes the last evaluations of a sample (ops/anderson.h) in the free, nudged and adjoint phases; the
  *     last step of a sample that is there is a damped one. Not for bptt.
  *     Where sample_consts names the constants that have samples along axis 0, the body sees rows alive only (up to count),
- *     and a sample that is there leaves them (opt.compact; not by tol, not for bptt). A body must then treat every
+ *     and a sample that is there leaves them (opt.compact; not by tol), for bptt also on the way back. A body must then treat every
  *     sample by itself; so must the cost. Without it the body computes all rows every time.
  *     Samples from `count` on are left as they came, with 0 steps and gradient 0.
  *     nudged_steps (both signs together), adjoint_steps and signal are written by the backward kernel and 0 before: to

@@ -18,7 +18,7 @@ struct phase {
     const float *extra;  /* (rows,width) or NULL: the target is f + factor extra */
     int nudge;           /* 0: factor 1; else -beta times this */
     bool proxy;          /* ... over the count */
-    bool freeze, accelerate;
+    bool accelerate;
     int32_t *live, *gone, *state;
     uint8_t *there;
     float *residual;
@@ -105,7 +105,7 @@ static __device__ void end_step(const phase &p, tn_d_solving<M> *q)
         v[LEFT] += !there;
         v[UNKNOWN] += isnan(r);
         largest = fmaxf(largest, r);
-        if (there && p.freeze && !p.tol) p.gone[s] = 1;
+        if (there && !p.tol) p.gone[s] = 1;
     }
     tn_d_totals<(int)SUMS>(v, q);
     largest = tn_d_block_max(largest, most);
@@ -196,14 +196,16 @@ static __global__ void estimate_lambda(const __grid_constant__ estimate e)
     }
 }
 
-/* d = what of g reaches f in step t; or, after the body, to = its gradient plus the rest. A step that was not taken passes g
- * on. */
-static __global__ void back_step(const float *damping, const int32_t *taken, int32_t t, const float *g, float *d, float *to, int64_t n)
+/* d = what of g reaches f in step t; or, after the body, to = its gradient plus the rest. A step that a sample did not take
+ * passes its g on. */
+static __global__ void back_step(const float *damping, const int32_t *steps, int32_t t, const float *g, float *d, float *to, int64_t width,
+                                 int64_t n)
 {
-    const float part = t < *taken ? number(damping, 1) : 0;
+    const float part = number(damping, 1);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        if (d) d[i] = t < *taken ? part * g[i] : 0;
-        else if (t >= *taken) to[i] = g[i];
+        const bool took = t < steps[i / width];
+        if (d) d[i] = took ? part * g[i] : 0;
+        else if (!took) to[i] = g[i];
         else if (part != 1) to[i] += (1 - part) * g[i];
     }
 }
@@ -275,13 +277,13 @@ static tn_status back(const tn_call *c, const tn_loop_body *b, loop_work *w, int
     const int64_t n = all_of(b);
     if (!n) return TN_OK;
     back_step<<<tn_blocks(c, n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        scalar(c, loop_in_damping(b)), (const int32_t *)c->out[loop_out_iterations(b)].data, (int32_t)t,
-        (const float *)(void *)w->carry[0], d, (float *)(void *)w->spare[0], n);
+        scalar(c, loop_in_damping(b)), (const int32_t *)c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data, (int32_t)t,
+        (const float *)(void *)w->carry[0], d, (float *)(void *)w->spare[0], width_of(b), n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **d)
+static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **, char **d)
 {
     *d = (char *)w->lambda;
     return back(c, b, w, t, w->lambda);
@@ -298,7 +300,7 @@ static tn_status begin(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
     p->rows = rows_of(b), p->width = width_of(b), p->count = count_at(c, b), p->x = x;
     p->rtol = scalar(c, loop_in_rtol(b)), p->tol = scalar(c, loop_in_tol(b));
     p->damping = scalar(c, loop_in_damping(b)), p->beta = scalar(c, loop_in_beta(b));
-    p->freeze = b->grad != TN_LOOP_BPTT, p->accelerate = b->solver == TN_SOLVE_ANDERSON;
+    p->accelerate = b->solver == TN_SOLVE_ANDERSON;
     p->live = w->live, p->gone = w->sample, p->state = w->state, p->there = w->there;
     p->residual = w->residual, p->moved = w->moved, p->anderson = w->anderson, p->most = (int32_t)b->steps;
     if (b->repeats && b->grad != TN_LOOP_BPTT && b->steps > 2 && p->rows)
@@ -474,7 +476,7 @@ static tn_status propagate(const tn_call *c, const tn_loop_body *b, loop_work *w
 
 /* --- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-static const loop_device gpu = { copy, zero, add, put_taken, solve, adjoint, propagate, set_live, clear_behind, taken, reaches, passes_by };
+static const loop_device gpu = { copy, zero, add, put_taken, solve, adjoint, propagate, set_live, clear_behind, taken, reaches, passes_by, NULL, NULL };
 
 extern "C" tn_status tn_loop_forward_cuda(const tn_call *c) { return tn_loop_run_forward(&gpu, c); }
 

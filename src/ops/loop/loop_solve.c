@@ -15,7 +15,7 @@ typedef struct phase {
     loop_work *w;
     int64_t rows, count, width; /* of the batch, those that are there, numbers in each */
     float damping, rtol, tol;
-    bool freeze, together; /* a sample that has converged stays; all stop at once, by tol */
+    bool together;         /* all stop at once, by tol; else a sample that has converged stays */
     bool accelerate;
     float *x, *out;        /* (rows,width): states by row, and by sample (one and the same without compaction) */
     int64_t active;        /* samples on their way: w->sample[0 .. active) */
@@ -53,7 +53,7 @@ static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *
     const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
     *p = (phase){ .b = b, .w = w, .rows = rows, .width = rows ? n / rows : 0, .damping = loop_damping(c, b),
                   .rtol = scalar(c, loop_in_rtol(b), 0), .tol = scalar(c, loop_in_tol(b), 0),
-                  .freeze = b->grad != TN_LOOP_BPTT, .together = c->in[loop_in_tol(b)].data != NULL,
+                  .together = c->in[loop_in_tol(b)].data != NULL,
                   .accelerate = b->solver == TN_SOLVE_ANDERSON, .x = b->compact ? w->front : out, .out = out };
     TN_RETURN_IF(loop_count(c, b, &p->count));
     p->active = p->count;
@@ -149,7 +149,7 @@ static void phase_step(const tn_call *c, phase *p)
         if (isnan(w->residual[i]) || w->residual[i] > p->largest) p->largest = w->residual[i]; /* NaN stays */
     }
     p->done = p->together ? sqrt(moved) < (double)p->tol : left == 0;
-    for (int64_t i = 0; p->freeze && !p->together && i < p->active;)
+    for (int64_t i = 0; !p->together && i < p->active;)
         if (w->there[i]) leave(p, i);
         else i++;
 }
@@ -169,11 +169,19 @@ static int32_t *counters(const tn_call *c, const tn_loop_body *b, int which)
     return n;
 }
 
+/* The states before a step into `to` (rows,width): those of the samples on their way; without compaction, of all, which the body
+ * will see on the way back. */
+static void keep_states(const phase *p, float *to)
+{
+    const size_t bytes = (size_t)p->width * sizeof *to;
+    if (!p->b->compact) memcpy(to, p->x, bytes * (size_t)p->rows);
+    for (int64_t i = 0; p->b->compact && i < p->active; i++) memcpy(to + p->w->sample[i] * p->width, p->x + i * p->width, bytes);
+}
+
 /* --- the three phases ---------------------------------------------------------------------------------------------------- */
 
 tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
     float *h = (float *)(void *)w->carry[0], *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
     phase p;
     TN_RETURN_IF(phase_make(c, b, w, h, &p));
@@ -187,7 +195,7 @@ tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
     loop_bind(c, &w->forward);
     p.f = loop_result(&w->forward, "next", 0);
     while (phase_goes_on(&p)) {
-        if (history) memcpy((char *)history + (size_t)p.taken * bytes, h, bytes);
+        if (history) keep_states(&p, history + p.taken * p.rows * p.width);
         TN_RETURN_IF(loop_run(&w->forward));
         phase_step(c, &p);
     }

@@ -95,7 +95,6 @@ static tn_status relax_infer(tn_sig *s)
     s->n_out = TN_RELAX_HISTORY;
     if (a->grad != TN_LOOP_BPTT) return TN_OK;
     s->out[TN_RELAX_HISTORY] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0], x.dim[1]) };
-    s->out[TN_RELAX_TAKEN] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
     s->n_out = TN_RELAX_OUTPUTS;
     return TN_OK;
 }
@@ -109,7 +108,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 0;
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
-    u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_TAKEN) : bit(TN_RELAX_H);
+    u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_FREE_STEPS) : bit(TN_RELAX_H);
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 

@@ -12,7 +12,7 @@
  * When a sample has arrived, what the gradients are, and what the outputs of each sample say is tn_loop's: see there.
  * Only the solve differs: a thread takes a few samples at a time and iterates them in its nearest caches; one that has
  * arrived makes room for the next. A row's bits depend on that row and the weights alone, except where all stop
- * together (tol, bptt), and, on CUDA, on the size of the batch where its products are a library's.
+ * together (tol), and, on CUDA, on the size of the batch where its products are a library's.
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
  * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).
@@ -47,7 +47,7 @@ typedef struct tn_relax_options {
     tn_ref *free_steps, *nudged_steps, *adjoint_steps, *residuals, *signal;
 } tn_relax_options;
 
-/* Inputs and outputs of the node; bptt has the states (steps,B,d) and the steps taken (1) behind. */
+/* Inputs and outputs of the node; bptt has the states (steps,B,d) behind, of which a sample's first free_steps are set. */
 enum {
     TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
     TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
@@ -55,7 +55,7 @@ enum {
 };
 enum {
     TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
-    TN_RELAX_HISTORY, TN_RELAX_TAKEN, TN_RELAX_OUTPUTS
+    TN_RELAX_HISTORY, TN_RELAX_OUTPUTS
 };
 
 typedef struct tn_relax_attr {

@@ -19,7 +19,7 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
                        .C = head.rank == 2 ? head.dim[0] : 0,
                        .block = a->kind == TN_RELAX_BLOCK,
                        .absolute = absolute,
-                       .together = absolute || a->grad == TN_LOOP_BPTT,
+                       .together = absolute,
                        .round = round,
                        .bf16x3 = bf16x3,
                        .portable = portable,
@@ -82,12 +82,17 @@ static void take_packed(tn_relax_memory *s, const tn_relax_job *j, tn_relax_matr
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Steps of a small batch are summed over together: a product over a handful of rows is mostly its result. */
+enum { LEAST_ROWS = 128 };
+
 static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
-    const int64_t d = j->B * j->d, f = j->B * j->f, signs = j->attr.centred ? 2 : 1;
+    const bool bptt = j->attr.grad == TN_LOOP_BPTT;
+    r->most = bptt && j->B < LEAST_ROWS ? LEAST_ROWS : j->B;
+    const int64_t d = r->most * j->d, f = r->most * j->f, signs = j->attr.centred ? 2 : 1;
     r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, d);
     r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
-    r->kept.s2 = tn_relax_floats(s, j->B), r->kept.s = tn_relax_floats(s, j->B);
+    r->kept.s2 = tn_relax_floats(s, r->most), r->kept.s = tn_relax_floats(s, r->most);
     r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, d), r->q = tn_relax_floats(s, d);
     r->z = r->kept.slope;
     if (j->attr.grad == TN_LOOP_EP) {
@@ -95,7 +100,11 @@ static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn
         r->steps = tn_relax_take(s, sizeof *r->steps * (size_t)(signs * j->B));
         r->waiting = tn_relax_take(s, sizeof *r->waiting * (size_t)(signs * j->B));
     }
-    if (j->attr.grad == TN_LOOP_BPTT) r->carried = tn_relax_floats(s, d);
+    if (bptt) {
+        r->carried = tn_relax_floats(s, j->B * j->d);
+        r->order = tn_relax_take(s, sizeof *r->order * (size_t)j->B);
+        r->live = tn_relax_take(s, sizeof *r->live * (size_t)(j->attr.steps + 1));
+    }
     r->gemm = tn_relax_take(s, larger(tn_gemm_work_most(j->f, j->d, threads), tn_gemm_work_most(j->d, j->f, threads)));
 }
 
@@ -186,8 +195,6 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
         if (j.h0) memcpy(h + b * j.d, j.h0 + b * j.d, row);
         else memset(h + b * j.d, 0, row);
     }
-    if (j.attr.grad == TN_LOOP_BPTT && c->out[TN_RELAX_TAKEN].data)
-        *(int32_t *)c->out[TN_RELAX_TAKEN].data = (int32_t)v.taken;
     return TN_OK;
 }
 

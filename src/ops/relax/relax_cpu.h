@@ -97,9 +97,9 @@ int tn_relax_width(int samples);                    /* the least width for so ma
 int64_t tn__relax_panels(const tn_relax_matrix *m); /* how many; each is packed by itself */
 void tn__relax_panel(const tn_relax_matrix *m, int64_t i);
 void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, float *out);
-/* Columns of a (k,width) from n rows (n,k) `step` apart, zeros behind them; and back. */
-void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);
-void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k);
+/* Columns of a (k,width) from n rows of k anywhere, zeros behind them; and back. */
+void tn_relax_gather(float *a, int width, const float *const *rows, int n, int64_t k);
+void tn_relax_scatter(const float *a, int width, float *const *rows, int n, int64_t k);
 
 /* --- relax_matrix.c ----------------------------------------------------------------------------------------------- */
 
@@ -153,8 +153,7 @@ typedef struct tn_relax_solve {
         *waiting; /* the tasks (sign * count + sample) that have not arrived after a first step, which is done and in */
     int64_t n_waiting; /* `to`; NULL: all tasks, from the beginning */
     float *residuals;  /* (B): of the last one; or NULL */
-    float *history;    /* (attr.steps,B,d): the state before each step; or NULL */
-    int64_t taken;     /* where all stop together: steps done */
+    float *history;    /* (attr.steps,B,d): the state before each step of a sample; or NULL */
 } tn_relax_solve;
 
 /* Scratch memory of the phases. */
@@ -174,9 +173,13 @@ void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
                        int sign);
 
+/* Columns of a (k,width) from n rows (n,k) `step` apart, zeros behind them; and back. */
+void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);
+void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k);
+
 typedef void tn_relax_share(void *arg, tn_relax_tile *t, int64_t first);
-/* Shares all samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
-void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_share *fn, void *arg);
+/* Shares n samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
+void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, int64_t n, tn_relax_share *fn, void *arg);
 
 /* A tile's slope, n2, n, s2 and s from and to the rows of its samples, which begin at `first`. */
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first);
@@ -187,8 +190,10 @@ tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots
 
 /* --- relax_grad.c ------------------------------------------------------------------------------------------------- */
 
-/* Rows for all samples that the gradients of the parameters are summed from. */
+/* Rows that the gradients of the parameters are summed from: one for each sample, or, bptt, for each sample and step as they
+ * come. */
 typedef struct tn_relax_rows {
+    int64_t most; /* bptt: rows there is room for, B at least; below, B stands for it */
     tn_relax_kept kept;
     float *lambda;    /* (B,d) */
     float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
@@ -197,6 +202,8 @@ typedef struct tn_relax_rows {
     int32_t *steps;   /* (signs,B): ep */
     int32_t *waiting; /* (signs,B): ep */
     float *carried;   /* (B,d): bptt */
+    int32_t *order;   /* (B): bptt, the samples by their steps, those with most first */
+    int32_t *live;    /* (attr.steps + 1): bptt, how many take more steps than that */
     void *gemm;       /* workspace of the products */
 } tn_relax_rows;
 

@@ -147,42 +147,40 @@ TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const 
 /* --- rows and columns --------------------------------------------------------------------------------------------- */
 
 /* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
-TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k),
-           (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_gather, (float *a, int width, const float *const *rows, int n, int64_t k), (a, width, rows, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {
-        const float *from = rows + l * step;
+        const float *const *from = rows + l;
         int64_t i = 0;
         for (; i + 4 <= k; i += 4) {
             quad x[4];
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from + q * step + i, sizeof x[q]);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from[q] + i, sizeof x[q]);
             transpose4(x);
             TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
         }
         for (; i < k; i++)
-            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q * step + i];
+            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q][i];
     }
     for (; l < width; l++)
-        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l * step + i] : 0;
+        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l][i] : 0;
 }
 
-TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k),
-           (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *rows, int n, int64_t k), (a, width, rows, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {
-        float *to = rows + l * step;
+        float *const *to = rows + l;
         int64_t i = 0;
         for (; i + 4 <= k; i += 4) {
             quad x[4];
             TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], a + (i + q) * width + l, sizeof x[q]);
             transpose4(x);
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to + q * step + i, &x[q], sizeof x[q]);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to[q] + i, &x[q], sizeof x[q]);
         }
         for (; i < k; i++)
-            for (int q = 0; q < 4; q++) to[q * step + i] = a[i * width + l + q];
+            for (int q = 0; q < 4; q++) to[q][i] = a[i * width + l + q];
     }
     for (; l < n; l++)
-        for (int64_t i = 0; i < k; i++) rows[l * step + i] = a[i * width + l];
+        for (int64_t i = 0; i < k; i++) rows[l][i] = a[i * width + l];
 }

@@ -1,7 +1,7 @@
 /* The solves of relax: one phase (free, nudged, adjoint) for all samples, by tiles.
  *
  * Each sample by itself (rtol): a thread fills its tile with samples that wait, steps it, and puts the next one into the
- * column of each that has arrived; when none waits, columns move together and the tile gets narrower. All together (tol, bptt):
+ * column of each that has arrived; when none waits, columns move together and the tile gets narrower. All together (tol):
  * a step of all tiles, then one look at all samples. Who computes a sample changes nothing in it. */
 #include "ops/relax/relax_cpu.h"
 
@@ -103,6 +103,7 @@ typedef struct shares {
     const tn_relax_space *s;
     tn_relax_share *fn;
     void *arg;
+    int64_t samples;
     int each;
     _Atomic int64_t next;
 } shares;
@@ -113,17 +114,17 @@ static void shares_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(w->j, w->s, slot);
     memset(t.eta, 0, sizeof *t.eta * TN_RELAX_LANES); /* of columns without a sample, which are computed too */
     memset(t.weight, 0, sizeof *t.weight * TN_RELAX_LANES);
-    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->j->count;) {
-        t.live = (int)(w->j->count - at < w->each ? w->j->count - at : w->each);
+    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->samples;) {
+        t.live = (int)(w->samples - at < w->each ? w->samples - at : w->each);
         t.width = tn_relax_width(t.live);
         w->fn(w->arg, &t, at);
     }
 }
 
-void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_share *fn, void *arg)
+void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, int64_t n, tn_relax_share *fn, void *arg)
 {
-    shares w = { .j = j, .s = s, .fn = fn, .arg = arg, .each = share(j->count, s->slots) };
-    if (j->count) tn_pool_run(j->pool, s->slots, shares_slot, &w);
+    shares w = { .j = j, .s = s, .fn = fn, .arg = arg, .samples = n, .each = share(n, s->slots) };
+    if (n) tn_pool_run(j->pool, s->slots, shares_slot, &w);
 }
 
 /* --- samples in columns ------------------------------------------------------------------------------------------- */
@@ -136,6 +137,20 @@ static void put_column(float *a, int width, int lane, const float *row, int64_t 
 static void get_column(const float *a, int width, int lane, float *row, int64_t k)
 {
     for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
+}
+
+void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k)
+{
+    const float *at[TN_RELAX_LANES];
+    for (int l = 0; l < n; l++) at[l] = rows + l * step;
+    tn_relax_gather(a, width, at, n, k);
+}
+
+void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k)
+{
+    float *at[TN_RELAX_LANES];
+    for (int l = 0; l < n; l++) at[l] = rows + l * step;
+    tn_relax_scatter(a, width, at, n, k);
 }
 
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
@@ -287,6 +302,16 @@ static void clear(const flow *w, tn_relax_tile *t)
     for (int k = 0; k < n; k++) memset(a[k].data, 0, (size_t)(a[k].rows * t->width) * a[k].bytes);
 }
 
+/* The states before this step, where they are kept. */
+static void keep_states(const flow *w, const tn_relax_tile *t)
+{
+    const tn_relax_job *j = w->j;
+    float *rows[TN_RELAX_LANES];
+    if (!w->v->history) return;
+    for (int l = 0; l < t->live; l++) rows[l] = w->v->history + (t->steps[l] * j->B + t->task[l]) * j->d;
+    tn_relax_scatter(t->h, t->width, rows, t->live, j->d);
+}
+
 /* y = the map of the phase at h. */
 static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
 {
@@ -318,6 +343,7 @@ static void flow_slot(void *arg, int64_t slot)
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);
+        keep_states(w, &t);
         evaluate(j, w->v, &t);
         step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
@@ -370,15 +396,12 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     memcpy(w->s->moved + first, t->moved, sizeof *t->moved * (size_t)t->live);
 }
 
-/* Have they arrived? By the move of the whole batch, or, for bptt with rtol, each of them. */
+/* Have they arrived? By the move of the whole batch. */
 static bool arrived(const tn_relax_job *j, const tn_relax_space *s)
 {
     double moved = 0;
-    for (int64_t b = 0; b < j->count; b++) {
-        moved += (double)s->moved[b];
-        if (!j->absolute && !(s->residual[b] < j->rtol)) return false;
-    }
-    return !j->absolute || sqrt(moved) < (double)j->tol;
+    for (int64_t b = 0; b < j->count; b++) moved += (double)s->moved[b];
+    return sqrt(moved) < (double)j->tol;
 }
 
 /* One sign. States go back and forth between v->to and the spare rows, or through the history. */
@@ -389,18 +412,18 @@ static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_s
     march w = { .j = j, .s = s, .v = v, .from = v->from, .sign = sign };
     bool done = false;
     for (int64_t b = 0; j->attr.solver == TN_SOLVE_ANDERSON && b < j->count; b++) tn_anderson_restart(&s->pairs, b);
-    for (v->taken = 0; !done && v->taken < j->attr.steps;) {
-        float *now = v->history ? v->history + v->taken * j->B * j->d : NULL;
+    int64_t taken = 0;
+    for (; !done && taken < j->attr.steps; taken++) {
+        float *now = v->history ? v->history + taken * j->B * j->d : NULL;
         if (now && w.from) memcpy(now, w.from, bytes);
         else if (now) memset(now, 0, bytes);
         w.to = w.from == to ? s->spare : to;
-        tn_relax_each(j, s, march_share, &w);
+        tn_relax_each(j, s, j->count, march_share, &w);
         w.from = w.to;
         done = arrived(j, s);
-        v->taken++;
     }
     if (w.from != to) memcpy(to, w.from, bytes);
-    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)v->taken;
+    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)taken;
     if (v->residuals) memcpy(v->residuals, s->residual, sizeof(float) * (size_t)j->count);
 }
 

@@ -5,7 +5,9 @@
 
 static const tn_case cases[] = {
     { "bptt", { 5, 7, 11, 4, 6 }, RC_FIXED, 2e-5f, 2e-2f },
-    { "bptt until all are there", { 9, 5, 9, 4, 40, 7 }, RC_H0, 2e-5f, 0 },
+    { "bptt until each is there", { 9, 5, 9, 4, 40, 7 }, RC_H0, 2e-5f, 0 },
+    { "bptt of many", { 150, 5, 9, 4, 40, 141 }, 0, 5e-5f, 0 },
+    { "bptt together", { 17, 6, 12, 4, 30, 15 }, RC_TOL, 5e-5f, 0 },
     { "implicit", { 5, 7, 11, 4, 30 }, RC_IMPLICIT, 1e-4f, 2e-2f },
     { "one step", { 5, 7, 11, 4, 12 }, RC_ONE_STEP, 2e-5f, 2e-2f },
     { "ep", { 5, 7, 11, 4, 12 }, RC_EP | RC_FIXED, 1e-4f, 3e-2f },
@@ -22,6 +24,7 @@ static const tn_case cases[] = {
     { "one feature", { 3, 1, 1, 2, 3 }, RC_ENERGY | RC_ONE_STEP, 2e-5f, 0 },
     { "wide", { 35, 40, 80, 12, 4 }, RC_IMPLICIT | RC_FIXED, 1e-4f, 0 },
     { "energy bptt", { 5, 7, 11, 4, 6 }, RC_ENERGY | RC_FIXED, 2e-5f, 2e-2f },
+    { "energy bptt until each is there", { 19, 8, 13, 4, 40, 18 }, RC_ENERGY | RC_H0, 5e-5f, 0 },
     { "energy implicit", { 19, 8, 13, 4, 40 }, RC_ENERGY | RC_IMPLICIT, 1e-4f, 2e-2f },
     { "energy one step", { 5, 7, 11, 4, 12 }, RC_ENERGY | RC_ONE_STEP | RC_H0, 2e-5f, 2e-2f },
     { "energy ep centred",

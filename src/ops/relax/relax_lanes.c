@@ -102,6 +102,37 @@ static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
 #endif
 };
 
+/* --- rows and columns --------------------------------------------------------------------------------------------- */
+
+/* a (k,width) from n rows of k: four rows at a time, four numbers of each, go through registers; what is left, one by one. */
+TN_INLINE void gather(int width, float *a, const float *const *rows, int n, int64_t k)
+{
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        const float *const *from = rows + l;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from[q] + i, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q][i];
+    }
+    for (; l < width; l++)
+        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l][i] : 0;
+}
+
+/* A panel of a matrix whose columns lie one after the other. */
+TN_INLINE void copy_runs(int rows, const tn_relax_matrix *m, float *restrict dst, const float *restrict from)
+{
+    for (int64_t p = 0; p < m->k; p++)
+        for (int r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r * m->row];
+}
+
+/* --- panels -------------------------------------------------------------------------------------------------------- */
+
 /* Panels of a matrix of n rows, as even as can be, so that none leaves most registers empty: the first `longer` of them have a
  * row more than the others. */
 typedef struct cut {
@@ -120,14 +151,12 @@ TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
 {
     const cut c = cut_rows(m->n);
     const int64_t first = i * c.rows + (i < c.longer ? i : c.longer), rows = c.rows + (i < c.longer);
-    const float *from = m->w + first * m->row;
+    const float *from = m->w + first * m->row, *row[PANEL];
     float *dst = (float *)m->packed + first * m->k;
-    if (m->row == 1)
-        for (int64_t p = 0; p < m->k; p++)
-            for (int64_t r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r];
-    else
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t p = 0; p < m->k; p++) dst[p * rows + r] = from[r * m->row + p * m->col];
+    for (int64_t r = 0; r < rows; r++) row[r] = from + r * m->row;
+    if (m->col == 1) gather((int)rows, dst, row, (int)rows, m->k);
+    else if (rows == PANEL) copy_runs(PANEL, m, dst, from);
+    else copy_runs((int)rows, m, dst, from);
 }
 
 TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out),
@@ -144,26 +173,9 @@ TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const 
     }
 }
 
-/* --- rows and columns --------------------------------------------------------------------------------------------- */
-
-/* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
 TN_LEVELED(void, tn_relax_gather, (float *a, int width, const float *const *rows, int n, int64_t k), (a, width, rows, n, k))
 {
-    int l = 0;
-    for (; l + 4 <= n; l += 4) {
-        const float *const *from = rows + l;
-        int64_t i = 0;
-        for (; i + 4 <= k; i += 4) {
-            quad x[4];
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from[q] + i, sizeof x[q]);
-            transpose4(x);
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
-        }
-        for (; i < k; i++)
-            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q][i];
-    }
-    for (; l < width; l++)
-        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l][i] : 0;
+    gather(width, a, rows, n, k);
 }
 
 TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *rows, int n, int64_t k), (a, width, rows, n, k))

@@ -17,6 +17,18 @@ TN_INLINE tn_vec at_least(tn_vec x, float lo) { return tn_vec_pick(x < lo, tn_ve
 TN_INLINE tn_vec at_most(tn_vec x, float hi) { return tn_vec_pick(x > hi, tn_vec_all(hi), x); }
 #endif
 
+/* p / q, q between 1 and 200. A division of sixteen numbers takes as long as sixteen multiply-adds: where there is a reciprocal
+ * of 14 bits, a step of Newton's makes 23 of them. */
+#if defined(__AVX512F__)
+TN_INLINE tn_vec quotient(tn_vec p, tn_vec q)
+{
+    const tn_vec r = (tn_vec)_mm512_rcp14_ps((__m512)q);
+    return p * tn_vec_fma(tn_vec_fma(-q, r, tn_vec_all(1)), r, r);
+}
+#else
+TN_INLINE tn_vec quotient(tn_vec p, tn_vec q) { return p / q; }
+#endif
+
 /* --- activations -------------------------------------------------------------------------------------------------- */
 
 /* x Phi(x) = x (1/2 + c P(t) / Q(t)), c = x clamped to +-5.25, where Phi is 0 or 1 within 8e-8, and t = c^2: the quotient is
@@ -54,7 +66,7 @@ TN_INLINE void gelu(int n, float *z, const tn_vec *bias, float *slope)
     EACH q[k] = tn_vec_fma(t[k], tn_vec_all(GELU_Q[5]), q[k]);
     EACH p[k] = tn_vec_fma(c[k], tn_vec_all(GELU_P[0]), p[k]);
     EACH q[k] = q[k] + GELU_Q[0];
-    EACH p[k] = p[k] / q[k];
+    EACH p[k] = quotient(p[k], q[k]);
     if (slope) {
         float density[TN_LANES];
         EACH tn_vec_put(density + k * TN_VEC, c[k] * c[k] * -0.5f);

@@ -23,7 +23,8 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
                        .round = round,
                        .bf16x3 = bf16x3,
                        .portable = portable,
-                       .rounded = round != TN_F32 || bf16x3 || portable };
+                       .rounded = round != TN_F32 || bf16x3 || portable,
+                       .amx = round == TN_BF16 && !bf16x3 && !portable && tn__relax_amx() };
     const tn_relax_matrix to_f = { .n = j.f, .k = j.d, .row = j.d, .col = 1 },
                           to_d = { .n = j.d, .k = j.f, .row = j.f, .col = 1 };
     const tn_relax_matrix to_f_back = { .n = j.f, .k = j.d, .row = 1, .col = j.f },

@@ -36,7 +36,7 @@ static inline float *tn_relax_floats(tn_relax_memory *m, int64_t n)
 typedef struct tn_relax_matrix {
     const float *w; /* element (i,p) is w[i*row + p*col]; NULL: there is none */
     int64_t n, k, row, col;
-    void *packed; /* panels of a few rows each; where operands are rounded, what tn_gemm_pack_b made */
+    void *packed; /* panels of a few rows each; where operands are rounded, what tn_gemm_pack_b or relax_amx.c made */
 } tn_relax_matrix;
 
 /* What the samples of a call have in common. */
@@ -46,7 +46,8 @@ typedef struct tn_relax_job {
     int64_t B, count, d, f, C;
     bool block;
     bool together, absolute; /* all samples stop at once; by tol */
-    bool rounded;            /* products go through tn_gemm, with what comes next */
+    bool rounded;            /* products go through tn_gemm, with what comes next, or */
+    bool amx;                /* through the tile registers */
     tn_dtype round;
     bool bf16x3, portable;
     const float *a, *h0;                                         /* (B,d); h0 may be NULL */
@@ -100,6 +101,15 @@ void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, flo
 /* Columns of a (k,width) from n rows of k anywhere, zeros behind them; and back. */
 void tn_relax_gather(float *a, int width, const float *const *rows, int n, int64_t k);
 void tn_relax_scatter(const float *a, int width, float *const *rows, int n, int64_t k);
+
+/* --- relax_amx.c -------------------------------------------------------------------------------------------------- */
+
+bool tn__relax_amx(void); /* this machine has it, and tiles are as wide as its registers */
+size_t tn__relax_amx_bytes(const tn_relax_matrix *m);
+int64_t tn__relax_amx_panels(const tn_relax_matrix *m);
+void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i);
+/* `paired`: 2 bytes for each number of `in`, and for those that make k a multiple of 32. */
+void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired);
 
 /* --- relax_matrix.c ----------------------------------------------------------------------------------------------- */
 

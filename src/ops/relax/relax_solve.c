@@ -37,7 +37,7 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
         t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
     }
     if (j->rounded) {
-        t.rows = tn_relax_floats(&s, widest * W);
+        t.rows = tn_relax_floats(&s, (widest + 31) / 32 * 32 * W);
         t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
     }
     if (j->attr.solver == TN_SOLVE_ANDERSON && j->together) t.row = tn_relax_floats(&s, 2 * j->d);

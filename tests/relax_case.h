@@ -25,7 +25,9 @@ enum {
     RC_H0 = 2048,
     RC_WEIGHTS = 4096,
     RC_BARE = 8192,       /* no biases, no gains */
-    RC_UNLABELLED = 16384 /* some samples have no label */
+    RC_UNLABELLED = 16384, /* some samples have no label */
+    RC_REST = 32768,
+    RC_MOVE = 65536 /* nudged samples stop by their move */
 };
 
 /* Inputs of the test in the order of the node's; what a case has not is left out. */
@@ -95,13 +97,13 @@ static inline tn_fill_spec rc_fill(const tn_case *c, int input)
 }
 
 typedef struct rc_numbers {
-    float rtol, tol, damping, beta;
+    float rtol, tol, damping, beta, move;
 } rc_numbers;
 
 static inline rc_numbers rc_scalars(const tn_case *c)
 {
     const float limit = c->flags & RC_FIXED ? 0 : c->flags & RC_TIGHT ? 2e-6f : 1e-2f;
-    return (rc_numbers){ .rtol = limit, .tol = limit, .damping = 0.9f, .beta = 0.25f };
+    return (rc_numbers){ .rtol = limit, .tol = limit, .damping = 0.9f, .beta = 0.25f, .move = c->flags & RC_MOVE ? 0.05f : 0 };
 }
 
 typedef struct rc_outputs {
@@ -122,7 +124,8 @@ static inline rc_outputs rc_node(tn_graph *g, const tn_case *c, const tn_ref *in
         .scale = in[TN_RELAX_SCALE], .h0 = in[TN_RELAX_H0], .head_w = in[TN_RELAX_HEAD_W],
         .head_b = in[TN_RELAX_HEAD_B], .labels = in[TN_RELAX_LABELS], .weights = in[TN_RELAX_WEIGHTS],
         .steps = c->dim[RC_T], .grad = rc_grad(c), .rtol = tol ? TN_NONE : limit, .tol = tol ? limit : TN_NONE,
-        .damping = tn_scalar(g, "damping", s.damping), .beta = tn_scalar(g, "beta", s.beta), .count = in[RC_INPUTS - 1],
+        .damping = tn_scalar(g, "damping", s.damping), .beta = tn_scalar(g, "beta", s.beta),
+        .move = s.move > 0 ? tn_scalar(g, "move", s.move) : TN_NONE, .at_rest = c->flags & RC_REST, .count = in[RC_INPUTS - 1],
         .centred = c->flags & RC_CENTRED, .mean = c->flags & RC_MEAN, .proxy = c->flags & RC_PROXY, .weight = 0.5f,
         .solver = c->flags & RC_ANDERSON ? TN_SOLVE_ANDERSON : TN_SOLVE_PICARD, .memory = 3,
         .free_steps = &o.free_steps, .nudged_steps = &o.nudged_steps, .adjoint_steps = &o.adjoint_steps,
@@ -163,6 +166,8 @@ static inline ro_net rc_net(const tn_case *c, const double *const *in)
                  .tol = (double)s.tol,
                  .beta = (double)s.beta,
                  .weight = 0.5,
+                 .at_rest = c->flags & RC_REST,
+                 .move = (double)s.move,
                  .absolute = c->flags & RC_TOL,
                  .centred = c->flags & RC_CENTRED,
                  .mean = c->flags & RC_MEAN,

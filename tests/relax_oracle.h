@@ -21,7 +21,8 @@ typedef struct ro_net {
     const double *p[RO_PARAMS]; /* what has a gradient; NULL: absent */
     const double *h0, *head_w, *head_b, *labels, *weights;
     double scale, damping, rtol, tol, beta, weight;
-    bool absolute, centred, mean, proxy;
+    bool absolute, centred, mean, proxy, at_rest;
+    double move; /* 0: nudged samples stop as free ones do */
     int64_t steps;
     int memory; /* 0: no acceleration */
     tn_loop_grad grad;
@@ -149,6 +150,7 @@ typedef struct ro_phase {
     double eta;
     const ro_trace *at;
     const double *g;
+    double rest[RO_D], from[RO_D]; /* nudged: taken off f, and where it began */
 } ro_phase;
 
 /* One sample under way. */
@@ -197,6 +199,8 @@ static inline bool ro_accelerate(const ro_net *m, ro_sample *s, const double *y,
     return true;
 }
 
+static inline double ro_limit(const ro_net *m, const ro_phase *p) { return p->eta != 0 && m->move > 0 ? m->move : m->rtol; }
+
 static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sample *s)
 {
     double y[RO_D], force[RO_D], next[RO_D], far = 0;
@@ -209,13 +213,17 @@ static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sam
         memcpy(y, t.y, sizeof y);
     }
     if (p->eta != 0) {
+        for (int64_t i = 0; i < m->d; i++) y[i] -= p->rest[i];
         ro_force(m, b, y, force);
         for (int64_t i = 0; i < m->d; i++) y[i] -= p->eta * force[i];
     }
     for (int64_t i = 0; i < m->d; i++) far += (y[i] - s->h[i]) * (y[i] - s->h[i]);
-    s->residual = sqrt(far) / fmax(sqrt(ro_dot(y, y, m->d)), 1e-6);
+    double size = sqrt(ro_dot(y, y, m->d)), gone = 0;
+    for (int64_t i = 0; i < m->d; i++) gone += (y[i] - p->from[i]) * (y[i] - p->from[i]);
+    if (p->eta != 0 && m->move > 0) size = fmax(sqrt(gone), 1e-3 * size);
+    s->residual = sqrt(far) / fmax(size, 1e-6);
     s->steps++;
-    if (!m->memory || (!m->absolute && s->residual < m->rtol) || !ro_accelerate(m, s, y, next))
+    if (!m->memory || (!m->absolute && s->residual < ro_limit(m, p)) || !ro_accelerate(m, s, y, next))
         for (int64_t i = 0; i < m->d; i++) next[i] = (1 - m->damping) * s->h[i] + m->damping * y[i];
     s->moved = 0;
     for (int64_t i = 0; i < m->d; i++) s->moved += (next[i] - s->h[i]) * (next[i] - s->h[i]);
@@ -229,7 +237,7 @@ static inline void ro_solve(const ro_net *m, const ro_phase *phases, ro_sample *
     for (int64_t b = 0; !m->absolute && b < m->count; b++) do {
             if (history) memcpy(history + (s[b].steps * m->B + b) * m->d, s[b].h, sizeof *history * (size_t)m->d);
             ro_step(m, b, &phases[b], &s[b]);
-        } while (s[b].steps < m->steps && !(s[b].residual < m->rtol));
+        } while (s[b].steps < m->steps && !(s[b].residual < ro_limit(m, &phases[b])));
     bool done = !m->absolute;
     for (int64_t t = 0; !done && t < m->steps; t++) {
         double moved = 0;
@@ -274,7 +282,11 @@ static inline ro_sample *ro_nudged(const ro_net *m, const ro_sample *s, double s
     ro_sample *n = ro_samples(m);
     ro_phase *p = ro_phases(m);
     for (int64_t b = 0; b < m->count; b++) {
+        ro_trace t;
         memcpy(n[b].h, s[b].h, sizeof n[b].h);
+        memcpy(p[b].from, s[b].h, sizeof p[b].from);
+        ro_apply(m, m->p[RO_A] + b * m->d, s[b].h, &t);
+        for (int64_t i = 0; m->at_rest && i < m->d; i++) p[b].rest[i] = t.y[i] - s[b].h[i];
         p[b].eta = sign * (m->proxy ? m->beta / (double)m->count : m->beta);
     }
     ro_solve(m, p, n, NULL);

@@ -71,6 +71,7 @@ typedef struct variation {
 static const variation variations[] = {
     { { "dim=12", "grad=ep" }, 1, 1 },
     { { "dim=12", "grad=ep_centred" }, 1, 1 },
+    { { "dim=12", "grad=ep_centred", "anchor=rest", "nudge_rtol=0.1" }, 1, 1 },
     { { "dim=12", "grad=implicit" }, 1, 1 },
     { { "dim=12", "grad=one_step" }, 1, 1 },
     { { "dim=12", "grad=bptt" }, 1, 1 },
@@ -80,6 +81,7 @@ static const variation variations[] = {
     { { "dim=12", "mode=toroidal" }, 1, 1 },
     { { "dim=12", "mode=toroidal", "grad=bptt" }, 1, 1 },
     { { "dim=12", "mode=hopfield" }, 1, 1 },
+    { { "dim=12", "mode=hopfield", "grad=ep", "nudge_rtol=0.1" }, 1, 1 },
     { { "dim=12", "mode=hopfield", "grad=implicit" }, 1, 1 },
     { { "dim=12" }, 4, 1 },
     { { "dim=12", "attention=softmax", "rtol=1e-3", "iterations=60" }, 4, 4 },

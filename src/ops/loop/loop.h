@@ -16,7 +16,10 @@
  *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
  *                         g is not used, so weight carries the loss's own factor (mean: 1/count).
  *                         proxy: nudged by beta/count, lambda = 2 / (beta count width) (f(h*) - h_beta), the gradient of
- *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with
+ *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with.
+ *                         at_rest: the map that is nudged is f(h) - (f(h*) - h*), which leaves h* where it is: what a loose free solve
+ *                         left over is not divided by beta. move: a nudged sample is there when |target - h| is below this part
+ *                         of |target - h*|, or of a thousandth of |target| where that is more, instead of by rtol
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
  *     TN_SOLVE_ANDERSON mixes the last evaluations of a sample (ops/anderson.h) in the free, nudged and adjoint phases; the
  *     last step of a sample that is there is a damped one. Not for bptt.
@@ -73,6 +76,8 @@ typedef struct tn_loop_options {
     tn_ref tol;  /* run-time scalar, instead of rtol */
     bool mean;   /* ep: the factor of lambda is 1/count instead of weight */
     bool proxy;  /* ep: see above */
+    bool at_rest; /* ep: see above; not with proxy */
+    tn_ref move; /* ep: run-time scalar, see above; with rtol */
     tn_ref *free_steps, *nudged_steps, *adjoint_steps; /* i32 (B): evaluations of the body for each sample, by phase */
     tn_ref *residuals;                            /* f32 (B): of the last evaluation of the free phase */
     tn_ref *signal;                               /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */

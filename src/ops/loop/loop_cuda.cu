@@ -18,6 +18,9 @@ struct phase {
     const float *extra;  /* (rows,width) or NULL: the target is f + factor extra */
     int nudge;           /* 0: factor 1; else -beta times this */
     bool proxy;          /* ... over the count */
+    float *rest;         /* (rows,width) or NULL: what f leaves at the first state, taken off it */
+    const float *origin; /* (rows,width) or NULL: what a move is measured from */
+    const float *move;   /* instead of rtol where there is an origin */
     bool accelerate;
     int32_t *live, *gone, *state;
     uint8_t *there;
@@ -62,18 +65,44 @@ static __global__ void begin_phase(const __grid_constant__ phase p)
     go_on(p, count > 0 && p.most > 0);
 }
 
+/* f less what it leaves at the first state. gridDim.x = rows */
+static __global__ void take_rest_off(const __grid_constant__ phase p, bool first)
+{
+    if (blockIdx.x >= count_of(p.count, p.rows)) return;
+    TN_D_EACH(i, p.width)
+    {
+        const int64_t k = blockIdx.x * p.width + i;
+        if (first) p.rest[k] = p.f[k] - p.x[k];
+        p.f[k] -= p.rest[k];
+    }
+}
+
+/* How far the target lies from where the sample began; where that is next to nothing, a thousandth of its size. */
+static __device__ double moved_by(const phase &p, int64_t s, double size)
+{
+    __shared__ double sums[33];
+    double gone = 0;
+    TN_D_EACH(i, p.width)
+    {
+        const double d = (double)p.f[s * p.width + i] - (double)p.origin[s * p.width + i];
+        gone += d * d;
+    }
+    return fmax(sqrt(tn_d_block_sum(gone, sums)), 1e-3 * size);
+}
+
 template <int M>
 static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving<M> *q)
 {
-    const float damping = number(p.damping, 1), rtol = number(p.rtol, 0);
+    const float damping = number(p.damping, 1), limit = p.origin ? *p.move : number(p.rtol, 0);
     const float over = p.proxy ? (float)count_of(p.count, p.rows) : 1;
     const int64_t ring = s * p.anderson.memory * p.width;
     tn_d_step t = { p.width, p.x + s * p.width, p.f + s * p.width };
     if (p.extra) t.extra = p.extra + s * p.width, t.factor = p.nudge ? -((float)p.nudge * *p.beta / over) : 1;
     if (p.accelerate) t.rs = p.anderson.r + ring, t.fs = p.anderson.f + ring, t.kept = p.anderson.kept[s];
     tn_d_measure(t, q);
-    const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(sqrt(q->sum[TN_D_SIZE]), 1e-6));
-    const bool there = r < rtol; /* false for NaN */
+    const double size = sqrt(q->sum[TN_D_SIZE]);
+    const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(p.origin ? moved_by(p, s, size) : size, 1e-6));
+    const bool there = r < limit; /* false for NaN */
     double moved = p.accelerate && !there ? tn_d_anderson(p.anderson, s, t, damping, q) : tn_d_move(t, TN_D_DAMPED, damping, 0, 0, false, q);
     if (p.tol) {
         tn_d_totals<1>(&moved, q);
@@ -427,12 +456,14 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, in
     bool done;
     TN_RETURN_IF(copy(c, w->carry[0], c->out[0].data, bytes));
     tn_loop_phase f = { TN_LOOP_PHASE_NUDGED, (float *)(void *)w->carry[0] };
+    f.rest = b->at_rest ? (float *)(void *)w->moving[LOOP_REST] : NULL, f.move = scalar(c, loop_in_move(b));
     f.sign = (float)sign, f.signal = signal, f.steps = (int32_t *)c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
     TN_RETURN_IF(whole(c, b, &f, &done));
     if (done) return TN_OK;
     TN_RETURN_IF(begin(c, b, w, f.x, &p));
     p.steps = f.steps;
     p.extra = w->force, p.nudge = sign, p.proxy = b->proxy;
+    p.rest = f.rest, p.move = f.move, p.origin = f.move ? (const float *)c->out[0].data : NULL;
     loop_set(&w->forward, b->forward.carry[0], p.x);
     set_consts(c, w, &w->forward, &b->spec, loop_in_const(b));
     loop_bind(c, &w->forward);
@@ -448,6 +479,10 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, in
         TN_RETURN_IF(loop_run(&w->forward));
         if (!t) TN_RETURN_IF(measure(c, &p, p.f, signal, false));
         if (!t && first) TN_RETURN_IF(copy(c, first, p.f, bytes));
+        if (p.rest && p.rows) {
+            take_rest_off<<<(unsigned)p.rows, threads_for(p.width), 0, tn_cuda_stream(c)>>>(p, !t);
+            TN_CUDA_LAUNCHED();
+        }
         TN_RETURN_IF(loop_run(&w->cost));
         return step(c, &p);
     }));

@@ -56,6 +56,7 @@ static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work
         w->anderson = tn_anderson_at(take(s, tn_anderson_bytes(b->memory, h->dims.dim[0], width)), b->memory,
                                      h->dims.dim[0], width);
     }
+    if (backward && b->at_rest) w->moving[LOOP_REST] = take(s, loop_type_bytes(h));
     if (!b->compact) return;
     w->front = take(s, loop_type_bytes(h));
     take_moving(s, &b->spec, w->moving);

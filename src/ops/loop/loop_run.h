@@ -18,7 +18,7 @@ typedef struct loop_runner {
     bool ran; /* in this call: what the prologue made is there */
 } loop_runner;
 
-enum { LOOP_FREE_STATE = 2 * TN_BODY_MAX, LOOP_MOVING }; /* what moves with a sample: constants, cost constants, h* */
+enum { LOOP_FREE_STATE = 2 * TN_BODY_MAX, LOOP_REST, LOOP_MOVING }; /* what moves with a sample: constants, cost constants, h*, f(h*) - h* */
 
 typedef struct loop_work {
     loop_runner forward, vjp_carry, vjp_all, cost;
@@ -52,6 +52,8 @@ typedef struct tn_loop_phase {
     const float *at;    /* adjoint: the state whose Jacobian it is; like x */
     const float *g;     /* adjoint: lambda = g + J^T lambda */
     float sign;         /* nudged: by beta times this */
+    float *rest;        /* nudged: (B,width) to keep f(h*) - h* in, which is taken off f; or NULL */
+    const float *move;  /* nudged: a scalar instead of rtol, see loop.h; or NULL */
     int32_t *steps;     /* (B) or NULL: added to */
     float *residuals;   /* (B) or NULL */
     float *signal;      /* nudged: (B) or NULL */

@@ -70,15 +70,19 @@ static tn_status check_solve(const tn_sig *s, const tn_relax_attr *a)
         return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
     if (a->proxy && (a->grad != TN_LOOP_EP || a->centred))
         return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
+    if (a->at_rest && (a->grad != TN_LOOP_EP || a->proxy))
+        return tn_error(TN_USAGE, "at_rest belongs to the nudges of ep: leave it out, or the proxy");
+    if (!s->in[TN_RELAX_MOVE].absent && !s->in[TN_RELAX_TOL].absent)
+        return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
     if (a->solver == TN_SOLVE_ANDERSON && a->grad == TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
     if (a->memory < LEAST_MEMORY || a->memory > MOST_MEMORY)
         return tn_error(TN_USAGE, "anderson keeps %d to %d pairs, not %d", LEAST_MEMORY, MOST_MEMORY, a->memory);
     if (!count->absent && (count->dtype != TN_I32 || tn_dims_count(count->dims) != 1))
         return tn_error(TN_USAGE, "count is an i32 of shape (1)");
-    for (int i = TN_RELAX_RTOL; i <= TN_RELAX_BETA; i++)
+    for (int i = TN_RELAX_RTOL; i <= TN_RELAX_MOVE; i++)
         if (!s->in[i].absent && (s->in[i].dtype != TN_F32 || tn_dims_count(s->in[i].dims) != 1))
-            return tn_error(TN_USAGE, "rtol, tol, damping and beta are scalars");
+            return tn_error(TN_USAGE, "rtol, tol, damping, beta and move are scalars");
     return TN_OK;
 }
 
@@ -163,6 +167,7 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
                                  .centred = o.centred,
                                  .mean = o.mean,
                                  .proxy = o.proxy,
+                                 .at_rest = o.grad == TN_LOOP_EP && o.at_rest,
                                  .weight = o.weight != 0 ? o.weight : 1.f,
                                  .counted = counted(&o) };
     const bool ep = o.grad == TN_LOOP_EP; /* the same options serve every gradient */
@@ -186,6 +191,7 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
         [TN_RELAX_TOL] = o.tol,
         [TN_RELAX_DAMPING] = o.damping,
         [TN_RELAX_BETA] = ep ? o.beta : TN_NONE,
+        [TN_RELAX_MOVE] = ep ? o.move : TN_NONE,
         [TN_RELAX_COUNT] = o.count,
     };
     tn_ref out[TN_RELAX_OUTPUTS] = { { 0 } };

@@ -40,7 +40,8 @@ typedef struct tn_relax_options {
     int64_t steps;
     tn_loop_grad grad;
     tn_ref rtol, tol, damping, beta, count;
-    bool centred, mean, proxy;
+    tn_ref move;
+    bool centred, mean, proxy, at_rest;
     float weight;
     tn_loop_solver solver;
     int memory;
@@ -51,7 +52,7 @@ typedef struct tn_relax_options {
 enum {
     TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
     TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
-    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_COUNT, TN_RELAX_INPUTS
+    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_MOVE, TN_RELAX_COUNT, TN_RELAX_INPUTS
 };
 enum {
     TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
@@ -64,7 +65,7 @@ typedef struct tn_relax_attr {
     tn_loop_grad grad;
     tn_loop_solver solver;
     int memory;
-    bool centred, mean, proxy;
+    bool centred, mean, proxy, at_rest;
     float weight;
     uint32_t counted; /* outputs that the backward kernel is asked to write, a bit for each */
 } tn_relax_attr;

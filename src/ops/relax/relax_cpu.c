@@ -66,6 +66,7 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
     j.labels = c->in[TN_RELAX_LABELS].data, j.weights = c->in[TN_RELAX_WEIGHTS].data;
     j.scale = scalar(c, TN_RELAX_SCALE, 1), j.damping = scalar(c, TN_RELAX_DAMPING, 1);
     j.rtol = scalar(c, TN_RELAX_RTOL, 0), j.tol = scalar(c, TN_RELAX_TOL, 0), j.beta = scalar(c, TN_RELAX_BETA, 0);
+    j.move = scalar(c, TN_RELAX_MOVE, 0);
     j.up.w = j.down_back.w = w1;
     j.down.w = j.up_back.w = j.block ? w2 : w1;
     j.head.w = j.head_back.w = c->in[TN_RELAX_HEAD_W].data;
@@ -98,6 +99,7 @@ static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn
     r->z = r->kept.slope;
     if (j->attr.grad == TN_LOOP_EP) {
         r->nudged = tn_relax_floats(s, signs * d);
+        if (j->attr.at_rest) r->rest = tn_relax_floats(s, d);
         r->steps = tn_relax_take(s, sizeof *r->steps * (size_t)(signs * j->B));
         r->waiting = tn_relax_take(s, sizeof *r->waiting * (size_t)(signs * j->B));
     }

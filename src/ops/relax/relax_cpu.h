@@ -55,6 +55,7 @@ typedef struct tn_relax_job {
     const int32_t *labels;                                       /* (B) */
     const float *weights;                                        /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
+    float move; /* 0: nudged samples stop as free ones do */
     tn_relax_matrix up, down;           /* of the map: (f,d), (d,f) */
     tn_relax_matrix up_back, down_back; /* of its gradient by the state */
     tn_relax_matrix head, head_back;    /* (C,d), (d,C) */
@@ -83,6 +84,9 @@ typedef struct tn_relax_tile {
     float *residual, *distance; /* (width): |f - h| / |f| and |f - h| of the last step */
     float *moved;               /* (width): |h_next - h|^2 */
     float *eta, *weight;        /* (width): the nudge and how much the cost counts */
+    float *rest;                /* (d,width): nudged, what the map leaves at the free state and is taken off; or NULL */
+    float *origin;              /* (d,width): nudged, the free state that a move is measured from; or NULL */
+    float limit;                /* a residual below it has arrived */
     int32_t label[TN_RELAX_LANES];
     int64_t task[TN_RELAX_LANES];
     int32_t steps[TN_RELAX_LANES];
@@ -126,10 +130,11 @@ void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
  * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u. */
 void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda);
-/* y -= eta dC/dh at y. */
+/* y -= eta dC/dh at y, after y -= rest. */
 void tn_relax_nudge(const tn_relax_job *j, tn_relax_tile *t);
 void tn_relax_add(const tn_relax_job *j, tn_relax_tile *t); /* y += a */
-/* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. */
+/* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. Where there is an origin, the residual is
+ * a part of |y - origin|, or of a thousandth of |y| where that is more. */
 void tn_relax_advance(const tn_relax_job *j, tn_relax_tile *t, bool looks);
 
 /* --- relax_anderson.c --------------------------------------------------------------------------------------------- */
@@ -156,6 +161,7 @@ typedef struct tn_relax_solve {
     float *to;                 /* (signs,B,d): where it ends */
     const float *inject;       /* (B,d): a, or an adjoint's g */
     const tn_relax_kept *kept; /* TN_RELAX_ADJOINT */
+    const float *rest;         /* (B,d): TN_RELAX_NUDGED, f(h) - h at the free state; or NULL */
     int signs;                 /* 1, or 2: +eta, then -eta */
     float eta;
     int32_t *steps; /* (signs,B): evaluations; or NULL */
@@ -179,6 +185,8 @@ typedef struct tn_relax_space {
 } tn_relax_space;
 
 void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v);
+/* Which of a tile's arrays this phase has, and its limit. */
+void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t);
 /* The cost of a sample in column `lane`, with this sign of the nudge. */
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
                        int sign);
@@ -209,6 +217,7 @@ typedef struct tn_relax_rows {
     float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
     float *z;         /* (B,f): at W1's output; may be kept.slope */
     float *nudged;    /* (signs,B,d): ep */
+    float *rest;      /* (B,d): ep, nudged from rest */
     int32_t *steps;   /* (signs,B): ep */
     int32_t *waiting; /* (signs,B): ep */
     float *carried;   /* (B,d): bptt */

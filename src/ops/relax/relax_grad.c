@@ -71,14 +71,28 @@ typedef struct first_step {
     tn_relax_solve *v;
 } first_step;
 
+/* f(h*), linearised, and what it leaves. */
+static void rest_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const first_step *w = arg;
+    const tn_relax_job *j = w->g->j;
+    const int64_t d = first * j->d;
+    linearise_share(w->g, t, first);
+    tn_relax_store(t->y, t->width, w->g->r->u + d, j->d, t->live, j->d); /* free until lambda is known */
+    if (!w->v->rest) return;
+    for (int64_t i = 0; i < j->d * t->width; i++) t->rest[i] = t->y[i] - t->h[i];
+    tn_relax_store(t->rest, t->width, w->g->r->rest + d, j->d, t->live, j->d);
+}
+
 static void first_share(void *arg, tn_relax_tile *t, int64_t first)
 {
     const first_step *w = arg;
     const grad *g = w->g;
     const tn_relax_job *j = g->j;
-    float *f = g->r->u + first * j->d; /* free until lambda is known */
-    linearise_share(w->g, t, first);
-    tn_relax_store(t->y, t->width, f, j->d, t->live, j->d);
+    const float *f = g->r->u + first * j->d;
+    rest_share(arg, t, first);
+    tn_relax_set_phase(j, w->v, t);
+    if (t->origin) memcpy(t->origin, t->h, sizeof *t->h * (size_t)(j->d * t->width));
     for (int sign = 0; sign < w->v->signs; sign++) {
         const int64_t at = sign * j->B + first;
         for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
@@ -87,7 +101,7 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_nudge(j, t);
         tn_relax_advance(j, t, false);
         tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
-        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < j->rtol);
+        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < t->limit);
     }
 }
 
@@ -113,12 +127,17 @@ static tn_status nudge(grad *g)
                          .from = g->state,
                          .to = g->r->nudged,
                          .inject = j->a,
+                         .rest = j->attr.at_rest ? g->r->rest : NULL,
                          .signs = j->attr.centred ? 2 : 1,
                          .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
                          .steps = g->r->steps };
+    first_step start = { g, &v };
     if (!j->together && j->attr.solver == TN_SOLVE_PICARD) {
-        tn_relax_each(j, g->s, j->count, first_share, &(first_step){ g, &v });
+        tn_relax_each(j, g->s, j->count, first_share, &start);
         list_waiting(g, &v);
+        g->recalls = true;
+    } else if (v.rest) {
+        tn_relax_each(j, g->s, j->count, rest_share, &start);
         g->recalls = true;
     }
     tn_relax_run(j, g->s, &v);

@@ -6,7 +6,7 @@
 #include "ops/relax/relax_cpu.h"
 #include "ops/relax/relax_width.h"
 
-static const float EPS = 1e-5f, LEAST_SIZE = 1e-6f;
+static const float EPS = 1e-5f, LEAST_SIZE = 1e-6f, LEAST_MOVE = 1e-3f;
 
 /* Clamps that let NaN pass. */
 #if defined(__aarch64__)
@@ -291,8 +291,14 @@ TN_INLINE void move_by(int vecs, int64_t d, float *y, const float *force, const 
         EACH_VEC(v) PUT(y, i, v, tn_vec_fma(-tn_vec_get(eta + v * TN_VEC), GET(force, i, v), GET(y, i, v)));
 }
 
+TN_INLINE void take_off(int vecs, int64_t d, float *y, const float *rest)
+{
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) - GET(rest, i, v));
+}
+
 TN_LEVELED(void, tn_relax_nudge, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
 {
+    if (t->rest) BY_WIDTH(t->width, take_off, j->d, t->y, t->rest);
     tn_relax_multiply(j, &j->head, t, t->y, t->logits);
     BY_WIDTH(t->width, soften, j, t);
     tn_relax_multiply(j, &j->head_back, t, t->logits, t->u);
@@ -324,9 +330,30 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     }
 }
 
+/* The residuals again, as parts of the move. */
+TN_INLINE void by_move(int vecs, int64_t d, tn_relax_tile *t)
+{
+    tn_vec gone[TN_VECS], size[TN_VECS];
+    float far[TN_LANES], large[TN_LANES];
+    EACH_VEC(v) gone[v] = size[v] = (tn_vec){ 0 };
+    for (int64_t i = 0; i < d; i++)
+        EACH_VEC(v) {
+            const tn_vec y = GET(t->y, i, v), off = y - GET(t->origin, i, v);
+            gone[v] = tn_vec_fma(off, off, gone[v]);
+            size[v] = tn_vec_fma(y, y, size[v]);
+        }
+    put_lanes(vecs, far, gone);
+    put_lanes(vecs, large, size);
+    for (int l = 0; l < vecs * TN_VEC; l++) {
+        const float least = LEAST_MOVE * sqrtf(large[l]), f = sqrtf(far[l]) > least ? sqrtf(far[l]) : least;
+        t->residual[l] = t->distance[l] / (f > LEAST_SIZE ? f : LEAST_SIZE);
+    }
+}
+
 TN_LEVELED(void, tn_relax_advance, (const tn_relax_job *j, tn_relax_tile *t, bool looks), (j, t, looks))
 {
     BY_WIDTH(t->width, advance, j, t, looks);
+    if (t->origin) BY_WIDTH(t->width, by_move, j->d, t);
 }
 
 TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)

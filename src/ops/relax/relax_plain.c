@@ -71,7 +71,7 @@ tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_
                 .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,
                 .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
                 .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
-                .proxy = a->proxy, .weight = a->weight, .solver = a->solver, .memory = a->memory,
+                .proxy = a->proxy, .at_rest = a->at_rest, .move = in[TN_RELAX_MOVE], .weight = a->weight, .solver = a->solver, .memory = a->memory,
                 .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
                 .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
                 .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),

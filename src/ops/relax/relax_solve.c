@@ -31,6 +31,7 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
     t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
+    if (backward && j->attr.grad == TN_LOOP_EP) t.rest = tn_relax_floats(&s, j->d * W), t.origin = tn_relax_floats(&s, j->d * W);
     if (backward) {
         t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W),
         t.n = tn_relax_floats(&s, j->d * W);
@@ -161,6 +162,13 @@ void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_
     t->eta[lane] = sign ? -v->eta : v->eta;
 }
 
+void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
+{
+    if (!v->rest) t->rest = NULL;
+    if (v->phase != TN_RELAX_NUDGED || !(j->move > 0)) t->origin = NULL;
+    t->limit = t->origin ? j->move : j->rtol;
+}
+
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
 {
     tn_relax_load(t->slope, t->width, k->slope + first * j->f, j->f, t->live, j->f);
@@ -210,6 +218,8 @@ static int arrays_of(const flow *w, const tn_relax_tile *t, array *a)
     a[n++] = (array){ t->a, j->d, sizeof *t->a };
     a[n++] = (array){ t->eta, 1, sizeof *t->eta };
     a[n++] = (array){ t->weight, 1, sizeof *t->weight };
+    if (t->rest) a[n++] = (array){ t->rest, j->d, sizeof *t->rest };
+    if (t->origin) a[n++] = (array){ t->origin, j->d, sizeof *t->origin };
     if (w->v->phase == TN_RELAX_ADJOINT) {
         a[n++] = (array){ t->slope, j->f, sizeof *t->slope };
         a[n++] = (array){ t->n2, j->d, sizeof *t->n2 };
@@ -241,6 +251,8 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
     put_column(t->h, t->width, lane, from, j->d);
     put_column(t->a, t->width, lane, v->inject + b * j->d, j->d);
     if (v->phase == TN_RELAX_NUDGED) tn_relax_set_cost(j, v, t, lane, b, task >= j->count);
+    if (t->rest) put_column(t->rest, t->width, lane, v->rest + b * j->d, j->d);
+    if (t->origin) put_column(t->origin, t->width, lane, v->from + b * j->d, j->d);
     if (v->phase == TN_RELAX_ADJOINT) {
         put_column(t->slope, t->width, lane, k->slope + b * j->f, j->f);
         if (j->block) {
@@ -337,6 +349,7 @@ static void flow_slot(void *arg, int64_t slot)
     flow *w = arg;
     const tn_relax_job *j = w->j;
     tn_relax_tile t = tile_at(j, w->s, slot);
+    tn_relax_set_phase(j, w->v, &t);
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
     clear(w, &t);
@@ -347,7 +360,7 @@ static void flow_slot(void *arg, int64_t slot)
         evaluate(j, w->v, &t);
         step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
-            if (++t.steps[l] < j->attr.steps && !(t.residual[l] < j->rtol)) continue;
+            if (++t.steps[l] < j->attr.steps && !(t.residual[l] < t.limit)) continue;
             leave(w, &t, l);
             if (!enter(w, &t, l)) close_gap(w, &t, l);
         }
@@ -383,6 +396,8 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = w->j;
     const tn_relax_solve *v = w->v;
     const tn_relax_kept *k = v->kept;
+    tn_relax_set_phase(j, v, t);
+    if (t->rest) tn_relax_load(t->rest, t->width, v->rest + first * j->d, j->d, t->live, j->d);
     if (w->from) tn_relax_load(t->h, t->width, w->from + first * j->d, j->d, t->live, j->d);
     else memset(t->h, 0, sizeof *t->h * (size_t)(j->d * t->width));
     tn_relax_load(t->a, t->width, v->inject + first * j->d, j->d, t->live, j->d);

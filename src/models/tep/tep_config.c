@@ -51,7 +51,7 @@ static const tn_setting settings[] = {
 #define ADAM "train.beta2=0.999", "train.decay=0", "train.warmup=0", "train.schedule=constant"
 #define DIGITS ADAM, "task=digits", "dim=13", "train.batch=64", "beta=0.0955", "damping=0.741"
 /* Chosen on validation parts for centred nudges; the report's trial has a rate that does not come down. */
-#define SETTLED DIGITS, "train.epochs=50", "train.lr=0.012", "train.schedule=cosine", "iterations=60", "rtol=1e-3", "nudge_rtol=0.1"
+#define SETTLED DIGITS, "train.epochs=50", "train.lr=0.012", "train.schedule=cosine", "iterations=60", "rtol=1e-3"
 
 static const tn_preset presets[] = {
     { "digits_tep", "8x8 digits by centred equilibrium propagation, 2.8 K parameters", VALUES(SETTLED) },

@@ -16,7 +16,7 @@ enum { RO_D = 40, RO_F = 80, RO_C = 12, RO_T = 64, RO_PAIRS = AO_PAIRS }; /* mos
 enum { RO_A, RO_W1, RO_B1, RO_W2, RO_B2, RO_GAIN2, RO_BIAS2, RO_GAIN, RO_BIAS, RO_PARAMS }; /* as the node's inputs */
 
 typedef struct ro_net {
-    bool energy;
+    bool energy, hopfield;
     int64_t B, count, d, f, C;
     const double *p[RO_PARAMS]; /* what has a gradient; NULL: absent */
     const double *h0, *head_w, *head_b, *labels, *weights;
@@ -57,6 +57,11 @@ static inline double ro_norm(const double *x, int64_t d, double *n)
 static inline void ro_apply(const ro_net *m, const double *a, const double *h, ro_trace *t)
 {
     const int64_t d = m->d, f = m->f;
+    for (int64_t i = 0; m->hopfield && i < d; i++) {
+        t->y[i] = a[i];
+        for (int64_t k = 0; k < d; k++) t->y[i] += m->p[RO_W1][i * d + k] * (t->act[k] = tanh(h[k]));
+    }
+    if (m->hopfield) return;
     for (int64_t i = 0; i < d; i++) t->u[i] = t->x[i] = m->energy ? h[i] : h[i] + a[i];
     if (!m->energy) {
         t->s2 = ro_norm(t->u, d, t->n2);
@@ -97,6 +102,13 @@ static inline void ro_add(double *const *g, int which, int64_t at, double x)
 static inline void ro_pull(const ro_net *m, const ro_trace *t, const double *lambda, double *dh, double *const *g)
 {
     const int64_t d = m->d, f = m->f;
+    for (int64_t k = 0; m->hopfield && k < d; k++) {
+        dh[k] = 0;
+        for (int64_t i = 0; i < d; i++) dh[k] += (1 - t->act[k] * t->act[k]) * m->p[RO_W1][i * d + k] * lambda[i];
+        for (int64_t i = 0; i < d; i++) ro_add(g, RO_W1, i * d + k, lambda[i] * t->act[k]);
+        ro_add(g, RO_A, k, lambda[k]);
+    }
+    if (m->hopfield) return;
     double w[RO_D] = { 0 }, z[RO_F], q[RO_D] = { 0 };
     if (!m->energy) ro_norm_back(d, lambda, m->p[RO_GAIN], t->n, t->s, w);
     for (int64_t k = 0; k < f; k++) {
@@ -126,7 +138,7 @@ static inline void ro_pull(const ro_net *m, const ro_trace *t, const double *lam
     }
 }
 
-/* dC/dh of sample b at h. */
+/* dC/dh of sample b at h; hopfield: dC/dtanh(h). */
 static inline void ro_force(const ro_net *m, int64_t b, const double *h, double *force)
 {
     double p[RO_C], most = -INFINITY, sum = 0;
@@ -134,7 +146,7 @@ static inline void ro_force(const ro_net *m, int64_t b, const double *h, double 
     if (m->labels[b] < 0) return;
     for (int64_t c = 0; c < m->C; c++) {
         p[c] = ro_at(m->head_b, c, 0);
-        for (int64_t i = 0; i < m->d; i++) p[c] += m->head_w[c * m->d + i] * h[i];
+        for (int64_t i = 0; i < m->d; i++) p[c] += m->head_w[c * m->d + i] * (m->hopfield ? tanh(h[i]) : h[i]);
         most = fmax(most, p[c]);
     }
     for (int64_t c = 0; c < m->C; c++) sum += p[c] = exp(p[c] - most);
@@ -317,9 +329,9 @@ static inline void ro_grad_ep(const ro_net *m, const ro_sample *s, double *const
     for (int64_t b = 0; b < m->count; b++) {
         ro_apply(m, m->p[RO_A] + b * m->d, s[b].h, &t);
         for (int64_t i = 0; i < m->d; i++)
-            lambda[i] = m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
+            lambda[i] = (m->hopfield ? 1 - t.act[i] * t.act[i] : 1) * (m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
                         : m->centred ? weight * (down[b].h[i] - up[b].h[i]) / (2 * m->beta)
-                                     : weight * (s[b].h[i] - up[b].h[i]) / m->beta;
+                                     : weight * (s[b].h[i] - up[b].h[i]) / m->beta);
         ro_pull_at(m, b, s[b].h, lambda, dh, g);
     }
     free(up);

@@ -141,6 +141,8 @@ static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
         o.norm2_gain = k[1], o.norm2_bias = k[2];
         o.w1 = k[3], o.b1 = k[4], o.w2 = k[5], o.b2 = k[6];
         o.norm_gain = k[7], o.norm_bias = k[8];
+    } else if (m->kind == TN_RELAX_HOPFIELD) {
+        o.w1 = k[1];
     } else {
         o.w1 = k[1], o.b1 = k[2], o.scale = k[3];
     }

@@ -29,12 +29,14 @@ static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
     if (s->in[TN_RELAX_W1].absent || w1.rank != 2 || w1.dim[1] != x.dim[1] || w1.dim[0] < 1)
         return tn_error(TN_USAGE, "w1 must be (f,%lld), with a (B,%lld)", (long long)x.dim[1], (long long)x.dim[1]);
     const tn_dims d = tn_shape(x.dim[1]), f = tn_shape(w1.dim[0]);
-    const bool block = a->kind == TN_RELAX_BLOCK;
+    const bool block = a->kind == TN_RELAX_BLOCK, hopfield = a->kind == TN_RELAX_HOPFIELD;
+    if (hopfield && (w1.dim[0] != x.dim[1] || !s->in[TN_RELAX_B1].absent || !s->in[TN_RELAX_SCALE].absent))
+        return tn_error(TN_USAGE, "hopfield has w1 (d,d) alone: leave out b1 and scale");
     if (block && s->in[TN_RELAX_W2].absent) return tn_error(TN_USAGE, "the block needs w2 (d,f)");
-    if (!block && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
+    if (!block && !hopfield && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
     for (int i = TN_RELAX_W2; !block && i <= TN_RELAX_BIAS; i++)
         if (!s->in[i].absent)
-            return tn_error(TN_USAGE, "the energy has w1, b1 and scale: leave out w2, b2 and the norms");
+            return tn_error(TN_USAGE, "only the block has more than w1, b1 and scale: leave out w2, b2 and the norms");
     TN_RETURN_IF(check_floats(s, TN_RELAX_W1, "w1", w1));
     TN_RETURN_IF(check_floats(s, TN_RELAX_B1, "b1", f));
     TN_RETURN_IF(check_floats(s, TN_RELAX_W2, "w2", tn_shape(d.dim[0], f.dim[0])));
@@ -122,7 +124,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     const double B = (double)s->in[TN_RELAX_A].dims.dim[0], d = (double)s->in[TN_RELAX_A].dims.dim[1];
     const double f = (double)s->in[TN_RELAX_W1].dims.dim[0], T = (double)a->steps;
     const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
-    const double map = 4 * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
+    const double map = (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
     c->flops = T * map;
     c->varies = true;
     c->flops_backward = 3 * map;

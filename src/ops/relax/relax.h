@@ -1,7 +1,9 @@
-/* relax: the equilibrium h = f(h) of one of two maps for every row of a batch, with the gradients of tn_loop's solve.
+/* relax: the equilibrium h = f(h) of one of three maps for every row of a batch, with the gradients of tn_loop's solve.
  *
  *     TN_RELAX_BLOCK   f(h) = LN(u + W2 gelu(W1 LN2(u) + b1) + b2),  u = h + a     (exact gelu; LN's eps is 1e-5)
  *     TN_RELAX_ENERGY  f(h) = a + s W1^T tanh(W1 h + b1)                           (s without gradient)
+ *     TN_RELAX_HOPFIELD  f(h) = a + W1 tanh(h), W1 (d,d); tanh(h) is what the cost reads, and what nudges is dC/dtanh(h): lambda gets
+ *                      the factor 1 - tanh^2(h*), which makes it exact where W1 is symmetric
  *     cost of ep       C = sum_b weight_b xent(Wout h_b + bout, label_b)           (label -1: no cost)
  *
  *     h = tn_relax(g, a, .kind = TN_RELAX_BLOCK, .w1 = w1, .w2 = w2, ..., .steps = 20, .rtol = rtol, .grad = ...)
@@ -26,7 +28,7 @@
 #endif
 #include <tenon/op.h>
 
-typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY } tn_relax_kind;
+typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY, TN_RELAX_HOPFIELD } tn_relax_kind;
 
 typedef struct tn_relax_options {
     int unused_;

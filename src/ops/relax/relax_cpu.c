@@ -18,6 +18,7 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
                        .f = w1.dim[0],
                        .C = head.rank == 2 ? head.dim[0] : 0,
                        .block = a->kind == TN_RELAX_BLOCK,
+                       .hopfield = a->kind == TN_RELAX_HOPFIELD,
                        .absolute = absolute,
                        .together = absolute,
                        .round = round,
@@ -30,8 +31,8 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
     const tn_relax_matrix to_f_back = { .n = j.f, .k = j.d, .row = 1, .col = j.f },
                           to_d_back = { .n = j.d, .k = j.f, .row = 1, .col = j.d };
     j.up = to_f;
-    j.down = j.block ? to_d : to_d_back;
-    j.up_back = j.block ? to_f_back : to_f;
+    j.down = j.block || j.hopfield ? to_d : to_d_back;
+    j.up_back = j.block || j.hopfield ? to_f_back : to_f;
     j.down_back = to_d_back;
     j.head = (tn_relax_matrix){ .n = j.C, .k = j.d, .row = j.d, .col = 1 };
     j.head_back = (tn_relax_matrix){ .n = j.d, .k = j.C, .row = 1, .col = j.d };
@@ -129,10 +130,11 @@ static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
     const bool ep = backward && j->attr.grad == TN_LOOP_EP, pulls = backward;
     w.ones = tn_relax_floats(&s, j->d);
     w.zeros = tn_relax_floats(&s, most > j->C ? most : j->C);
-    take_packed(&s, j, &j->up);
+    if (!j->hopfield) take_packed(&s, j, &j->up);
     take_packed(&s, j, &j->down);
-    if (pulls && j->block) take_packed(&s, j, &j->up_back), take_packed(&s, j, &j->down_back);
-    if (!j->block) j->up_back = j->up, j->down_back = j->down;
+    if (pulls && (j->block || j->hopfield)) take_packed(&s, j, &j->up_back);
+    if (pulls && j->block) take_packed(&s, j, &j->down_back);
+    if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
     if (ep) take_packed(&s, j, &j->head), take_packed(&s, j, &j->head_back);
     const int used = slots < 1 ? 1 : slots;
     const size_t bytes = tn_relax_space_bytes(j, backward, used);
@@ -166,10 +168,11 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
         const bool gain = input[i] == TN_RELAX_GAIN || input[i] == TN_RELAX_GAIN2;
         *vector[i] = c->in[input[i]].data ? c->in[input[i]].data : gain ? w->ones : w->zeros;
     }
-    tn_relax_pack(j, &j->up);
+    if (!j->hopfield) tn_relax_pack(j, &j->up);
     tn_relax_pack(j, &j->down);
-    if (backward && j->block) tn_relax_pack(j, &j->up_back), tn_relax_pack(j, &j->down_back);
-    if (!j->block) j->up_back = j->up, j->down_back = j->down;
+    if (backward && (j->block || j->hopfield)) tn_relax_pack(j, &j->up_back);
+    if (backward && j->block) tn_relax_pack(j, &j->down_back);
+    if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
     if (backward && j->attr.grad == TN_LOOP_EP) tn_relax_pack(j, &j->head), tn_relax_pack(j, &j->head_back);
     return TN_OK;
 }

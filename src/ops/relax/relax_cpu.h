@@ -44,7 +44,7 @@ typedef struct tn_relax_job {
     tn_relax_attr attr;
     struct tn_pool *pool;
     int64_t B, count, d, f, C;
-    bool block;
+    bool block, hopfield; /* neither: the energy */
     bool together, absolute; /* all samples stop at once; by tol */
     bool rounded;            /* products go through tn_gemm, with what comes next, or */
     bool amx;                /* through the tile registers */
@@ -56,8 +56,8 @@ typedef struct tn_relax_job {
     const float *weights;                                        /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
     float move; /* 0: nudged samples stop as free ones do */
-    tn_relax_matrix up, down;           /* of the map: (f,d), (d,f) */
-    tn_relax_matrix up_back, down_back; /* of its gradient by the state */
+    tn_relax_matrix up, down;           /* of the map: (f,d), (d,f); hopfield has no up */
+    tn_relax_matrix up_back, down_back; /* of its gradient by the state; hopfield has no down_back */
     tn_relax_matrix head, head_back;    /* (C,d), (d,C) */
 } tn_relax_job;
 
@@ -128,7 +128,8 @@ void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn
 /* t->y = f(t->h). keep: what the gradients need stays in slope, n2, n, s2, s, and z and x hold what the products took. */
 void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
- * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u. */
+ * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u, hopfield no such
+ * x either. */
 void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda);
 /* y -= eta dC/dh at y, after y -= rest. */
 void tn_relax_nudge(const tn_relax_job *j, tn_relax_tile *t);

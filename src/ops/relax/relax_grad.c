@@ -55,7 +55,7 @@ static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
     tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
     tn_relax_apply(j, t, true);
     tn_relax_store(t->z, t->width, g->r->kept.active + first * j->f, j->f, t->live, j->f);
-    tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
 }
 
 static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
@@ -146,7 +146,7 @@ static tn_status nudge(grad *g)
     return TN_OK;
 }
 
-/* da of samples first.. : rows of t->y for the block, lambda for the energy. */
+/* da of samples first.. : rows of t->y for the block, lambda for the others. */
 static void give_da(const grad *g, const tn_relax_tile *t, int64_t first)
 {
     const tn_relax_job *j = g->j;
@@ -180,8 +180,12 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
     }
     for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
+    if (j->hopfield && j->attr.grad == TN_LOOP_EP) { /* from how far h moved to the adjoint */
+        for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] *= t->slope[i];
+        tn_relax_store(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
+    }
     tn_relax_pull(j, t, t->h);
-    tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
@@ -270,6 +274,8 @@ static void sum_up(grad *g)
         sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, 1);
         sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, 1);
         sum_columns(g, TN_RELAX_BIAS, r->lambda, NULL, 1);
+    } else if (j->hopfield) {
+        sum_outer(g, TN_RELAX_W1, r->lambda, j->d, r->kept.active, j->d, 1, false);
     } else {
         sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, j->scale, false);
         sum_outer(g, TN_RELAX_W1, r->kept.active, j->f, r->lambda, j->d, j->scale, true);
@@ -328,11 +334,11 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     tn_relax_gather(t->a, t->width, a, t->live, j->d);
     tn_relax_apply(j, t, true);
     tn_relax_store(t->z, t->width, r->kept.active + f, j->f, t->live, j->f);
-    tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
     for (int64_t i = 0; i < t->live * j->d; i++) lambda[i] = j->damping * carried[i];
     tn_relax_load(t->h, t->width, lambda, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
-    tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
         tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);

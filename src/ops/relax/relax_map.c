@@ -213,17 +213,40 @@ static void pull_energy(const tn_relax_job *j, tn_relax_tile *t, const float *la
     BY_WIDTH(t->width, scale_rows, j, t->y, NULL);
 }
 
-/* --- both --------------------------------------------------------------------------------------------------------- */
+TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
+{
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) + GET(a, i, v));
+}
+
+/* --- hopfield ----------------------------------------------------------------------------------------------------- */
+
+static void apply_hopfield(const tn_relax_job *j, tn_relax_tile *t, bool keep)
+{
+    tn_v_map(t->z, t->h, j->d * t->width, tn_v_tanh);
+    if (keep) tn_v_map(t->slope, t->z, j->d * t->width, slope_of_tanh);
+    tn_relax_multiply(j, &j->down, t, t->z, t->y);
+    BY_WIDTH(t->width, add_rows, j->d, t->y, t->a);
+}
+
+static void pull_hopfield(const tn_relax_job *j, tn_relax_tile *t, const float *lambda)
+{
+    tn_relax_multiply(j, &j->up_back, t, lambda, t->y);
+    BY_WIDTH(t->width, times, j->d, t->y, t->slope);
+}
+
+/* --- all ---------------------------------------------------------------------------------------------------------- */
 
 TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, bool keep), (j, t, keep))
 {
     if (j->block) apply_block(j, t, keep);
+    else if (j->hopfield) apply_hopfield(j, t, keep);
     else apply_energy(j, t, keep);
 }
 
 TN_LEVELED(void, tn_relax_pull, (const tn_relax_job *j, tn_relax_tile *t, const float *lambda), (j, t, lambda))
 {
     if (j->block) pull_block(j, t, lambda);
+    else if (j->hopfield) pull_hopfield(j, t, lambda);
     else pull_energy(j, t, lambda);
 }
 
@@ -264,7 +287,8 @@ TN_INLINE void take_off(int vecs, int64_t d, float *y, const float *rest)
 TN_LEVELED(void, tn_relax_nudge, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
 {
     if (t->rest) BY_WIDTH(t->width, take_off, j->d, t->y, t->rest);
-    tn_relax_multiply(j, &j->head, t, t->y, t->logits);
+    if (j->hopfield) tn_v_map(t->x, t->y, j->d * t->width, tn_v_tanh);
+    tn_relax_multiply(j, &j->head, t, j->hopfield ? t->x : t->y, t->logits);
     BY_WIDTH(t->width, soften, j, t);
     tn_relax_multiply(j, &j->head_back, t, t->logits, t->u);
     BY_WIDTH(t->width, move_by, j->d, t->y, t->u, t->eta);
@@ -319,11 +343,6 @@ TN_LEVELED(void, tn_relax_advance, (const tn_relax_job *j, tn_relax_tile *t, boo
 {
     BY_WIDTH(t->width, advance, j, t, looks);
     if (t->origin) BY_WIDTH(t->width, by_move, j->d, t);
-}
-
-TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
-{
-    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) + GET(a, i, v));
 }
 
 TN_LEVELED(void, tn_relax_add, (const tn_relax_job *j, tn_relax_tile *t), (j, t))

@@ -40,6 +40,12 @@ static const tn_case cases[] = {
       3e-2f },
     { "energy proxy", { 9, 8, 13, 4, 40 }, RC_ENERGY | RC_EP | RC_PROXY | RC_TOL, 2e-4f, 0 },
     { "energy bare", { 3, 4, 5, 2, 5 }, RC_ENERGY | RC_EP | RC_BARE | RC_ANDERSON, 1e-3f, 0 },
+    { "hopfield bptt", { 19, 11, 11, 4, 40, 18 }, RC_HOPFIELD | RC_H0, 5e-5f, 0 },
+    { "hopfield implicit", { 19, 11, 11, 4, 40, 18 }, RC_HOPFIELD | RC_IMPLICIT, 1e-4f, 2e-2f },
+    { "hopfield one step", { 5, 7, 7, 4, 12 }, RC_HOPFIELD | RC_ONE_STEP, 2e-5f, 2e-2f },
+    { "hopfield ep", { 19, 11, 11, 4, 40, 17 }, RC_HOPFIELD | RC_EP | RC_REST | RC_MEAN | RC_WEIGHTS, 2e-4f, 3e-2f },
+    { "hopfield ep centred", { 35, 40, 40, 12, 30 }, RC_HOPFIELD | RC_EP | RC_CENTRED | RC_MOVE | RC_UNLABELLED | TN_FEW, 2e-4f, 0 },
+    { "hopfield anderson", { 18, 9, 9, 5, 20 }, RC_HOPFIELD | RC_EP | RC_ANDERSON, 1e-3f, 0 },
     { "no samples", { 0, 4, 5, 2, 5 }, RC_EP, 2e-5f, 0 },
 };
 
@@ -196,12 +202,14 @@ static void differences_of_the_map(void)
 {
     check_oracle(&(tn_case){ "", { 3, 7, 12, 4, 5 }, RC_ONE_STEP, 0, 0 }, false);
     check_oracle(&(tn_case){ "", { 3, 7, 12, 4, 5 }, RC_ONE_STEP | RC_ENERGY, 0, 0 }, false);
+    check_oracle(&(tn_case){ "", { 3, 7, 7, 4, 5 }, RC_ONE_STEP | RC_HOPFIELD, 0, 0 }, false);
 }
 
 static void differences_of_the_equilibrium(void)
 {
     check_oracle(&(tn_case){ "", { 2, 5, 8, 4, 5 }, RC_IMPLICIT, 0, 0 }, true);
     check_oracle(&(tn_case){ "", { 2, 5, 8, 4, 5 }, RC_IMPLICIT | RC_ENERGY, 0, 0 }, true);
+    check_oracle(&(tn_case){ "", { 2, 5, 5, 4, 5 }, RC_IMPLICIT | RC_HOPFIELD, 0, 0 }, true);
 }
 
 /* lambda by centred nudging and by the adjoint, as da of the energy. */

@@ -135,6 +135,10 @@ static const tn_case ways[] = {
     { "energy one step", { B, D, F, C, 40, 30 }, RC_ENERGY | RC_ONE_STEP | RC_H0, 2e-5f, 0 },
     { "energy ep centred", { B, D, F, C, 40, 30 }, RC_ENERGY | RC_EP | RC_CENTRED | RC_MEAN, 2e-4f, 0 },
     { "energy proxy", { B, D, F, C, 40, 30 }, RC_ENERGY | RC_EP | RC_PROXY | RC_TOL, 2e-4f, 0 },
+    { "hopfield bptt", { B, D, D, C, 40, 30 }, RC_HOPFIELD, 5e-5f, 0 },
+    { "hopfield implicit", { B, D, D, C, 40, 30 }, RC_HOPFIELD | RC_IMPLICIT, 5e-5f, 0 },
+    { "hopfield ep", { B, D, D, C, 40, 30 }, RC_HOPFIELD | RC_EP | RC_REST | RC_WEIGHTS | RC_UNLABELLED, 2e-4f, 0 },
+    { "hopfield ep centred", { B, D, D, C, 40, 30 }, RC_HOPFIELD | RC_EP | RC_CENTRED | RC_MEAN, 2e-4f, 0 },
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
@@ -325,6 +329,7 @@ static void errors(void **state)
     o = good, o.norm_gain = (tn_ref)R(SCALAR), refused(o, "norm_gain must be floats of shape (4)");
     o = good, o.kind = TN_RELAX_ENERGY, refused(o, "the energy needs scale (1)");
     o = good, o.kind = TN_RELAX_ENERGY, o.scale = (tn_ref)R(SCALAR), refused(o, "leave out w2, b2 and the norms");
+    o = good, o.kind = TN_RELAX_HOPFIELD, refused(o, "hopfield has w1 (d,d) alone");
     o = good, o.tol = (tn_ref)R(SCALAR), refused(o, "by rtol or by tol: give one of them");
     o = good, o.rtol = (tn_ref)R(0), refused(o, "by rtol or by tol: give one of them");
     o = good, o.steps = 0, refused(o, "steps >= 1");

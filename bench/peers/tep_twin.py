@@ -15,7 +15,7 @@ import against
 from against import ones, uniform, zeros
 
 DEFAULTS = {"inputs": 6, "tokens": 1, "classes": 4, "dim": 64, "ff": "auto", "mode": "block", "variant": "corrected", "grad": "ep",
-            "beta": 0.1, "anchor": "auto", "nudge_rtol": 0.0, "damping": 0.9, "iterations": 20, "rtol": 1e-2, "tol": 1e-4, "attention": "linear", "heads": "auto",
+            "beta": 0.1, "anchor": "rest", "nudge_rtol": 0.0, "damping": 0.9, "iterations": 20, "rtol": 1e-2, "tol": 1e-4, "attention": "linear", "heads": "auto",
             "pos": "learned", "kappa": 0.7, "radius": 0.95, "alpha": 0.5, "buffer": 3, "buffer_fade": 0.9}
 
 
@@ -192,7 +192,7 @@ class Tep(against.Net):
 
     def nudged(self, f, h, labels, beta):
         s = self.settings
-        at_rest = not self.faithful and (s["anchor"] == "rest" or s["anchor"] == "auto" and s["grad"] == "ep")
+        at_rest = not self.faithful and s["anchor"] == "rest"
         with torch.no_grad():
             rest = f(h) - h if at_rest else 0
 

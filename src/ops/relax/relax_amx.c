@@ -2,7 +2,8 @@
  *
  * Sixteen rows of w by sixteen samples are one tile register of sums, and what a product makes lies as the next one wants it: only
  * the samples' numbers are rounded and paired before each product, the weights once for a call. A sample is a column of its
- * own throughout, so its bits depend on nobody else. The registers are given back after every product (gemm_amx.c says why). */
+ * own throughout, so its bits depend on nobody else. A thread has the registers' shapes set from tn__relax_amx_begin to _end
+ * (gemm_amx.c says why they are given back). */
 #include "ops/relax/relax_cpu.h"
 
 #if defined(__x86_64__)
@@ -74,25 +75,41 @@ TARGET static void one_panel(int64_t depth, const unsigned char *w, const unsign
     _tile_stored(0, out, LINE);
 }
 
+/* (k,16) rounded to bf16, two rows to a line of pairs; rows of 0 behind them, to depth. */
+__attribute__((target("avx512f,avx512bw,avx512bf16"))) static void pair_rows(const float *in, int64_t k, int64_t depth, uint16_t *to)
+{
+    static const uint16_t turns[32] = { 0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
+    const __m512i turn = _mm512_loadu_si512(turns);
+    for (int64_t p = 0; p < depth; p += 2, to += 2 * SIDE) {
+        const __m512 zero = _mm512_setzero_ps();
+        const __m512 a = p < k ? _mm512_loadu_ps(in + p * SIDE) : zero, b = p + 1 < k ? _mm512_loadu_ps(in + (p + 1) * SIDE) : zero;
+        _mm512_storeu_si512(to, _mm512_permutexvar_epi16(turn, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+    }
+}
+
+void tn__relax_amx_begin(void) { tn__gemm_amx.begin(); }
+void tn__relax_amx_end(void) { tn__gemm_amx.end(); }
+
 void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired)
 {
     const int64_t depth = depth_of(m), panel = depth / DEPTH * TILE, whole = m->n / SIDE, left = m->n % SIDE;
     const unsigned char *w = m->packed;
     float edge[SIDE * SIDE];
     int64_t i = 0;
-    tn__gemm_pack_avx512(paired, (tn_gemm_panel){ SIDE, 2, depth },
-                         (tn_gemm_source){ .data = in, .type = TN_F32, .outer = 1, .inner = SIDE, .round = TN_BF16 }, SIDE, m->k);
-    tn__gemm_amx.begin();
+    pair_rows(in, m->k, depth, paired);
+    __asm__ volatile("" ::: "memory"); /* tiles are loaded behind the compiler's back */
     for (; i + AT_ONCE <= whole; i += AT_ONCE) four_panels(depth, w + i * panel, paired, out + i * SIDE * SIDE);
     for (; i < whole; i++) one_panel(depth, w + i * panel, paired, out + i * SIDE * SIDE);
     if (left) one_panel(depth, w + i * panel, paired, edge);
     if (left) memcpy(out + i * SIDE * SIDE, edge, sizeof *edge * (size_t)(left * SIDE));
-    tn__gemm_amx.end();
 }
 #else
 bool tn__relax_amx(void) { return false; }
 int64_t tn__relax_amx_panels(const tn_relax_matrix *m) { return m->n; }
 size_t tn__relax_amx_bytes(const tn_relax_matrix *m) { return (size_t)m->n; }
 void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i) { (void)m, (void)i; }
+void tn__relax_amx_begin(void) {}
+void tn__relax_amx_end(void) {}
 void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired) { (void)m, (void)in, (void)out, (void)paired; }
 #endif

@@ -112,6 +112,9 @@ bool tn__relax_amx(void); /* this machine has it, and tiles are as wide as its r
 size_t tn__relax_amx_bytes(const tn_relax_matrix *m);
 int64_t tn__relax_amx_panels(const tn_relax_matrix *m);
 void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i);
+/* Around a thread's products, but for those of tn_gemm. */
+void tn__relax_amx_begin(void);
+void tn__relax_amx_end(void);
 /* `paired`: 2 bytes for each number of `in`, and for those that make k a multiple of 32. */
 void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired);
 

@@ -6,7 +6,7 @@
 
 #include "backend/cpu/vec.h"
 
-/* Where it has a place, slope gets Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi), given Phi (n vectors) and x clamped to the edge. */
+/* Where it has a place, slope gets Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi), given Phi (n vectors) and x clamped to where that is Phi. */
 TN_INLINE void gelu_slope(int n, const tn_vec *phi, const tn_vec *x, float *slope)
 {
     float density[TN_LANES];
@@ -55,7 +55,8 @@ TN_INLINE void gelu(int n, float *z, const tn_vec *bias, float *slope)
         tn_vec_put(z + k * TN_VEC, tn_vec_fma((tn_vec)a, q, (tn_vec)x * 0.5f));
         if (!slope) continue;
         const __m512 minus = _mm512_and_ps(sign, x);
-        const tn_vec phi = (tn_vec)_mm512_xor_ps(minus, (__m512)q) + 0.5f, clamped = (tn_vec)_mm512_or_ps(minus, (__m512)c);
+        const tn_vec phi = (tn_vec)_mm512_xor_ps(minus, (__m512)q) + 0.5f;
+        const tn_vec clamped = (tn_vec)_mm512_max_ps(_mm512_set1_ps(-6), _mm512_min_ps(_mm512_set1_ps(6), sum)); /* NaN: the second */
         gelu_slope(1, &phi, &clamped, slope + k * TN_VEC);
     }
 }

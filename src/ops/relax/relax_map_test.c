@@ -125,7 +125,9 @@ static void check_product(int n, int k, bool by_columns, bool bf16)
     for (int i = 0; i < k * width; i++) in[i] = cosf(0.7f * (float)i);
     out[n * width] = 77;
     tn_relax_pack(&j, &m);
+    if (j.amx) tn__relax_amx_begin();
     tn_relax_multiply(&j, &m, &(tn_relax_tile){ .width = width, .live = width, .rows = rows, .gemm = gemm }, in, out);
+    if (j.amx) tn__relax_amx_end();
     for (int r = 0; r < n; r++)
         for (int l = 0; l < width; l++) {
             double sum = 0, size = 0;

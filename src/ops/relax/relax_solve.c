@@ -115,11 +115,13 @@ static void shares_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(w->j, w->s, slot);
     memset(t.eta, 0, sizeof *t.eta * TN_RELAX_LANES); /* of columns without a sample, which are computed too */
     memset(t.weight, 0, sizeof *t.weight * TN_RELAX_LANES);
+    if (w->j->amx) tn__relax_amx_begin();
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->samples;) {
         t.live = (int)(w->samples - at < w->each ? w->samples - at : w->each);
         t.width = tn_relax_width(t.live);
         w->fn(w->arg, &t, at);
     }
+    if (w->j->amx) tn__relax_amx_end();
 }
 
 void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, int64_t n, tn_relax_share *fn, void *arg)
@@ -353,6 +355,7 @@ static void flow_slot(void *arg, int64_t slot)
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
     clear(w, &t);
+    if (j->amx) tn__relax_amx_begin();
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);
@@ -365,6 +368,7 @@ static void flow_slot(void *arg, int64_t slot)
             if (!enter(w, &t, l)) close_gap(w, &t, l);
         }
     }
+    if (j->amx) tn__relax_amx_end();
 }
 
 /* --- all together ------------------------------------------------------------------------------------------------- */

@@ -210,6 +210,21 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
 size_t tn_relax_space_bytes(const tn_relax_job *j, bool backward, int slots);
 tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots, void *base); /* 64-byte aligned */
 
+/* --- relax_sums.c ------------------------------------------------------------------------------------------------- */
+
+/* c (m,n) = or += factor sum_b x_b y_b^T, x (rows,m), y (rows,n). */
+typedef struct tn_relax_outer {
+    const float *x, *y;
+    float *c;
+    int64_t rows, m, n;
+    float factor;
+    bool add;
+} tn_relax_outer;
+
+bool tn__relax_outer_fits(int64_t m, int64_t n); /* else tn_gemm has it */
+void tn__relax_outer_rows(const tn_relax_outer *o, int64_t first, int64_t last); /* of c; both multiples of 4 */
+void tn__relax_columns(const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count, double *restrict sum);
+
 /* --- relax_grad.c ------------------------------------------------------------------------------------------------- */
 
 /* Rows that the gradients of the parameters are summed from: one for each sample, or, bptt, for each sample and step as they

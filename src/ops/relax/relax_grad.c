@@ -209,14 +209,8 @@ static void columns_tile(void *arg, int64_t tile)
 {
     const columns *w = arg;
     const int64_t from = tile * COLUMNS, n = w->n - from < COLUMNS ? w->n - from : COLUMNS;
-    double sum[COLUMNS] = { 0 };
-    for (int64_t b = 0; b < w->rows; b++) {
-        const float *x = w->x + b * w->n + from, *y = w->y ? w->y + b * w->n + from : NULL;
-        if (y)
-            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i] * (double)y[i];
-        else
-            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i];
-    }
+    double sum[COLUMNS];
+    tn__relax_columns(w->x + from, w->y ? w->y + from : NULL, w->rows, w->n, n, sum);
     for (int64_t i = 0; i < n; i++)
         w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
 }
@@ -235,11 +229,26 @@ static void sum_columns(const grad *g, int input, const float *x, const float *y
     if (w.to) tn_pool_run(g->j->pool, (w.n + COLUMNS - 1) / COLUMNS, columns_tile, &w);
 }
 
+enum { OUTER_ROWS = 16 };
+
+static void outer_tile(void *arg, int64_t tile)
+{
+    const tn_relax_outer *o = arg;
+    const int64_t end = (tile + 1) * OUTER_ROWS;
+    tn__relax_outer_rows(o, tile * OUTER_ROWS, end < o->m ? end : o->m);
+}
+
 /* din[input] (m,n) gets factor sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
 static void sum_outer(const grad *g, int input, const float *x, int64_t m, const float *y, int64_t n, float factor,
                       bool more)
 {
     const tn_relax_job *j = g->j;
+    tn_relax_outer plain = { .x = x, .y = y, .c = g->c->din[input].data, .rows = g->rows, .m = m, .n = n, .factor = factor,
+                             .add = more || adds_to(g, input) };
+    if (plain.c && !j->rounded && tn__relax_outer_fits(m, n)) {
+        tn_pool_run(j->pool, (m + OUTER_ROWS - 1) / OUTER_ROWS, outer_tile, &plain);
+        return;
+    }
     const tn_gemm product = { .m = m,
                               .n = n,
                               .k = g->rows,
@@ -307,15 +316,17 @@ typedef struct back_step {
     int64_t at;          /* where their rows begin */
 } back_step;
 
+/* u of the tile is done with: it serves as rows. */
 static void add_da(const grad *g, const tn_relax_tile *t, const int32_t *sample, const float *lambda)
 {
     const tn_relax_job *j = g->j;
     float *da = g->c->din[TN_RELAX_A].data;
-    for (int l = 0; da && l < t->live; l++) {
-        float *to = da + sample[l] * j->d;
-        const float *from = j->block ? t->y + l : lambda + l * j->d;
-        const int64_t step = j->block ? t->width : 1;
-        for (int64_t i = 0; i < j->d; i++) to[i] += from[i * step];
+    if (!da) return;
+    if (j->block) tn_relax_store(t->y, t->width, t->u, j->d, t->live, j->d);
+    for (int l = 0; l < t->live; l++) {
+        float *restrict to = da + sample[l] * j->d;
+        const float *restrict from = (j->block ? t->u : lambda) + l * j->d;
+        for (int64_t i = 0; i < j->d; i++) to[i] += from[i];
     }
 }
 
@@ -335,9 +346,12 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     tn_relax_apply(j, t, true);
     tn_relax_store(t->z, t->width, r->kept.active + f, j->f, t->live, j->f);
     if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
-    for (int64_t i = 0; i < t->live * j->d; i++) lambda[i] = j->damping * carried[i];
-    tn_relax_load(t->h, t->width, lambda, j->d, t->live, j->d);
+    tn_relax_load(t->a, t->width, carried, j->d, t->live, j->d); /* the injection is done with */
+    for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] = j->damping * t->a[i];
+    tn_relax_store(t->h, t->width, lambda, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
+    for (int64_t i = 0; i < j->d * t->width; i++) t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
+    tn_relax_store(t->a, t->width, carried, j->d, t->live, j->d);
     if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
@@ -346,9 +360,6 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     add_da(g, t, sample, lambda);
-    for (int l = 0; l < t->live; l++) /* what passes f by, and what passes through it */
-        for (int64_t i = 0; i < j->d; i++)
-            carried[l * j->d + i] = (1 - j->damping) * carried[l * j->d + i] + t->y[i * t->width + l];
 }
 
 /* Every sample from its own last step. Rows of several steps are summed over together, as many as there is room for. */

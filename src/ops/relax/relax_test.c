@@ -7,6 +7,8 @@ static const tn_case cases[] = {
     { "bptt", { 5, 7, 11, 4, 6 }, RC_FIXED, 2e-5f, 2e-2f },
     { "bptt until each is there", { 9, 5, 9, 4, 40, 7 }, RC_H0, 2e-5f, 0 },
     { "bptt of many", { 150, 5, 9, 4, 40, 141 }, 0, 5e-5f, 0 },
+    { "bptt of many, whole vectors", { 150, 16, 32, 4, 12 }, TN_FEW, 5e-5f, 0 },
+    { "ep of many, whole vectors", { 300, 16, 32, 4, 6 }, RC_EP | RC_CENTRED | TN_FEW, 3e-4f, 0 },
     { "bptt together", { 17, 6, 12, 4, 30, 15 }, RC_TOL, 5e-5f, 0 },
     { "implicit", { 5, 7, 11, 4, 30 }, RC_IMPLICIT, 1e-4f, 2e-2f },
     { "one step", { 5, 7, 11, 4, 12 }, RC_ONE_STEP, 2e-5f, 2e-2f },

@@ -154,6 +154,22 @@ static inline void eq_apply(const eq_sample *p, const double *h, const double *v
     }
 }
 
+/* dW (M,H) += lambda^T df/dW at h, with f(h) = a + s W^T tanh(W h + b). */
+static inline void eq_weigh(const eq_sample *p, const double *h, const double *lambda, double *dW)
+{
+    for (int s = 0; s < EQ_S; s++)
+        for (int m = 0; m < EQ_M; m++) {
+            double z = (double)p->b[m], d = 0;
+            for (int i = 0; i < EQ_H; i++) {
+                z += (double)p->W[m * EQ_H + i] * h[s * EQ_H + i];
+                d += (double)p->W[m * EQ_H + i] * lambda[s * EQ_H + i];
+            }
+            const double t = tanh(z);
+            for (int i = 0; i < EQ_H; i++)
+                dW[m * EQ_H + i] += EQ_SCALE * (t * lambda[s * EQ_H + i] + d * (1 - t * t) * h[s * EQ_H + i]);
+        }
+}
+
 /* The target of one iteration: adjoint at h (v given: lambda), or nudged by eta (0: free). */
 static inline void eq_target(const eq_sample *p, double eta, const double *at, const double *x, double *f)
 {

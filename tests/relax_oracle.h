@@ -16,12 +16,13 @@ enum { RO_D = 40, RO_F = 80, RO_C = 12, RO_T = 64, RO_PAIRS = AO_PAIRS }; /* mos
 enum { RO_A, RO_W1, RO_B1, RO_W2, RO_B2, RO_GAIN2, RO_BIAS2, RO_GAIN, RO_BIAS, RO_PARAMS }; /* as the node's inputs */
 
 typedef struct ro_net {
-    bool energy;
+    bool energy, hopfield;
     int64_t B, count, d, f, C;
     const double *p[RO_PARAMS]; /* what has a gradient; NULL: absent */
     const double *h0, *head_w, *head_b, *labels, *weights;
     double scale, damping, rtol, tol, beta, weight;
-    bool absolute, centred, mean, proxy;
+    bool absolute, centred, mean, proxy, at_rest;
+    double move; /* 0: nudged samples stop as free ones do */
     int64_t steps;
     int memory; /* 0: no acceleration */
     tn_loop_grad grad;
@@ -56,6 +57,11 @@ static inline double ro_norm(const double *x, int64_t d, double *n)
 static inline void ro_apply(const ro_net *m, const double *a, const double *h, ro_trace *t)
 {
     const int64_t d = m->d, f = m->f;
+    for (int64_t i = 0; m->hopfield && i < d; i++) {
+        t->y[i] = a[i];
+        for (int64_t k = 0; k < d; k++) t->y[i] += m->p[RO_W1][i * d + k] * (t->act[k] = tanh(h[k]));
+    }
+    if (m->hopfield) return;
     for (int64_t i = 0; i < d; i++) t->u[i] = t->x[i] = m->energy ? h[i] : h[i] + a[i];
     if (!m->energy) {
         t->s2 = ro_norm(t->u, d, t->n2);
@@ -96,6 +102,13 @@ static inline void ro_add(double *const *g, int which, int64_t at, double x)
 static inline void ro_pull(const ro_net *m, const ro_trace *t, const double *lambda, double *dh, double *const *g)
 {
     const int64_t d = m->d, f = m->f;
+    for (int64_t k = 0; m->hopfield && k < d; k++) {
+        dh[k] = 0;
+        for (int64_t i = 0; i < d; i++) dh[k] += (1 - t->act[k] * t->act[k]) * m->p[RO_W1][i * d + k] * lambda[i];
+        for (int64_t i = 0; i < d; i++) ro_add(g, RO_W1, i * d + k, lambda[i] * t->act[k]);
+        ro_add(g, RO_A, k, lambda[k]);
+    }
+    if (m->hopfield) return;
     double w[RO_D] = { 0 }, z[RO_F], q[RO_D] = { 0 };
     if (!m->energy) ro_norm_back(d, lambda, m->p[RO_GAIN], t->n, t->s, w);
     for (int64_t k = 0; k < f; k++) {
@@ -125,7 +138,7 @@ static inline void ro_pull(const ro_net *m, const ro_trace *t, const double *lam
     }
 }
 
-/* dC/dh of sample b at h. */
+/* dC/dh of sample b at h; hopfield: dC/dtanh(h). */
 static inline void ro_force(const ro_net *m, int64_t b, const double *h, double *force)
 {
     double p[RO_C], most = -INFINITY, sum = 0;
@@ -133,7 +146,7 @@ static inline void ro_force(const ro_net *m, int64_t b, const double *h, double 
     if (m->labels[b] < 0) return;
     for (int64_t c = 0; c < m->C; c++) {
         p[c] = ro_at(m->head_b, c, 0);
-        for (int64_t i = 0; i < m->d; i++) p[c] += m->head_w[c * m->d + i] * h[i];
+        for (int64_t i = 0; i < m->d; i++) p[c] += m->head_w[c * m->d + i] * (m->hopfield ? tanh(h[i]) : h[i]);
         most = fmax(most, p[c]);
     }
     for (int64_t c = 0; c < m->C; c++) sum += p[c] = exp(p[c] - most);
@@ -149,6 +162,7 @@ typedef struct ro_phase {
     double eta;
     const ro_trace *at;
     const double *g;
+    double rest[RO_D], from[RO_D]; /* nudged: taken off f, and where it began */
 } ro_phase;
 
 /* One sample under way. */
@@ -197,6 +211,8 @@ static inline bool ro_accelerate(const ro_net *m, ro_sample *s, const double *y,
     return true;
 }
 
+static inline double ro_limit(const ro_net *m, const ro_phase *p) { return p->eta != 0 && m->move > 0 ? m->move : m->rtol; }
+
 static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sample *s)
 {
     double y[RO_D], force[RO_D], next[RO_D], far = 0;
@@ -209,13 +225,17 @@ static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sam
         memcpy(y, t.y, sizeof y);
     }
     if (p->eta != 0) {
+        for (int64_t i = 0; i < m->d; i++) y[i] -= p->rest[i];
         ro_force(m, b, y, force);
         for (int64_t i = 0; i < m->d; i++) y[i] -= p->eta * force[i];
     }
     for (int64_t i = 0; i < m->d; i++) far += (y[i] - s->h[i]) * (y[i] - s->h[i]);
-    s->residual = sqrt(far) / fmax(sqrt(ro_dot(y, y, m->d)), 1e-6);
+    double size = sqrt(ro_dot(y, y, m->d)), gone = 0;
+    for (int64_t i = 0; i < m->d; i++) gone += (y[i] - p->from[i]) * (y[i] - p->from[i]);
+    if (p->eta != 0 && m->move > 0) size = fmax(sqrt(gone), 1e-3 * size);
+    s->residual = sqrt(far) / fmax(size, 1e-6);
     s->steps++;
-    if (!m->memory || (!m->absolute && s->residual < m->rtol) || !ro_accelerate(m, s, y, next))
+    if (!m->memory || (!m->absolute && s->residual < ro_limit(m, p)) || !ro_accelerate(m, s, y, next))
         for (int64_t i = 0; i < m->d; i++) next[i] = (1 - m->damping) * s->h[i] + m->damping * y[i];
     s->moved = 0;
     for (int64_t i = 0; i < m->d; i++) s->moved += (next[i] - s->h[i]) * (next[i] - s->h[i]);
@@ -225,22 +245,20 @@ static inline void ro_step(const ro_net *m, int64_t b, const ro_phase *p, ro_sam
 /* Solves all samples; phases[b] is sample b's. s[b].h is where it begins and ends. history: (steps,B,d) or NULL. */
 static inline void ro_solve(const ro_net *m, const ro_phase *phases, ro_sample *s, double *history)
 {
-    const bool together = m->absolute || m->grad == TN_LOOP_BPTT;
     for (int64_t b = 0; b < m->count; b++) s[b].steps = s[b].n = 0;
-    for (int64_t b = 0; !together && b < m->count; b++) do
+    for (int64_t b = 0; !m->absolute && b < m->count; b++) do {
+            if (history) memcpy(history + (s[b].steps * m->B + b) * m->d, s[b].h, sizeof *history * (size_t)m->d);
             ro_step(m, b, &phases[b], &s[b]);
-        while (s[b].steps < m->steps && !(s[b].residual < m->rtol));
-    bool done = !together;
+        } while (s[b].steps < m->steps && !(s[b].residual < ro_limit(m, &phases[b])));
+    bool done = !m->absolute;
     for (int64_t t = 0; !done && t < m->steps; t++) {
         double moved = 0;
-        done = true;
         for (int64_t b = 0; b < m->count; b++) {
             if (history) memcpy(history + (t * m->B + b) * m->d, s[b].h, sizeof *history * (size_t)m->d);
             ro_step(m, b, &phases[b], &s[b]);
             moved += s[b].moved;
-            done &= s[b].residual < m->rtol;
         }
-        if (m->absolute) done = sqrt(moved) < m->tol;
+        done = sqrt(moved) < m->tol;
     }
 }
 
@@ -276,7 +294,11 @@ static inline ro_sample *ro_nudged(const ro_net *m, const ro_sample *s, double s
     ro_sample *n = ro_samples(m);
     ro_phase *p = ro_phases(m);
     for (int64_t b = 0; b < m->count; b++) {
+        ro_trace t;
         memcpy(n[b].h, s[b].h, sizeof n[b].h);
+        memcpy(p[b].from, s[b].h, sizeof p[b].from);
+        ro_apply(m, m->p[RO_A] + b * m->d, s[b].h, &t);
+        for (int64_t i = 0; m->at_rest && i < m->d; i++) p[b].rest[i] = t.y[i] - s[b].h[i];
         p[b].eta = sign * (m->proxy ? m->beta / (double)m->count : m->beta);
     }
     ro_solve(m, p, n, NULL);
@@ -307,9 +329,9 @@ static inline void ro_grad_ep(const ro_net *m, const ro_sample *s, double *const
     for (int64_t b = 0; b < m->count; b++) {
         ro_apply(m, m->p[RO_A] + b * m->d, s[b].h, &t);
         for (int64_t i = 0; i < m->d; i++)
-            lambda[i] = m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
+            lambda[i] = (m->hopfield ? 1 - t.act[i] * t.act[i] : 1) * (m->proxy     ? 2 / (m->beta * n * (double)m->d) * (t.y[i] - up[b].h[i])
                         : m->centred ? weight * (down[b].h[i] - up[b].h[i]) / (2 * m->beta)
-                                     : weight * (s[b].h[i] - up[b].h[i]) / m->beta;
+                                     : weight * (s[b].h[i] - up[b].h[i]) / m->beta);
         ro_pull_at(m, b, s[b].h, lambda, dh, g);
     }
     free(up);

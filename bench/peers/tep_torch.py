@@ -361,24 +361,27 @@ def adjoint(m, saved, g, o, stats):
 
 
 def bptt(net, m, x, a, onehot, o, stats):
-    """Back through all iterations taken; the forward pass runs until all samples are there."""
-    h, kept = torch.zeros_like(a), []
+    """Back through the iterations that each sample took; one that is there stays as it is."""
+    h, kept, alive = torch.zeros_like(a), [], torch.ones_like(a[:, :1])
     for t in range(o.iterations):
         v, saved = m.saved(h, a)
-        kept.append(saved)
+        part = o.damping * alive
+        kept.append((saved, part))
+        stats["free"] += int(alive.sum())
         size, d = torch.linalg.vector_norm(v, dim=1), v - h
         dist = torch.linalg.vector_norm(d, dim=1)
-        h = torch.add(h, d, alpha=o.damping)
-        if (o.damping * float(dist.norm()) < o.tol) if o.tol > 0 else bool((dist < o.rtol * size.clamp_min_(1e-6)).all()):
+        h = torch.addcmul(h, d, part)
+        if o.tol <= 0:
+            alive = alive * (dist >= o.rtol * size.clamp_min_(1e-6))[:, None]
+        if o.damping * float(dist.norm()) < o.tol if o.tol > 0 else not bool(alive.any()):
             break
-    stats["free"] += len(kept) * h.shape[0]
     loss, logits, g = head_grad(net, h, onehot)
     da = torch.zeros_like(a)
-    for i, saved in enumerate(reversed(kept)):
-        lam = g * o.damping
+    for i, (saved, part) in enumerate(reversed(kept)):
+        lam = g * part
         dh = m.pull(saved, lam, net.g, add=int(i > 0))
         da += m.da(saved, lam, dh)
-        g = dh.add_(g, alpha=1 - o.damping)
+        g = dh.addcmul_(g, 1 - part)
     m.inject_grad(x, da)
     return loss, logits
 

@@ -15,7 +15,7 @@ import against
 from against import ones, uniform, zeros
 
 DEFAULTS = {"inputs": 6, "tokens": 1, "classes": 4, "dim": 64, "ff": "auto", "mode": "block", "variant": "corrected", "grad": "ep",
-            "beta": 0.1, "damping": 0.9, "iterations": 20, "rtol": 1e-2, "tol": 1e-4, "attention": "linear", "heads": "auto",
+            "beta": 0.1, "anchor": "rest", "nudge_rtol": 0.0, "damping": 0.9, "iterations": 20, "rtol": 1e-2, "tol": 1e-4, "attention": "linear", "heads": "auto",
             "pos": "learned", "kappa": 0.7, "radius": 0.95, "alpha": 0.5, "buffer": 3, "buffer_fade": 0.9}
 
 
@@ -154,8 +154,8 @@ class Tep(against.Net):
 
     # --- solve
 
-    def iterate(self, f, h):
-        """The damped iteration until each sample is there; faithful: until the whole batch is."""
+    def iterate(self, f, h, origin=None):
+        """The damped iteration until each sample is there; faithful: until the whole batch is. origin: there by its move from it."""
         s = self.settings
         damping, alive = 1.0 if s["mode"] == "toroidal" else s["damping"], None
         for _ in range(s["iterations"]):
@@ -167,8 +167,11 @@ class Tep(against.Net):
                 if float(moved.detach().norm()) < s["tol"]:
                     break
                 continue
-            there = (d.norm(dim=1) < s["rtol"] * v.flatten(1).norm(dim=1).clamp_min(1e-6)).detach()
-            if alive is None or s["grad"] == "bptt":
+            size, limit = v.flatten(1).norm(dim=1), s["rtol"]
+            if origin is not None:
+                size, limit = torch.maximum((v - origin).flatten(1).norm(dim=1), 1e-3 * size), s["nudge_rtol"]
+            there = (d.norm(dim=1) < limit * size.clamp_min(1e-6)).detach()
+            if alive is None:
                 alive = torch.ones_like(there)
             h = h + moved * alive.view(-1, *[1] * (h.dim() - 1))
             alive = alive & ~there
@@ -188,14 +191,19 @@ class Tep(against.Net):
         return self.glorot(h.mean(1) if h.dim() == 3 and self.labels_each == 1 else h, "head", self.settings["classes"])
 
     def nudged(self, f, h, labels, beta):
+        s = self.settings
+        at_rest = not self.faithful and s["anchor"] == "rest"
+        with torch.no_grad():
+            rest = f(h) - h if at_rest else 0
+
         def pulled(h):
             with torch.enable_grad():
-                v = f(h).detach().requires_grad_()
+                v = (f(h) - rest).detach().requires_grad_()
                 force, = torch.autograd.grad(self.cost(v, labels), v)
             return v.detach() - beta * force
 
         with torch.no_grad():
-            return self.iterate(pulled, h)
+            return self.iterate(pulled, h, h if s["nudge_rtol"] > 0 and not self.faithful else None)
 
     def propagate(self, f, h, labels):
         s, B, count = self.settings, h.shape[0], int((labels >= 0).sum())

@@ -22,7 +22,7 @@ static const double REPORT_TOTAL_S = 40.2, REPORT_BACKWARD_S = 12.8, REPORT_SOLV
 
 /* What can be changed by key=value; the prototype's own values. */
 static const char *const base[] = {
-    "task=digits", "task.valid_frac=0", "task.test_frac=0.2", "train.batch=128", "train.epochs=30", "iterations=20", "beta=0.1",
+    "task=digits", "task.valid_frac=0", "task.test_frac=0.2", "train.batch=128", "train.epochs=30", "iterations=20", "beta=0.1", "anchor=state",
     "damping=0.9", "rtol=1e-2", "tol=1e-4", "train.lr=1e-3", "train.beta2=0.999", "train.decay=0", "train.warmup=0",
     "train.schedule=constant",
 };

@@ -351,6 +351,30 @@ static void estimators(void **state)
     tn_world_close(&w);
 }
 
+/* One nudge after a loose free solve, in a map where propagation is exact: from the state it takes the rest for a signal. */
+static void loose_nudges(void **state)
+{
+    static const char *const anchor[] = { "anchor=state", "anchor=rest", "anchor=auto" }, *const stop[] = { "nudge_rtol=0", "nudge_rtol=0", "nudge_rtol=0.02" };
+    static double exact[WIDE], got[WIDE];
+    const tep_shape z = { .B = 64, .S = 1, .F = 16, .C = 6, .L = 1 };
+    tn_world w = tn_world_open(5, 1);
+    double error[3];
+    (void)state;
+    tn_bound *b = tep_add(&w, &z, TEP_LIST("dim=13", "mode=energy", "grad=implicit", "rtol=1e-6", "iterations=500"));
+    fill_classes(b, &z);
+    const int64_t n = tep_gradients(&w, b, "energy", exact, WIDE);
+    for (int k = 0; k < 3; k++) {
+        b = tep_add(&w, &z, TEP_LIST("dim=13", "mode=energy", "grad=ep", "rtol=1e-2", "iterations=500", "beta=0.05", anchor[k], stop[k]));
+        fill_classes(b, &z);
+        tep_gradients(&w, b, "energy", got, WIDE);
+        for (int64_t i = 0; i < n; i++) got[i] -= exact[i];
+        error[k] = sqrt(tep_dot(got, got, n) / tep_dot(exact, exact, n));
+    }
+    if (!(error[1] < 0.5 * error[0] && error[2] < 0.5 * error[1] && error[2] < 0.1))
+        fail_msg("errors: from the state %g, from rest %g, by its move %g", error[0], error[1], error[2]);
+    tn_world_close(&w);
+}
+
 /* --- energy ------------------------------------------------------------------------------------------------------------------ */
 
 enum { EB = 4, ED = 8, EM = 32 };
@@ -467,6 +491,7 @@ void tn_tests_tep_gradients(tn_test_list *l)
     tn_test_add(l, implicit_by_differences, NULL, "tep gradients: the implicit gradient is that of differences");
     tn_test_add(l, graph_against_oracle, NULL, "tep gradients: the graph's are the oracle's");
     tn_test_add(l, estimators, NULL, "tep gradients: estimators beside the implicit gradient");
+    tn_test_add(l, loose_nudges, NULL, "tep: one nudge after a loose solve");
     tn_test_add(l, energy_is_exact, NULL, "tep gradients: equilibrium propagation of an energy is exact");
     tn_test_add(l, energy_is_local, NULL, "tep gradients: equilibrium propagation of an energy is local");
 }

@@ -44,6 +44,7 @@ samples() { # $1: file, $2: steps, $3: settings
 }
 
 samples tep_ep 5 ""
+samples tep_moved 5 "grad=ep_centred anchor=rest nudge_rtol=0.1"
 samples tep_implicit 5 "grad=implicit rtol=1e-4 iterations=100"
 samples tep_one_step 5 "grad=one_step"
 samples tep_bptt 5 "grad=bptt"

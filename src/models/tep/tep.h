@@ -17,8 +17,8 @@ typedef struct tep_config {
     int64_t inputs, tokens, classes, dim, ff, heads, iterations, memory, buffer;
     tep_mode mode;
     tep_grad grad;
-    bool faithful, softmax, anderson, positions, through_sigma, value, cache;
-    float beta, damping, rtol, tol, kappa, radius, alpha, fade, jacobian, head_scale;
+    bool faithful, softmax, anderson, at_rest, positions, through_sigma, value, cache;
+    float beta, damping, rtol, tol, nudge_rtol, kappa, radius, alpha, fade, jacobian, head_scale;
 } tep_config;
 
 /* The batch may be NULL: sizes that are auto are then 0. */

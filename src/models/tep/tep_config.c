@@ -16,6 +16,10 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("grad", "auto", "auto|ep|ep_centred|implicit|one_step|bptt",
                       "how the gradient passes the equilibrium (auto: ep_centred; faithful: ep)"),
     TN_SETTING_FLOAT("beta", "0.1", TN_RANGE_LO_OPEN(0, 10), "", "strength of the nudge (ep, ep_centred)"),
+    TN_SETTING_CHOICE("anchor", "auto", "auto|state|rest",
+                      "ep, ep_centred: nudge f itself, or f less what it leaves at the free state, which is then at rest (auto: rest for ep)"),
+    TN_SETTING_FLOAT("nudge_rtol", "0", TN_RANGE(0, 1), "",
+                     "nudged samples are there when a step changes how far they have moved by this part of it (0: by rtol, as free ones)"),
     TN_SETTING_FLOAT("damping", "0.9", TN_RANGE_LO_OPEN(0, 1), "", "part of each step that is taken: 1 is undamped"),
     TN_SETTING_INT("iterations", "20", TN_RANGE(1, 1e6), "steps", "most steps of a solve"),
     TN_SETTING_FLOAT("rtol", "1e-2", TN_RANGE_OPEN(0, 1), "", "a sample is there when |f(h)-h| is this part of |f(h)|"),
@@ -101,6 +105,7 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .beta = number(st, "beta"),
                        .damping = number(st, "damping"),
                        .rtol = number(st, "rtol"),
+                       .nudge_rtol = number(st, "nudge_rtol"),
                        .tol = number(st, "tol"),
                        .kappa = number(st, "kappa"),
                        .radius = number(st, "radius"),
@@ -110,6 +115,8 @@ static void read_all(const tn_settings *st, tep_config *c)
                        .head_scale = number(st, "head_scale") };
     const int grad = tn_settings_choice(st, "grad"); /* 0: auto */
     c->grad = grad ? (tep_grad)(grad - 1) : c->faithful ? TEP_EP : TEP_EP_CENTRED;
+    const int anchor = tn_settings_choice(st, "anchor"); /* centred nudges cancel what is left over by themselves */
+    c->at_rest = !c->faithful && (anchor ? anchor == 2 : c->grad == TEP_EP);
     if (!c->ff) c->ff = 4 * c->dim;
     if (!c->heads) c->heads = most_heads(c->dim);
 }

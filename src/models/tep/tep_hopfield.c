@@ -54,7 +54,7 @@ tep_map tep_hopfield(tep_net *n, tn_ref x)
     tn_graph *g = n->g;
     const tep_config *c = n->c;
     const bool ep = c->grad == TEP_EP || c->grad == TEP_EP_CENTRED;
-    tep_map m = { .build = ep ? settle_ep : settle, .state = tn_shape(n->b->batch, c->dim) };
+    tep_map m = { .build = ep ? settle_ep : settle, .state = tn_shape(n->b->batch, c->dim), .fused = true, .kind = TN_RELAX_HOPFIELD };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "hopfield");
     const tn_ref w = tn_param(g, "w", tn_shape(c->dim, c->dim), tn_normal(0.5f / sqrtf((float)c->dim)));

@@ -72,20 +72,18 @@ static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after
 /* What both ways of solving are given, and what they count. */
 typedef struct solve {
     tn_loop_grad grad;
-    bool centred, proxy;
+    bool centred, proxy, at_rest;
     tn_loop_solver solver;
     tn_ref h0, rtol, tol, damping;
     tep_target target; /* ep: the cost, its factor and strength */
-    tn_ref ratio, beta;
+    tn_ref ratio, beta, move;
     tn_ref steps, nudged_steps, adjoint_steps, residuals, signal; /* made */
 } solve;
 
 static tn_loop_grad gradient_of(const tep_net *n)
 {
     static const tn_loop_grad kinds[] = { TN_LOOP_EP, TN_LOOP_EP, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_BPTT };
-    const tn_loop_grad kind = kinds[n->c->grad];
-    if (kind == TN_LOOP_BPTT) return kind; /* samples that are there move on: also where no gradient is asked for */
-    return n->b->labels.id && tn_graph_get_options(n->g)->training ? kind : TN_LOOP_ONE_STEP;
+    return n->b->labels.id && tn_graph_get_options(n->g)->training ? kinds[n->c->grad] : TN_LOOP_ONE_STEP;
 }
 
 static solve solve_of(const tep_net *n)
@@ -98,6 +96,8 @@ static solve solve_of(const tep_net *n)
     if (c->mode != TEP_TOROIDAL) s.damping = tn_scalar(g, "damping", c->damping); /* alpha is its own */
     if (s.grad != TN_LOOP_EP) return s;
     s.proxy = c->faithful;
+    s.at_rest = c->at_rest;
+    if (c->nudge_rtol > 0 && !c->faithful) s.move = tn_scalar(g, "nudge_rtol", c->nudge_rtol);
     s.target = tep_target_of(n);
     s.ratio = ratio(n);
     s.beta = tn_div(g, tn_scalar(g, "beta", c->beta), s.ratio);
@@ -121,7 +121,7 @@ static tn_ref by_loop(const tep_net *n, const tep_map *m, solve *s)
     return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n, .sample_consts = m->per_sample,
                    .steps = c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol, .damping = s->damping, .cost = &cost,
                    .cost_consts = costs, .n_cost_consts = k + 1, .sample_cost_consts = per_sample, .beta = s->beta,
-                   .centred = s->centred, .mean = true, .proxy = s->proxy, .count = n->b->count, .solver = s->solver,
+                   .centred = s->centred, .mean = true, .proxy = s->proxy, .at_rest = s->at_rest, .move = s->move, .count = n->b->count, .solver = s->solver,
                    .memory = (int)c->memory, .free_steps = &s->steps, .nudged_steps = &s->nudged_steps,
                    .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals, .signal = &s->signal);
 }
@@ -133,6 +133,7 @@ static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
     const tn_ref *k = m->consts;
     tn_relax_options o = { .kind = m->kind, .h0 = s->h0, .steps = n->c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol,
                            .damping = s->damping, .beta = s->beta, .centred = s->centred, .mean = true, .proxy = s->proxy,
+                           .at_rest = s->at_rest, .move = s->move,
                            .count = n->b->count, .solver = s->solver, .memory = (int)n->c->memory, .free_steps = &s->steps,
                            .nudged_steps = &s->nudged_steps, .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals,
                            .signal = &s->signal };
@@ -140,6 +141,8 @@ static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
         o.norm2_gain = k[1], o.norm2_bias = k[2];
         o.w1 = k[3], o.b1 = k[4], o.w2 = k[5], o.b2 = k[6];
         o.norm_gain = k[7], o.norm_bias = k[8];
+    } else if (m->kind == TN_RELAX_HOPFIELD) {
+        o.w1 = k[1];
     } else {
         o.w1 = k[1], o.b1 = k[2], o.scale = k[3];
     }

@@ -53,8 +53,8 @@ static void loop_gradient(const tn_sig *s, uint64_t want, tn_uses *u)
     const tn_loop_body *b = body_of(s);
     (void)want;
     u->in = bits(loop_in_x(b), s->n_in);
-    if (b->grad == TN_LOOP_BPTT) u->out = bits(loop_out_iterations(b), loop_out_iterations(b) + 1) | bits(loop_out_history(b), s->n_out);
-    else u->out = 1;
+    u->out = b->grad == TN_LOOP_BPTT ? bits(loop_out_history(b), s->n_out) : 1;
+    if (b->grad == TN_LOOP_BPTT && b->solve) u->out |= (uint64_t)1 << loop_out_sample(b, LOOP_FREE_STEPS);
     if (b->solve) u->out |= (uint64_t)b->counted << loop_out_sample(b, 0); /* written there: the planner keeps the memory */
 }
 
@@ -171,6 +171,9 @@ static tn_status check_solve(const tn_graph *g, const tn_loop_options *o)
     if (o->grad == TN_LOOP_EP && (!o->cost || !o->beta.id)) return tn_error(TN_USAGE, "ep needs a cost body and beta");
     if (o->proxy && (o->grad != TN_LOOP_EP || o->centred))
         return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
+    if (o->at_rest && (o->grad != TN_LOOP_EP || o->proxy))
+        return tn_error(TN_USAGE, "at_rest belongs to the nudges of ep: leave it out, or the proxy");
+    if (o->move.id && o->tol.id) return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
     if (o->solver == TN_SOLVE_ANDERSON && o->grad == TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
     if (o->count.id && (tn_ref_dtype(g, o->count) != TN_I32 || tn_dims_count(tn_ref_dims(g, o->count)) != 1))
@@ -220,12 +223,13 @@ static tn_status compile_body(const tn_graph *g, tn_body body, const tn_loop_opt
     b->counted = counted(o);
     b->mean = o->mean;
     b->proxy = o->proxy;
+    b->at_rest = o->at_rest;
     b->fused = o->fused;
     b->repeats = tn_graph_switch(g, "opt.repeat");
     b->solver = o->solver;
     b->memory = o->memory ? o->memory : TN_ANDERSON_DEFAULT;
     b->live = b->solve && o->sample_consts != 0;
-    b->compact = b->live && o->rtol.id && o->grad != TN_LOOP_BPTT && tn_graph_switch(g, "opt.compact") &&
+    b->compact = b->live && o->rtol.id && tn_graph_switch(g, "opt.compact") &&
                  go.device == TN_CPU; /* elsewhere the host does not know who is there */
     b->cost_spec.n_consts = o->n_cost_consts; /* they are inputs even where nothing is trained */
     b->spec = (tn_body_spec){ .body = body, .n_carry = o->n_carry, .n_xs = o->n_xs, .n_consts = o->n_consts, .n_ys = o->n_ys,
@@ -270,9 +274,9 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
         o.cost = NULL;
         o.n_cost_consts = 0;
         o.sample_cost_consts = 0;
-        o.beta = TN_NONE;
+        o.beta = o.move = TN_NONE;
     }
-    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 5;
+    const int total = o.n_carry + o.n_xs + o.n_consts + o.n_cost_consts + 6;
     tn_status s = check_options(g, &o);
     if (s == TN_OK && total > TN_MAX_ARGS) s = tn_error(TN_USAGE, "%d tensors, at most %d", total, TN_MAX_ARGS);
     tn_loop_body *b = s == TN_OK ? tn_alloc(sizeof *b) : NULL;
@@ -289,6 +293,7 @@ tn_ref tn_loop_(tn_graph *g, const char *file, int line, tn_body body, tn_loop_o
     in[n++] = o.beta;
     in[n++] = o.tol;
     in[n++] = o.count;
+    in[n++] = o.move;
     for (int i = 0; i < n; i++) {
         wanted[i] = tn_ref_trainable(g, in[i]);
         b->trains |= wanted[i];

@@ -6,9 +6,9 @@
  *
  * Solve (rtol or tol given; one carry h with samples along axis 0, no xs, no ys): h <- (1-damping) h + damping f(h).
  *     rtol: until every sample has |f(h)-h| / max(|f(h)|, 1e-6) < rtol, at most `steps` times. A sample that is there
- *     stays as it is (bptt: until all are there). tol: until |h_next - h| < tol, the norm taken over the whole batch.
+ *     stays as it is. tol: until |h_next - h| < tol, the norm taken over the whole batch.
  *     Gradients of a loss L by the constants, g = dL/dh:
- *       TN_LOOP_BPTT      through all iterations taken; memory grows with steps
+ *       TN_LOOP_BPTT      through all iterations, of each sample those that it took; memory grows with steps
  *       TN_LOOP_IMPLICIT  lambda = g + J^T lambda by the same iteration, then lambda^T df/dconst
  *       TN_LOOP_ONE_STEP  g^T df/dconst (Jacobian-free)
  *       TN_LOOP_EP        equilibrium propagation: a second solve, nudged by beta * dC/dh re-evaluated at f(h) in every
@@ -16,12 +16,15 @@
  *                         lambda = weight (h* - h_beta) / beta, or centred weight (h_-beta - h_beta) / (2 beta);
  *                         g is not used, so weight carries the loss's own factor (mean: 1/count).
  *                         proxy: nudged by beta/count, lambda = 2 / (beta count width) (f(h*) - h_beta), the gradient of
- *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with
+ *                         mean((f(h*) - h_beta)^2) / beta: biased, to compare with.
+ *                         at_rest: the map that is nudged is f(h) - (f(h*) - h*), which leaves h* where it is: what a loose free solve
+ *                         left over is not divided by beta. move: a nudged sample is there when |target - h| is below this part
+ *                         of |target - h*|, or of a thousandth of |target| where that is more, instead of by rtol
  *     In the last three memory does not depend on the number of iterations, and the first guess gets no gradient.
  *     TN_SOLVE_ANDERSON mixes the last evaluations of a sample (ops/anderson.h) in the free, nudged and adjoint phases; the
  *     last step of a sample that is there is a damped one. Not for bptt.
  *     Where sample_consts names the constants that have samples along axis 0, the body sees rows alive only (up to count),
- *     and a sample that is there leaves them (opt.compact; not by tol, not for bptt). A body must then treat every
+ *     and a sample that is there leaves them (opt.compact; not by tol), for bptt also on the way back. A body must then treat every
  *     sample by itself; so must the cost. Without it the body computes all rows every time.
  *     Samples from `count` on are left as they came, with 0 steps and gradient 0.
  *     nudged_steps (both signs together), adjoint_steps and signal are written by the backward kernel and 0 before: to
@@ -73,6 +76,8 @@ typedef struct tn_loop_options {
     tn_ref tol;  /* run-time scalar, instead of rtol */
     bool mean;   /* ep: the factor of lambda is 1/count instead of weight */
     bool proxy;  /* ep: see above */
+    bool at_rest; /* ep: see above; not with proxy */
+    tn_ref move; /* ep: run-time scalar, see above; with rtol */
     tn_ref *free_steps, *nudged_steps, *adjoint_steps; /* i32 (B): evaluations of the body for each sample, by phase */
     tn_ref *residuals;                            /* f32 (B): of the last evaluation of the free phase */
     tn_ref *signal;                               /* f32 (B): |h_beta - h*| / max(|f(h*) - h*|, 1e-30) */

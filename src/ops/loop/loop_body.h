@@ -17,7 +17,7 @@ typedef struct tn_loop_body {
     tn_body_spec spec, cost_spec;
     int64_t steps;
     tn_loop_grad grad;
-    bool solve, centred, trains, mean, proxy;
+    bool solve, centred, trains, mean, proxy, at_rest;
     float weight;
     unsigned counted; /* numbers of each sample that the backward kernel writes, a bit for each */
     tn_loop_solver solver;
@@ -37,6 +37,7 @@ static inline int loop_in_damping(const tn_loop_body *b) { return loop_in_rtol(b
 static inline int loop_in_beta(const tn_loop_body *b) { return loop_in_rtol(b) + 2; }
 static inline int loop_in_tol(const tn_loop_body *b) { return loop_in_rtol(b) + 3; }
 static inline int loop_in_count(const tn_loop_body *b) { return loop_in_rtol(b) + 4; }
+static inline int loop_in_move(const tn_loop_body *b) { return loop_in_rtol(b) + 5; }
 static inline int loop_out_y(const tn_loop_body *b) { return b->spec.n_carry; }
 static inline int loop_out_iterations(const tn_loop_body *b) { return b->spec.n_carry + b->spec.n_ys; }
 /* Of a solve, one number for each sample. The backward kernel writes those of its phases. */

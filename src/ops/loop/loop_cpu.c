@@ -60,19 +60,90 @@ static tn_status clear_behind(const tn_call *c, const tn_loop_body *b, float *x)
     return TN_OK;
 }
 
-/* --- back through a damped step -------------------------------------------------------------------------------------- */
+/* --- back through time ------------------------------------------------------------------------------------------------ */
+
+static const int32_t *steps_of(const tn_call *c, const tn_loop_body *b) { return c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data; }
 
 static int64_t taken(const tn_call *c, const tn_loop_body *b)
 {
-    return *(const int32_t *)c->out[loop_out_iterations(b)].data;
+    const int32_t *steps = steps_of(c, b);
+    int64_t most = 0;
+    for (int64_t k = 0; k < b->spec.carry[0].dims.dim[0]; k++) most = steps[k] > most ? steps[k] : most;
+    return most;
 }
 
-static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **d)
+static size_t row_bytes(const tn_type *t) { return t->dims.dim[0] ? loop_type_bytes(t) / (size_t)t->dims.dim[0] : 0; }
+
+/* Rows of `to` become those of `from` that w->sample names. */
+static void gather(const loop_work *w, int64_t n, void *to, const void *from, size_t bytes)
+{
+    for (int64_t k = 0; k < n; k++) memcpy((char *)to + (size_t)k * bytes, (const char *)from + (size_t)w->sample[k] * bytes, bytes);
+}
+
+/* With compaction the samples that take a step are the first rows: they lie by their steps, those with most first, and in the
+ * order of the batch where they have as many. */
+static tn_status rank(const tn_call *c, const tn_loop_body *b, loop_work *w)
+{
+    const int32_t *steps = steps_of(c, b);
+    const int64_t n = *w->live;
+    int64_t k = 0;
+    if (!b->compact) return TN_OK;
+    for (int64_t s = taken(c, b); k < n; s--)
+        for (int64_t i = 0; i < n; i++)
+            if (steps[i] == s) w->sample[k++] = (int32_t)i;
+    gather(w, n, w->spare[0], w->carry[0], row_bytes(&b->spec.carry[0]));
+    memcpy(w->carry[0], w->spare[0], row_bytes(&b->spec.carry[0]) * (size_t)n);
+    for (int i = 0; i < b->spec.n_consts; i++) {
+        const tn_type *t = &b->spec.consts[i];
+        if (!w->moving[i] || t->absent) continue;
+        gather(w, n, w->moving[i], c->in[loop_in_const(b) + i].data, row_bytes(t));
+        if (w->dmoving[i]) memset(w->dmoving[i], 0, loop_type_bytes(t));
+    }
+    w->ranked = true;
+    return TN_OK;
+}
+
+static tn_status unrank(const tn_call *c, const tn_loop_body *b, loop_work *w)
+{
+    int64_t n;
+    if (!w->ranked) return TN_OK;
+    TN_RETURN_IF(loop_count(c, b, &n));
+    const int64_t width = (int64_t)(row_bytes(&b->spec.carry[0]) / sizeof(float));
+    memcpy(w->spare[0], w->carry[0], loop_type_bytes(&b->spec.carry[0]));
+    for (int64_t k = 0; k < n; k++)
+        memcpy((float *)(void *)w->carry[0] + w->sample[k] * width, (float *)(void *)w->spare[0] + k * width, (size_t)width * sizeof(float));
+    for (int i = 0; i < b->spec.n_consts; i++) {
+        const int64_t each = (int64_t)(row_bytes(&b->spec.consts[i]) / sizeof(float));
+        float *to = c->din[loop_in_const(b) + i].data;
+        for (int64_t k = 0; to && w->dmoving[i] && k < n; k++)
+            for (int64_t e = 0; e < each; e++) to[w->sample[k] * each + e] += w->dmoving[i][k * each + e];
+    }
+    return TN_OK;
+}
+
+/* Does the sample in row k take step t? */
+static bool takes(const tn_call *c, const tn_loop_body *b, const loop_work *w, int64_t k, int64_t t)
+{
+    return w->ranked ? k < *w->live : t < steps_of(c, b)[k];
+}
+
+static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **h, char **d)
 {
     const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
-    (void)t;
-    if (damping == 1) return TN_OK;
-    for (int64_t i = 0; i < tn_dims_count(b->spec.carry[0].dims); i++) w->lambda[i] = damping * from[i];
+    const int32_t *steps = steps_of(c, b);
+    const int64_t rows = b->spec.carry[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.carry[0].dims) / rows : 0;
+    int64_t n = rows;
+    if (w->ranked) {
+        TN_RETURN_IF(loop_count(c, b, &n));
+        *w->live = 0;
+        while (*w->live < n && steps[w->sample[*w->live]] > t) ++*w->live;
+        gather(w, *w->live, w->front, *h, row_bytes(&b->spec.carry[0]));
+        *h = (char *)w->front;
+    }
+    for (int64_t k = 0; k < n; k++) {
+        const float part = takes(c, b, w, k, t) ? damping : 0;
+        for (int64_t i = k * width; i < (k + 1) * width; i++) w->lambda[i] = part * from[i];
+    }
     *d = (char *)w->lambda;
     return TN_OK;
 }
@@ -80,9 +151,13 @@ static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, 
 static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t)
 {
     const float damping = loop_damping(c, b), *from = (const float *)(const void *)w->carry[0];
+    const int64_t rows = b->spec.carry[0].dims.dim[0], width = rows ? tn_dims_count(b->spec.carry[0].dims) / rows : 0;
     float *to = (float *)(void *)w->spare[0];
-    (void)t;
-    for (int64_t i = 0; damping != 1 && i < tn_dims_count(b->spec.carry[0].dims); i++) to[i] += (1 - damping) * from[i];
+    for (int64_t k = 0; k < rows; k++) {
+        const bool took = takes(c, b, w, k, t);
+        if (!took) memcpy(to + k * width, from + k * width, (size_t)width * sizeof *to);
+        for (int64_t i = k * width; took && damping != 1 && i < (k + 1) * width; i++) to[i] += (1 - damping) * from[i];
+    }
     return TN_OK;
 }
 
@@ -90,7 +165,8 @@ static tn_status passes_by(const tn_call *c, const tn_loop_body *b, loop_work *w
 
 static const loop_device cpu = { .copy = copy, .zero = zero, .add = add, .put_taken = put_taken, .solve = loop_solve,
                                  .adjoint = loop_adjoint, .propagate = loop_propagate, .set_live = set_live,
-                                 .clear_behind = clear_behind, .taken = taken, .reaches = reaches, .passes_by = passes_by };
+                                 .clear_behind = clear_behind, .taken = taken, .reaches = reaches, .passes_by = passes_by,
+                                 .rank = rank, .unrank = unrank };
 
 static tn_status check_threads(const tn_call *c)
 {

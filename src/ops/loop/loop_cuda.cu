@@ -18,7 +18,10 @@ struct phase {
     const float *extra;  /* (rows,width) or NULL: the target is f + factor extra */
     int nudge;           /* 0: factor 1; else -beta times this */
     bool proxy;          /* ... over the count */
-    bool freeze, accelerate;
+    float *rest;         /* (rows,width) or NULL: what f leaves at the first state, taken off it */
+    const float *origin; /* (rows,width) or NULL: what a move is measured from */
+    const float *move;   /* instead of rtol where there is an origin */
+    bool accelerate;
     int32_t *live, *gone, *state;
     uint8_t *there;
     float *residual;
@@ -62,18 +65,44 @@ static __global__ void begin_phase(const __grid_constant__ phase p)
     go_on(p, count > 0 && p.most > 0);
 }
 
+/* f less what it leaves at the first state. gridDim.x = rows */
+static __global__ void take_rest_off(const __grid_constant__ phase p, bool first)
+{
+    if (blockIdx.x >= count_of(p.count, p.rows)) return;
+    TN_D_EACH(i, p.width)
+    {
+        const int64_t k = blockIdx.x * p.width + i;
+        if (first) p.rest[k] = p.f[k] - p.x[k];
+        p.f[k] -= p.rest[k];
+    }
+}
+
+/* How far the target lies from where the sample began; where that is next to nothing, a thousandth of its size. */
+static __device__ double moved_by(const phase &p, int64_t s, double size)
+{
+    __shared__ double sums[33];
+    double gone = 0;
+    TN_D_EACH(i, p.width)
+    {
+        const double d = (double)p.f[s * p.width + i] - (double)p.origin[s * p.width + i];
+        gone += d * d;
+    }
+    return fmax(sqrt(tn_d_block_sum(gone, sums)), 1e-3 * size);
+}
+
 template <int M>
 static __device__ void step_sample(const phase &p, int64_t s, tn_d_solving<M> *q)
 {
-    const float damping = number(p.damping, 1), rtol = number(p.rtol, 0);
+    const float damping = number(p.damping, 1), limit = p.origin ? *p.move : number(p.rtol, 0);
     const float over = p.proxy ? (float)count_of(p.count, p.rows) : 1;
     const int64_t ring = s * p.anderson.memory * p.width;
     tn_d_step t = { p.width, p.x + s * p.width, p.f + s * p.width };
     if (p.extra) t.extra = p.extra + s * p.width, t.factor = p.nudge ? -((float)p.nudge * *p.beta / over) : 1;
     if (p.accelerate) t.rs = p.anderson.r + ring, t.fs = p.anderson.f + ring, t.kept = p.anderson.kept[s];
     tn_d_measure(t, q);
-    const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(sqrt(q->sum[TN_D_SIZE]), 1e-6));
-    const bool there = r < rtol; /* false for NaN */
+    const double size = sqrt(q->sum[TN_D_SIZE]);
+    const float r = (float)(sqrt(q->sum[TN_D_DISTANCE]) / fmax(p.origin ? moved_by(p, s, size) : size, 1e-6));
+    const bool there = r < limit; /* false for NaN */
     double moved = p.accelerate && !there ? tn_d_anderson(p.anderson, s, t, damping, q) : tn_d_move(t, TN_D_DAMPED, damping, 0, 0, false, q);
     if (p.tol) {
         tn_d_totals<1>(&moved, q);
@@ -105,7 +134,7 @@ static __device__ void end_step(const phase &p, tn_d_solving<M> *q)
         v[LEFT] += !there;
         v[UNKNOWN] += isnan(r);
         largest = fmaxf(largest, r);
-        if (there && p.freeze && !p.tol) p.gone[s] = 1;
+        if (there && !p.tol) p.gone[s] = 1;
     }
     tn_d_totals<(int)SUMS>(v, q);
     largest = tn_d_block_max(largest, most);
@@ -196,14 +225,16 @@ static __global__ void estimate_lambda(const __grid_constant__ estimate e)
     }
 }
 
-/* d = what of g reaches f in step t; or, after the body, to = its gradient plus the rest. A step that was not taken passes g
- * on. */
-static __global__ void back_step(const float *damping, const int32_t *taken, int32_t t, const float *g, float *d, float *to, int64_t n)
+/* d = what of g reaches f in step t; or, after the body, to = its gradient plus the rest. A step that a sample did not take
+ * passes its g on. */
+static __global__ void back_step(const float *damping, const int32_t *steps, int32_t t, const float *g, float *d, float *to, int64_t width,
+                                 int64_t n)
 {
-    const float part = t < *taken ? number(damping, 1) : 0;
+    const float part = number(damping, 1);
     for (int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
-        if (d) d[i] = t < *taken ? part * g[i] : 0;
-        else if (t >= *taken) to[i] = g[i];
+        const bool took = t < steps[i / width];
+        if (d) d[i] = took ? part * g[i] : 0;
+        else if (!took) to[i] = g[i];
         else if (part != 1) to[i] += (1 - part) * g[i];
     }
 }
@@ -275,13 +306,13 @@ static tn_status back(const tn_call *c, const tn_loop_body *b, loop_work *w, int
     const int64_t n = all_of(b);
     if (!n) return TN_OK;
     back_step<<<tn_blocks(c, n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(
-        scalar(c, loop_in_damping(b)), (const int32_t *)c->out[loop_out_iterations(b)].data, (int32_t)t,
-        (const float *)(void *)w->carry[0], d, (float *)(void *)w->spare[0], n);
+        scalar(c, loop_in_damping(b)), (const int32_t *)c->out[loop_out_sample(b, LOOP_FREE_STEPS)].data, (int32_t)t,
+        (const float *)(void *)w->carry[0], d, (float *)(void *)w->spare[0], width_of(b), n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
 
-static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **d)
+static tn_status reaches(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **, char **d)
 {
     *d = (char *)w->lambda;
     return back(c, b, w, t, w->lambda);
@@ -298,7 +329,7 @@ static tn_status begin(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
     p->rows = rows_of(b), p->width = width_of(b), p->count = count_at(c, b), p->x = x;
     p->rtol = scalar(c, loop_in_rtol(b)), p->tol = scalar(c, loop_in_tol(b));
     p->damping = scalar(c, loop_in_damping(b)), p->beta = scalar(c, loop_in_beta(b));
-    p->freeze = b->grad != TN_LOOP_BPTT, p->accelerate = b->solver == TN_SOLVE_ANDERSON;
+    p->accelerate = b->solver == TN_SOLVE_ANDERSON;
     p->live = w->live, p->gone = w->sample, p->state = w->state, p->there = w->there;
     p->residual = w->residual, p->moved = w->moved, p->anderson = w->anderson, p->most = (int32_t)b->steps;
     if (b->repeats && b->grad != TN_LOOP_BPTT && b->steps > 2 && p->rows)
@@ -425,12 +456,14 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, in
     bool done;
     TN_RETURN_IF(copy(c, w->carry[0], c->out[0].data, bytes));
     tn_loop_phase f = { TN_LOOP_PHASE_NUDGED, (float *)(void *)w->carry[0] };
+    f.rest = b->at_rest ? (float *)(void *)w->moving[LOOP_REST] : NULL, f.move = scalar(c, loop_in_move(b));
     f.sign = (float)sign, f.signal = signal, f.steps = (int32_t *)c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
     TN_RETURN_IF(whole(c, b, &f, &done));
     if (done) return TN_OK;
     TN_RETURN_IF(begin(c, b, w, f.x, &p));
     p.steps = f.steps;
     p.extra = w->force, p.nudge = sign, p.proxy = b->proxy;
+    p.rest = f.rest, p.move = f.move, p.origin = f.move ? (const float *)c->out[0].data : NULL;
     loop_set(&w->forward, b->forward.carry[0], p.x);
     set_consts(c, w, &w->forward, &b->spec, loop_in_const(b));
     loop_bind(c, &w->forward);
@@ -446,6 +479,10 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, in
         TN_RETURN_IF(loop_run(&w->forward));
         if (!t) TN_RETURN_IF(measure(c, &p, p.f, signal, false));
         if (!t && first) TN_RETURN_IF(copy(c, first, p.f, bytes));
+        if (p.rest && p.rows) {
+            take_rest_off<<<(unsigned)p.rows, threads_for(p.width), 0, tn_cuda_stream(c)>>>(p, !t);
+            TN_CUDA_LAUNCHED();
+        }
         TN_RETURN_IF(loop_run(&w->cost));
         return step(c, &p);
     }));
@@ -474,7 +511,7 @@ static tn_status propagate(const tn_call *c, const tn_loop_body *b, loop_work *w
 
 /* --- the kernels ------------------------------------------------------------------------------------------------------------ */
 
-static const loop_device gpu = { copy, zero, add, put_taken, solve, adjoint, propagate, set_live, clear_behind, taken, reaches, passes_by };
+static const loop_device gpu = { copy, zero, add, put_taken, solve, adjoint, propagate, set_live, clear_behind, taken, reaches, passes_by, NULL, NULL };
 
 extern "C" tn_status tn_loop_forward_cuda(const tn_call *c) { return tn_loop_run_forward(&gpu, c); }
 

@@ -56,10 +56,13 @@ static void take_solve(space *s, const tn_loop_body *b, bool backward, loop_work
         w->anderson = tn_anderson_at(take(s, tn_anderson_bytes(b->memory, h->dims.dim[0], width)), b->memory,
                                      h->dims.dim[0], width);
     }
+    if (backward && b->at_rest) w->moving[LOOP_REST] = take(s, loop_type_bytes(h));
     if (!b->compact) return;
     w->front = take(s, loop_type_bytes(h));
     take_moving(s, &b->spec, w->moving);
     if (!backward) return;
+    for (int i = 0; b->grad == TN_LOOP_BPTT && i < b->spec.n_consts; i++)
+        if ((b->spec.live_consts >> i & 1) && b->vjp_all.dconsts[i] >= 0) w->dmoving[i] = take(s, loop_type_bytes(&b->spec.consts[i]));
     take_moving(s, &b->cost_spec, w->moving + TN_BODY_MAX);
     if (b->grad == TN_LOOP_IMPLICIT) w->moving[LOOP_FREE_STATE] = take(s, loop_type_bytes(h));
 }
@@ -105,9 +108,10 @@ size_t tn_loop_host(const tn_sig *s, bool backward)
 
 /* --- running the body ----------------------------------------------------------------------------------------------------- */
 
-static void set_consts(const tn_call *c, const tn_loop_body *b, loop_runner *r)
+static void set_consts(const tn_call *c, const tn_loop_body *b, const loop_work *w, loop_runner *r)
 {
-    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, r->entry->consts[i], c->in[loop_in_const(b) + i].data);
+    for (int i = 0; i < b->spec.n_consts; i++)
+        loop_set(r, r->entry->consts[i], w->ranked && w->moving[i] ? w->moving[i] : c->in[loop_in_const(b) + i].data);
 }
 
 static const char *at_step(const tn_arg *a, int64_t t, size_t bytes) { return (const char *)a->data + (size_t)t * bytes; }
@@ -174,7 +178,7 @@ tn_status tn_loop_run_forward(const loop_device *v, const tn_call *c)
     if (b->solve) {
         TN_RETURN_IF(v->solve(c, b, &w));
     } else {
-        set_consts(c, b, &w.forward);
+        set_consts(c, b, &w, &w.forward);
         TN_RETURN_IF(run_sequence(v, c, b, &w));
     }
     for (int i = 0; i < b->spec.n_carry; i++)
@@ -218,9 +222,10 @@ static tn_status pull_back(const loop_device *v, const tn_call *c, const tn_loop
         const tn_arg *dy = &c->dout[loop_out_y(b) + i];
         loop_set(r, e->dy[i], dy->data ? at_step(dy, t, loop_type_bytes(&b->spec.ys[i])) : w->zeros);
     }
-    set_consts(c, b, r);
+    set_consts(c, b, w, r);
     loop_set(r, e->live, w->live);
-    for (int i = 0; i < b->spec.n_consts; i++) loop_set(r, e->dconsts[i], c->din[loop_in_const(b) + i].data);
+    for (int i = 0; i < b->spec.n_consts; i++)
+        loop_set(r, e->dconsts[i], w->ranked && w->dmoving[i] ? (void *)w->dmoving[i] : c->din[loop_in_const(b) + i].data);
     for (int i = 0; i < b->spec.n_xs; i++) {
         const int k = loop_in_x(b) + i;
         const size_t bytes = loop_type_bytes(&b->spec.xs[i]);
@@ -250,6 +255,7 @@ static tn_status backward_bptt(const loop_device *v, const tn_call *c, const tn_
         TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->carry[0]));
         TN_RETURN_IF(v->clear_behind(c, b, (float *)(void *)w->spare[0]));
         TN_RETURN_IF(v->set_live(c, b, w));
+        if (v->rank) TN_RETURN_IF(v->rank(c, b, w));
     }
     for (int64_t t = taken - 1; t >= 0; t--) {
         char *d[TN_BODY_MAX], *h[TN_BODY_MAX];
@@ -257,11 +263,12 @@ static tn_status backward_bptt(const loop_device *v, const tn_call *c, const tn_
             h[i] = (char *)c->out[loop_out_history(b) + i].data + (size_t)t * loop_type_bytes(&b->spec.carry[i]);
             d[i] = w->carry[i];
         }
-        if (b->solve) TN_RETURN_IF(v->reaches(c, b, w, t, &d[0]));
+        if (b->solve) TN_RETURN_IF(v->reaches(c, b, w, t, &h[0], &d[0]));
         TN_RETURN_IF(pull_back(v, c, b, w, h, t, d, w->spare));
         if (b->solve) TN_RETURN_IF(v->passes_by(c, b, w, t));
         swap(w, b->spec.n_carry);
     }
+    if (b->solve && v->unrank) TN_RETURN_IF(v->unrank(c, b, w));
     for (int i = 0; i < b->spec.n_carry; i++) TN_RETURN_IF(give_dcarry(v, c, i, (float *)(void *)w->carry[i]));
     return TN_OK;
 }

@@ -18,7 +18,7 @@ typedef struct loop_runner {
     bool ran; /* in this call: what the prologue made is there */
 } loop_runner;
 
-enum { LOOP_FREE_STATE = 2 * TN_BODY_MAX, LOOP_MOVING }; /* what moves with a sample: constants, cost constants, h* */
+enum { LOOP_FREE_STATE = 2 * TN_BODY_MAX, LOOP_REST, LOOP_MOVING }; /* what moves with a sample: constants, cost constants, h*, f(h*) - h* */
 
 typedef struct loop_work {
     loop_runner forward, vjp_carry, vjp_all, cost;
@@ -31,6 +31,8 @@ typedef struct loop_work {
     int32_t *live;             /* (1): rows of the batch that the body sees */
     float *front;              /* like carry 0: states of the samples on their way, in its first rows */
     char *moving[LOOP_MOVING]; /* copies of what belongs to them, in the same rows */
+    float *dmoving[TN_BODY_MAX]; /* bptt with compaction: gradients of their constants, in the rows of the way back */
+    bool ranked;                 /* on the way back samples lie by their steps, those with most first, as w->sample says */
     int32_t *sample;           /* (B): the samples on their way; CUDA: 1 for those that have left */
     uint8_t *there;            /* (B): which of them have converged */
     float *residual;           /* (B): of theirs */
@@ -50,6 +52,8 @@ typedef struct tn_loop_phase {
     const float *at;    /* adjoint: the state whose Jacobian it is; like x */
     const float *g;     /* adjoint: lambda = g + J^T lambda */
     float sign;         /* nudged: by beta times this */
+    float *rest;        /* nudged: (B,width) to keep f(h*) - h* in, which is taken off f; or NULL */
+    const float *move;  /* nudged: a scalar instead of rtol, see loop.h; or NULL */
     int32_t *steps;     /* (B) or NULL: added to */
     float *residuals;   /* (B) or NULL */
     float *signal;      /* nudged: (B) or NULL */
@@ -72,11 +76,14 @@ typedef struct loop_device {
     tn_status (*set_live)(const tn_call *c, const tn_loop_body *b, loop_work *w);
     /* Rows of a batch (like carry 0) that are not there become 0. */
     tn_status (*clear_behind)(const tn_call *c, const tn_loop_body *b, float *x);
-    /* Back through a damped step t: the part of w->carry[0] that reaches f (*d), and afterwards the rest onto w->spare[0].
-     * Steps that the device says were taken and in truth were not pass the gradient on as it is. */
+    /* Back through a damped step t from the states h before it: the part of w->carry[0] that reaches f (*d), and afterwards the
+     * rest onto w->spare[0]. A step that a sample did not take passes its gradient on as it is. A device may lay the samples
+     * out anew for it (rank: what was kept, w->carry[0] and the constants; else NULL), and puts them back at the end. */
     int64_t (*taken)(const tn_call *c, const tn_loop_body *b);
-    tn_status (*reaches)(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **d);
+    tn_status (*reaches)(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t, char **h, char **d);
     tn_status (*passes_by)(const tn_call *c, const tn_loop_body *b, loop_work *w, int64_t t);
+    tn_status (*rank)(const tn_call *c, const tn_loop_body *b, loop_work *w);
+    tn_status (*unrank)(const tn_call *c, const tn_loop_body *b, loop_work *w);
 } loop_device;
 
 /* The kernels of a device. */

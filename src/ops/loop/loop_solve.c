@@ -15,7 +15,7 @@ typedef struct phase {
     loop_work *w;
     int64_t rows, count, width; /* of the batch, those that are there, numbers in each */
     float damping, rtol, tol;
-    bool freeze, together; /* a sample that has converged stays; all stop at once, by tol */
+    bool together;         /* all stop at once, by tol; else a sample that has converged stays */
     bool accelerate;
     float *x, *out;        /* (rows,width): states by row, and by sample (one and the same without compaction) */
     int64_t active;        /* samples on their way: w->sample[0 .. active) */
@@ -28,6 +28,9 @@ typedef struct phase {
     const float *extra;
     float factor;
     bool extra_by_sample;
+    float *rest;         /* (rows,width) by row: taken off f before; or NULL */
+    const float *origin; /* (rows,width) by sample: what a move is measured from; or NULL */
+    float limit;         /* a residual below it is there */
     int64_t per_tile, taken;
     float largest; /* residual of the last iteration */
     bool done;
@@ -53,8 +56,9 @@ static tn_status phase_make(const tn_call *c, const tn_loop_body *b, loop_work *
     const int64_t rows = b->spec.carry[0].dims.dim[0], n = tn_dims_count(b->spec.carry[0].dims);
     *p = (phase){ .b = b, .w = w, .rows = rows, .width = rows ? n / rows : 0, .damping = loop_damping(c, b),
                   .rtol = scalar(c, loop_in_rtol(b), 0), .tol = scalar(c, loop_in_tol(b), 0),
-                  .freeze = b->grad != TN_LOOP_BPTT, .together = c->in[loop_in_tol(b)].data != NULL,
+                  .together = c->in[loop_in_tol(b)].data != NULL,
                   .accelerate = b->solver == TN_SOLVE_ANDERSON, .x = b->compact ? w->front : out, .out = out };
+    p->limit = p->rtol;
     TN_RETURN_IF(loop_count(c, b, &p->count));
     p->active = p->count;
     p->done = p->count == 0;
@@ -109,6 +113,14 @@ static void leave(phase *p, int64_t i)
 
 /* --- an iteration ------------------------------------------------------------------------------------------------------------ */
 
+/* How far the target lies from where the sample began; where that is next to nothing, a thousandth of its size (squared: `size`). */
+static double moved_by(const phase *p, int64_t sample, const float *f, double size)
+{
+    double gone, all;
+    tn_residual_norms(p->width, p->origin + sample * p->width, f, &gone, &all);
+    return fmax(sqrt(gone), 1e-3 * sqrt(size));
+}
+
 static void step_tile(void *arg, int64_t t)
 {
     const phase *p = arg;
@@ -123,8 +135,8 @@ static void step_tile(void *arg, int64_t t)
             for (int64_t k = 0; k < p->width; k++) f[k] += p->factor * e[k];
         }
         tn_residual_norms(p->width, x, f, &distance, &size);
-        const float r = (float)(sqrt(distance) / fmax(sqrt(size), 1e-6));
-        const bool there = r < p->rtol; /* false for NaN */
+        const float r = (float)(sqrt(distance) / fmax(p->origin ? moved_by(p, sample, f, size) : sqrt(size), 1e-6));
+        const bool there = r < p->limit; /* false for NaN */
         w->moved[i] = p->accelerate && !there ? tn_anderson_step(&w->anderson, sample, p->damping, x, f)
                                               : tn_damped_step(p->width, p->damping, x, f);
         w->there[i] = there;
@@ -149,7 +161,7 @@ static void phase_step(const tn_call *c, phase *p)
         if (isnan(w->residual[i]) || w->residual[i] > p->largest) p->largest = w->residual[i]; /* NaN stays */
     }
     p->done = p->together ? sqrt(moved) < (double)p->tol : left == 0;
-    for (int64_t i = 0; p->freeze && !p->together && i < p->active;)
+    for (int64_t i = 0; !p->together && i < p->active;)
         if (w->there[i]) leave(p, i);
         else i++;
 }
@@ -169,11 +181,19 @@ static int32_t *counters(const tn_call *c, const tn_loop_body *b, int which)
     return n;
 }
 
+/* The states before a step into `to` (rows,width): those of the samples on their way; without compaction, of all, which the body
+ * will see on the way back. */
+static void keep_states(const phase *p, float *to)
+{
+    const size_t bytes = (size_t)p->width * sizeof *to;
+    if (!p->b->compact) memcpy(to, p->x, bytes * (size_t)p->rows);
+    for (int64_t i = 0; p->b->compact && i < p->active; i++) memcpy(to + p->w->sample[i] * p->width, p->x + i * p->width, bytes);
+}
+
 /* --- the three phases ---------------------------------------------------------------------------------------------------- */
 
 tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
 {
-    const size_t bytes = loop_type_bytes(&b->spec.carry[0]);
     float *h = (float *)(void *)w->carry[0], *history = b->grad == TN_LOOP_BPTT ? c->out[loop_out_history(b)].data : NULL;
     phase p;
     TN_RETURN_IF(phase_make(c, b, w, h, &p));
@@ -187,7 +207,7 @@ tn_status loop_solve(const tn_call *c, const tn_loop_body *b, loop_work *w)
     loop_bind(c, &w->forward);
     p.f = loop_result(&w->forward, "next", 0);
     while (phase_goes_on(&p)) {
-        if (history) memcpy((char *)history + (size_t)p.taken * bytes, h, bytes);
+        if (history) keep_states(&p, history + p.taken * p.rows * p.width);
         TN_RETURN_IF(loop_run(&w->forward));
         phase_step(c, &p);
     }
@@ -231,6 +251,18 @@ static void distances(const phase *p, const float *x, const float *h, float *out
     }
 }
 
+/* f less what it leaves at h*, which the first evaluation shows. */
+static void take_rest_off(phase *p)
+{
+    for (int64_t i = 0; p->rest && i < p->active; i++) {
+        const int64_t row = p->b->compact ? i : p->w->sample[i];
+        float *f = p->f + row * p->width, *rest = p->rest + row * p->width;
+        const float *x = p->x + row * p->width;
+        for (int64_t k = 0; !p->taken && k < p->width; k++) rest[k] = f[k] - x[k];
+        for (int64_t k = 0; k < p->width; k++) f[k] -= rest[k];
+    }
+}
+
 /* The nudged equilibrium from the free one, into w->carry[0]. The first evaluation is f(h*): its distance from h* goes to
  * `noise` (rows) and itself to `first` (like carry 0), where they are asked for. */
 static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, float beta, float *noise, float *first)
@@ -242,6 +274,11 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
     p.steps = c->out[loop_out_sample(b, LOOP_NUDGED_STEPS)].data;
     p.extra = w->force;
     p.factor = -beta;
+    if (b->at_rest) {
+        p.rest = (float *)(void *)w->moving[LOOP_REST];
+        p.moves[LOOP_REST] = true, p.bytes[LOOP_REST] = (size_t)p.width * sizeof *p.rest;
+    }
+    if (c->in[loop_in_move(b)].data) p.origin = c->out[0].data, p.limit = scalar(c, loop_in_move(b), 0);
     loop_set(&w->forward, b->forward.carry[0], p.x);
     set_consts(c, &p, &w->forward, &b->spec, loop_in_const(b), 0);
     loop_bind(c, &w->forward);
@@ -256,6 +293,7 @@ static tn_status nudge(const tn_call *c, const tn_loop_body *b, loop_work *w, fl
         TN_RETURN_IF(loop_run(&w->forward));
         if (!p.taken && noise) distances(&p, p.f, c->out[0].data, noise);
         if (!p.taken && first) memcpy(first, p.f, (size_t)(p.count * p.width) * sizeof *first);
+        take_rest_off(&p);
         TN_RETURN_IF(loop_run(&w->cost));
         phase_step(c, &p);
     }

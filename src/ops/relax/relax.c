@@ -29,12 +29,14 @@ static tn_status check_map(const tn_sig *s, const tn_relax_attr *a)
     if (s->in[TN_RELAX_W1].absent || w1.rank != 2 || w1.dim[1] != x.dim[1] || w1.dim[0] < 1)
         return tn_error(TN_USAGE, "w1 must be (f,%lld), with a (B,%lld)", (long long)x.dim[1], (long long)x.dim[1]);
     const tn_dims d = tn_shape(x.dim[1]), f = tn_shape(w1.dim[0]);
-    const bool block = a->kind == TN_RELAX_BLOCK;
+    const bool block = a->kind == TN_RELAX_BLOCK, hopfield = a->kind == TN_RELAX_HOPFIELD;
+    if (hopfield && (w1.dim[0] != x.dim[1] || !s->in[TN_RELAX_B1].absent || !s->in[TN_RELAX_SCALE].absent))
+        return tn_error(TN_USAGE, "hopfield has w1 (d,d) alone: leave out b1 and scale");
     if (block && s->in[TN_RELAX_W2].absent) return tn_error(TN_USAGE, "the block needs w2 (d,f)");
-    if (!block && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
+    if (!block && !hopfield && s->in[TN_RELAX_SCALE].absent) return tn_error(TN_USAGE, "the energy needs scale (1)");
     for (int i = TN_RELAX_W2; !block && i <= TN_RELAX_BIAS; i++)
         if (!s->in[i].absent)
-            return tn_error(TN_USAGE, "the energy has w1, b1 and scale: leave out w2, b2 and the norms");
+            return tn_error(TN_USAGE, "only the block has more than w1, b1 and scale: leave out w2, b2 and the norms");
     TN_RETURN_IF(check_floats(s, TN_RELAX_W1, "w1", w1));
     TN_RETURN_IF(check_floats(s, TN_RELAX_B1, "b1", f));
     TN_RETURN_IF(check_floats(s, TN_RELAX_W2, "w2", tn_shape(d.dim[0], f.dim[0])));
@@ -70,15 +72,19 @@ static tn_status check_solve(const tn_sig *s, const tn_relax_attr *a)
         return tn_error(TN_USAGE, "a solve stops by rtol or by tol: give one of them");
     if (a->proxy && (a->grad != TN_LOOP_EP || a->centred))
         return tn_error(TN_USAGE, "the proxy is an ep gradient with one nudge: leave centred out");
+    if (a->at_rest && (a->grad != TN_LOOP_EP || a->proxy))
+        return tn_error(TN_USAGE, "at_rest belongs to the nudges of ep: leave it out, or the proxy");
+    if (!s->in[TN_RELAX_MOVE].absent && !s->in[TN_RELAX_TOL].absent)
+        return tn_error(TN_USAGE, "move stops each sample by itself: give rtol, not tol");
     if (a->solver == TN_SOLVE_ANDERSON && a->grad == TN_LOOP_BPTT)
         return tn_error(TN_USAGE, "bptt follows the damped iteration: take picard, or another gradient");
     if (a->memory < LEAST_MEMORY || a->memory > MOST_MEMORY)
         return tn_error(TN_USAGE, "anderson keeps %d to %d pairs, not %d", LEAST_MEMORY, MOST_MEMORY, a->memory);
     if (!count->absent && (count->dtype != TN_I32 || tn_dims_count(count->dims) != 1))
         return tn_error(TN_USAGE, "count is an i32 of shape (1)");
-    for (int i = TN_RELAX_RTOL; i <= TN_RELAX_BETA; i++)
+    for (int i = TN_RELAX_RTOL; i <= TN_RELAX_MOVE; i++)
         if (!s->in[i].absent && (s->in[i].dtype != TN_F32 || tn_dims_count(s->in[i].dims) != 1))
-            return tn_error(TN_USAGE, "rtol, tol, damping and beta are scalars");
+            return tn_error(TN_USAGE, "rtol, tol, damping, beta and move are scalars");
     return TN_OK;
 }
 
@@ -95,7 +101,6 @@ static tn_status relax_infer(tn_sig *s)
     s->n_out = TN_RELAX_HISTORY;
     if (a->grad != TN_LOOP_BPTT) return TN_OK;
     s->out[TN_RELAX_HISTORY] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0], x.dim[1]) };
-    s->out[TN_RELAX_TAKEN] = (tn_type){ .dtype = TN_I32, .dims = tn_shape(1) };
     s->n_out = TN_RELAX_OUTPUTS;
     return TN_OK;
 }
@@ -109,7 +114,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     u->in = 0;
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
-    u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_TAKEN) : bit(TN_RELAX_H);
+    u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_FREE_STEPS) : bit(TN_RELAX_H);
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
@@ -119,7 +124,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     const double B = (double)s->in[TN_RELAX_A].dims.dim[0], d = (double)s->in[TN_RELAX_A].dims.dim[1];
     const double f = (double)s->in[TN_RELAX_W1].dims.dim[0], T = (double)a->steps;
     const double C = s->in[TN_RELAX_HEAD_W].absent ? 0 : (double)s->in[TN_RELAX_HEAD_W].dims.dim[0];
-    const double map = 4 * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
+    const double map = (a->kind == TN_RELAX_HOPFIELD ? 2 : 4) * B * d * f; /* the state's gradient costs as much, and so does that of the parameters */
     c->flops = T * map;
     c->varies = true;
     c->flops_backward = 3 * map;
@@ -164,6 +169,7 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
                                  .centred = o.centred,
                                  .mean = o.mean,
                                  .proxy = o.proxy,
+                                 .at_rest = o.grad == TN_LOOP_EP && o.at_rest,
                                  .weight = o.weight != 0 ? o.weight : 1.f,
                                  .counted = counted(&o) };
     const bool ep = o.grad == TN_LOOP_EP; /* the same options serve every gradient */
@@ -187,6 +193,7 @@ tn_ref tn_relax_(tn_graph *g, const char *file, int line, tn_ref a, tn_relax_opt
         [TN_RELAX_TOL] = o.tol,
         [TN_RELAX_DAMPING] = o.damping,
         [TN_RELAX_BETA] = ep ? o.beta : TN_NONE,
+        [TN_RELAX_MOVE] = ep ? o.move : TN_NONE,
         [TN_RELAX_COUNT] = o.count,
     };
     tn_ref out[TN_RELAX_OUTPUTS] = { { 0 } };

@@ -1,7 +1,9 @@
-/* relax: the equilibrium h = f(h) of one of two maps for every row of a batch, with the gradients of tn_loop's solve.
+/* relax: the equilibrium h = f(h) of one of three maps for every row of a batch, with the gradients of tn_loop's solve.
  *
  *     TN_RELAX_BLOCK   f(h) = LN(u + W2 gelu(W1 LN2(u) + b1) + b2),  u = h + a     (exact gelu; LN's eps is 1e-5)
  *     TN_RELAX_ENERGY  f(h) = a + s W1^T tanh(W1 h + b1)                           (s without gradient)
+ *     TN_RELAX_HOPFIELD  f(h) = a + W1 tanh(h), W1 (d,d); tanh(h) is what the cost reads, and what nudges is dC/dtanh(h): lambda gets
+ *                      the factor 1 - tanh^2(h*), which makes it exact where W1 is symmetric
  *     cost of ep       C = sum_b weight_b xent(Wout h_b + bout, label_b)           (label -1: no cost)
  *
  *     h = tn_relax(g, a, .kind = TN_RELAX_BLOCK, .w1 = w1, .w2 = w2, ..., .steps = 20, .rtol = rtol, .grad = ...)
@@ -12,7 +14,7 @@
  * When a sample has arrived, what the gradients are, and what the outputs of each sample say is tn_loop's: see there.
  * Only the solve differs: a thread takes a few samples at a time and iterates them in its nearest caches; one that has
  * arrived makes room for the next. A row's bits depend on that row and the weights alone, except where all stop
- * together (tol, bptt), and, on CUDA, on the size of the batch where its products are a library's.
+ * together (tol), and, on CUDA, on the size of the batch where its products are a library's.
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
  * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).
@@ -26,7 +28,7 @@
 #endif
 #include <tenon/op.h>
 
-typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY } tn_relax_kind;
+typedef enum tn_relax_kind { TN_RELAX_BLOCK, TN_RELAX_ENERGY, TN_RELAX_HOPFIELD } tn_relax_kind;
 
 typedef struct tn_relax_options {
     int unused_;
@@ -40,22 +42,23 @@ typedef struct tn_relax_options {
     int64_t steps;
     tn_loop_grad grad;
     tn_ref rtol, tol, damping, beta, count;
-    bool centred, mean, proxy;
+    tn_ref move;
+    bool centred, mean, proxy, at_rest;
     float weight;
     tn_loop_solver solver;
     int memory;
     tn_ref *free_steps, *nudged_steps, *adjoint_steps, *residuals, *signal;
 } tn_relax_options;
 
-/* Inputs and outputs of the node; bptt has the states (steps,B,d) and the steps taken (1) behind. */
+/* Inputs and outputs of the node; bptt has the states (steps,B,d) behind, of which a sample's first free_steps are set. */
 enum {
     TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
     TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
-    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_COUNT, TN_RELAX_INPUTS
+    TN_RELAX_RTOL, TN_RELAX_TOL, TN_RELAX_DAMPING, TN_RELAX_BETA, TN_RELAX_MOVE, TN_RELAX_COUNT, TN_RELAX_INPUTS
 };
 enum {
     TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
-    TN_RELAX_HISTORY, TN_RELAX_TAKEN, TN_RELAX_OUTPUTS
+    TN_RELAX_HISTORY, TN_RELAX_OUTPUTS
 };
 
 typedef struct tn_relax_attr {
@@ -64,7 +67,7 @@ typedef struct tn_relax_attr {
     tn_loop_grad grad;
     tn_loop_solver solver;
     int memory;
-    bool centred, mean, proxy;
+    bool centred, mean, proxy, at_rest;
     float weight;
     uint32_t counted; /* outputs that the backward kernel is asked to write, a bit for each */
 } tn_relax_attr;

@@ -15,12 +15,12 @@ static const float GROWTH = 2;
 static int place(const tn_relax_pairs *p, int age) { return p->newest - age + (age > p->newest ? p->memory : 0); }
 
 /* What each column does with its new pair, before it is kept. Returns the most pairs of any column, the new ones included. */
-static int count_pairs(const tn_relax_job *j, const tn_relax_tile *t, tn_relax_pairs *p)
+static int count_pairs(const tn_relax_tile *t, tn_relax_pairs *p)
 {
     int most = 0;
     for (int l = 0; l < t->live; l++) {
         const float r = t->distance[l];
-        if (!isfinite(r) || t->residual[l] < j->rtol || (p->kept[l] && r > GROWTH * p->before[l])) p->kept[l] = 0;
+        if (!isfinite(r) || t->residual[l] < t->limit || (p->kept[l] && r > GROWTH * p->before[l])) p->kept[l] = 0;
         p->before[l] = r;
         if (isfinite(r) && p->kept[l] < p->memory) p->kept[l]++;
         if (p->kept[l] > most) most = p->kept[l];
@@ -178,7 +178,7 @@ TN_LEVELED(void, tn_relax_accelerate, (const tn_relax_job *j, tn_relax_tile *t),
         back[l] = !isfinite(t->distance[l]) && p->kept[l] > 1;
         if (back[l]) step_back(j, t, p, l); /* y is where it goes */
     }
-    const int n = count_pairs(j, t, p);
+    const int n = count_pairs(t, p);
     p->newest = (p->newest + 1) % p->memory;
     BY_WIDTH(t->width, accelerate, j, t, p, n, back);
 }

@@ -86,6 +86,7 @@ static void check_width(int width, int live)
             if (step == 7 && l % 4 == 0) replace(&s, l);
             moved[l] = (float)tn_anderson_step(&s.rows, l, s.j.damping, s.h[l], y);
         }
+        s.t.limit = s.j.rtol;
         tn_relax_advance(&s.j, &s.t, true);
         tn_relax_accelerate(&s.j, &s.t);
         for (int l = 0; l < live; l++) {

@@ -18,19 +18,21 @@ static tn_relax_job size_job(const tn_relax_attr *a, tn_dims x, tn_dims w1, tn_d
                        .f = w1.dim[0],
                        .C = head.rank == 2 ? head.dim[0] : 0,
                        .block = a->kind == TN_RELAX_BLOCK,
+                       .hopfield = a->kind == TN_RELAX_HOPFIELD,
                        .absolute = absolute,
-                       .together = absolute || a->grad == TN_LOOP_BPTT,
+                       .together = absolute,
                        .round = round,
                        .bf16x3 = bf16x3,
                        .portable = portable,
-                       .rounded = round != TN_F32 || bf16x3 || portable };
+                       .rounded = round != TN_F32 || bf16x3 || portable,
+                       .amx = round == TN_BF16 && !bf16x3 && !portable && tn__relax_amx() };
     const tn_relax_matrix to_f = { .n = j.f, .k = j.d, .row = j.d, .col = 1 },
                           to_d = { .n = j.d, .k = j.f, .row = j.f, .col = 1 };
     const tn_relax_matrix to_f_back = { .n = j.f, .k = j.d, .row = 1, .col = j.f },
                           to_d_back = { .n = j.d, .k = j.f, .row = 1, .col = j.d };
     j.up = to_f;
-    j.down = j.block ? to_d : to_d_back;
-    j.up_back = j.block ? to_f_back : to_f;
+    j.down = j.block || j.hopfield ? to_d : to_d_back;
+    j.up_back = j.block || j.hopfield ? to_f_back : to_f;
     j.down_back = to_d_back;
     j.head = (tn_relax_matrix){ .n = j.C, .k = j.d, .row = j.d, .col = 1 };
     j.head_back = (tn_relax_matrix){ .n = j.d, .k = j.C, .row = 1, .col = j.d };
@@ -65,6 +67,7 @@ static tn_status make_job(const tn_call *c, tn_relax_job *out)
     j.labels = c->in[TN_RELAX_LABELS].data, j.weights = c->in[TN_RELAX_WEIGHTS].data;
     j.scale = scalar(c, TN_RELAX_SCALE, 1), j.damping = scalar(c, TN_RELAX_DAMPING, 1);
     j.rtol = scalar(c, TN_RELAX_RTOL, 0), j.tol = scalar(c, TN_RELAX_TOL, 0), j.beta = scalar(c, TN_RELAX_BETA, 0);
+    j.move = scalar(c, TN_RELAX_MOVE, 0);
     j.up.w = j.down_back.w = w1;
     j.down.w = j.up_back.w = j.block ? w2 : w1;
     j.head.w = j.head_back.w = c->in[TN_RELAX_HEAD_W].data;
@@ -82,20 +85,30 @@ static void take_packed(tn_relax_memory *s, const tn_relax_job *j, tn_relax_matr
 
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
+/* Steps of a small batch are summed over together: a product over a handful of rows is mostly its result. */
+enum { LEAST_ROWS = 128 };
+
 static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
-    const int64_t d = j->B * j->d, f = j->B * j->f, signs = j->attr.centred ? 2 : 1;
+    const bool bptt = j->attr.grad == TN_LOOP_BPTT;
+    r->most = bptt && j->B < LEAST_ROWS ? LEAST_ROWS : j->B;
+    const int64_t d = r->most * j->d, f = r->most * j->f, signs = j->attr.centred ? 2 : 1;
     r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, d);
     r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
-    r->kept.s2 = tn_relax_floats(s, j->B), r->kept.s = tn_relax_floats(s, j->B);
+    r->kept.s2 = tn_relax_floats(s, r->most), r->kept.s = tn_relax_floats(s, r->most);
     r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, d), r->q = tn_relax_floats(s, d);
     r->z = r->kept.slope;
     if (j->attr.grad == TN_LOOP_EP) {
         r->nudged = tn_relax_floats(s, signs * d);
+        if (j->attr.at_rest) r->rest = tn_relax_floats(s, d);
         r->steps = tn_relax_take(s, sizeof *r->steps * (size_t)(signs * j->B));
         r->waiting = tn_relax_take(s, sizeof *r->waiting * (size_t)(signs * j->B));
     }
-    if (j->attr.grad == TN_LOOP_BPTT) r->carried = tn_relax_floats(s, d);
+    if (bptt) {
+        r->carried = tn_relax_floats(s, j->B * j->d);
+        r->order = tn_relax_take(s, sizeof *r->order * (size_t)j->B);
+        r->live = tn_relax_take(s, sizeof *r->live * (size_t)(j->attr.steps + 1));
+    }
     r->gemm = tn_relax_take(s, larger(tn_gemm_work_most(j->f, j->d, threads), tn_gemm_work_most(j->d, j->f, threads)));
 }
 
@@ -117,10 +130,11 @@ static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
     const bool ep = backward && j->attr.grad == TN_LOOP_EP, pulls = backward;
     w.ones = tn_relax_floats(&s, j->d);
     w.zeros = tn_relax_floats(&s, most > j->C ? most : j->C);
-    take_packed(&s, j, &j->up);
+    if (!j->hopfield) take_packed(&s, j, &j->up);
     take_packed(&s, j, &j->down);
-    if (pulls && j->block) take_packed(&s, j, &j->up_back), take_packed(&s, j, &j->down_back);
-    if (!j->block) j->up_back = j->up, j->down_back = j->down;
+    if (pulls && (j->block || j->hopfield)) take_packed(&s, j, &j->up_back);
+    if (pulls && j->block) take_packed(&s, j, &j->down_back);
+    if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
     if (ep) take_packed(&s, j, &j->head), take_packed(&s, j, &j->head_back);
     const int used = slots < 1 ? 1 : slots;
     const size_t bytes = tn_relax_space_bytes(j, backward, used);
@@ -154,10 +168,11 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
         const bool gain = input[i] == TN_RELAX_GAIN || input[i] == TN_RELAX_GAIN2;
         *vector[i] = c->in[input[i]].data ? c->in[input[i]].data : gain ? w->ones : w->zeros;
     }
-    tn_relax_pack(j, &j->up);
+    if (!j->hopfield) tn_relax_pack(j, &j->up);
     tn_relax_pack(j, &j->down);
-    if (backward && j->block) tn_relax_pack(j, &j->up_back), tn_relax_pack(j, &j->down_back);
-    if (!j->block) j->up_back = j->up, j->down_back = j->down;
+    if (backward && (j->block || j->hopfield)) tn_relax_pack(j, &j->up_back);
+    if (backward && j->block) tn_relax_pack(j, &j->down_back);
+    if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
     if (backward && j->attr.grad == TN_LOOP_EP) tn_relax_pack(j, &j->head), tn_relax_pack(j, &j->head_back);
     return TN_OK;
 }
@@ -186,8 +201,6 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
         if (j.h0) memcpy(h + b * j.d, j.h0 + b * j.d, row);
         else memset(h + b * j.d, 0, row);
     }
-    if (j.attr.grad == TN_LOOP_BPTT && c->out[TN_RELAX_TAKEN].data)
-        *(int32_t *)c->out[TN_RELAX_TAKEN].data = (int32_t)v.taken;
     return TN_OK;
 }
 

@@ -36,7 +36,7 @@ static inline float *tn_relax_floats(tn_relax_memory *m, int64_t n)
 typedef struct tn_relax_matrix {
     const float *w; /* element (i,p) is w[i*row + p*col]; NULL: there is none */
     int64_t n, k, row, col;
-    void *packed; /* panels of a few rows each; where operands are rounded, what tn_gemm_pack_b made */
+    void *packed; /* panels of a few rows each; where operands are rounded, what tn_gemm_pack_b or relax_amx.c made */
 } tn_relax_matrix;
 
 /* What the samples of a call have in common. */
@@ -44,9 +44,10 @@ typedef struct tn_relax_job {
     tn_relax_attr attr;
     struct tn_pool *pool;
     int64_t B, count, d, f, C;
-    bool block;
+    bool block, hopfield; /* neither: the energy */
     bool together, absolute; /* all samples stop at once; by tol */
-    bool rounded;            /* products go through tn_gemm, with what comes next */
+    bool rounded;            /* products go through tn_gemm, with what comes next, or */
+    bool amx;                /* through the tile registers */
     tn_dtype round;
     bool bf16x3, portable;
     const float *a, *h0;                                         /* (B,d); h0 may be NULL */
@@ -54,8 +55,9 @@ typedef struct tn_relax_job {
     const int32_t *labels;                                       /* (B) */
     const float *weights;                                        /* (B) or NULL */
     float scale, damping, rtol, tol, beta;
-    tn_relax_matrix up, down;           /* of the map: (f,d), (d,f) */
-    tn_relax_matrix up_back, down_back; /* of its gradient by the state */
+    float move; /* 0: nudged samples stop as free ones do */
+    tn_relax_matrix up, down;           /* of the map: (f,d), (d,f); hopfield has no up */
+    tn_relax_matrix up_back, down_back; /* of its gradient by the state; hopfield has no down_back */
     tn_relax_matrix head, head_back;    /* (C,d), (d,C) */
 } tn_relax_job;
 
@@ -82,6 +84,9 @@ typedef struct tn_relax_tile {
     float *residual, *distance; /* (width): |f - h| / |f| and |f - h| of the last step */
     float *moved;               /* (width): |h_next - h|^2 */
     float *eta, *weight;        /* (width): the nudge and how much the cost counts */
+    float *rest;                /* (d,width): nudged, what the map leaves at the free state and is taken off; or NULL */
+    float *origin;              /* (d,width): nudged, the free state that a move is measured from; or NULL */
+    float limit;                /* a residual below it has arrived */
     int32_t label[TN_RELAX_LANES];
     int64_t task[TN_RELAX_LANES];
     int32_t steps[TN_RELAX_LANES];
@@ -97,9 +102,21 @@ int tn_relax_width(int samples);                    /* the least width for so ma
 int64_t tn__relax_panels(const tn_relax_matrix *m); /* how many; each is packed by itself */
 void tn__relax_panel(const tn_relax_matrix *m, int64_t i);
 void tn__relax_product(const tn_relax_matrix *m, int width, const float *in, float *out);
-/* Columns of a (k,width) from n rows (n,k) `step` apart, zeros behind them; and back. */
-void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);
-void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k);
+/* Columns of a (k,width) from n rows of k anywhere, zeros behind them; and back. */
+void tn_relax_gather(float *a, int width, const float *const *rows, int n, int64_t k);
+void tn_relax_scatter(const float *a, int width, float *const *rows, int n, int64_t k);
+
+/* --- relax_amx.c -------------------------------------------------------------------------------------------------- */
+
+bool tn__relax_amx(void); /* this machine has it, and tiles are as wide as its registers */
+size_t tn__relax_amx_bytes(const tn_relax_matrix *m);
+int64_t tn__relax_amx_panels(const tn_relax_matrix *m);
+void tn__relax_amx_panel(const tn_relax_matrix *m, int64_t i);
+/* Around a thread's products, but for those of tn_gemm. */
+void tn__relax_amx_begin(void);
+void tn__relax_amx_end(void);
+/* `paired`: 2 bytes for each number of `in`, and for those that make k a multiple of 32. */
+void tn__relax_amx_product(const tn_relax_matrix *m, const float *in, float *out, void *paired);
 
 /* --- relax_matrix.c ----------------------------------------------------------------------------------------------- */
 
@@ -114,12 +131,14 @@ void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn
 /* t->y = f(t->h). keep: what the gradients need stays in slope, n2, n, s2, s, and z and x hold what the products took. */
 void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
- * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u. */
+ * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u, hopfield no such
+ * x either. */
 void tn_relax_pull(const tn_relax_job *j, tn_relax_tile *t, const float *lambda);
-/* y -= eta dC/dh at y. */
+/* y -= eta dC/dh at y, after y -= rest. */
 void tn_relax_nudge(const tn_relax_job *j, tn_relax_tile *t);
 void tn_relax_add(const tn_relax_job *j, tn_relax_tile *t); /* y += a */
-/* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. */
+/* residual, distance and moved, and, unless it only looks, h <- (1-damping) h + damping y. Where there is an origin, the residual is
+ * a part of |y - origin|, or of a thousandth of |y| where that is more. */
 void tn_relax_advance(const tn_relax_job *j, tn_relax_tile *t, bool looks);
 
 /* --- relax_anderson.c --------------------------------------------------------------------------------------------- */
@@ -146,6 +165,7 @@ typedef struct tn_relax_solve {
     float *to;                 /* (signs,B,d): where it ends */
     const float *inject;       /* (B,d): a, or an adjoint's g */
     const tn_relax_kept *kept; /* TN_RELAX_ADJOINT */
+    const float *rest;         /* (B,d): TN_RELAX_NUDGED, f(h) - h at the free state; or NULL */
     int signs;                 /* 1, or 2: +eta, then -eta */
     float eta;
     int32_t *steps; /* (signs,B): evaluations; or NULL */
@@ -153,8 +173,7 @@ typedef struct tn_relax_solve {
         *waiting; /* the tasks (sign * count + sample) that have not arrived after a first step, which is done and in */
     int64_t n_waiting; /* `to`; NULL: all tasks, from the beginning */
     float *residuals;  /* (B): of the last one; or NULL */
-    float *history;    /* (attr.steps,B,d): the state before each step; or NULL */
-    int64_t taken;     /* where all stop together: steps done */
+    float *history;    /* (attr.steps,B,d): the state before each step of a sample; or NULL */
 } tn_relax_solve;
 
 /* Scratch memory of the phases. */
@@ -170,13 +189,19 @@ typedef struct tn_relax_space {
 } tn_relax_space;
 
 void tn_relax_run(const tn_relax_job *j, const tn_relax_space *s, tn_relax_solve *v);
+/* Which of a tile's arrays this phase has, and its limit. */
+void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t);
 /* The cost of a sample in column `lane`, with this sign of the nudge. */
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
                        int sign);
 
+/* Columns of a (k,width) from n rows (n,k) `step` apart, zeros behind them; and back. */
+void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k);
+void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k);
+
 typedef void tn_relax_share(void *arg, tn_relax_tile *t, int64_t first);
-/* Shares all samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
-void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_share *fn, void *arg);
+/* Shares n samples out to the threads: fn(arg, t, first) with t->live samples from `first` on. */
+void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, int64_t n, tn_relax_share *fn, void *arg);
 
 /* A tile's slope, n2, n, s2 and s from and to the rows of its samples, which begin at `first`. */
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first);
@@ -185,18 +210,38 @@ void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_r
 size_t tn_relax_space_bytes(const tn_relax_job *j, bool backward, int slots);
 tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots, void *base); /* 64-byte aligned */
 
+/* --- relax_sums.c ------------------------------------------------------------------------------------------------- */
+
+/* c (m,n) = or += factor sum_b x_b y_b^T, x (rows,m), y (rows,n). */
+typedef struct tn_relax_outer {
+    const float *x, *y;
+    float *c;
+    int64_t rows, m, n;
+    float factor;
+    bool add;
+} tn_relax_outer;
+
+bool tn__relax_outer_fits(int64_t m, int64_t n); /* else tn_gemm has it */
+void tn__relax_outer_rows(const tn_relax_outer *o, int64_t first, int64_t last); /* of c; both multiples of 4 */
+void tn__relax_columns(const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count, double *restrict sum);
+
 /* --- relax_grad.c ------------------------------------------------------------------------------------------------- */
 
-/* Rows for all samples that the gradients of the parameters are summed from. */
+/* Rows that the gradients of the parameters are summed from: one for each sample, or, bptt, for each sample and step as they
+ * come. */
 typedef struct tn_relax_rows {
+    int64_t most; /* bptt: rows there is room for, B at least; below, B stands for it */
     tn_relax_kept kept;
     float *lambda;    /* (B,d) */
     float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
     float *z;         /* (B,f): at W1's output; may be kept.slope */
     float *nudged;    /* (signs,B,d): ep */
+    float *rest;      /* (B,d): ep, nudged from rest */
     int32_t *steps;   /* (signs,B): ep */
     int32_t *waiting; /* (signs,B): ep */
     float *carried;   /* (B,d): bptt */
+    int32_t *order;   /* (B): bptt, the samples by their steps, those with most first */
+    int32_t *live;    /* (attr.steps + 1): bptt, how many take more steps than that */
     void *gemm;       /* workspace of the products */
 } tn_relax_rows;
 

@@ -37,6 +37,8 @@ struct job {
     const float *head_w, *head_b, *weights;                           /* nudged */
     const int32_t *labels;
     float sign;
+    float *rest;       /* (rows,d) or NULL: what f leaves at the free state, taken off it */
+    const float *move; /* or NULL: the limit of |f - h| as a part of how far the target lies from the free state */
     int32_t *taken; /* (rows) or NULL; added to */
     float *residuals, *signal;
 };
@@ -293,7 +295,13 @@ struct tile {
         numbers<V> gap;
 #pragma unroll
         for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
-        const float r = sqrtf(dot(gap, gap)) / fmaxf(sqrtf(dot(f, f)), 1e-6f);
+        float size = sqrtf(dot(f, f));
+        if (j.move) {
+            numbers<V> gone = get_row<V>(j.x + sample * j.d, j.d); /* the free state, until all is over */
+            for (int i = 0; i < V; i++) gone.v[i] = f.v[i] - gone.v[i];
+            size = fmaxf(sqrtf(dot(gone, gone)), 1e-3f * size);
+        }
+        const float r = sqrtf(dot(gap, gap)) / fmaxf(size, 1e-6f);
 #pragma unroll
         for (int i = 0; i < V; i++) h.v[i] = (1 - damping) * h.v[i] + damping * f.v[i];
         set(row(at.state, q), h);
@@ -349,7 +357,7 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
     const tile<V, T> k(j, shared);
     const int64_t given = j.count ? *j.count : j.rows, count = given < 0 ? 0 : given < j.rows ? given : j.rows;
     const bool adjoint = j.phase == TN_LOOP_PHASE_ADJOINT, nudged = j.phase == TN_LOOP_PHASE_NUDGED;
-    const float rtol = *j.rtol, damping = j.damping ? *j.damping : 1.f, eta = nudged ? j.sign * *j.beta : 0.f;
+    const float rtol = j.move ? *j.move : *j.rtol, damping = j.damping ? *j.damping : 1.f, eta = nudged ? j.sign * *j.beta : 0.f;
     if (k.first >= count) return; /* the whole cluster */
     k.load_rest(count);
     __syncthreads();
@@ -383,6 +391,14 @@ __global__ void __launch_bounds__(THREADS) relax_tile(const __grid_constant__ jo
                 for (int i = 0; i < V; i++) gap.v[i] = f.v[i] - h.v[i];
                 const float noise = sqrtf(dot(gap, gap));
                 if ((threadIdx.x & 31) == 0) k.owned(q)->noise = noise;
+            }
+            if (nudged && j.rest) { /* the lanes that write it read it */
+                float *kept = j.rest + (k.first + k.rank * k.mine + q) * j.d;
+                numbers<V> rest = f;
+                for (int i = 0; i < V; i++) rest.v[i] -= h.v[i];
+                if (t) rest = get_row<V>(kept, j.d);
+                else set_row(kept, j.d, rest);
+                for (int i = 0; i < V; i++) f.v[i] -= rest.v[i];
             }
             if (nudged) f = k.nudged(q, f, eta);
             const numbers<V> next = k.move(q, h, f, rtol, damping, t);
@@ -462,6 +478,7 @@ static job job_of(const tn_call *c, const tn_loop_body *b, const tn_loop_phase *
     j.vector[GAIN] = floats(c, map + TN_RELAX_GAIN), j.vector[BIAS] = floats(c, map + TN_RELAX_BIAS);
     j.vector[B2] = floats(c, map + TN_RELAX_B2);
     if (p->kind != TN_LOOP_PHASE_NUDGED) return j;
+    j.rest = p->rest, j.move = p->move;
     j.classes = (int)b->cost_spec.consts[0].dims.dim[0]; /* in the order of the op's inputs from head_w on */
     j.head_w = floats(c, cost), j.head_b = floats(c, cost + 1), j.weights = floats(c, cost + 3);
     j.labels = (const int32_t *)c->in[cost + 2].data;

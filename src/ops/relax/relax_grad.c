@@ -17,7 +17,8 @@ typedef struct grad {
     const tn_relax_rows *r;
     const float *state; /* (B,d): where f is linearised */
     bool recalls;       /* it has been already: what was kept is there */
-    bool adds;          /* to gradients of this call: not the first step of bptt */
+    bool adds;          /* to gradients of this call: not the first sum of bptt */
+    int64_t rows;       /* that the sums are over: the samples, or what bptt has come to */
 } grad;
 
 static bool adds_to(const grad *g, int input) { return g->adds || (g->c->accumulate >> input & 1); }
@@ -54,7 +55,7 @@ static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
     tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
     tn_relax_apply(j, t, true);
     tn_relax_store(t->z, t->width, g->r->kept.active + first * j->f, j->f, t->live, j->f);
-    tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
 }
 
 static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
@@ -70,14 +71,28 @@ typedef struct first_step {
     tn_relax_solve *v;
 } first_step;
 
+/* f(h*), linearised, and what it leaves. */
+static void rest_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const first_step *w = arg;
+    const tn_relax_job *j = w->g->j;
+    const int64_t d = first * j->d;
+    linearise_share(w->g, t, first);
+    tn_relax_store(t->y, t->width, w->g->r->u + d, j->d, t->live, j->d); /* free until lambda is known */
+    if (!w->v->rest) return;
+    for (int64_t i = 0; i < j->d * t->width; i++) t->rest[i] = t->y[i] - t->h[i];
+    tn_relax_store(t->rest, t->width, w->g->r->rest + d, j->d, t->live, j->d);
+}
+
 static void first_share(void *arg, tn_relax_tile *t, int64_t first)
 {
     const first_step *w = arg;
     const grad *g = w->g;
     const tn_relax_job *j = g->j;
-    float *f = g->r->u + first * j->d; /* free until lambda is known */
-    linearise_share(w->g, t, first);
-    tn_relax_store(t->y, t->width, f, j->d, t->live, j->d);
+    const float *f = g->r->u + first * j->d;
+    rest_share(arg, t, first);
+    tn_relax_set_phase(j, w->v, t);
+    if (t->origin) memcpy(t->origin, t->h, sizeof *t->h * (size_t)(j->d * t->width));
     for (int sign = 0; sign < w->v->signs; sign++) {
         const int64_t at = sign * j->B + first;
         for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
@@ -86,7 +101,7 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_nudge(j, t);
         tn_relax_advance(j, t, false);
         tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
-        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < j->rtol);
+        for (int l = 0; l < t->live; l++) g->r->waiting[at + l] = !(t->residual[l] < t->limit);
     }
 }
 
@@ -112,12 +127,17 @@ static tn_status nudge(grad *g)
                          .from = g->state,
                          .to = g->r->nudged,
                          .inject = j->a,
+                         .rest = j->attr.at_rest ? g->r->rest : NULL,
                          .signs = j->attr.centred ? 2 : 1,
                          .eta = j->attr.proxy ? j->beta / (float)j->count : j->beta,
                          .steps = g->r->steps };
+    first_step start = { g, &v };
     if (!j->together && j->attr.solver == TN_SOLVE_PICARD) {
-        tn_relax_each(j, g->s, first_share, &(first_step){ g, &v });
+        tn_relax_each(j, g->s, j->count, first_share, &start);
         list_waiting(g, &v);
+        g->recalls = true;
+    } else if (v.rest) {
+        tn_relax_each(j, g->s, j->count, rest_share, &start);
         g->recalls = true;
     }
     tn_relax_run(j, g->s, &v);
@@ -126,7 +146,7 @@ static tn_status nudge(grad *g)
     return TN_OK;
 }
 
-/* da of samples first.. : rows of t->y for the block, lambda for the energy. */
+/* da of samples first.. : rows of t->y for the block, lambda for the others. */
 static void give_da(const grad *g, const tn_relax_tile *t, int64_t first)
 {
     const tn_relax_job *j = g->j;
@@ -160,18 +180,17 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
     }
     for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
+    if (j->hopfield && j->attr.grad == TN_LOOP_EP) { /* from how far h moved to the adjoint */
+        for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] *= t->slope[i];
+        tn_relax_store(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
+    }
     tn_relax_pull(j, t, t->h);
-    tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     give_da(g, t, first);
-    if (!r->carried) return;
-    for (int l = 0; l < t->live; l++) { /* bptt: what passes f by, and what passes through it */
-        float *carried = r->carried + d + l * j->d;
-        for (int64_t i = 0; i < j->d; i++) carried[i] = (1 - j->damping) * carried[i] + t->y[i * t->width + l];
-    }
 }
 
 /* --- sums over the samples ---------------------------------------------------------------------------------------- */
@@ -190,14 +209,8 @@ static void columns_tile(void *arg, int64_t tile)
 {
     const columns *w = arg;
     const int64_t from = tile * COLUMNS, n = w->n - from < COLUMNS ? w->n - from : COLUMNS;
-    double sum[COLUMNS] = { 0 };
-    for (int64_t b = 0; b < w->rows; b++) {
-        const float *x = w->x + b * w->n + from, *y = w->y ? w->y + b * w->n + from : NULL;
-        if (y)
-            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i] * (double)y[i];
-        else
-            for (int64_t i = 0; i < n; i++) sum[i] += (double)x[i];
-    }
+    double sum[COLUMNS];
+    tn__relax_columns(w->x + from, w->y ? w->y + from : NULL, w->rows, w->n, n, sum);
     for (int64_t i = 0; i < n; i++)
         w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
 }
@@ -209,11 +222,20 @@ static void sum_columns(const grad *g, int input, const float *x, const float *y
     columns w = { .x = x,
                   .y = y,
                   .to = to->data,
-                  .rows = g->j->count,
+                  .rows = g->rows,
                   .n = to->data ? to->dims.dim[0] : 0,
                   .factor = factor,
                   .add = adds_to(g, input) };
     if (w.to) tn_pool_run(g->j->pool, (w.n + COLUMNS - 1) / COLUMNS, columns_tile, &w);
+}
+
+enum { OUTER_ROWS = 16 };
+
+static void outer_tile(void *arg, int64_t tile)
+{
+    const tn_relax_outer *o = arg;
+    const int64_t end = (tile + 1) * OUTER_ROWS;
+    tn__relax_outer_rows(o, tile * OUTER_ROWS, end < o->m ? end : o->m);
 }
 
 /* din[input] (m,n) gets factor sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
@@ -221,9 +243,15 @@ static void sum_outer(const grad *g, int input, const float *x, int64_t m, const
                       bool more)
 {
     const tn_relax_job *j = g->j;
+    tn_relax_outer plain = { .x = x, .y = y, .c = g->c->din[input].data, .rows = g->rows, .m = m, .n = n, .factor = factor,
+                             .add = more || adds_to(g, input) };
+    if (plain.c && !j->rounded && tn__relax_outer_fits(m, n)) {
+        tn_pool_run(j->pool, (m + OUTER_ROWS - 1) / OUTER_ROWS, outer_tile, &plain);
+        return;
+    }
     const tn_gemm product = { .m = m,
                               .n = n,
-                              .k = j->count,
+                              .k = g->rows,
                               .batch = 1,
                               .a = x,
                               .a_row = 1,
@@ -241,12 +269,11 @@ static void sum_outer(const grad *g, int input, const float *x, int64_t m, const
     if (product.c) tn_gemm_run(j->pool, &product, g->r->gemm);
 }
 
-/* lambda^T df/d(parameters) at g->state, and da. */
-static void pull_back(grad *g)
+/* lambda^T df/d(parameters), from the rows that are there. */
+static void sum_up(grad *g)
 {
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
-    tn_relax_each(j, g->s, pull_share, g);
     if (j->block) {
         sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, 1, false);
         sum_outer(g, TN_RELAX_W2, r->u, j->d, r->kept.active, j->f, 1, false);
@@ -256,12 +283,103 @@ static void pull_back(grad *g)
         sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, 1);
         sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, 1);
         sum_columns(g, TN_RELAX_BIAS, r->lambda, NULL, 1);
+    } else if (j->hopfield) {
+        sum_outer(g, TN_RELAX_W1, r->lambda, j->d, r->kept.active, j->d, 1, false);
     } else {
         sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, j->scale, false);
         sum_outer(g, TN_RELAX_W1, r->kept.active, j->f, r->lambda, j->d, j->scale, true);
         sum_columns(g, TN_RELAX_B1, r->z, NULL, j->scale);
     }
     g->adds = true;
+}
+
+/* --- through time -------------------------------------------------------------------------------------------------- */
+
+/* Who takes how many steps: the samples by their steps, those with most first, so that the ones that take step t are the first
+ * live[t] of them. */
+static void rank(const grad *g)
+{
+    const tn_relax_job *j = g->j;
+    const tn_relax_rows *r = g->r;
+    const int32_t *steps = g->c->out[TN_RELAX_FREE_STEPS].data;
+    memset(r->live, 0, sizeof *r->live * (size_t)(j->attr.steps + 1));
+    for (int64_t b = 0; b < j->count; b++) r->live[steps[b] - 1]++;
+    for (int64_t t = j->attr.steps; t-- > 0;) r->live[t] += r->live[t + 1];
+    for (int64_t b = 0; b < j->count; b++) r->order[r->live[steps[b]]++] = (int32_t)b; /* behind those that take more */
+    memmove(r->live, r->live + 1, sizeof *r->live * (size_t)j->attr.steps); /* each has moved on to the next one's number */
+}
+
+/* Back through one step of the samples that take it. */
+typedef struct back_step {
+    const grad *g;
+    const float *states; /* (B,d): before it */
+    int64_t at;          /* where their rows begin */
+} back_step;
+
+/* u of the tile is done with: it serves as rows. */
+static void add_da(const grad *g, const tn_relax_tile *t, const int32_t *sample, const float *lambda)
+{
+    const tn_relax_job *j = g->j;
+    float *da = g->c->din[TN_RELAX_A].data;
+    if (!da) return;
+    if (j->block) tn_relax_store(t->y, t->width, t->u, j->d, t->live, j->d);
+    for (int l = 0; l < t->live; l++) {
+        float *restrict to = da + sample[l] * j->d;
+        const float *restrict from = (j->block ? t->u : lambda) + l * j->d;
+        for (int64_t i = 0; i < j->d; i++) to[i] += from[i];
+    }
+}
+
+static void back_share(void *arg, tn_relax_tile *t, int64_t first)
+{
+    const back_step *w = arg;
+    const grad *g = w->g;
+    const tn_relax_job *j = g->j;
+    const tn_relax_rows *r = g->r;
+    const int32_t *sample = r->order + first;
+    const int64_t row = w->at + first, d = row * j->d, f = row * j->f;
+    float *carried = r->carried + first * j->d, *lambda = r->lambda + d;
+    const float *h[TN_RELAX_LANES], *a[TN_RELAX_LANES];
+    for (int l = 0; l < t->live; l++) h[l] = w->states + sample[l] * j->d, a[l] = j->a + sample[l] * j->d;
+    tn_relax_gather(t->h, t->width, h, t->live, j->d);
+    tn_relax_gather(t->a, t->width, a, t->live, j->d);
+    tn_relax_apply(j, t, true);
+    tn_relax_store(t->z, t->width, r->kept.active + f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
+    tn_relax_load(t->a, t->width, carried, j->d, t->live, j->d); /* the injection is done with */
+    for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] = j->damping * t->a[i];
+    tn_relax_store(t->h, t->width, lambda, j->d, t->live, j->d);
+    tn_relax_pull(j, t, t->h);
+    for (int64_t i = 0; i < j->d * t->width; i++) t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
+    tn_relax_store(t->a, t->width, carried, j->d, t->live, j->d);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
+    if (j->block) {
+        tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
+        tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
+        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
+    }
+    add_da(g, t, sample, lambda);
+}
+
+/* Every sample from its own last step. Rows of several steps are summed over together, as many as there is room for. */
+static void through_time(grad *g, const float *dout)
+{
+    const tn_relax_job *j = g->j;
+    const tn_relax_rows *r = g->r;
+    const size_t row = sizeof *dout * (size_t)j->d;
+    back_step w = { .g = g };
+    rank(g);
+    for (int64_t k = 0; k < j->count; k++) memcpy(r->carried + k * j->d, dout + r->order[k] * j->d, row);
+    for (int64_t t = j->attr.steps - 1; t >= 0; t--) {
+        w.states = (const float *)g->c->out[TN_RELAX_HISTORY].data + t * j->B * j->d;
+        tn_relax_each(j, g->s, r->live[t], back_share, &w);
+        w.at += r->live[t];
+        if (!w.at || (t && w.at + r->live[t - 1] <= r->most)) continue;
+        g->rows = w.at;
+        sum_up(g);
+        w.at = 0;
+    }
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -271,21 +389,9 @@ static void clear_rest(const tn_call *c, const tn_relax_job *j, bool all)
 {
     for (int i = 0; i < c->n_in; i++) {
         const int64_t n = c->din[i].data ? tn_dims_count(c->din[i].dims) : 0,
-                      from = i == TN_RELAX_A && !all ? j->count * j->d : 0;
+                      from = i == TN_RELAX_A && !all && j->attr.grad != TN_LOOP_BPTT ? j->count * j->d : 0;
         if (!n || (c->accumulate >> i & 1) || (i != TN_RELAX_A && !all && i <= TN_RELAX_BIAS)) continue;
         memset((float *)c->din[i].data + from, 0, sizeof(float) * (size_t)(n - from));
-    }
-}
-
-static void through_time(grad *g, const float *dout)
-{
-    const tn_relax_job *j = g->j;
-    const int64_t n = j->count * j->d;
-    memcpy(g->r->carried, dout, sizeof *dout * (size_t)n);
-    for (int64_t t = *(const int32_t *)g->c->out[TN_RELAX_TAKEN].data - 1; t >= 0; t--) {
-        g->state = (const float *)g->c->out[TN_RELAX_HISTORY].data + t * j->B * j->d;
-        for (int64_t i = 0; i < n; i++) g->r->lambda[i] = j->damping * g->r->carried[i];
-        pull_back(g);
     }
 }
 
@@ -299,14 +405,14 @@ static void adjoint(grad *g, const float *dout)
                          .kept = &g->r->kept,
                          .signs = 1,
                          .steps = g->c->out[TN_RELAX_ADJOINT_STEPS].data };
-    tn_relax_each(j, g->s, linearise_share, g);
+    tn_relax_each(j, g->s, j->count, linearise_share, g);
     tn_relax_run(j, g->s, &v);
     g->recalls = true;
 }
 
 tn_status tn_relax_gradients(const tn_call *c, const tn_relax_job *j, const tn_relax_space *s, const tn_relax_rows *r)
 {
-    grad g = { .c = c, .j = j, .s = s, .r = r, .state = c->out[TN_RELAX_H].data };
+    grad g = { .c = c, .j = j, .s = s, .r = r, .state = c->out[TN_RELAX_H].data, .rows = j->count };
     const float *dout = c->dout[TN_RELAX_H].data;
     const bool ep = j->attr.grad == TN_LOOP_EP, none = !j->count || (!ep && !dout);
     clear_rest(c, j, none);
@@ -318,6 +424,7 @@ tn_status tn_relax_gradients(const tn_call *c, const tn_relax_job *j, const tn_r
     if (ep) TN_RETURN_IF(nudge(&g));
     else if (j->attr.grad == TN_LOOP_IMPLICIT) adjoint(&g, dout);
     else memcpy(r->lambda, dout, sizeof *dout * (size_t)(j->count * j->d));
-    pull_back(&g);
+    tn_relax_each(j, s, j->count, pull_share, &g);
+    sum_up(&g);
     return TN_OK;
 }

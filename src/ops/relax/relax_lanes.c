@@ -12,7 +12,7 @@
 
 /* Rows of a panel: with TN_VECS vectors of samples, so many sums fit the registers. */
 #if defined(__AVX512F__)
-enum { PANEL = 16 };
+enum { PANEL = 24 };
 #elif defined(__aarch64__) || defined(__AVX__)
 enum { PANEL = 6 };
 #else
@@ -24,6 +24,13 @@ TN_LEVELED(int, tn_relax_width, (int samples), (samples))
     return samples <= TN_VEC ? TN_VEC : (samples + TN_VEC - 1) / TN_VEC * TN_VEC;
 }
 
+/* TN_UNROLL is for 16 at most. */
+#if defined(__clang__)
+#define UNROLL_ROWS _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL_ROWS _Pragma("GCC unroll 24")
+#endif
+
 /* --- the micro-kernel --------------------------------------------------------------------------------------------- */
 
 /* All loops over constants unroll; the sums must end up in registers. */
@@ -31,7 +38,7 @@ TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, con
                      float *restrict out)
 {
     tn_vec sum[PANEL][TN_VECS];
-    TN_UNROLL for (int r = 0; r < rows; r++)
+    UNROLL_ROWS for (int r = 0; r < rows; r++)
         TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
     for (int64_t p = 0; p < k; p++, w += rows, in += vecs * TN_VEC) {
         tn_vec b[TN_VECS];
@@ -39,15 +46,15 @@ TN_INLINE void micro(int rows, int vecs, int64_t k, const float *restrict w, con
 #if defined(__aarch64__) /* multiplies by a lane of a register */
         tn_vec a[(PANEL + 3) / 4];
         TN_UNROLL for (int q = 0; q < (rows + 3) / 4; q++) a[q] = tn_vec_get(w + 4 * q);
-        TN_UNROLL for (int r = 0; r < rows; r++)
+        UNROLL_ROWS for (int r = 0; r < rows; r++)
             TN_UNROLL for (int v = 0; v < vecs; v++)
                 sum[r][v] = (tn_vec)vfmaq_f32((float32x4_t)sum[r][v], (float32x4_t)b[v], vdupq_n_f32(a[r / 4][r % 4]));
 #else
-        TN_UNROLL for (int r = 0; r < rows; r++)
+        UNROLL_ROWS for (int r = 0; r < rows; r++)
             TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(tn_vec_all(w[r]), b[v], sum[r][v]);
 #endif
     }
-    TN_UNROLL for (int r = 0; r < rows; r++)
+    UNROLL_ROWS for (int r = 0; r < rows; r++)
         TN_UNROLL for (int v = 0; v < vecs; v++) tn_vec_put(out + (r * vecs + v) * TN_VEC, sum[r][v]);
 }
 
@@ -58,9 +65,9 @@ typedef void kernel(int64_t k, const float *restrict w, const float *restrict in
     {                                                                                                                  \
         micro(rows, vecs, k, w, in, out);                                                                              \
     }
-#define MICRO_ROWS(vecs) MICRO(1, vecs) MICRO(2, vecs) MICRO_ROWS_6(vecs) MICRO_ROWS_16(vecs)
+#define MICRO_ROWS(vecs) MICRO(1, vecs) MICRO(2, vecs) MICRO_ROWS_6(vecs) MICRO_ROWS_24(vecs)
 #define TABLE_ROWS(vecs)                                                                                               \
-    { NULL, micro_1_##vecs, micro_2_##vecs TABLE_ROWS_6(vecs) TABLE_ROWS_16(vecs) }
+    { NULL, micro_1_##vecs, micro_2_##vecs TABLE_ROWS_6(vecs) TABLE_ROWS_24(vecs) }
 
 #if defined(__aarch64__) || defined(__AVX__)
 #define MICRO_ROWS_6(vecs) MICRO(3, vecs) MICRO(4, vecs) MICRO(5, vecs) MICRO(6, vecs)
@@ -70,15 +77,17 @@ typedef void kernel(int64_t k, const float *restrict w, const float *restrict in
 #define TABLE_ROWS_6(vecs)
 #endif
 #if defined(__AVX512F__)
-#define MICRO_ROWS_16(vecs)                                                                                            \
+#define MICRO_ROWS_24(vecs)                                                                                            \
     MICRO(7, vecs) MICRO(8, vecs) MICRO(9, vecs) MICRO(10, vecs) MICRO(11, vecs) MICRO(12, vecs) MICRO(13, vecs)       \
-    MICRO(14, vecs) MICRO(15, vecs) MICRO(16, vecs)
-#define TABLE_ROWS_16(vecs)                                                                                            \
+    MICRO(14, vecs) MICRO(15, vecs) MICRO(16, vecs) MICRO(17, vecs) MICRO(18, vecs) MICRO(19, vecs) MICRO(20, vecs)    \
+    MICRO(21, vecs) MICRO(22, vecs) MICRO(23, vecs) MICRO(24, vecs)
+#define TABLE_ROWS_24(vecs)                                                                                            \
     , micro_7_##vecs, micro_8_##vecs, micro_9_##vecs, micro_10_##vecs, micro_11_##vecs, micro_12_##vecs,               \
-        micro_13_##vecs, micro_14_##vecs, micro_15_##vecs, micro_16_##vecs
+        micro_13_##vecs, micro_14_##vecs, micro_15_##vecs, micro_16_##vecs, micro_17_##vecs, micro_18_##vecs,          \
+        micro_19_##vecs, micro_20_##vecs, micro_21_##vecs, micro_22_##vecs, micro_23_##vecs, micro_24_##vecs
 #else
-#define MICRO_ROWS_16(vecs)
-#define TABLE_ROWS_16(vecs)
+#define MICRO_ROWS_24(vecs)
+#define TABLE_ROWS_24(vecs)
 #endif
 
 MICRO_ROWS(1)
@@ -102,6 +111,37 @@ static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
 #endif
 };
 
+/* --- rows and columns --------------------------------------------------------------------------------------------- */
+
+/* a (k,width) from n rows of k: four rows at a time, four numbers of each, go through registers; what is left, one by one. */
+TN_INLINE void gather(int width, float *a, const float *const *rows, int n, int64_t k)
+{
+    int l = 0;
+    for (; l + 4 <= n; l += 4) {
+        const float *const *from = rows + l;
+        int64_t i = 0;
+        for (; i + 4 <= k; i += 4) {
+            quad x[4];
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from[q] + i, sizeof x[q]);
+            transpose4(x);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
+        }
+        for (; i < k; i++)
+            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q][i];
+    }
+    for (; l < width; l++)
+        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l][i] : 0;
+}
+
+/* A panel of a matrix whose columns lie one after the other. */
+TN_INLINE void copy_runs(int rows, const tn_relax_matrix *m, float *restrict dst, const float *restrict from)
+{
+    for (int64_t p = 0; p < m->k; p++)
+        for (int r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r * m->row];
+}
+
+/* --- panels -------------------------------------------------------------------------------------------------------- */
+
 /* Panels of a matrix of n rows, as even as can be, so that none leaves most registers empty: the first `longer` of them have a
  * row more than the others. */
 typedef struct cut {
@@ -120,14 +160,12 @@ TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
 {
     const cut c = cut_rows(m->n);
     const int64_t first = i * c.rows + (i < c.longer ? i : c.longer), rows = c.rows + (i < c.longer);
-    const float *from = m->w + first * m->row;
+    const float *from = m->w + first * m->row, *row[PANEL];
     float *dst = (float *)m->packed + first * m->k;
-    if (m->row == 1)
-        for (int64_t p = 0; p < m->k; p++)
-            for (int64_t r = 0; r < rows; r++) dst[p * rows + r] = from[p * m->col + r];
-    else
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t p = 0; p < m->k; p++) dst[p * rows + r] = from[r * m->row + p * m->col];
+    for (int64_t r = 0; r < rows; r++) row[r] = from + r * m->row;
+    if (m->col == 1) gather((int)rows, dst, row, (int)rows, m->k);
+    else if (rows == PANEL) copy_runs(PANEL, m, dst, from);
+    else copy_runs((int)rows, m, dst, from);
 }
 
 TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const float *in, float *out),
@@ -144,45 +182,26 @@ TN_LEVELED(void, tn__relax_product, (const tn_relax_matrix *m, int width, const 
     }
 }
 
-/* --- rows and columns --------------------------------------------------------------------------------------------- */
-
-/* Four rows at a time, four numbers of each, go through registers; what is left, one by one. */
-TN_LEVELED(void, tn_relax_load, (float *a, int width, const float *rows, int64_t step, int n, int64_t k),
-           (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_gather, (float *a, int width, const float *const *rows, int n, int64_t k), (a, width, rows, n, k))
 {
-    int l = 0;
-    for (; l + 4 <= n; l += 4) {
-        const float *from = rows + l * step;
-        int64_t i = 0;
-        for (; i + 4 <= k; i += 4) {
-            quad x[4];
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], from + q * step + i, sizeof x[q]);
-            transpose4(x);
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(a + (i + q) * width + l, &x[q], sizeof x[q]);
-        }
-        for (; i < k; i++)
-            for (int q = 0; q < 4; q++) a[i * width + l + q] = from[q * step + i];
-    }
-    for (; l < width; l++)
-        for (int64_t i = 0; i < k; i++) a[i * width + l] = l < n ? rows[l * step + i] : 0;
+    gather(width, a, rows, n, k);
 }
 
-TN_LEVELED(void, tn_relax_store, (const float *a, int width, float *rows, int64_t step, int n, int64_t k),
-           (a, width, rows, step, n, k))
+TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *rows, int n, int64_t k), (a, width, rows, n, k))
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {
-        float *to = rows + l * step;
+        float *const *to = rows + l;
         int64_t i = 0;
         for (; i + 4 <= k; i += 4) {
             quad x[4];
             TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], a + (i + q) * width + l, sizeof x[q]);
             transpose4(x);
-            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to + q * step + i, &x[q], sizeof x[q]);
+            TN_UNROLL for (int q = 0; q < 4; q++) memcpy(to[q] + i, &x[q], sizeof x[q]);
         }
         for (; i < k; i++)
-            for (int q = 0; q < 4; q++) to[q * step + i] = a[i * width + l + q];
+            for (int q = 0; q < 4; q++) to[q][i] = a[i * width + l + q];
     }
     for (; l < n; l++)
-        for (int64_t i = 0; i < k; i++) rows[l * step + i] = a[i * width + l];
+        for (int64_t i = 0; i < k; i++) rows[l][i] = a[i * width + l];
 }

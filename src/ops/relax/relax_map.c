@@ -4,68 +4,12 @@
 #include "backend/cpu/level.h"
 #include "backend/cpu/vec.h"
 #include "ops/relax/relax_cpu.h"
+#include "ops/relax/relax_gelu.h"
 #include "ops/relax/relax_width.h"
 
-static const float EPS = 1e-5f, LEAST_SIZE = 1e-6f;
-
-/* Clamps that let NaN pass. */
-#if defined(__aarch64__)
-TN_INLINE tn_vec at_least(tn_vec x, float lo) { return (tn_vec)vmaxq_f32((float32x4_t)x, vdupq_n_f32(lo)); }
-TN_INLINE tn_vec at_most(tn_vec x, float hi) { return (tn_vec)vminq_f32((float32x4_t)x, vdupq_n_f32(hi)); }
-#else
-TN_INLINE tn_vec at_least(tn_vec x, float lo) { return tn_vec_pick(x < lo, tn_vec_all(lo), x); }
-TN_INLINE tn_vec at_most(tn_vec x, float hi) { return tn_vec_pick(x > hi, tn_vec_all(hi), x); }
-#endif
+static const float EPS = 1e-5f, LEAST_SIZE = 1e-6f, LEAST_MOVE = 1e-3f;
 
 /* --- activations -------------------------------------------------------------------------------------------------- */
-
-/* x Phi(x) = x (1/2 + c P(t) / Q(t)), c = x clamped to +-5.25, where Phi is 0 or 1 within 8e-8, and t = c^2: the quotient is
- * within 6.5e-8 / |c| (fitted at Chebyshev's points), so Phi within 2.5e-7 with rounding, and its slope within 2.5e-6 beyond
- * the edge. tn_v_gelu_erf also keeps the digits of the left tail, at more than twice the price; here the result is added to
- * numbers of size 1.
- * The polynomials are sums of powers: no constant is added to but one, and where a multiply-add overwrites its addend,
- * every such constant costs a move. */
-static const float GELU_EDGE = 5.25f;
-static const float GELU_P[] = { 0.398941874f, 0.0507933284f, 0.00560618750f, 3.27490217e-4f, 6.04452732e-6f };
-static const float GELU_Q[] = { 1, 0.293980086f, 0.0380613921f, 0.00278104407f, 1.17465688e-4f, 5.15230305e-7f };
-
-/* n vectors at once, step by step, so that the chain of one hides behind the others. Where it has a place, slope gets
- * Phi(x) + x e^(-x^2 / 2) / sqrt(2 pi). */
-TN_INLINE void gelu(int n, float *z, const tn_vec *bias, float *slope)
-{
-    tn_vec x[TN_VECS], c[TN_VECS], t[TN_VECS], power[TN_VECS], third[TN_VECS], p[TN_VECS], q[TN_VECS];
-#define EACH TN_UNROLL for (int k = 0; k < n; k++)
-    EACH x[k] = at_least(tn_vec_get(z + k * TN_VEC) + bias[k], -GELU_EDGE);
-    EACH c[k] = at_most(x[k], GELU_EDGE);
-    EACH t[k] = c[k] * c[k];
-    EACH power[k] = t[k] * t[k];
-    EACH p[k] = t[k] * GELU_P[1];
-    EACH q[k] = t[k] * GELU_Q[1];
-    EACH third[k] = power[k] * t[k];
-    EACH p[k] = tn_vec_fma(power[k], tn_vec_all(GELU_P[2]), p[k]);
-    EACH q[k] = tn_vec_fma(power[k], tn_vec_all(GELU_Q[2]), q[k]);
-    EACH power[k] = power[k] * power[k];
-    EACH p[k] = tn_vec_fma(third[k], tn_vec_all(GELU_P[3]), p[k]);
-    EACH q[k] = tn_vec_fma(third[k], tn_vec_all(GELU_Q[3]), q[k]);
-    EACH t[k] = t[k] * power[k];
-    EACH p[k] = tn_vec_fma(power[k], tn_vec_all(GELU_P[4]), p[k]);
-    EACH q[k] = tn_vec_fma(power[k], tn_vec_all(GELU_Q[4]), q[k]);
-    EACH p[k] = p[k] * c[k];
-    EACH q[k] = tn_vec_fma(t[k], tn_vec_all(GELU_Q[5]), q[k]);
-    EACH p[k] = tn_vec_fma(c[k], tn_vec_all(GELU_P[0]), p[k]);
-    EACH q[k] = q[k] + GELU_Q[0];
-    EACH p[k] = p[k] / q[k];
-    if (slope) {
-        float density[TN_LANES];
-        EACH tn_vec_put(density + k * TN_VEC, c[k] * c[k] * -0.5f);
-        TN_UNROLL for (int l = 0; l < n * TN_VEC; l++) density[l] = tn_v_exp_weight(density[l]);
-        EACH q[k] = p[k] + 0.5f;
-        EACH tn_vec_put(slope + k * TN_VEC, tn_vec_fma(tn_vec_get(density + k * TN_VEC) * 0.398942280f, c[k], q[k]));
-    }
-    EACH c[k] = x[k] * 0.5f;
-    EACH tn_vec_put(z + k * TN_VEC, tn_vec_fma(x[k], p[k], c[k]));
-#undef EACH
-}
 
 /* z = gelu(z + b) over rows, and the slope if it has a place; narrow tiles take several rows at a time. */
 TN_INLINE void gelu_rows(int vecs, int64_t f, float *z, const float *b, float *slope)
@@ -92,19 +36,41 @@ TN_INLINE void add_bias(int vecs, int64_t n, float *z, const float *b)
 
 TN_INLINE void put_lanes(int vecs, float *to, const tn_vec *x) { EACH_VEC(v) tn_vec_put(to + v * TN_VEC, x[v]); }
 
+/* A sum over features runs in so many chains, the features taking turns: where one vector holds all samples, one chain would wait for
+ * each addition. A constant of the level, so that the order is that of every width. */
+#if defined(__AVX512F__)
+enum { CHAINS = 4 };
+#else
+enum { CHAINS = 1 };
+#endif
+
+/* row(vecs, i, sums of the chain, ...) for every feature i < d, and the chains' sums joined in part[0]. */
+#define SUM_ROWS(d, part, row, ...)                                                                                    \
+    do {                                                                                                               \
+        int64_t at_ = 0;                                                                                               \
+        TN_UNROLL for (int c_ = 0; c_ < CHAINS; c_++) EACH_VEC(v_) part[c_][v_] = (tn_vec){ 0 };                       \
+        for (; at_ + CHAINS <= (d); at_ += CHAINS)                                                                     \
+            TN_UNROLL for (int c_ = 0; c_ < CHAINS; c_++) row(vecs, at_ + c_, part[c_], __VA_ARGS__);                  \
+        for (; at_ < (d); at_++) row(vecs, at_, part[0], __VA_ARGS__);                                                 \
+        TN_UNROLL for (int c_ = 1; c_ < CHAINS; c_++) EACH_VEC(v_) part[0][v_] += part[c_][v_];                        \
+    } while (0)
+
+TN_INLINE void square_row(int vecs, int64_t i, tn_vec *square, const float *x, const tn_vec *mean)
+{
+    EACH_VEC(v) {
+        const tn_vec apart = GET(x, i, v) - mean[v];
+        square[v] = tn_vec_fma(apart, apart, square[v]);
+    }
+}
+
 /* Of x (d,width), whose sum over features is given: its mean, and the scale that makes its variance 1. */
 TN_INLINE void measure(int vecs, int64_t d, const float *x, const tn_vec *sum, tn_vec *mean, tn_vec *scale)
 {
     float lanes[TN_LANES];
-    tn_vec square[TN_VECS];
+    tn_vec square[CHAINS][TN_VECS];
     EACH_VEC(v) mean[v] = sum[v] / (float)d;
-    EACH_VEC(v) square[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < d; i++)
-        EACH_VEC(v) {
-            const tn_vec apart = GET(x, i, v) - mean[v];
-            square[v] = tn_vec_fma(apart, apart, square[v]);
-        }
-    put_lanes(vecs, lanes, square);
+    SUM_ROWS(d, square, square_row, x, mean);
+    put_lanes(vecs, lanes, square[0]);
     TN_VECTOR for (int l = 0; l < vecs * TN_VEC; l++) lanes[l] = 1 / sqrtf(lanes[l] / (float)d + EPS);
     EACH_VEC(v) scale[v] = tn_vec_get(lanes + v * TN_VEC);
 }
@@ -121,20 +87,25 @@ TN_INLINE void normalise(int vecs, int64_t d, const float *x, const tn_vec *mean
         }
 }
 
+TN_INLINE void slope_row(int vecs, int64_t i, tn_vec *sum, const float *dy, const float *gain)
+{
+    EACH_VEC(v) sum[v] += GET(dy, i, v) * gain[i];
+}
+
+TN_INLINE void slope_normal_row(int vecs, int64_t i, tn_vec *sum, const float *dy, const float *gain, const float *n)
+{
+    EACH_VEC(v) sum[v] = tn_vec_fma(GET(dy, i, v) * gain[i], GET(n, i, v), sum[v]);
+}
+
 /* The gradient of a norm: dx = scale (g - mean g - n mean(g n)), g = dy gain; added to `base` if there is one. */
 TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain, const float *n, const float *scale,
                          const float *base, float *dx)
 {
-    tn_vec first[TN_VECS], second[TN_VECS];
-    EACH_VEC(v) first[v] = second[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < d; i++)
-        EACH_VEC(v) {
-            const tn_vec g = GET(dy, i, v) * gain[i];
-            first[v] += g;
-            second[v] = tn_vec_fma(g, GET(n, i, v), second[v]);
-        }
-    EACH_VEC(v) first[v] /= (float)d;
-    EACH_VEC(v) second[v] /= (float)d;
+    tn_vec firsts[CHAINS][TN_VECS], seconds[CHAINS][TN_VECS], first[TN_VECS], second[TN_VECS];
+    SUM_ROWS(d, firsts, slope_row, dy, gain);
+    SUM_ROWS(d, seconds, slope_normal_row, dy, gain, n);
+    EACH_VEC(v) first[v] = firsts[0][v] / (float)d;
+    EACH_VEC(v) second[v] = seconds[0][v] / (float)d;
     for (int64_t i = 0; i < d; i++)
         EACH_VEC(v) {
             const tn_vec g = tn_vec_fma(GET(dy, i, v), tn_vec_all(gain[i]), -first[v]);
@@ -146,18 +117,30 @@ TN_INLINE void norm_back(int vecs, int64_t d, const float *dy, const float *gain
 
 /* --- the block ---------------------------------------------------------------------------------------------------- */
 
+TN_INLINE void in_row(int vecs, int64_t i, tn_vec *sum, const tn_relax_tile *t)
+{
+    EACH_VEC(v) {
+        const tn_vec u = GET(t->h, i, v) + GET(t->a, i, v);
+        PUT(t->u, i, v, u);
+        sum[v] += u;
+    }
+}
+
+TN_INLINE void out_row(int vecs, int64_t i, tn_vec *sum, const tn_relax_tile *t, const float *b2)
+{
+    EACH_VEC(v) {
+        const tn_vec y = GET(t->y, i, v) + b2[i] + GET(t->u, i, v);
+        PUT(t->y, i, v, y);
+        sum[v] += y;
+    }
+}
+
 /* u = h + a; x = LN2(u) */
 TN_INLINE void block_in(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
-    tn_vec sum[TN_VECS], mean[TN_VECS], scale[TN_VECS];
-    EACH_VEC(v) sum[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < j->d; i++)
-        EACH_VEC(v) {
-            const tn_vec u = GET(t->h, i, v) + GET(t->a, i, v);
-            PUT(t->u, i, v, u);
-            sum[v] += u;
-        }
-    measure(vecs, j->d, t->u, sum, mean, scale);
+    tn_vec sum[CHAINS][TN_VECS], mean[TN_VECS], scale[TN_VECS];
+    SUM_ROWS(j->d, sum, in_row, t);
+    measure(vecs, j->d, t->u, sum[0], mean, scale);
     if (keep) put_lanes(vecs, t->s2, scale);
     normalise(vecs, j->d, t->u, mean, scale, j->gain2, j->bias2, keep ? t->n2 : NULL, t->x);
 }
@@ -165,15 +148,9 @@ TN_INLINE void block_in(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool 
 /* y = LN(y + b2 + u) */
 TN_INLINE void block_out(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
-    tn_vec sum[TN_VECS], mean[TN_VECS], scale[TN_VECS];
-    EACH_VEC(v) sum[v] = (tn_vec){ 0 };
-    for (int64_t i = 0; i < j->d; i++)
-        EACH_VEC(v) {
-            const tn_vec y = GET(t->y, i, v) + j->b2[i] + GET(t->u, i, v);
-            PUT(t->y, i, v, y);
-            sum[v] += y;
-        }
-    measure(vecs, j->d, t->y, sum, mean, scale);
+    tn_vec sum[CHAINS][TN_VECS], mean[TN_VECS], scale[TN_VECS];
+    SUM_ROWS(j->d, sum, out_row, t, j->b2);
+    measure(vecs, j->d, t->y, sum[0], mean, scale);
     if (keep) put_lanes(vecs, t->s, scale);
     normalise(vecs, j->d, t->y, mean, scale, j->gain, j->bias, keep ? t->n : NULL, t->y);
 }
@@ -236,17 +213,40 @@ static void pull_energy(const tn_relax_job *j, tn_relax_tile *t, const float *la
     BY_WIDTH(t->width, scale_rows, j, t->y, NULL);
 }
 
-/* --- both --------------------------------------------------------------------------------------------------------- */
+TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
+{
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) + GET(a, i, v));
+}
+
+/* --- hopfield ----------------------------------------------------------------------------------------------------- */
+
+static void apply_hopfield(const tn_relax_job *j, tn_relax_tile *t, bool keep)
+{
+    tn_v_map(t->z, t->h, j->d * t->width, tn_v_tanh);
+    if (keep) tn_v_map(t->slope, t->z, j->d * t->width, slope_of_tanh);
+    tn_relax_multiply(j, &j->down, t, t->z, t->y);
+    BY_WIDTH(t->width, add_rows, j->d, t->y, t->a);
+}
+
+static void pull_hopfield(const tn_relax_job *j, tn_relax_tile *t, const float *lambda)
+{
+    tn_relax_multiply(j, &j->up_back, t, lambda, t->y);
+    BY_WIDTH(t->width, times, j->d, t->y, t->slope);
+}
+
+/* --- all ---------------------------------------------------------------------------------------------------------- */
 
 TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, bool keep), (j, t, keep))
 {
     if (j->block) apply_block(j, t, keep);
+    else if (j->hopfield) apply_hopfield(j, t, keep);
     else apply_energy(j, t, keep);
 }
 
 TN_LEVELED(void, tn_relax_pull, (const tn_relax_job *j, tn_relax_tile *t, const float *lambda), (j, t, lambda))
 {
     if (j->block) pull_block(j, t, lambda);
+    else if (j->hopfield) pull_hopfield(j, t, lambda);
     else pull_energy(j, t, lambda);
 }
 
@@ -279,9 +279,16 @@ TN_INLINE void move_by(int vecs, int64_t d, float *y, const float *force, const 
         EACH_VEC(v) PUT(y, i, v, tn_vec_fma(-tn_vec_get(eta + v * TN_VEC), GET(force, i, v), GET(y, i, v)));
 }
 
+TN_INLINE void take_off(int vecs, int64_t d, float *y, const float *rest)
+{
+    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) - GET(rest, i, v));
+}
+
 TN_LEVELED(void, tn_relax_nudge, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
 {
-    tn_relax_multiply(j, &j->head, t, t->y, t->logits);
+    if (t->rest) BY_WIDTH(t->width, take_off, j->d, t->y, t->rest);
+    if (j->hopfield) tn_v_map(t->x, t->y, j->d * t->width, tn_v_tanh);
+    tn_relax_multiply(j, &j->head, t, j->hopfield ? t->x : t->y, t->logits);
     BY_WIDTH(t->width, soften, j, t);
     tn_relax_multiply(j, &j->head_back, t, t->logits, t->u);
     BY_WIDTH(t->width, move_by, j->d, t->y, t->u, t->eta);
@@ -312,14 +319,30 @@ TN_INLINE void advance(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool l
     }
 }
 
+/* The residuals again, as parts of the move. */
+TN_INLINE void by_move(int vecs, int64_t d, tn_relax_tile *t)
+{
+    tn_vec gone[TN_VECS], size[TN_VECS];
+    float far[TN_LANES], large[TN_LANES];
+    EACH_VEC(v) gone[v] = size[v] = (tn_vec){ 0 };
+    for (int64_t i = 0; i < d; i++)
+        EACH_VEC(v) {
+            const tn_vec y = GET(t->y, i, v), off = y - GET(t->origin, i, v);
+            gone[v] = tn_vec_fma(off, off, gone[v]);
+            size[v] = tn_vec_fma(y, y, size[v]);
+        }
+    put_lanes(vecs, far, gone);
+    put_lanes(vecs, large, size);
+    for (int l = 0; l < vecs * TN_VEC; l++) {
+        const float least = LEAST_MOVE * sqrtf(large[l]), f = sqrtf(far[l]) > least ? sqrtf(far[l]) : least;
+        t->residual[l] = t->distance[l] / (f > LEAST_SIZE ? f : LEAST_SIZE);
+    }
+}
+
 TN_LEVELED(void, tn_relax_advance, (const tn_relax_job *j, tn_relax_tile *t, bool looks), (j, t, looks))
 {
     BY_WIDTH(t->width, advance, j, t, looks);
-}
-
-TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
-{
-    for (int64_t i = 0; i < d; i++) EACH_VEC(v) PUT(y, i, v, GET(y, i, v) + GET(a, i, v));
+    if (t->origin) BY_WIDTH(t->width, by_move, j->d, t);
 }
 
 TN_LEVELED(void, tn_relax_add, (const tn_relax_job *j, tn_relax_tile *t), (j, t))

@@ -105,8 +105,54 @@ static void widths(void **state)
     drop(s);
 }
 
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+static double rounded(float x, bool bf16) { return (double)(bf16 ? tn_bf16_to_f32(tn_f32_to_bf16(x)) : x); }
+
+/* out (n,width) = w in against sums in double, w lying by rows or by columns; with bf16 by whichever way this machine has. */
+static void check_product(int n, int k, bool by_columns, bool bf16)
+{
+    const tn_relax_job j = { .round = bf16 ? TN_BF16 : TN_F32, .rounded = bf16, .amx = bf16 && tn__relax_amx() };
+    const int width = tn_relax_width(W);
+    tn_relax_matrix m = { .n = n, .k = k, .row = by_columns ? 1 : k, .col = by_columns ? n : 1 };
+    float *w = malloc(sizeof *w * (size_t)(n * k)), *in = malloc(sizeof *in * (size_t)(k * width)),
+          *out = malloc(sizeof *out * (size_t)(n * width + 1)), *rows = malloc(sizeof *rows * (size_t)((n > k ? n : k) + 31) * W);
+    void *gemm = aligned_alloc(64, (tn_gemm_work_most(W, n > k ? n : k, 1) + 127) / 64 * 64);
+    m.w = w;
+    m.packed = aligned_alloc(64, (tn_relax_packed_bytes(&j, &m) + 127) / 64 * 64);
+    assert_true(w && in && out && rows && gemm && m.packed);
+    for (int i = 0; i < n * k; i++) w[i] = sinf(1.3f * (float)i);
+    for (int i = 0; i < k * width; i++) in[i] = cosf(0.7f * (float)i);
+    out[n * width] = 77;
+    tn_relax_pack(&j, &m);
+    if (j.amx) tn__relax_amx_begin();
+    tn_relax_multiply(&j, &m, &(tn_relax_tile){ .width = width, .live = width, .rows = rows, .gemm = gemm }, in, out);
+    if (j.amx) tn__relax_amx_end();
+    for (int r = 0; r < n; r++)
+        for (int l = 0; l < width; l++) {
+            double sum = 0, size = 0;
+            for (int p = 0; p < k; p++) {
+                const double term = rounded(w[r * m.row + p * m.col], bf16) * rounded(in[p * width + l], bf16);
+                sum += term, size += fabs(term);
+            }
+            if (!(fabs((double)out[r * width + l] - sum) <= 1e-6 * size))
+                fail_msg("(%d,%d) row %d lane %d: %.9g instead of %.9g", n, k, r, l, (double)out[r * width + l], sum);
+        }
+    assert_true(out[n * width] == 77.f); /* nothing behind it */
+    free(w), free(in), free(out), free(rows), free(gemm), free(m.packed);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = { { 256, 64 }, { 64, 256 }, { 10, 64 }, { 64, 10 }, { 52, 13 }, { 13, 52 }, { 1, 1 }, { 81, 33 } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int kind = 0; kind < 4; kind++) check_product(sizes[i][0], sizes[i][1], kind & 1, kind & 2);
+}
+
 void tn_tests_relax_map(tn_test_list *l)
 {
+    tn_test_add(l, products, NULL, "relax: products of tiles");
     tn_test_add(l, activations, NULL, "relax: gelu and its slope");
     tn_test_add(l, widths, NULL, "relax: the same bits in every width");
 }

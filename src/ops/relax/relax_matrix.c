@@ -1,4 +1,4 @@
-/* A matrix of relax: packed once for a call, then multiplied with tiles, in the lanes' own order or by tn_gemm. */
+/* A matrix of relax: packed once for a call, then multiplied with tiles, in the lanes' own order, by AMX or by tn_gemm. */
 #include "ops/relax/relax_cpu.h"
 
 enum { SLACK = 16 }; /* floats behind the panels that vectors may read */
@@ -22,30 +22,33 @@ static tn_gemm gemm_of(const tn_relax_job *j, const tn_relax_matrix *m, int rows
 size_t tn_relax_packed_bytes(const tn_relax_job *j, const tn_relax_matrix *m)
 {
     if (!j->rounded) return ((size_t)(m->n * m->k) + SLACK) * sizeof(float);
+    if (j->amx) return tn__relax_amx_bytes(m);
     const tn_gemm g = gemm_of(j, m, TN_RELAX_LANES);
     return tn_gemm_packed_bytes(&g);
 }
 
 typedef struct packing {
     const tn_relax_matrix *m;
+    void (*pack)(const tn_relax_matrix *m, int64_t i);
     int64_t panels, each;
 } packing;
 
 static void pack_some(void *arg, int64_t i)
 {
     const packing *w = arg;
-    for (int64_t k = i * w->each; k < (i + 1) * w->each && k < w->panels; k++) tn__relax_panel(w->m, k);
+    for (int64_t k = i * w->each; k < (i + 1) * w->each && k < w->panels; k++) w->pack(w->m, k);
 }
 
 void tn_relax_pack(const tn_relax_job *j, tn_relax_matrix *m)
 {
     enum { ENOUGH = 8192 }; /* numbers: packing fewer takes less time than waking a thread */
     const tn_gemm g = gemm_of(j, m, TN_RELAX_LANES);
-    if (j->rounded) {
+    if (j->rounded && !j->amx) {
         tn_gemm_pack_b(j->pool, &g, m->packed);
         return;
     }
-    packing w = { .m = m, .panels = tn__relax_panels(m) };
+    packing w = { .m = m, .pack = tn__relax_panel, .panels = tn__relax_panels(m) };
+    if (j->amx) w.pack = tn__relax_amx_panel, w.panels = tn__relax_amx_panels(m);
     w.each = m->n * m->k > 0 ? (ENOUGH * w.panels + m->n * m->k - 1) / (m->n * m->k) : 1;
     tn_pool_run(j->pool, (w.panels + w.each - 1) / w.each, pack_some, &w);
 }
@@ -55,6 +58,10 @@ void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn
 {
     if (!j->rounded) {
         tn__relax_product(m, t->width, in, out);
+        return;
+    }
+    if (j->amx) {
+        tn__relax_amx_product(m, in, out, t->rows);
         return;
     }
     tn_gemm g = gemm_of(j, m, t->width);

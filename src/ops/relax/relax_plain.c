@@ -4,6 +4,7 @@
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
 #include "ops/relax/relax.h"
+#include "ops/unary/unary.h"
 #include "ops/xent/xent.h"
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);
@@ -33,11 +34,46 @@ static void energy(tn_graph *g, tn_body_io *io, void *user)
     io->next[0] = tn_add(g, tn_mul(g, y, c[TN_RELAX_SCALE]), c[TN_RELAX_A]);
 }
 
+static tn_ref drive(tn_graph *g, const tn_body_io *io)
+{
+    return tn_linear(g, tn_tanh(g, io->carry[0]), io->consts[TN_RELAX_W1], .residual = io->consts[TN_RELAX_A]);
+}
+
+static void hopfield(tn_graph *g, tn_body_io *io, void *user)
+{
+    (void)user;
+    io->next[0] = drive(g, io);
+}
+
+/* xs: what the map made, and the state. */
+static void times_slope(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *dx, void *user)
+{
+    (void)n, (void)user;
+    dx[0] = tn_mul(g, dy, tn_affine(g, tn_square(g, tn_tanh(g, xs[1])), -1.f, 1.f));
+}
+
+/* For ep, which pulls back how far the state moved and nothing else: the slope comes in on the way. */
+static void hopfield_ep(tn_graph *g, tn_body_io *io, void *user)
+{
+    (void)user;
+    const tn_ref xs[] = { drive(g, io), io->carry[0] };
+    io->next[0] = tn_custom_gradient(g, xs[0], xs, 2, times_slope, NULL);
+}
+
+static void pass(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *dx, void *user)
+{
+    (void)g, (void)xs, (void)n, (void)user;
+    dx[0] = dy;
+}
+
+/* user: the attributes */
 static void cost(tn_graph *g, tn_body_io *io, void *user)
 {
+    const tn_relax_attr *a = user;
     const tn_ref *c = io->consts;
-    (void)user;
-    io->ys[0] = tn_xent(g, tn_linear(g, io->carry[0], c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS],
+    tn_ref h = io->carry[0];
+    if (a->kind == TN_RELAX_HOPFIELD) h = tn_custom_gradient(g, tn_tanh(g, h), &h, 1, pass, NULL);
+    io->ys[0] = tn_xent(g, tn_linear(g, h, c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS],
                         .sum = true);
 }
 
@@ -48,33 +84,35 @@ static tn_ref *asked(const tn_relax_attr *a, tn_loop_grad writes, int i, tn_ref 
 }
 
 /* The kernel that solves it whole, on a device that has one. */
-static tn_loop_fused *fused(const tn_graph *g)
+static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
 {
 #ifdef TN_HAVE_CUDA
-    if (tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax")) return tn_relax_phase_cuda;
+    if (a->kind != TN_RELAX_HOPFIELD && tn_graph_get_options(g)->device == TN_CUDA && tn_graph_switch(g, "opt.relax")) return tn_relax_phase_cuda;
 #endif
-    (void)g;
+    (void)g, (void)a;
     return NULL;
 }
 
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
-    static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL } };
-    static const tn_body head = { cost, NULL };
+    static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL },
+                                      [TN_RELAX_HOPFIELD] = { hopfield, NULL } };
     const tn_relax_attr *a = attr;
+    const tn_body head = { cost, (void *)(uintptr_t)a };
+    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ hopfield_ep, NULL } : bodies[a->kind];
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
     out[TN_RELAX_H] =
-        tn_loop(g, bodies[a->kind], .carry = &h0, .n_carry = 1, .consts = in, .n_consts = MAP_CONSTS,
+        tn_loop(g, map, .carry = &h0, .n_carry = 1, .consts = in, .n_consts = MAP_CONSTS,
                 .sample_consts = 1u << TN_RELAX_A, .cost = &head, .cost_consts = in + TN_RELAX_HEAD_W,
                 .n_cost_consts = COST_CONSTS,
                 .sample_cost_consts = 1u << LABELS | (in[TN_RELAX_WEIGHTS].id ? 1u << WEIGHTS : 0), .steps = a->steps,
                 .grad = a->grad, .rtol = in[TN_RELAX_RTOL], .tol = in[TN_RELAX_TOL], .damping = in[TN_RELAX_DAMPING],
                 .beta = in[TN_RELAX_BETA], .count = in[TN_RELAX_COUNT], .centred = a->centred, .mean = a->mean,
-                .proxy = a->proxy, .weight = a->weight, .solver = a->solver, .memory = a->memory,
+                .proxy = a->proxy, .at_rest = a->at_rest, .move = in[TN_RELAX_MOVE], .weight = a->weight, .solver = a->solver, .memory = a->memory,
                 .free_steps = &out[TN_RELAX_FREE_STEPS], .residuals = &out[TN_RELAX_RESIDUALS],
                 .nudged_steps = asked(a, TN_LOOP_EP, TN_RELAX_NUDGED_STEPS, out),
                 .adjoint_steps = asked(a, TN_LOOP_IMPLICIT, TN_RELAX_ADJOINT_STEPS, out),
-                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused(g));
+                .signal = asked(a, TN_LOOP_EP, TN_RELAX_SIGNAL, out), .fused = fused(g, a));
     return tn_graph_status(g);
 }

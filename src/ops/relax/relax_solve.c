@@ -1,7 +1,7 @@
 /* The solves of relax: one phase (free, nudged, adjoint) for all samples, by tiles.
  *
  * Each sample by itself (rtol): a thread fills its tile with samples that wait, steps it, and puts the next one into the
- * column of each that has arrived; when none waits, columns move together and the tile gets narrower. All together (tol, bptt):
+ * column of each that has arrived; when none waits, columns move together and the tile gets narrower. All together (tol):
  * a step of all tiles, then one look at all samples. Who computes a sample changes nothing in it. */
 #include "ops/relax/relax_cpu.h"
 
@@ -31,13 +31,14 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     t.x = tn_relax_floats(&s, j->d * W), t.y = tn_relax_floats(&s, j->d * W), t.z = tn_relax_floats(&s, j->f * W);
     t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
+    if (backward && j->attr.grad == TN_LOOP_EP) t.rest = tn_relax_floats(&s, j->d * W), t.origin = tn_relax_floats(&s, j->d * W);
     if (backward) {
         t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W),
         t.n = tn_relax_floats(&s, j->d * W);
         t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
     }
     if (j->rounded) {
-        t.rows = tn_relax_floats(&s, widest * W);
+        t.rows = tn_relax_floats(&s, (widest + 31) / 32 * 32 * W);
         t.gemm = tn_relax_take(&s, tn_gemm_work_most(W, widest, 1));
     }
     if (j->attr.solver == TN_SOLVE_ANDERSON && j->together) t.row = tn_relax_floats(&s, 2 * j->d);
@@ -103,6 +104,7 @@ typedef struct shares {
     const tn_relax_space *s;
     tn_relax_share *fn;
     void *arg;
+    int64_t samples;
     int each;
     _Atomic int64_t next;
 } shares;
@@ -113,17 +115,19 @@ static void shares_slot(void *arg, int64_t slot)
     tn_relax_tile t = tile_at(w->j, w->s, slot);
     memset(t.eta, 0, sizeof *t.eta * TN_RELAX_LANES); /* of columns without a sample, which are computed too */
     memset(t.weight, 0, sizeof *t.weight * TN_RELAX_LANES);
-    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->j->count;) {
-        t.live = (int)(w->j->count - at < w->each ? w->j->count - at : w->each);
+    if (w->j->amx) tn__relax_amx_begin();
+    for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, w->each, memory_order_relaxed)) < w->samples;) {
+        t.live = (int)(w->samples - at < w->each ? w->samples - at : w->each);
         t.width = tn_relax_width(t.live);
         w->fn(w->arg, &t, at);
     }
+    if (w->j->amx) tn__relax_amx_end();
 }
 
-void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, tn_relax_share *fn, void *arg)
+void tn_relax_each(const tn_relax_job *j, const tn_relax_space *s, int64_t n, tn_relax_share *fn, void *arg)
 {
-    shares w = { .j = j, .s = s, .fn = fn, .arg = arg, .each = share(j->count, s->slots) };
-    if (j->count) tn_pool_run(j->pool, s->slots, shares_slot, &w);
+    shares w = { .j = j, .s = s, .fn = fn, .arg = arg, .samples = n, .each = share(n, s->slots) };
+    if (n) tn_pool_run(j->pool, s->slots, shares_slot, &w);
 }
 
 /* --- samples in columns ------------------------------------------------------------------------------------------- */
@@ -138,12 +142,33 @@ static void get_column(const float *a, int width, int lane, float *row, int64_t 
     for (int64_t i = 0; i < k; i++) row[i] = a[i * width + lane];
 }
 
+void tn_relax_load(float *a, int width, const float *rows, int64_t step, int n, int64_t k)
+{
+    const float *at[TN_RELAX_LANES];
+    for (int l = 0; l < n; l++) at[l] = rows + l * step;
+    tn_relax_gather(a, width, at, n, k);
+}
+
+void tn_relax_store(const float *a, int width, float *rows, int64_t step, int n, int64_t k)
+{
+    float *at[TN_RELAX_LANES];
+    for (int l = 0; l < n; l++) at[l] = rows + l * step;
+    tn_relax_scatter(a, width, at, n, k);
+}
+
 void tn_relax_set_cost(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t, int lane, int64_t sample,
                        int sign)
 {
     t->label[lane] = j->labels[sample];
     t->weight[lane] = j->weights ? j->weights[sample] : 1;
     t->eta[lane] = sign ? -v->eta : v->eta;
+}
+
+void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
+{
+    if (!v->rest) t->rest = NULL;
+    if (v->phase != TN_RELAX_NUDGED || !(j->move > 0)) t->origin = NULL;
+    t->limit = t->origin ? j->move : j->rtol;
 }
 
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
@@ -195,6 +220,8 @@ static int arrays_of(const flow *w, const tn_relax_tile *t, array *a)
     a[n++] = (array){ t->a, j->d, sizeof *t->a };
     a[n++] = (array){ t->eta, 1, sizeof *t->eta };
     a[n++] = (array){ t->weight, 1, sizeof *t->weight };
+    if (t->rest) a[n++] = (array){ t->rest, j->d, sizeof *t->rest };
+    if (t->origin) a[n++] = (array){ t->origin, j->d, sizeof *t->origin };
     if (w->v->phase == TN_RELAX_ADJOINT) {
         a[n++] = (array){ t->slope, j->f, sizeof *t->slope };
         a[n++] = (array){ t->n2, j->d, sizeof *t->n2 };
@@ -226,6 +253,8 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
     put_column(t->h, t->width, lane, from, j->d);
     put_column(t->a, t->width, lane, v->inject + b * j->d, j->d);
     if (v->phase == TN_RELAX_NUDGED) tn_relax_set_cost(j, v, t, lane, b, task >= j->count);
+    if (t->rest) put_column(t->rest, t->width, lane, v->rest + b * j->d, j->d);
+    if (t->origin) put_column(t->origin, t->width, lane, v->from + b * j->d, j->d);
     if (v->phase == TN_RELAX_ADJOINT) {
         put_column(t->slope, t->width, lane, k->slope + b * j->f, j->f);
         if (j->block) {
@@ -287,6 +316,16 @@ static void clear(const flow *w, tn_relax_tile *t)
     for (int k = 0; k < n; k++) memset(a[k].data, 0, (size_t)(a[k].rows * t->width) * a[k].bytes);
 }
 
+/* The states before this step, where they are kept. */
+static void keep_states(const flow *w, const tn_relax_tile *t)
+{
+    const tn_relax_job *j = w->j;
+    float *rows[TN_RELAX_LANES];
+    if (!w->v->history) return;
+    for (int l = 0; l < t->live; l++) rows[l] = w->v->history + (t->steps[l] * j->B + t->task[l]) * j->d;
+    tn_relax_scatter(t->h, t->width, rows, t->live, j->d);
+}
+
 /* y = the map of the phase at h. */
 static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
 {
@@ -312,20 +351,24 @@ static void flow_slot(void *arg, int64_t slot)
     flow *w = arg;
     const tn_relax_job *j = w->j;
     tn_relax_tile t = tile_at(j, w->s, slot);
+    tn_relax_set_phase(j, w->v, &t);
     const int most = share(w->tasks, w->s->slots);
     t.width = most;
     clear(w, &t);
+    if (j->amx) tn__relax_amx_begin();
     while (t.live < most && enter(w, &t, t.live)) t.live++;
     while (t.live) {
         narrow(w, &t);
+        keep_states(w, &t);
         evaluate(j, w->v, &t);
         step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
-            if (++t.steps[l] < j->attr.steps && !(t.residual[l] < j->rtol)) continue;
+            if (++t.steps[l] < j->attr.steps && !(t.residual[l] < t.limit)) continue;
             leave(w, &t, l);
             if (!enter(w, &t, l)) close_gap(w, &t, l);
         }
     }
+    if (j->amx) tn__relax_amx_end();
 }
 
 /* --- all together ------------------------------------------------------------------------------------------------- */
@@ -357,6 +400,8 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = w->j;
     const tn_relax_solve *v = w->v;
     const tn_relax_kept *k = v->kept;
+    tn_relax_set_phase(j, v, t);
+    if (t->rest) tn_relax_load(t->rest, t->width, v->rest + first * j->d, j->d, t->live, j->d);
     if (w->from) tn_relax_load(t->h, t->width, w->from + first * j->d, j->d, t->live, j->d);
     else memset(t->h, 0, sizeof *t->h * (size_t)(j->d * t->width));
     tn_relax_load(t->a, t->width, v->inject + first * j->d, j->d, t->live, j->d);
@@ -370,15 +415,12 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     memcpy(w->s->moved + first, t->moved, sizeof *t->moved * (size_t)t->live);
 }
 
-/* Have they arrived? By the move of the whole batch, or, for bptt with rtol, each of them. */
+/* Have they arrived? By the move of the whole batch. */
 static bool arrived(const tn_relax_job *j, const tn_relax_space *s)
 {
     double moved = 0;
-    for (int64_t b = 0; b < j->count; b++) {
-        moved += (double)s->moved[b];
-        if (!j->absolute && !(s->residual[b] < j->rtol)) return false;
-    }
-    return !j->absolute || sqrt(moved) < (double)j->tol;
+    for (int64_t b = 0; b < j->count; b++) moved += (double)s->moved[b];
+    return sqrt(moved) < (double)j->tol;
 }
 
 /* One sign. States go back and forth between v->to and the spare rows, or through the history. */
@@ -389,18 +431,18 @@ static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_s
     march w = { .j = j, .s = s, .v = v, .from = v->from, .sign = sign };
     bool done = false;
     for (int64_t b = 0; j->attr.solver == TN_SOLVE_ANDERSON && b < j->count; b++) tn_anderson_restart(&s->pairs, b);
-    for (v->taken = 0; !done && v->taken < j->attr.steps;) {
-        float *now = v->history ? v->history + v->taken * j->B * j->d : NULL;
+    int64_t taken = 0;
+    for (; !done && taken < j->attr.steps; taken++) {
+        float *now = v->history ? v->history + taken * j->B * j->d : NULL;
         if (now && w.from) memcpy(now, w.from, bytes);
         else if (now) memset(now, 0, bytes);
         w.to = w.from == to ? s->spare : to;
-        tn_relax_each(j, s, march_share, &w);
+        tn_relax_each(j, s, j->count, march_share, &w);
         w.from = w.to;
         done = arrived(j, s);
-        v->taken++;
     }
     if (w.from != to) memcpy(to, w.from, bytes);
-    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)v->taken;
+    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)taken;
     if (v->residuals) memcpy(v->residuals, s->residual, sizeof(float) * (size_t)j->count);
 }
 

@@ -5,12 +5,22 @@
 
 static const tn_case cases[] = {
     { "bptt", { 5, 7, 11, 4, 6 }, RC_FIXED, 2e-5f, 2e-2f },
-    { "bptt until all are there", { 9, 5, 9, 4, 40, 7 }, RC_H0, 2e-5f, 0 },
+    { "bptt until each is there", { 9, 5, 9, 4, 40, 7 }, RC_H0, 2e-5f, 0 },
+    { "bptt of many", { 150, 5, 9, 4, 40, 141 }, 0, 5e-5f, 0 },
+    { "bptt of many, whole vectors", { 150, 16, 32, 4, 12 }, TN_FEW, 5e-5f, 0 },
+    { "ep of many, whole vectors", { 300, 16, 32, 4, 6 }, RC_EP | RC_CENTRED | TN_FEW, 3e-4f, 0 },
+    { "bptt together", { 17, 6, 12, 4, 30, 15 }, RC_TOL, 5e-5f, 0 },
     { "implicit", { 5, 7, 11, 4, 30 }, RC_IMPLICIT, 1e-4f, 2e-2f },
     { "one step", { 5, 7, 11, 4, 12 }, RC_ONE_STEP, 2e-5f, 2e-2f },
     { "ep", { 5, 7, 11, 4, 12 }, RC_EP | RC_FIXED, 1e-4f, 3e-2f },
     { "ep, counted", { 21, 6, 10, 3, 30, 19 }, RC_EP | RC_MEAN | RC_WEIGHTS | RC_UNLABELLED | RC_H0, 2e-4f, 3e-2f },
     { "ep centred", { 18, 13, 27, 5, 30 }, RC_EP | RC_CENTRED | RC_UNLABELLED | TN_FEW, 2e-4f, 0 },
+    { "ep at rest", { 21, 6, 10, 3, 30, 19 }, RC_EP | RC_REST | RC_MEAN | RC_WEIGHTS | RC_H0, 2e-4f, 3e-2f },
+    { "ep by its move", { 21, 6, 10, 3, 30, 19 }, RC_EP | RC_REST | RC_MOVE, 2e-4f, 0 },
+    { "ep centred by its move", { 18, 13, 27, 5, 30 }, RC_EP | RC_CENTRED | RC_MOVE, 2e-4f, 0 },
+    { "ep at rest together", { 17, 6, 12, 4, 30 }, RC_EP | RC_REST | RC_TOL, 2e-4f, 0 },
+    { "ep at rest anderson", { 18, 9, 20, 5, 20 }, RC_EP | RC_REST | RC_MOVE | RC_ANDERSON, 1e-3f, 0 },
+    { "energy ep at rest", { 19, 8, 13, 4, 40, 17 }, RC_ENERGY | RC_EP | RC_REST | RC_MOVE, 2e-4f, 3e-2f },
     { "ep in one step", { 5, 6, 10, 3, 1 }, RC_EP | RC_CENTRED, 1e-4f, 0 },
     { "ep anderson", { 18, 9, 20, 5, 20 }, RC_EP | RC_ANDERSON, 1e-3f, 0 },
     { "ep bare", { 4, 5, 9, 4, 8 }, RC_EP | RC_BARE | RC_FIXED, 1e-4f, 3e-2f },
@@ -22,6 +32,7 @@ static const tn_case cases[] = {
     { "one feature", { 3, 1, 1, 2, 3 }, RC_ENERGY | RC_ONE_STEP, 2e-5f, 0 },
     { "wide", { 35, 40, 80, 12, 4 }, RC_IMPLICIT | RC_FIXED, 1e-4f, 0 },
     { "energy bptt", { 5, 7, 11, 4, 6 }, RC_ENERGY | RC_FIXED, 2e-5f, 2e-2f },
+    { "energy bptt until each is there", { 19, 8, 13, 4, 40, 18 }, RC_ENERGY | RC_H0, 5e-5f, 0 },
     { "energy implicit", { 19, 8, 13, 4, 40 }, RC_ENERGY | RC_IMPLICIT, 1e-4f, 2e-2f },
     { "energy one step", { 5, 7, 11, 4, 12 }, RC_ENERGY | RC_ONE_STEP | RC_H0, 2e-5f, 2e-2f },
     { "energy ep centred",
@@ -31,6 +42,12 @@ static const tn_case cases[] = {
       3e-2f },
     { "energy proxy", { 9, 8, 13, 4, 40 }, RC_ENERGY | RC_EP | RC_PROXY | RC_TOL, 2e-4f, 0 },
     { "energy bare", { 3, 4, 5, 2, 5 }, RC_ENERGY | RC_EP | RC_BARE | RC_ANDERSON, 1e-3f, 0 },
+    { "hopfield bptt", { 19, 11, 11, 4, 40, 18 }, RC_HOPFIELD | RC_H0, 5e-5f, 0 },
+    { "hopfield implicit", { 19, 11, 11, 4, 40, 18 }, RC_HOPFIELD | RC_IMPLICIT, 1e-4f, 2e-2f },
+    { "hopfield one step", { 5, 7, 7, 4, 12 }, RC_HOPFIELD | RC_ONE_STEP, 2e-5f, 2e-2f },
+    { "hopfield ep", { 19, 11, 11, 4, 40, 17 }, RC_HOPFIELD | RC_EP | RC_REST | RC_MEAN | RC_WEIGHTS, 2e-4f, 3e-2f },
+    { "hopfield ep centred", { 35, 40, 40, 12, 30 }, RC_HOPFIELD | RC_EP | RC_CENTRED | RC_MOVE | RC_UNLABELLED | TN_FEW, 2e-4f, 0 },
+    { "hopfield anderson", { 18, 9, 9, 5, 20 }, RC_HOPFIELD | RC_EP | RC_ANDERSON, 1e-3f, 0 },
     { "no samples", { 0, 4, 5, 2, 5 }, RC_EP, 2e-5f, 0 },
 };
 
@@ -187,12 +204,14 @@ static void differences_of_the_map(void)
 {
     check_oracle(&(tn_case){ "", { 3, 7, 12, 4, 5 }, RC_ONE_STEP, 0, 0 }, false);
     check_oracle(&(tn_case){ "", { 3, 7, 12, 4, 5 }, RC_ONE_STEP | RC_ENERGY, 0, 0 }, false);
+    check_oracle(&(tn_case){ "", { 3, 7, 7, 4, 5 }, RC_ONE_STEP | RC_HOPFIELD, 0, 0 }, false);
 }
 
 static void differences_of_the_equilibrium(void)
 {
     check_oracle(&(tn_case){ "", { 2, 5, 8, 4, 5 }, RC_IMPLICIT, 0, 0 }, true);
     check_oracle(&(tn_case){ "", { 2, 5, 8, 4, 5 }, RC_IMPLICIT | RC_ENERGY, 0, 0 }, true);
+    check_oracle(&(tn_case){ "", { 2, 5, 5, 4, 5 }, RC_IMPLICIT | RC_HOPFIELD, 0, 0 }, true);
 }
 
 /* lambda by centred nudging and by the adjoint, as da of the energy. */
@@ -214,10 +233,42 @@ static void nudging_finds_the_adjoint(void)
     free_net(&n);
 }
 
+/* |lambda by one nudge - lambda|^2 over |lambda|^2 for the energy, whose lambda is da, after solves that stop at rtol. */
+static double nudged_error(double rtol, bool at_rest, double move)
+{
+    const tn_case c = { "", { 6, 8, 13, 4, 5 }, RC_EP | RC_ENERGY, 0, 0 };
+    net n = draw_net(&c);
+    double ep[6 * 8] = { 0 }, exact[6 * 8] = { 0 }, dout[6 * 8], far = 0;
+    double *by_ep[RO_PARAMS] = { ep }, *by_adjoint[RO_PARAMS] = { exact };
+    n.m.steps = 400, n.m.beta = 0.02, n.m.weight = 1, n.m.at_rest = at_rest, n.m.move = move;
+    n.m.rtol = 1e-12;
+    ro_sample *s = ro_free(&n.m, NULL);
+    for (int64_t b = 0; b < 6; b++) ro_force(&n.m, b, s[b].h, dout + b * 8);
+    n.m.grad = TN_LOOP_IMPLICIT;
+    ro_gradients(&n.m, dout, by_adjoint);
+    n.m.grad = TN_LOOP_EP, n.m.rtol = rtol;
+    ro_gradients(&n.m, dout, by_ep);
+    for (int i = 0; i < 48; i++) far += (ep[i] - exact[i]) * (ep[i] - exact[i]);
+    free(s);
+    free_net(&n);
+    return far / ro_dot(exact, exact, 48);
+}
+
+/* With a loose rtol, what the free solve leaves over is divided by beta in a nudge from the state; from rest it is not, and a nudge
+ * stopped by its move is nearly exact. */
+static void nudging_from_rest(void)
+{
+    const double tight = nudged_error(1e-10, false, 0), state = nudged_error(1e-2, false, 0), rest = nudged_error(1e-2, true, 0),
+                 move = nudged_error(1e-2, true, 0.01);
+    if (!(tight < 1e-2 && rest < 0.5 * state && move < 0.1 * rest && move < 1e-2))
+        fail_msg("errors: tight %.3g, from the state %.3g, from rest %.3g, by its move %.3g", tight, state, rest, move);
+}
+
 static const tn_property properties[] = {
     { "the oracle's gradients of f are its differences", differences_of_the_map },
     { "the oracle's gradients of the equilibrium are its differences", differences_of_the_equilibrium },
     { "centred nudging of the energy finds the adjoint", nudging_finds_the_adjoint },
+    { "nudging from rest survives a loose solve", nudging_from_rest },
 };
 
 static const tn_op_test test = {

@@ -1,0 +1,66 @@
+/* Sums over samples: gradients of weights and vectors from rows (rows,n) that the samples left.
+ *
+ * A weight's gradient is a sum of outer products. Both factors lie as such a sum wants them, one row after the other, so that nothing is
+ * packed: a block of 4 rows of the result by a few vectors stays in registers for RUN samples. An element is one chain of fused
+ * multiply-adds for each RUN samples, added in order. */
+#include "backend/cpu/level.h"
+#include "backend/cpu/vec.h"
+#include "ops/relax/relax_cpu.h"
+
+enum { RUN = 128, ROWS = 4 };
+#if defined(__AVX__) && !defined(__AVX512F__)
+enum { MOST = 2 }; /* vectors of a block: 16 registers */
+#else
+enum { MOST = 4 };
+#endif
+
+/* c (ROWS,vecs) of rows n apart = or += factor sum_b x_b (ROWS) y_b^T (vecs). */
+TN_INLINE void block(int vecs, const tn_relax_outer *o, int64_t b, int64_t i, int64_t j, bool add)
+{
+    const int64_t end = b + RUN < o->rows ? b + RUN : o->rows;
+    tn_vec sum[ROWS][MOST];
+    TN_UNROLL for (int r = 0; r < ROWS; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
+    for (; b < end; b++) {
+        const float *x = o->x + b * o->m + i, *y = o->y + b * o->n + j;
+        tn_vec at[MOST];
+        TN_UNROLL for (int v = 0; v < vecs; v++) at[v] = tn_vec_get(y + v * TN_VEC);
+        TN_UNROLL for (int r = 0; r < ROWS; r++)
+            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(tn_vec_all(x[r]), at[v], sum[r][v]);
+    }
+    TN_UNROLL for (int r = 0; r < ROWS; r++)
+        TN_UNROLL for (int v = 0; v < vecs; v++) {
+            float *c = o->c + (i + r) * o->n + j + v * TN_VEC;
+            tn_vec_put(c, add ? tn_vec_fma(sum[r][v], tn_vec_all(o->factor), tn_vec_get(c)) : sum[r][v] * o->factor);
+        }
+}
+
+TN_LEVELED(bool, tn__relax_outer_fits, (int64_t m, int64_t n), (m, n)) { return m % ROWS == 0 && n % TN_VEC == 0; }
+
+TN_LEVELED(void, tn__relax_outer_rows, (const tn_relax_outer *o, int64_t first, int64_t last), (o, first, last))
+{
+    for (int64_t b = 0; b < o->rows; b += RUN)
+        for (int64_t j = 0; j < o->n;) {
+            const int64_t left = (o->n - j) / TN_VEC, vecs = left >= MOST ? MOST : left >= 2 ? 2 : 1;
+            const bool add = o->add || b > 0;
+            for (int64_t i = first; i < last; i += ROWS) {
+                if (vecs == MOST) block(MOST, o, b, i, j, add);
+                else if (vecs == 2) block(2, o, b, i, j, add);
+                else block(1, o, b, i, j, add);
+            }
+            j += vecs * TN_VEC;
+        }
+}
+
+/* sum (count) = sum_b x_b y_b of the first columns of (rows,n), in double, in the order of the rows; y NULL: 1. */
+TN_LEVELED(void, tn__relax_columns,
+           (const float *restrict x, const float *restrict y, int64_t rows, int64_t n, int64_t count, double *restrict sum),
+           (x, y, rows, n, count, sum))
+{
+    for (int64_t i = 0; i < count; i++) sum[i] = 0;
+    for (int64_t b = 0; b < rows; b++, x += n) {
+        if (y)
+            for (int64_t i = 0; i < count; i++) sum[i] += (double)x[i] * (double)y[b * n + i];
+        else
+            for (int64_t i = 0; i < count; i++) sum[i] += (double)x[i];
+    }
+}

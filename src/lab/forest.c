@@ -14,7 +14,8 @@ tn_status tn_tree_maker_open(const double *u, const double *y, size_t points, si
 {
     tn_tree_maker m = { .points = points, .dims = dims, .u = u, .y = y };
     size_t cells;
-    if (!tn_mul_ok(points, dims, &cells) || cells > SIZE_MAX / 16 - 1) return tn_error(TN_MEMORY, "%zu trials are too many", points);
+    if (!tn_mul_ok(points, dims, &cells) || cells > SIZE_MAX / 16 - 1)
+        return tn_error(TN_MEMORY, "%zu trials are too many", points);
     m.at = tn_alloc((points + 1) * sizeof *m.at);
     m.order = tn_alloc((2 * points + 1) * sizeof *m.order);
     m.lo = tn_alloc((dims + 1) * sizeof *m.lo);

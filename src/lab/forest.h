@@ -8,9 +8,9 @@
 #include "lab/sorted.h"
 
 typedef struct tn_leaves {
-    size_t dims, n;   /* leaves */
-    double *value;    /* (n) */
-    double *lo, *hi;  /* (n, dims): the box */
+    size_t dims, n;  /* leaves */
+    double *value;   /* (n) */
+    double *lo, *hi; /* (n, dims): the box */
 } tn_leaves;
 
 /* Work space for trees of up to `points` points. */

@@ -16,7 +16,8 @@ static bool counts(const tn_seen *seen, size_t i, size_t objective)
 }
 
 /* u (n, dims) and y (n) of `n` of the `usable` trials, evenly chosen. */
-static void gather(const tn_space *s, const tn_seen *seen, size_t objective, uint64_t seed, size_t usable, size_t n, double *u, double *y)
+static void gather(const tn_space *s, const tn_seen *seen, size_t objective, uint64_t seed, size_t usable, size_t n,
+                   double *u, double *y)
 {
     size_t k = 0, passed = 0;
     for (size_t i = 0; i < seen->n && k < n; i++) {
@@ -32,7 +33,8 @@ static void gather(const tn_space *s, const tn_seen *seen, size_t objective, uin
 
 /* Choices have no order of their own, and cuts along a line part neighbours: in the order of their mean objective one cut can set the best or the
  * worst choice apart. u (n, dims) has the places of dimension d; order (choices) and sums (2, choices) are work space. */
-static void order_choices(const double *y, size_t n, size_t dims, size_t d, size_t choices, tn_keyed *order, double *sums, double *u)
+static void order_choices(const double *y, size_t n, size_t dims, size_t d, size_t choices, tn_keyed *order,
+                          double *sums, double *u)
 {
     memset(sums, 0, 2 * choices * sizeof *sums);
     for (size_t i = 0; i < n; i++) {
@@ -40,7 +42,8 @@ static void order_choices(const double *y, size_t n, size_t dims, size_t d, size
         sums[c] += y[i];
         sums[choices + c]++;
     }
-    for (size_t c = 0; c < choices; c++) order[c] = (tn_keyed){ sums[choices + c] > 0 ? sums[c] / sums[choices + c] : INFINITY, c };
+    for (size_t c = 0; c < choices; c++)
+        order[c] = (tn_keyed){ sums[choices + c] > 0 ? sums[c] / sums[choices + c] : INFINITY, c };
     tn_keyed_sort(order, choices);
     for (size_t c = 0; c < choices; c++) sums[order[c].at] = ((double)c + 0.5) / (double)choices;
     for (size_t i = 0; i < n; i++) u[i * dims + d] = sums[(size_t)(u[i * dims + d] * (double)choices)];
@@ -81,7 +84,8 @@ static size_t grow_all(tn_tree_maker *m, uint64_t seed, tn_keyed *edges, double 
     return trees;
 }
 
-tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objective, uint64_t seed, double *part, double *spread)
+tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objective, uint64_t seed, double *part,
+                        double *spread)
 {
     tn_status s = TN_OK;
     tn_tree_maker m = { 0 };
@@ -89,7 +93,8 @@ tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objec
     size_t usable = 0;
     for (size_t i = 0; i < seen->n; i++) usable += counts(seen, i, objective);
     if (usable < LEAST)
-        return tn_error(TN_USAGE, "importance needs %d trials that ran to their end, there are %zu: run more", LEAST, usable);
+        return tn_error(TN_USAGE, "importance needs %d trials that ran to their end, there are %zu: run more", LEAST,
+                        usable);
     const size_t n = usable < MOST ? usable : MOST;
     double *u = tn_alloc(n * dims * sizeof *u), *y = tn_alloc(n * sizeof *y), *sum = tn_alloc(2 * dims * sizeof *sum);
     tn_keyed *edges = tn_alloc(2 * n * sizeof *edges);
@@ -98,7 +103,8 @@ tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objec
     TN_TRY(order_all(space, y, n, u));
     TN_TRY(tn_tree_maker_open(u, y, n, dims, &m));
     const size_t trees = grow_all(&m, seed, edges, sum);
-    if (trees == 0) TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: there is nothing to explain", objective + 1);
+    if (trees == 0)
+        TN_FAIL(TN_USAGE, "objective %zu is the same in all trials: there is nothing to explain", objective + 1);
     for (size_t d = 0; d < dims; d++) {
         const double mean = sum[d] / (double)trees;
         part[d] = mean;

@@ -235,7 +235,10 @@ static void whole_settings(void **state)
     tn_arena arena = { 0 };
     tn_dim d = { .key = "dim" };
     assert_ok(tn_dim_parse("4..512", &arena, &d));
-    assert_ok(tn_dim_make_int(&d));
+    d.when = 3;
+    d.when_choice = 1;
+    assert_ok(tn_dim_make_int(&d)); /* what switches it is kept, and no matter here */
+    assert_true(d.when == 3 && d.when_choice == 1);
     assert_int_equal(d.kind, TN_DIM_INT);
     assert_ok(tn_dim_parse("4..8.5", &arena, &d));
     assert_fails(tn_dim_make_int(&d), TN_USAGE, "whole");

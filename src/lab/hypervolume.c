@@ -18,9 +18,9 @@ typedef struct level {
 } level;
 
 typedef struct volume {
-    size_t m;            /* objectives of a row, whatever the level: the stride */
+    size_t m; /* objectives of a row, whatever the level: the stride */
     const double *reference;
-    level *levels;       /* (m + 1) */
+    level *levels; /* (m + 1) */
 } volume;
 
 static bool covers(const double *a, const double *b, size_t d)
@@ -97,7 +97,8 @@ static double one_objective(const double *y, size_t n, double reference)
 }
 
 /* The points strictly below the reference that are on their front, into the first level. */
-static tn_status gather(const double *y, size_t n, size_t m, const double *reference, bool *on, double *out, size_t *count)
+static tn_status gather(const double *y, size_t n, size_t m, const double *reference, bool *on, double *out,
+                        size_t *count)
 {
     size_t c = 0;
     TN_RETURN_IF(tn_pareto_front(y, n, m, on));
@@ -119,12 +120,14 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
     size_t c = 0, cells, bytes;
     if (m < 1 || m > MOST) return tn_error(TN_USAGE, "a hypervolume has 1 to %d objectives, not %zu", MOST, m);
     for (size_t k = 0; k < m; k++)
-        if (!isfinite(reference[k])) return tn_error(TN_USAGE, "the reference of objective %zu is not a finite number", k + 1);
+        if (!isfinite(reference[k]))
+            return tn_error(TN_USAGE, "the reference of objective %zu is not a finite number", k + 1);
     if (m == 1) {
         *out = one_objective(y, n, reference[0]);
         return TN_OK;
     }
-    if (!tn_mul_ok(n, m, &cells) || !tn_mul_ok(cells + 1, sizeof(double), &bytes)) return tn_error(TN_MEMORY, "%zu points are too many", n);
+    if (!tn_mul_ok(n, m, &cells) || !tn_mul_ok(cells + 1, sizeof(double), &bytes))
+        return tn_error(TN_MEMORY, "%zu points are too many", n);
     if (!(on = tn_alloc(n + 1))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
     if (!(levels[m].p = tn_alloc(bytes))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
     TN_TRY(gather(y, n, m, reference, on, levels[m].p, &c));
@@ -132,7 +135,8 @@ tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *refe
         if (d < m) levels[d].p = tn_alloc((c * m + 1) * sizeof(double));
         levels[d].sorted = tn_alloc((c * m + 1) * sizeof(double));
         levels[d].order = tn_alloc((c + 1) * sizeof(tn_keyed));
-        if (!levels[d].p || !levels[d].sorted || !levels[d].order) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+        if (!levels[d].p || !levels[d].sorted || !levels[d].order)
+            TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
     }
     *out = measure(&(volume){ .m = m, .reference = reference, .levels = levels }, c, m);
 done:

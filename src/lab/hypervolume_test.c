@@ -37,7 +37,8 @@ static double by_cells(const double *y, size_t n, size_t m, int side)
         for (size_t i = 0; i < n && !inside; i++) {
             size_t rest = c;
             inside = true;
-            for (size_t k = 0; k < m; k++, rest /= (size_t)side) inside &= y[i * m + k] <= (double)(rest % (size_t)side);
+            for (size_t k = 0; k < m; k++, rest /= (size_t)side)
+                inside &= y[i * m + k] <= (double)(rest % (size_t)side);
         }
         count += inside;
     }
@@ -68,7 +69,8 @@ static void equals_cells(void **state)
         const size_t m = 2 + t % 4, n = 1 + tn_lots_below(&lots, N);
         double y[N * M], got;
         const double reference[M] = { SIDE, SIDE, SIDE, SIDE, SIDE };
-        for (size_t i = 0; i < n * m; i++) y[i] = (double)tn_lots_below(&lots, SIDE + 1); /* ties, equal points, points on the reference */
+        for (size_t i = 0; i < n * m; i++)
+            y[i] = (double)tn_lots_below(&lots, SIDE + 1); /* ties, equal points, points on the reference */
         assert_ok(tn_hypervolume(y, n, m, reference, &got));
         assert_true(got == by_cells(y, n, m, SIDE)); /* whole numbers: exact */
     }
@@ -121,7 +123,8 @@ static void large_front(void **state)
     tn_lots lots = tn_lots_open(3, "hypervolume", 0);
     for (size_t i = 0; i < N; i++) {
         double sum = 0;
-        for (size_t k = 0; k < D; k++) y[i * D + k] = -log(1 - tn_lots_uniform(&lots)), sum += y[i * D + k] * y[i * D + k];
+        for (size_t k = 0; k < D; k++)
+            y[i * D + k] = -log(1 - tn_lots_uniform(&lots)), sum += y[i * D + k] * y[i * D + k];
         for (size_t k = 0; k < D; k++) y[i * D + k] /= sqrt(sum);
     }
     const double start = tn_clock_cpu_s();

@@ -50,7 +50,8 @@ static tn_status sorted_rows(const double *y, size_t n, size_t m, row **rows, si
 {
     size_t bytes, cells, k = 0;
     if (m == 0) return tn_error(TN_USAGE, "a front needs one objective or more");
-    if (!tn_mul_ok(n ? n : 1, sizeof(row), &bytes) || !tn_mul_ok(n, m, &cells)) return tn_error(TN_MEMORY, "%zu points are too many", n);
+    if (!tn_mul_ok(n ? n : 1, sizeof(row), &bytes) || !tn_mul_ok(n, m, &cells))
+        return tn_error(TN_MEMORY, "%zu points are too many", n);
     row *v = tn_alloc(bytes);
     if (!v) return TN_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -99,7 +100,8 @@ tn_status tn_pareto_ranks(const double *y, size_t n, size_t m, int *rank)
     row *rows = NULL;
     size_t *chains = NULL, k = 0;
     TN_TRY(sorted_rows(y, n, m, &rows, &k));
-    if (!(chains = tn_alloc((2 * k + 1) * sizeof *chains))) TN_FAIL(TN_MEMORY, "no memory for the ranks of %zu points", n);
+    if (!(chains = tn_alloc((2 * k + 1) * sizeof *chains)))
+        TN_FAIL(TN_MEMORY, "no memory for the ranks of %zu points", n);
     fronts f = { .rows = rows, .m = m, .last = chains, .before = chains + k };
     for (size_t i = 0; i < n; i++) rank[i] = -1;
     for (size_t i = 0; i < k; i++) {
@@ -142,7 +144,8 @@ static void crowd_one(const double *y, size_t m, size_t k, const tn_keyed *order
     const double width = order[c - 1].key - order[0].key;
     if (!(width > 0)) return;
     crowding[order[0].at] = crowding[order[c - 1].at] = INFINITY;
-    for (size_t i = 1; i + 1 < c; i++) crowding[order[i].at] += (y[order[i + 1].at * m + k] - y[order[i - 1].at * m + k]) / width;
+    for (size_t i = 1; i + 1 < c; i++)
+        crowding[order[i].at] += (y[order[i + 1].at * m + k] - y[order[i - 1].at * m + k]) / width;
 }
 
 tn_status tn_crowding(const double *y, size_t n, size_t m, const int *rank, double *crowding)
@@ -157,7 +160,8 @@ tn_status tn_crowding(const double *y, size_t n, size_t m, const int *rank, doub
     }
     tn_keyed_sort(by_rank, c);
     for (size_t a = 0, b; a < c; a = b) {
-        for (b = a; b < c && by_rank[b].key == by_rank[a].key; b++) { }
+        for (b = a; b < c && by_rank[b].key == by_rank[a].key; b++) {
+        }
         for (size_t k = 0; k < m; k++) {
             for (size_t i = a; i < b; i++) order[i - a] = (tn_keyed){ y[by_rank[i].at * m + k], by_rank[i].at };
             tn_keyed_sort(order, b - a);

@@ -64,7 +64,8 @@ static void ranks_equal_peeling(void **state)
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(rank[i], want[i]);
             assert_int_equal(on[i], want[i] == 0);
-            for (size_t j = 0; j < n; j++) assert_int_equal(tn_dominates(y + i * m, y + j * m, m), plain_dominates(y + i * m, y + j * m, m));
+            for (size_t j = 0; j < n; j++)
+                assert_int_equal(tn_dominates(y + i * m, y + j * m, m), plain_dominates(y + i * m, y + j * m, m));
         }
     }
 }

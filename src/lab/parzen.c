@@ -42,11 +42,13 @@ static void prepare(tn_parzen *p, const double *x, double least)
     }
 }
 
-tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least, tn_parzen *out)
+tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
+                         tn_parzen *out)
 {
     tn_parzen p = { .s = s, .n = n };
     size_t cells;
-    if (!tn_mul_ok(n, s->n, &cells) || cells > SIZE_MAX / 16 - 1) return tn_error(TN_MEMORY, "%zu trials are too many", n);
+    if (!tn_mul_ok(n, s->n, &cells) || cells > SIZE_MAX / 16 - 1)
+        return tn_error(TN_MEMORY, "%zu trials are too many", n);
     p.u = tn_alloc((cells + 1) * sizeof *p.u);
     p.log_k = tn_alloc((cells + 1) * sizeof *p.log_k);
     p.weight = tn_alloc((n + 1) * sizeof *p.weight);
@@ -85,7 +87,8 @@ static double forgets(const tn_parzen *p, const tn_dim *d)
 static double draw_normal(double mu, double sigma, tn_lots *lots)
 {
     for (;;) { /* mu lies inside, so about half or more of the draws do */
-        const double r = sqrt(-2 * log(1 - tn_lots_uniform(lots))), u = mu + sigma * r * cos(2 * PI * tn_lots_uniform(lots));
+        const double r = sqrt(-2 * log(1 - tn_lots_uniform(lots))),
+                     u = mu + sigma * r * cos(2 * PI * tn_lots_uniform(lots));
         if (u >= 0 && u < 1) return u;
     }
 }
@@ -121,7 +124,8 @@ static double log_kernel(const tn_parzen *p, size_t d, double at, double log_k, 
         return log(f + (x == at ? (1 - f) * (double)dim->n_choices : 0));
     }
     const double sigma = p->sigma[d];
-    if (c.hi > c.lo) return log_k + log((normal_cdf((c.hi - at) / sigma) - normal_cdf((c.lo - at) / sigma)) / (c.hi - c.lo));
+    if (c.hi > c.lo)
+        return log_k + log((normal_cdf((c.hi - at) / sigma) - normal_cdf((c.lo - at) / sigma)) / (c.hi - c.lo));
     const double z = (c.lo - at) / sigma;
     return log_k - 0.5 * z * z - log(sigma * sqrt(2 * PI));
 }

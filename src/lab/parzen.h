@@ -17,7 +17,8 @@ typedef struct tn_parzen {
 } tn_parzen;
 
 /* x (n, dims), with weights (n) beside the prior's 1. least: no kernel is narrower. */
-tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least, tn_parzen *out);
+tn_status tn_parzen_make(const tn_space *s, const double *x, const double *weight, size_t n, double least,
+                         tn_parzen *out);
 void tn_parzen_free(tn_parzen *p);
 void tn_parzen_draw(const tn_parzen *p, tn_lots *lots, double *x);
 double tn_parzen_log(const tn_parzen *p, const double *x); /* logarithm of the density at x over the prior's */

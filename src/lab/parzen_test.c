@@ -44,7 +44,8 @@ static void is_a_density(void **state)
         assert_true(isnan(at[4]) == (at[1] != 2) && at[3] == floor(at[3]));
         kinds[(int)at[1]]++;
     }
-    if (fabs(under - 1) > 0.03 || fabs(over - 1) > 0.03) fail_msg("mean density %.4f, mean of its inverse over draws %.4f", under, over);
+    if (fabs(under - 1) > 0.03 || fabs(over - 1) > 0.03)
+        fail_msg("mean density %.4f, mean of its inverse over draws %.4f", under, over);
     assert_true(kinds[0] && kinds[1] && kinds[2]);
     tn_parzen_free(&p);
 }

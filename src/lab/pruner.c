@@ -24,7 +24,8 @@ static bool never_looks(const tn_pruner_options *o, int64_t rung)
     return false;
 }
 
-static bool never_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended)
+static bool never_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
+                         size_t ended)
 {
     (void)o;
     (void)rung;
@@ -41,7 +42,8 @@ static bool median_looks(const tn_pruner_options *o, int64_t rung) { return rung
 
 /* Worse than the median of the others, found by counting instead of sorting. Of an even number, with as many below the value as not, the
  * median is the middle of its two neighbours. */
-static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended)
+static bool median_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
+                          size_t ended)
 {
     (void)rung;
     const size_t warmup = o->warmup_trials > 0 ? (size_t)o->warmup_trials : 5;
@@ -69,7 +71,8 @@ static bool asha_looks(const tn_pruner_options *o, int64_t rung)
 
 /* Goes on if it is among the best 1/eta of those that came so far, itself included; while these are fewer than eta, only the best of
  * them (a trial cannot wait here and go on later). */
-static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended)
+static bool asha_prunes(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n,
+                        size_t ended)
 {
     (void)rung;
     (void)ended;
@@ -96,7 +99,8 @@ const tn_pruner *tn_pruner_find(const char *name)
 
 tn_status tn_pruner_check(const tn_pruner_options *o)
 {
-    if (o->warmup_trials < 0 || o->min_rung < 0 || o->lag < 0) return tn_error(TN_USAGE, "pruner: warmup, min and lag must be 0 or more");
+    if (o->warmup_trials < 0 || o->min_rung < 0 || o->lag < 0)
+        return tn_error(TN_USAGE, "pruner: warmup, min and lag must be 0 or more");
     if (o->eta != 0 && o->eta < 2) return tn_error(TN_USAGE, "pruner: eta must be 2 or more: one trial in eta goes on");
     return TN_OK;
 }

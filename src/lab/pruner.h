@@ -38,13 +38,13 @@ tn_status tn_pruner_values(const double *y, const double *others, size_t n, size
  * that bounds it, given by `cap`), "loss is nan", "accuracy < 0.2 after 5 epochs". */
 typedef struct tn_rule {
     char metric[64];
-    int compare;     /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan or infinite) */
+    int compare; /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan or infinite) */
     double value;
-    int64_t streak;  /* steps it must hold without a break; 1 where nothing is said */
-    int64_t after;   /* steps or epochs before which it is not asked */
+    int64_t streak; /* steps it must hold without a break; 1 where nothing is said */
+    int64_t after;  /* steps or epochs before which it is not asked */
     bool after_epochs;
-    int64_t held;    /* state: how many steps it has held, the first and the last included */
-    int64_t since;   /* state: the first of them */
+    int64_t held;  /* state: how many steps it has held, the first and the last included */
+    int64_t since; /* state: the first of them */
 } tn_rule;
 
 tn_status tn_rule_parse(const char *text, tn_rule *out); /* TN_USAGE names the form */

@@ -36,12 +36,12 @@ static const decision table[] = {
     { "asha", { 0 }, 9, { 0 }, 0, 0, false },
     { "asha", { 0 }, 9, { 8 }, 1, 1, true },
     { "asha", { 0 }, 7, { 8 }, 1, 1, false },
-    { "asha", { 0 }, 2, { 1, 3, 4, 5 }, 4, 4, true },         /* 5 trials, one place */
-    { "asha", { 0 }, 2, { 1, 3, 4, 5, 6 }, 5, 5, false },     /* 6 trials, two places */
+    { "asha", { 0 }, 2, { 1, 3, 4, 5 }, 4, 4, true },     /* 5 trials, one place */
+    { "asha", { 0 }, 2, { 1, 3, 4, 5, 6 }, 5, 5, false }, /* 6 trials, two places */
     { "asha", { 0 }, 3, { 1, 2, 4, 5, 6 }, 5, 5, true },
     { "asha", { .eta = 2 }, 3, { 1, 2, 4, 5, 6 }, 5, 5, false },
     { "asha", { .eta = 4 }, 2, { 1, 3, 4, 5, 6 }, 5, 5, true },
-    { "asha", { 0 }, 2, { 2, 2, 2, 2 }, 4, 4, false },        /* none is better */
+    { "asha", { 0 }, 2, { 2, 2, 2, 2 }, 4, 4, false }, /* none is better */
     { "asha", { 0 }, NAN, { 1, NAN, 3 }, 3, 3, true },
     { "asha", { 0 }, 1, { NAN, NAN, NAN }, 3, 3, false },
 };
@@ -63,7 +63,8 @@ static void places(void **state)
         assert_false(none->looks(&plain, rung));
         assert_true(median->looks(&plain, rung));
         assert_int_equal(median->looks(&late, rung), rung >= 2);
-        assert_int_equal(asha->looks(&plain, rung), rung == 1 || rung == 3 || rung == 9 || rung == 27 || rung == 81 || rung == 243 || rung == 729);
+        assert_int_equal(asha->looks(&plain, rung),
+                         rung == 1 || rung == 3 || rung == 9 || rung == 27 || rung == 81 || rung == 243 || rung == 729);
         assert_int_equal(asha->looks(&late, rung), rung == 2 || rung == 8 || rung == 32 || rung == 128 || rung == 512);
     }
     assert_false(asha->looks(&plain, INT64_MAX));
@@ -82,9 +83,9 @@ static void several_objectives(void **state)
     const double others[] = { 0.1, 9, 0.5, 1, 0.6, 6, 0.7, 7 }, y[] = { 0.3, 5 }, failed[] = { INFINITY, 5 };
     double value, v[4];
     assert_ok(tn_pruner_values(y, others, 4, 2, &value, v));
-    assert_true(v[0] == 0 && v[1] == 0);                      /* the ends of the front */
-    assert_true(fabs(value - 1 / (2 + 2.0)) < 1e-15);         /* its middle: crowding 1 + 1 */
-    assert_true(v[2] == 1 + 0.5 && v[3] == 2 + 0.5);          /* alone in their ranks: no width, so crowding 0 */
+    assert_true(v[0] == 0 && v[1] == 0);              /* the ends of the front */
+    assert_true(fabs(value - 1 / (2 + 2.0)) < 1e-15); /* its middle: crowding 1 + 1 */
+    assert_true(v[2] == 1 + 0.5 && v[3] == 2 + 0.5);  /* alone in their ranks: no width, so crowding 0 */
     assert_ok(tn_pruner_values(failed, others, 4, 2, &value, v));
     assert_true(value > v[0] && value > v[1] && value > v[2] && value > v[3]);
     assert_ok(tn_pruner_values(y, NULL, 0, 2, &value, NULL));
@@ -124,7 +125,8 @@ static void halving_keeps_the_best(void **state)
 
 void tn_tests_pruner(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) tn_test_add(l, decides, &table[i], "lab/pruner: decision %zu, %s", i, table[i].pruner);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        tn_test_add(l, decides, &table[i], "lab/pruner: decision %zu, %s", i, table[i].pruner);
     tn_test_add(l, places, NULL, "lab/pruner: where it looks, names and options");
     tn_test_add(l, several_objectives, NULL, "lab/pruner: several objectives as one number");
     tn_test_add(l, halving_keeps_the_best, NULL, "lab/pruner: halving keeps the best of 243 curves");

@@ -48,7 +48,8 @@ static bool take_metric(const char **at, char *out, size_t bytes)
 /* A number up to the next white space, as settings write it. */
 static bool take_number(const char **at, bool whole, tn_setting_value *out)
 {
-    const tn_setting rows[2] = { TN_SETTING_FLOAT("rule", "0", TN_RANGE_ANY, "", ""), TN_SETTING_INT("rule", "0", TN_RANGE_MIN(1), "", "") };
+    const tn_setting rows[2] = { TN_SETTING_FLOAT("rule", "0", TN_RANGE_ANY, "", ""),
+                                 TN_SETTING_INT("rule", "0", TN_RANGE_MIN(1), "", "") };
     char word[64];
     size_t n = 0;
     skip_space(at);
@@ -89,7 +90,8 @@ static tn_status parse_condition(const char *text, const char **at, tn_rule *r)
         r->compare = 'c';
         return take(at, "cap") ? TN_OK : refuse(text, "after `at` only `cap` is known");
     }
-    if (!take_compare(at, &r->compare)) return refuse(text, "the metric must be followed by <, <=, >, >=, `at cap` or `is nan`");
+    if (!take_compare(at, &r->compare))
+        return refuse(text, "the metric must be followed by <, <=, >, >=, `at cap` or `is nan`");
     if (!take_number(at, false, &v)) return refuse(text, "the sign must be followed by a number");
     r->value = v.f;
     return TN_OK;
@@ -102,10 +104,12 @@ static tn_status parse_clauses(const char *text, const char **at, tn_rule *r)
     for (skip_space(at); **at; skip_space(at)) {
         const bool is_for = !has_for && take(at, "for"), is_after = !is_for && !has_after && take(at, "after");
         tn_setting_value v = { 0 };
-        if (!is_for && !is_after) return refuse(text, "what follows is neither `for N steps` nor `after N steps` or `after N epochs`");
+        if (!is_for && !is_after)
+            return refuse(text, "what follows is neither `for N steps` nor `after N steps` or `after N epochs`");
         if (!take_number(at, true, &v)) return refuse(text, "`for` and `after` need a whole number above 0");
         const bool epochs = take(at, "epochs") || take(at, "epoch");
-        if (!epochs && !take(at, "steps") && !take(at, "step")) return refuse(text, "the number must be followed by steps or epochs");
+        if (!epochs && !take(at, "steps") && !take(at, "step"))
+            return refuse(text, "the number must be followed by steps or epochs");
         if (is_for && epochs) return refuse(text, "`for` counts steps, not epochs");
         if (is_for) r->streak = v.i;
         else r->after = v.i, r->after_epochs = epochs;

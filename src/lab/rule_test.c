@@ -56,7 +56,8 @@ static void good_texts(void **state)
     assert_ok(tn_rule_parse(g->text, &r));
     assert_string_equal(r.metric, g->metric);
     assert_int_equal(r.compare, g->compare);
-    assert_true(r.value == g->value && r.streak == g->streak && r.after == g->after && r.after_epochs == g->epochs && r.held == 0);
+    assert_true(r.value == g->value && r.streak == g->streak && r.after == g->after && r.after_epochs == g->epochs &&
+                r.held == 0);
 }
 
 static void bad_texts(void **state)
@@ -82,9 +83,9 @@ static const series table[] = {
     { "r > 1 for 3 steps", 1, 8, { 2, 2, 1, 2, 2, 1, 2, 2 }, NAN, -1 },
     { "r > 1", 1, 3, { 1, 1, 1.5 }, NAN, 2 },
     { "r >= 1", 1, 3, { 1, 1, 1.5 }, NAN, 0 },
-    { "r < 0 for 2 steps", 1, 5, { -1, NAN, -1, 0, 0 }, NAN, 2 },       /* what is not a number waits, it does not break the streak */
+    { "r < 0 for 2 steps", 1, 5, { -1, NAN, -1, 0, 0 }, NAN, 2 }, /* NaN waits, it does not break the streak */
     { "r <= 0 for 2 steps", 1, 5, { 0, 1, -INFINITY, 0, 3 }, NAN, 3 },
-    { "r > 1 for 15 steps", 10, 4, { 2, 2, 2, 2 }, NAN, 20 },           /* held 1, 11, 21 steps */
+    { "r > 1 for 15 steps", 10, 4, { 2, 2, 2, 2 }, NAN, 20 }, /* held 1, 11, 21 steps */
     { "r at cap for 2 steps", 1, 5, { 50, 49, 50, 50, 2 }, 50, 3 },
     { "r at cap", 1, 3, { 50, 51, INFINITY }, NAN, -1 },
     { "r is nan", 1, 4, { 1, 2, NAN, 1 }, NAN, 2 },
@@ -92,7 +93,7 @@ static const series table[] = {
     { "r is nan for 2 steps", 1, 4, { NAN, 1, NAN, NAN }, NAN, 3 },
     { "r < 1 after 2 epochs", 5, 6, { 0, 0, 0, 0, 0, 0 }, NAN, 20 },
     { "r < 1 after 3 steps", 1, 6, { 0, 0, 0, 0, 0, 0 }, NAN, 3 },
-    { "r < 1 after 3 steps for 2 steps", 1, 6, { 0, 0, 0, 0, 0, 0 }, NAN, 4 }, /* the streak begins where it is first asked */
+    { "r < 1 after 3 steps for 2 steps", 1, 6, { 0, 0, 0, 0, 0, 0 }, NAN, 4 }, /* begins where it is first asked */
 };
 
 static void stops_at(void **state)
@@ -108,8 +109,11 @@ static void stops_at(void **state)
 
 void tn_tests_rule(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) tn_test_add(l, good_texts, &good[i], "lab/rule: reads \"%s\"", good[i].text);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) tn_test_add(l, bad_texts, bad[i], "lab/rule: refuses \"%s\"", bad[i][0]);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        tn_test_add(l, good_texts, &good[i], "lab/rule: reads \"%s\"", good[i].text);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        tn_test_add(l, bad_texts, bad[i], "lab/rule: refuses \"%s\"", bad[i][0]);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        tn_test_add(l, stops_at, &table[i], "lab/rule: \"%s\" stops series %zu at %d", table[i].text, i, (int)table[i].stops);
+        tn_test_add(l, stops_at, &table[i], "lab/rule: \"%s\" stops series %zu at %d", table[i].text, i,
+                    (int)table[i].stops);
 }

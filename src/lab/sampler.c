@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tn_sampler *const samplers[] = { &tn_sampler_random, &tn_sampler_grid, &tn_sampler_tpe, &tn_sampler_nsga2 };
+static const tn_sampler *const samplers[] = { &tn_sampler_random, &tn_sampler_grid, &tn_sampler_tpe,
+                                              &tn_sampler_nsga2 };
 
 enum { COUNT = sizeof samplers / sizeof *samplers };
 
@@ -35,10 +36,12 @@ static bool is_finite(const double *y, size_t m)
 }
 
 /* Ranks of one class of trials, from *next on: those with `pruned`, finite, into the places they have among `which`. */
-static tn_status rank_class(const tn_seen *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank, double *crowding)
+static tn_status rank_class(const tn_seen *seen, const size_t *which, size_t n, bool pruned, int *next, int *rank,
+                            double *crowding)
 {
     tn_status s = TN_OK;
     const size_t m = seen->objectives;
+    if (pruned && !seen->pruned) return TN_OK;
     double *y = tn_alloc((n * m + 1) * sizeof *y), *c = tn_alloc((n + 1) * sizeof *c);
     size_t *place = tn_alloc((n + 1) * sizeof *place), count = 0;
     int *r = tn_alloc((n + 1) * sizeof *r), top = *next;

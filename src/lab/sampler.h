@@ -9,19 +9,19 @@
 /* Trials 0 .. n-1 of one side of a study, all ended. */
 typedef struct tn_seen {
     size_t n, objectives;
-    const double *x;  /* (n, dims) */
-    const double *y;  /* (n, objectives), all to be made small; +infinity where the trial failed */
+    const double *x;    /* (n, dims) */
+    const double *y;    /* (n, objectives), all to be made small; +infinity where the trial failed */
     const bool *pruned; /* (n): y is what it had when it was stopped */
 } tn_seen;
 
 typedef struct tn_sampler_options {
     uint64_t seed;
-    int64_t trials;     /* of the side, as planned; 0: not known */
-    int64_t lag;        /* tpe: trial i is drawn from those before i - lag (workers may be up to so many trials apart) */
-    int64_t startup;    /* tpe: drawn from the prior; 0: 10 */
-    int64_t population; /* nsga2; 0: from trials, min(50, max(10, 2 sqrt(trials))) */
+    int64_t trials;  /* of the side, as planned; 0: not known */
+    int64_t lag;     /* tpe: trial i is drawn from those before i - lag (workers may be up to so many trials apart) */
+    int64_t startup; /* tpe: drawn from the prior; 0: 10 */
+    int64_t population;     /* nsga2; 0: from trials, min(50, max(10, 2 sqrt(trials))) */
     double crossover, swap; /* nsga2: chance of two parents (0: 0.9), of a gene from the second (0: 0.5) */
-    double mutation;    /* nsga2: chance a gene is drawn anew; 0: one over the dimensions */
+    double mutation;        /* nsga2: chance a gene is drawn anew; 0: one over the dimensions */
     size_t objectives;
 } tn_sampler_options;
 

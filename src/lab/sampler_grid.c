@@ -51,10 +51,15 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
     TN_RETURN_IF(tn_space_check(s));
     for (size_t i = 0; i < s->n; i++)
         if (tn_dim_count(&s->dims[i]) == 0)
-            return tn_error(TN_USAGE, "%s: a grid cannot count this range; give it a step (0.5..0.9 step 0.1), list its values, or use "
-                                      "sampler random or tpe", s->dims[i].key);
+            return tn_error(
+                TN_USAGE,
+                "%s: a grid cannot count this range; give it a step (0.5..0.9 step 0.1), list its values, or use "
+                "sampler random or tpe",
+                s->dims[i].key);
     if (count(s) > MOST_POINTS)
-        return tn_error(TN_USAGE, "the grid has more than %" PRId64 " points; leave out values, or use sampler random or tpe", MOST_POINTS);
+        return tn_error(TN_USAGE,
+                        "the grid has more than %" PRId64 " points; leave out values, or use sampler random or tpe",
+                        MOST_POINTS);
     return TN_OK;
 }
 
@@ -62,7 +67,8 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_s
 {
     (void)seen;
     TN_RETURN_IF(check(o, s));
-    if (number < 0 || number >= count(s)) return tn_error(TN_USAGE, "the grid has %" PRId64 " points; there is no trial %" PRId64, count(s), number);
+    if (number < 0 || number >= count(s))
+        return tn_error(TN_USAGE, "the grid has %" PRId64 " points; there is no trial %" PRId64, count(s), number);
     int64_t rest = number;
     double scratch[MOST_DIMS];
     for (size_t i = 0; i < s->n; i++) scratch[i] = NAN;
@@ -89,4 +95,6 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *s, const tn_s
     return TN_OK;
 }
 
-const tn_sampler tn_sampler_grid = { .name = "grid", .needs = tn_sampler_needs_none, .count = count, .check = check, .draw = draw };
+const tn_sampler tn_sampler_grid = {
+    .name = "grid", .needs = tn_sampler_needs_none, .count = count, .check = check, .draw = draw
+};

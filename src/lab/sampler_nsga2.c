@@ -32,9 +32,9 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
 
 /* Parents and the children that challenge them, with room for both. */
 typedef struct pool {
-    size_t *trial;    /* (2 P), of seen */
-    int *rank;        /* (2 P) */
-    double *crowding; /* (2 P) */
+    size_t *trial;        /* (2 P), of seen */
+    int *rank;            /* (2 P) */
+    double *crowding;     /* (2 P) */
     size_t *order, *kept; /* (2 P) */
     size_t n;
 } pool;
@@ -55,10 +55,12 @@ static tn_status pool_make(pool *p, size_t size)
     p->crowding = tn_alloc(2 * size * sizeof *p->crowding);
     p->order = tn_alloc(2 * size * sizeof *p->order);
     p->kept = tn_alloc(2 * size * sizeof *p->kept);
-    return p->trial && p->rank && p->crowding && p->order && p->kept ? TN_OK : tn_error(TN_MEMORY, "no memory for a population of %zu", size);
+    return p->trial && p->rank && p->crowding && p->order && p->kept
+               ? TN_OK
+               : tn_error(TN_MEMORY, "no memory for a population of %zu", size);
 }
 
-/* Keeps the best `size` of the pool; ranks and crowding stay those among all, which is what they were chosen by. */
+/* Keeps the best `size` of the pool, whose ranks are then to be made anew. */
 static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
 {
     TN_RETURN_IF(tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding));
@@ -67,7 +69,7 @@ static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
     for (size_t i = 0; i < n; i++) p->kept[i] = p->trial[p->order[i]];
     memcpy(p->trial, p->kept, n * sizeof *p->trial);
     p->n = n;
-    return tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding);
+    return TN_OK;
 }
 
 static tn_status parents_of(pool *p, const tn_seen *seen, size_t size)
@@ -76,7 +78,7 @@ static tn_status parents_of(pool *p, const tn_seen *seen, size_t size)
         for (size_t i = 0; i < size; i++) p->trial[p->n++] = first + i;
         TN_RETURN_IF(pool_select(p, seen, size));
     }
-    return TN_OK;
+    return tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding);
 }
 
 static const double *tournament(const pool *p, const tn_seen *seen, size_t dims, tn_lots *lots)
@@ -86,7 +88,8 @@ static const double *tournament(const pool *p, const tn_seen *seen, size_t dims,
     return seen->x + p->trial[second ? b : a] * dims;
 }
 
-static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_lots *lots, double *x)
+static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_lots *lots,
+                  double *x)
 {
     const double *mother = tournament(p, seen, s->n, lots), *father = tournament(p, seen, s->n, lots);
     const bool cross = tn_lots_uniform(lots) < (o->crossover > 0 ? o->crossover : 0.9);
@@ -101,7 +104,8 @@ static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p,
     }
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number, double *x)
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number,
+                      double *x)
 {
     enum { TRIES = 20 }; /* a child that was tried already teaches nothing; in a small space there may be no other */
     tn_status s = TN_OK;
@@ -112,7 +116,8 @@ static tn_status draw(const tn_sampler_options *o, const tn_space *space, const 
         tn_prior_draw(space, &lots, x);
         return TN_OK;
     }
-    if (seen->n < (size_t)needs(o, number)) return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
+    if (seen->n < (size_t)needs(o, number))
+        return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
     tn_seen before = *seen;
     before.n = (size_t)needs(o, number);
     TN_TRY(pool_make(&p, size));
@@ -126,4 +131,6 @@ done:
     return s;
 }
 
-const tn_sampler tn_sampler_nsga2 = { .name = "nsga2", .needs = needs, .count = tn_sampler_endless, .check = check, .draw = draw };
+const tn_sampler tn_sampler_nsga2 = {
+    .name = "nsga2", .needs = needs, .count = tn_sampler_endless, .check = check, .draw = draw
+};

@@ -88,7 +88,8 @@ static void grid_once(void **state)
         memcpy(off, x[i], sizeof off);
         tn_space_apply_when(&s, off);
         assert_true(same(off, x[i], DIMS));
-        for (size_t d = 0; d < DIMS; d++) assert_true(isnan(x[i][d]) || tn_dim_at(&counted[d], tn_dim_place(&counted[d], x[i][d])) == x[i][d]);
+        for (size_t d = 0; d < DIMS; d++)
+            assert_true(isnan(x[i][d]) || tn_dim_at(&counted[d], tn_dim_place(&counted[d], x[i][d])) == x[i][d]);
         for (int64_t j = 0; j < i; j++) assert_false(same(x[i], x[j], DIMS));
     }
     assert_true(x[0][0] == 0 && x[0][1] == 2 && x[0][4] == 8 && x[1][4] == 16 && x[2][1] == 3);
@@ -140,14 +141,17 @@ static void depends_on_needs_only(void **state)
             double x[DIMS], again[DIMS], fit[DIMS];
             assert_true(needs >= before && needs <= i); /* trials are drawn in order, so needs never fall */
             before = needs;
-            const tn_seen seen = { .n = (size_t)needs, .objectives = objectives, .x = p.x, .y = p.y, .pruned = p.pruned };
+            const tn_seen seen = {
+                .n = (size_t)needs, .objectives = objectives, .x = p.x, .y = p.y, .pruned = p.pruned
+            };
             assert_ok(s->draw(&o, &space, &seen, i, x));
             assert_ok(s->draw(&o, &space, &seen, i, again));
             assert_memory_equal(x, again, sizeof x);
             memcpy(fit, x, sizeof fit);
             tn_space_apply_when(&space, fit);
             assert_true(same(fit, x, DIMS));
-            for (size_t d = 0; d < DIMS; d++) assert_true(isnan(x[d]) || d == 1 || (x[d] >= dims[d].lo && x[d] <= dims[d].hi));
+            for (size_t d = 0; d < DIMS; d++)
+                assert_true(isnan(x[d]) || d == 1 || (x[d] >= dims[d].lo && x[d] <= dims[d].hi));
             assert_true(x[2] == floor(x[2]));
             q = p; /* other values where it did not ask: nothing changes */
             for (size_t k = (size_t)needs; k < N; k++) q.x[k * DIMS] *= 0.5, q.y[k * objectives] = -1e9;
@@ -243,7 +247,8 @@ static void options_refused(void **state)
     assert_int_equal(tpe->needs(&(tn_sampler_options){ .lag = 32 }, 41), 0);
     assert_int_equal(tpe->needs(&(tn_sampler_options){ .lag = 32 }, 42), 10);
     double x[DIMS];
-    assert_fails(tpe->draw(&(tn_sampler_options){ 0 }, &space, &(tn_seen){ .n = 3, .objectives = 1 }, 20, x), TN_INTERNAL, "too early");
+    assert_fails(tpe->draw(&(tn_sampler_options){ 0 }, &space, &(tn_seen){ .n = 3, .objectives = 1 }, 20, x),
+                 TN_INTERNAL, "too early");
     assert_fails(nsga2->draw(&report, &space, &(tn_seen){ .n = 3, .objectives = 1 }, 40, x), TN_INTERNAL, "too early");
 }
 
@@ -253,7 +258,8 @@ void tn_tests_sampler(tn_test_list *l)
     tn_test_add(l, random_draws, NULL, "lab/sampler: random, same bits and even shares");
     tn_test_add(l, grid_once, NULL, "lab/sampler: the grid has every point once");
     for (size_t i = 0; i < 2; i++) {
-        tn_test_add(l, depends_on_needs_only, learning[i], "lab/sampler: %s draws from what it asked for only", learning[i]);
+        tn_test_add(l, depends_on_needs_only, learning[i], "lab/sampler: %s draws from what it asked for only",
+                    learning[i]);
         tn_test_add(l, all_failed, learning[i], "lab/sampler: %s where all trials failed", learning[i]);
     }
     tn_test_add(l, only_the_best_breed, NULL, "lab/sampler: nsga2 breeds the best of all generations");

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CANDIDATES = 24, MOST_GOOD = 25, RECENT = 25 };
+enum { CANDIDATES = 24, MOST_GOOD = 25, RECENT = 25, MOST_REST = 2000 };
 
 static int64_t startup_of(const tn_sampler_options *o) { return o->startup > 0 ? o->startup : 10; }
 
@@ -42,19 +42,20 @@ static double age_weight(size_t at, size_t n)
     return ramp > 1 ? first + (1 - first) * (double)at / (ramp - 1) : first;
 }
 
-/* The estimator of those trials whose `good` is as asked. */
+/* The estimator of those trials whose `good` is as asked; of very many an even choice, which bounds the time of a draw. */
 static tn_status estimate(const tn_space *space, const tn_seen *seen, const bool *is_good, bool good, tn_parzen *out)
 {
     tn_status s = TN_OK;
     const size_t dims = space->n;
-    size_t n = 0, count = 0;
+    size_t n = 0, count = 0, passed = 0;
     double *x = tn_alloc((seen->n * dims + 1) * sizeof *x), *weight = tn_alloc((seen->n + 1) * sizeof *weight);
     if (!x || !weight) TN_FAIL(TN_MEMORY, "no memory for %zu trials", seen->n);
     for (size_t i = 0; i < seen->n; i++) count += is_good[i] == good;
+    const size_t most = count < MOST_REST ? count : MOST_REST;
     for (size_t i = 0; i < seen->n; i++) {
-        if (is_good[i] != good) continue;
+        if (is_good[i] != good || passed++ * most / count < n) continue;
         memcpy(x + n * dims, seen->x + i * dims, dims * sizeof *x);
-        weight[n] = age_weight(n, count);
+        weight[n] = age_weight(n, most);
         n++;
     }
     TN_TRY(tn_parzen_make(space, x, weight, n, 1 / fmin(100, 1 + (double)seen->n), out));
@@ -65,7 +66,8 @@ done:
 }
 
 /* The places [from, to) of the order share a rank of which `room` are good. With one objective, or where trials failed, the order decides. */
-static tn_status split_rank(const tn_seen *seen, const size_t *order, size_t from, size_t to, size_t room, bool *is_good)
+static tn_status split_rank(const tn_seen *seen, const size_t *order, size_t from, size_t to, size_t room,
+                            bool *is_good)
 {
     tn_status s = TN_OK;
     const size_t m = seen->objectives, n = to - from;
@@ -96,7 +98,8 @@ static tn_status split(const tn_seen *seen, bool *is_good)
     TN_TRY(tn_seen_ranks(seen, which, n, rank, crowding));
     TN_TRY(tn_rank_order(rank, crowding, n, order));
     for (size_t from = 0, to; from < good; from = to) {
-        for (to = from; to < n && rank[order[to]] == rank[order[from]]; to++) { }
+        for (to = from; to < n && rank[order[to]] == rank[order[from]]; to++) {
+        }
         TN_TRY(split_rank(seen, order, from, to, to < good ? to - from : good - from, is_good));
     }
 done:
@@ -108,7 +111,8 @@ done:
 }
 
 /* The best of the candidates that was not tried before, or the best of all where all were. */
-static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *seen, tn_lots *lots, double *candidate, double *x)
+static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *seen, tn_lots *lots, double *candidate,
+                   double *x)
 {
     const size_t dims = good->s->n;
     double best = -INFINITY;
@@ -124,7 +128,8 @@ static void choose(const tn_parzen *good, const tn_parzen *rest, const tn_seen *
     }
 }
 
-static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number, double *x)
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number,
+                      double *x)
 {
     tn_status s = TN_OK;
     tn_lots lots = tn_lots_open(o->seed, "lab.tpe", (uint64_t)number);
@@ -153,4 +158,6 @@ done:
     return s;
 }
 
-const tn_sampler tn_sampler_tpe = { .name = "tpe", .needs = needs, .count = tn_sampler_endless, .check = check, .draw = draw };
+const tn_sampler tn_sampler_tpe = {
+    .name = "tpe", .needs = needs, .count = tn_sampler_endless, .check = check, .draw = draw
+};

@@ -40,16 +40,15 @@ double tn_dim_value(const tn_dim *d, int64_t k)
     return fmin(fmax(strtod(text, NULL), d->lo), d->hi);
 }
 
-static int64_t nearest(double k, int64_t count)
-{
-    return k < 0 ? 0 : k >= (double)count ? count - 1 : (int64_t)k;
-}
+static int64_t nearest(double k, int64_t count) { return k < 0 ? 0 : k >= (double)count ? count - 1 : (int64_t)k; }
 
 double tn_dim_at(const tn_dim *d, double u)
 {
     const int64_t count = tn_dim_count(d);
     u = fmin(fmax(u, 0), 1);
-    if (!d->log) return count ? tn_dim_value(d, nearest(floor(u * (double)count), count)) : fmin(d->lo + u * (d->hi - d->lo), d->hi);
+    if (!d->log)
+        return count ? tn_dim_value(d, nearest(floor(u * (double)count), count))
+                     : fmin(d->lo + u * (d->hi - d->lo), d->hi);
     double lo, hi;
     log_bounds(d, &lo, &hi);
     const double v = exp(lo + u * (hi - lo));
@@ -124,19 +123,23 @@ static tn_status check_range(const tn_dim *d, const char *key)
         return tn_error(TN_USAGE, "%s: %g..%g is no range: the first end must be below the second", key, d->lo, d->hi);
     if (!isfinite(d->hi - d->lo)) return tn_error(TN_USAGE, "%s: %g..%g is too wide to draw from", key, d->lo, d->hi);
     if (d->log && !(d->lo > 0))
-        return tn_error(TN_USAGE, "%s: log needs ends above 0, not %g; leave log out or begin at a small number", key, d->lo);
-    if (d->kind == TN_DIM_INT && (d->lo != floor(d->lo) || d->hi != floor(d->hi) || fabs(d->lo) > MOST_WHOLE || fabs(d->hi) > MOST_WHOLE))
+        return tn_error(TN_USAGE, "%s: log needs ends above 0, not %g; leave log out or begin at a small number", key,
+                        d->lo);
+    if (d->kind == TN_DIM_INT &&
+        (d->lo != floor(d->lo) || d->hi != floor(d->hi) || fabs(d->lo) > MOST_WHOLE || fabs(d->hi) > MOST_WHOLE))
         return tn_error(TN_USAGE, "%s: int %g..%g: both ends must be whole numbers", key, d->lo, d->hi);
     const double step = d->step;
     if (step == 0) return TN_OK;
-    if (d->log) return tn_error(TN_USAGE, "%s: log and step do not go together; a list gives such values: [4, 8, 16]", key);
+    if (d->log)
+        return tn_error(TN_USAGE, "%s: log and step do not go together; a list gives such values: [4, 8, 16]", key);
     if (!(step > 0) || !isfinite(step) || (d->kind == TN_DIM_INT && step != floor(step)))
-        return tn_error(TN_USAGE, "%s: step %g must be above 0%s", key, step, d->kind == TN_DIM_INT ? " and whole" : "");
+        return tn_error(TN_USAGE, "%s: step %g must be above 0%s", key, step,
+                        d->kind == TN_DIM_INT ? " and whole" : "");
     const double steps = (d->hi - d->lo) / step;
     if (steps > 1e9) return tn_error(TN_USAGE, "%s: step %g makes more than 1e9 values; leave step out", key, step);
     if (fabs(steps - round(steps)) > 1e-6)
-        return tn_error(TN_USAGE, "%s: steps of %g from %g do not meet %g; the last before it is %.12g", key, step, d->lo, d->hi,
-                        d->lo + floor(steps) * step);
+        return tn_error(TN_USAGE, "%s: steps of %g from %g do not meet %g; the last before it is %.12g", key, step,
+                        d->lo, d->hi, d->lo + floor(steps) * step);
     return TN_OK;
 }
 
@@ -145,7 +148,8 @@ static tn_status check_choices(const tn_dim *d, const char *key)
     if (d->n_choices < 1 || !d->choices) return tn_error(TN_USAGE, "%s: a list of choices must not be empty", key);
     for (size_t i = 0; i < d->n_choices; i++)
         for (size_t j = 0; j < i; j++)
-            if (strcmp(d->choices[i], d->choices[j]) == 0) return tn_error(TN_USAGE, "%s: %s is in the list twice", key, d->choices[i]);
+            if (strcmp(d->choices[i], d->choices[j]) == 0)
+                return tn_error(TN_USAGE, "%s: %s is in the list twice", key, d->choices[i]);
     return TN_OK;
 }
 
@@ -161,7 +165,8 @@ static tn_status check_when(const tn_space *s, size_t i, const char *key)
 
 tn_status tn_space_check(const tn_space *s)
 {
-    if (s->n == 0) return tn_error(TN_USAGE, "the search has no dimension: write at least one `key: range or list` under search");
+    if (s->n == 0)
+        return tn_error(TN_USAGE, "the search has no dimension: write at least one `key: range or list` under search");
     for (size_t i = 0; i < s->n; i++) {
         const tn_dim *d = &s->dims[i];
         const char *key = d->key ? d->key : "a dimension";

@@ -14,9 +14,9 @@ typedef enum tn_dim_kind { TN_DIM_FLOAT = 0, TN_DIM_INT = 1, TN_DIM_CHOICE = 2 }
 typedef struct tn_dim {
     const char *key; /* of the settings */
     tn_dim_kind kind;
-    double lo, hi;   /* numbers: both are possible values */
-    bool log;        /* drawn evenly in the logarithm */
-    double step;     /* > 0: only lo, lo + step, ...; an INT without one has step 1 */
+    double lo, hi;              /* numbers: both are possible values */
+    bool log;                   /* drawn evenly in the logarithm */
+    double step;                /* > 0: only lo, lo + step, ...; an INT without one has step 1 */
     const char *const *choices; /* (n_choices), as settings text */
     size_t n_choices;
     int when;        /* an earlier CHOICE dimension that must have ... */

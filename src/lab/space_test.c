@@ -97,7 +97,9 @@ static void bad_texts(void **state)
     tn_arena_free(&arena);
 }
 
-static const char *const all_kinds[] = { "-3..5", "log 1e-5..0.7", "int -4..9", "log int 3..500", "int 8..64 step 8", "0.5..0.99 step 0.01", "[a, b, c]" };
+static const char *const all_kinds[] = { "-3..5",          "log 1e-5..0.7",    "int -4..9",
+                                         "log int 3..500", "int 8..64 step 8", "0.5..0.99 step 0.01",
+                                         "[a, b, c]" };
 enum { KINDS = sizeof all_kinds / sizeof *all_kinds };
 
 /* Every u gives a value within bounds and on a step; its place gives the value back; places rise with values. */
@@ -120,7 +122,9 @@ static void there_and_back(void **state)
         double end = 0, lo, hi; /* the cells of counted values follow one another from 0 to 1 */
         for (int64_t i = 0; i < tn_dim_count(&d); i++, end = hi) {
             tn_dim_cell(&d, tn_dim_value(&d, i), &lo, &hi);
-            assert_true(fabs(lo - end) < 1e-12 && hi > lo && tn_dim_at(&d, lo + 0.01 * (hi - lo)) == tn_dim_value(&d, i) && tn_dim_at(&d, hi - 0.01 * (hi - lo)) == tn_dim_value(&d, i));
+            assert_true(fabs(lo - end) < 1e-12 && hi > lo &&
+                        tn_dim_at(&d, lo + 0.01 * (hi - lo)) == tn_dim_value(&d, i) &&
+                        tn_dim_at(&d, hi - 0.01 * (hi - lo)) == tn_dim_value(&d, i));
         }
         if (tn_dim_count(&d)) assert_true(fabs(end - 1) < 1e-12);
         assert_true(tn_dim_at(&d, -1) == tn_dim_at(&d, 0) && tn_dim_at(&d, 2) == tn_dim_at(&d, 1));
@@ -134,7 +138,8 @@ static void shares(void **state)
 {
     (void)state;
     enum { N = 200000 };
-    const tn_dim plain = { .kind = TN_DIM_INT, .lo = 2, .hi = 6, .when = -1 }, logs = { .kind = TN_DIM_INT, .lo = 2, .hi = 6, .log = true, .when = -1 };
+    const tn_dim plain = { .kind = TN_DIM_INT, .lo = 2, .hi = 6, .when = -1 },
+                 logs = { .kind = TN_DIM_INT, .lo = 2, .hi = 6, .log = true, .when = -1 };
     double count[2][7] = { { 0 } };
     for (int i = 0; i < N; i++) {
         const double u = (i + 0.5) / N;
@@ -157,7 +162,8 @@ static void counts_and_texts(void **state)
         char text[64];
         assert_ok(tn_dim_parse(all_kinds[k], &arena, &d));
         assert_int_equal(tn_dim_count(&d), counts[k]);
-        for (int64_t i = 0; i < counts[k]; i++) assert_true(tn_dim_at(&d, tn_dim_place(&d, tn_dim_value(&d, i))) == tn_dim_value(&d, i));
+        for (int64_t i = 0; i < counts[k]; i++)
+            assert_true(tn_dim_at(&d, tn_dim_place(&d, tn_dim_value(&d, i))) == tn_dim_value(&d, i));
         for (int i = 0; i < 300; i++) {
             const double v = tn_dim_at(&d, (i + 0.37) / 300);
             tn_dim_text(&d, v, text, sizeof text);
@@ -207,7 +213,8 @@ static void switched_off(void **state)
 static void spaces_refused(void **state)
 {
     (void)state;
-    tn_dim dims[] = { { .key = "a", .kind = TN_DIM_FLOAT, .lo = 0, .hi = 1, .when = -1 }, { .key = "b", .kind = TN_DIM_CHOICE, .choices = act, .n_choices = 2, .when = -1 } };
+    tn_dim dims[] = { { .key = "a", .kind = TN_DIM_FLOAT, .lo = 0, .hi = 1, .when = -1 },
+                      { .key = "b", .kind = TN_DIM_CHOICE, .choices = act, .n_choices = 2, .when = -1 } };
     const tn_space s = { dims, 2 };
     assert_ok(tn_space_check(&s));
     assert_fails(tn_space_check(&(tn_space){ dims, 0 }), TN_USAGE, "no dimension");
@@ -228,7 +235,10 @@ static void whole_settings(void **state)
     tn_arena arena = { 0 };
     tn_dim d = { .key = "dim" };
     assert_ok(tn_dim_parse("4..512", &arena, &d));
-    assert_ok(tn_dim_make_int(&d));
+    d.when = 3;
+    d.when_choice = 1;
+    assert_ok(tn_dim_make_int(&d)); /* what switches it is kept, and no matter here */
+    assert_true(d.when == 3 && d.when_choice == 1);
     assert_int_equal(d.kind, TN_DIM_INT);
     assert_ok(tn_dim_parse("4..8.5", &arena, &d));
     assert_fails(tn_dim_make_int(&d), TN_USAGE, "whole");
@@ -238,8 +248,10 @@ static void whole_settings(void **state)
 
 void tn_tests_space(tn_test_list *l)
 {
-    for (size_t i = 0; i < sizeof good / sizeof *good; i++) tn_test_add(l, good_texts, &good[i], "lab/space: reads \"%s\"", good[i].text);
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) tn_test_add(l, bad_texts, bad[i], "lab/space: refuses \"%s\"", bad[i][0]);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        tn_test_add(l, good_texts, &good[i], "lab/space: reads \"%s\"", good[i].text);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        tn_test_add(l, bad_texts, bad[i], "lab/space: refuses \"%s\"", bad[i][0]);
     tn_test_add(l, there_and_back, NULL, "lab/space: values and places, both ways");
     tn_test_add(l, shares, NULL, "lab/space: shares of the prior");
     tn_test_add(l, counts_and_texts, NULL, "lab/space: counted values and their texts");

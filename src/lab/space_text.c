@@ -42,7 +42,8 @@ static bool next_word(const char **at, char word[WORD_BYTES])
 
 static bool number(const char *text, bool whole, double *out)
 {
-    const tn_setting rows[2] = { TN_SETTING_FLOAT("end", "0", TN_RANGE_ANY, "", ""), TN_SETTING_INT("end", "0", TN_RANGE_ANY, "", "") };
+    const tn_setting rows[2] = { TN_SETTING_FLOAT("end", "0", TN_RANGE_ANY, "", ""),
+                                 TN_SETTING_INT("end", "0", TN_RANGE_ANY, "", "") };
     tn_setting_value v = { 0 };
     if (tn_setting_parse(&rows[whole], text, "search", &v) != TN_OK) return false;
     *out = v.f;
@@ -76,7 +77,8 @@ static tn_status parse_range(const char *text, tn_dim *d)
     }
     TN_RETURN_IF(ends(text, word, d));
     if (*p == 0) return TN_OK;
-    if (!next_word(&p, word) || strcmp(word, "step") != 0 || !next_word(&p, value) || *p || !number(value, d->kind == TN_DIM_INT, &d->step))
+    if (!next_word(&p, word) || strcmp(word, "step") != 0 || !next_word(&p, value) || *p ||
+        !number(value, d->kind == TN_DIM_INT, &d->step))
         return refuse(text, "has something behind its range that is not `step NUMBER`");
     return d->step > 0 ? TN_OK : refuse(text, "has a step that is not above 0");
 }
@@ -106,8 +108,10 @@ static tn_status parse_list(const char *text, tn_arena *arena, tn_dim *out)
 
 tn_status tn_dim_choices(const char *const *items, size_t n, tn_arena *arena, tn_dim *out)
 {
-    if (n < 2) return tn_error(TN_USAGE, "a list to search needs two choices or more; a single value belongs under set:");
-    if (n > MOST_CHOICES) return tn_error(TN_USAGE, "a list to search has at most %d choices, not %zu", MOST_CHOICES, n);
+    if (n < 2)
+        return tn_error(TN_USAGE, "a list to search needs two choices or more; a single value belongs under set:");
+    if (n > MOST_CHOICES)
+        return tn_error(TN_USAGE, "a list to search has at most %d choices, not %zu", MOST_CHOICES, n);
     const char **copy = tn_arena_alloc(arena, n * sizeof *copy);
     if (!copy) return TN_MEMORY;
     for (size_t i = 0; i < n; i++)
@@ -138,7 +142,8 @@ tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d)
     snprintf(key, sizeof key, "%.*s", (int)(equals - text), text);
     for (size_t i = 0; i < n; i++) {
         if (strcmp(dims[i].key, key) != 0) continue;
-        if (dims[i].kind != TN_DIM_CHOICE) return tn_error(TN_USAGE, "when: \"%s\": %s is a range; only a list can switch others", quoted, key);
+        if (dims[i].kind != TN_DIM_CHOICE)
+            return tn_error(TN_USAGE, "when: \"%s\": %s is a range; only a list can switch others", quoted, key);
         tn_nearest near = { .word = equals + 1 };
         for (size_t k = 0; k < dims[i].n_choices; k++) {
             tn_nearest_try(&near, dims[i].choices[k]);
@@ -147,8 +152,8 @@ tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d)
             d->when_choice = (int)k;
             return TN_OK;
         }
-        return tn_error(TN_USAGE, "when: \"%s\": that is no choice of %s%s%s%s", quoted, key, near.best ? ": did you mean " : "",
-                        near.best ? near.best : "", near.best ? "?" : "");
+        return tn_error(TN_USAGE, "when: \"%s\": that is no choice of %s%s%s%s", quoted, key,
+                        near.best ? ": did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
     }
     return tn_error(TN_USAGE, "when: \"%s\": no dimension %s stands before this one", quoted, key);
 }

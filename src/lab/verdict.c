@@ -60,22 +60,55 @@ static double mean_of(const double *v, size_t n)
 
 /* --- the interval ------------------------------------------------------------------------------------------------------------------ */
 
-static double draw_mean(const double *d, size_t n, tn_lots *lots)
+/* Words from the generator, many blocks at a time: they are most of a comparison's work. */
+typedef struct words {
+    tn_rng r;
+    uint64_t block;
+    size_t at;
+    uint32_t w[256];
+} words;
+
+static double draw_mean(const double *d, size_t n, words *from)
 {
+    enum { COUNT = sizeof from->w / sizeof *from->w };
     double sum = 0;
-    uint32_t w[4];
     for (size_t i = 0; i < n; i++) {
-        if (i % 4 == 0) tn_rng_block(lots->r, lots->next++, w);
-        sum += d[(uint64_t)w[i % 4] * n >> 32];
+        if (from->at == COUNT) {
+            tn_rng_blocks(from->r, from->block, COUNT / 4, from->w);
+            from->block += COUNT / 4;
+            from->at = 0;
+        }
+        sum += d[(uint64_t)from->w[from->at++] * n >> 32];
     }
     return sum / (double)n;
 }
 
-static double quantile(const tn_keyed *sorted, double p)
+/* Puts the k-th smallest of v (n) in its place, smaller ones before and larger ones behind it (Hoare). */
+static double select_kth(double *v, size_t n, size_t k)
 {
-    const double at = p * (DRAWS - 1);
+    for (size_t lo = 0, hi = n - 1; lo < hi;) {
+        const double pivot = v[lo + (hi - lo) / 2];
+        size_t i = lo, j = hi;
+        for (;;) {
+            while (v[i] < pivot) i++;
+            while (v[j] > pivot) j--;
+            if (i >= j) break;
+            const double t = v[i];
+            v[i++] = v[j];
+            v[j--] = t;
+        }
+        if (k <= j) hi = j;
+        else lo = j + 1;
+    }
+    return v[k];
+}
+
+static double quantile(double *v, size_t n, double p)
+{
+    const double at = p * (double)(n - 1);
     const size_t i = (size_t)at;
-    return i + 1 < DRAWS ? sorted[i].key + (at - (double)i) * (sorted[i + 1].key - sorted[i].key) : sorted[DRAWS - 1].key;
+    const double a = select_kth(v, n, i), b = i + 1 < n ? select_kth(v, n, i + 1) : a;
+    return a + (at - (double)i) * (b - a);
 }
 
 /* Efron's interval. shift: how far the draws lie from the mean, in normal quantiles; lean: a sixth of the skewness of what each pair adds. */
@@ -91,19 +124,19 @@ static tn_status interval(const double *d, size_t n, double mean, double same, u
         *lo = *hi = mean;
         return TN_OK;
     }
-    tn_keyed *means = tn_alloc(DRAWS * sizeof *means);
+    double *means = tn_alloc(DRAWS * sizeof *means);
     if (!means) return TN_MEMORY;
-    tn_lots lots = tn_lots_open(seed, "lab.bootstrap", 0);
+    words from = { .r = tn_lots_open(seed, "lab.bootstrap", 0).r, .at = sizeof from.w / sizeof *from.w };
     for (size_t i = 0; i < DRAWS; i++) {
-        means[i] = (tn_keyed){ draw_mean(d, n, &lots), i };
-        below += fabs(means[i].key - mean) <= same ? 0.5 : means[i].key < mean;
+        means[i] = draw_mean(d, n, &from);
+        below += fabs(means[i] - mean) <= same ? 0.5 : means[i] < mean;
     }
-    tn_keyed_sort(means, DRAWS);
-    const double shift = normal_quantile(fmin(fmax(below, 0.5), DRAWS - 0.5) / DRAWS), lean = cube / (6 * pow(square, 1.5));
+    const double shift = normal_quantile(fmin(fmax(below, 0.5), DRAWS - 0.5) / DRAWS),
+                 lean = cube / (6 * pow(square, 1.5));
     const double z = sqrt((double)n / ((double)n - 1)) * student_bound(n - 1);
     const double under = shift - z, over = shift + z;
-    *lo = quantile(means, normal_cdf(shift + under / (1 - lean * under)));
-    *hi = quantile(means, normal_cdf(shift + over / (1 - lean * over)));
+    *lo = quantile(means, DRAWS, normal_cdf(shift + under / (1 - lean * under)));
+    *hi = quantile(means, DRAWS, normal_cdf(shift + over / (1 - lean * over)));
     tn_free(means);
     return TN_OK;
 }
@@ -123,7 +156,8 @@ static void rank_signs(const double *d, size_t n, double same, tn_keyed *order, 
         if (fabs(d[i]) > same) order[r->n++] = (tn_keyed){ fabs(d[i]), i };
     tn_keyed_sort(order, r->n);
     for (size_t a = 0, b; a < r->n; a = b) {
-        for (b = a + 1; b < r->n && order[b].key - order[b - 1].key <= same; b++) { }
+        for (b = a + 1; b < r->n && order[b].key - order[b - 1].key <= same; b++) {
+        }
         const double t = (double)(b - a);
         r->ties += t * t * t - t;
         for (size_t i = a; i < b; i++) {
@@ -192,7 +226,9 @@ tn_status tn_paired_compare(const double *a, const double *b, size_t n, uint64_t
     if (n < 5) return tn_error(TN_USAGE, "%zu common seeds are too few to compare two sides: 5 or more, better 10", n);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(a[i]) || !isfinite(b[i]))
-            return tn_error(TN_USAGE, "pair %zu is not finite (%g and %g): run the trial that failed again, or leave its seed out", i + 1, a[i], b[i]);
+            return tn_error(
+                TN_USAGE, "pair %zu is not finite (%g and %g): run the trial that failed again, or leave its seed out",
+                i + 1, a[i], b[i]);
         largest = fmax(largest, fmax(fabs(a[i]), fabs(b[i])));
     }
     double *d = tn_alloc(n * sizeof *d);
@@ -213,7 +249,8 @@ done:
 tn_status tn_holm(const double *p, size_t n, double *adjusted)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(p[i] >= 0 && p[i] <= 1)) return tn_error(TN_USAGE, "p value %zu is %g, which is not between 0 and 1", i + 1, p[i]);
+        if (!(p[i] >= 0 && p[i] <= 1))
+            return tn_error(TN_USAGE, "p value %zu is %g, which is not between 0 and 1", i + 1, p[i]);
     tn_keyed *order = tn_alloc((n + 1) * sizeof *order);
     if (!order) return TN_MEMORY;
     for (size_t i = 0; i < n; i++) order[i] = (tn_keyed){ p[i], i };

@@ -10,11 +10,13 @@
 typedef struct tn_paired {
     size_t n;
     double mean_a, mean_b, difference; /* mean of a - b */
-    double lo, hi;                     /* 95 % interval of it: bootstrap over pairs, 10,000 draws, bias corrected and accelerated, widened for
+    double lo,
+        hi; /* 95 % interval of it: bootstrap over pairs, 10,000 draws, bias corrected and accelerated, widened for
                                         * few pairs as Student's t is (Hesterberg 2015): plain ones hold 90 % of the time with 10 pairs */
-    double p;                          /* Wilcoxon's signed ranks, two-sided, pairs without a difference left out; exact up to 50 pairs, with ties
+    double
+        p; /* Wilcoxon's signed ranks, two-sided, pairs without a difference left out; exact up to 50 pairs, with ties
                                         * too; beyond that normal with ties. 1 where no pair differs */
-    double effect;                     /* Cohen's d of the differences (d_z); infinite where all differ by the same */
+    double effect; /* Cohen's d of the differences (d_z); infinite where all differ by the same */
 } tn_paired;
 
 /* a and b (n): the same seeds in the same order. TN_USAGE: fewer than 5 pairs, or one that is not finite. */

@@ -394,7 +394,7 @@ static void seen(void **state)
     double *scores = NULL;
     size_t n;
     assert_ok(tn_lab_rung(w.lab, w.study, 0, 4, 3, 200, 0, &scores, &n));
-    assert_true(n == 3 && scores[0] == 0 && scores[1] == -0.1 && fabs(scores[2] + 0.3) < 1e-12);
+    assert_true(n == 3 && scores[0] == 0 && scores[1] == 100 && scores[2] == -0.1 && scores[3] == 200 && fabs(scores[4] + 0.3) < 1e-12);
     tn_free(scores);
     assert_ok(tn_lab_rung(w.lab, w.study, 0, 4, 3, 200, 1.9, &scores, &n)); /* 106 .. 380 parameters */
     assert_true(n == 1 && scores[0] == -0.1);

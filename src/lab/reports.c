@@ -143,7 +143,7 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     size_t count = 0, capacity = 0;
     bool row = true;
     const bool all = !(cohort > 0) || isnan(parameters);
-    TN_RETURN_IF(tn__db_get(lab, "SELECT r.score FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 WHERE t.study = ?1 AND t.side = ?2 "
+    TN_RETURN_IF(tn__db_get(lab, "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 WHERE t.study = ?1 AND t.side = ?2 "
                                  "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR t.parameters BETWEEN ?5 AND ?6) "
                                  "ORDER BY t.number", &q));
     sqlite3_bind_int64(q, 1, study);
@@ -156,8 +156,10 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     while (s == TN_OK) {
         s = tn__db_step(lab, q, &row);
         if (s != TN_OK || !row) break;
-        s = tn_grow((void **)&list, &capacity, count + 1, sizeof *list);
-        if (s == TN_OK) list[count++] = tn__db_number(q, 0);
+        s = tn_grow((void **)&list, &capacity, 2 * (count + 1), sizeof *list);
+        if (s != TN_OK) break;
+        list[2 * count] = tn__db_number(q, 0);
+        list[2 * count++ + 1] = tn__db_number(q, 1);
     }
     sqlite3_reset(q);
     if (s != TN_OK) {

@@ -141,7 +141,7 @@ static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_
 /* --- sampler, pruner, rules ------------------------------------------------------------------------------------------- */
 
 typedef struct choice {
-    const char *name, *metric;
+    const char *name, *metric, *with;
     tn_sampler_options s;
     tn_pruner_options p;
     double cohort;
@@ -158,6 +158,7 @@ static const tn_field pruner_table[] = {
     { "name", TN_FIELD_TEXT, AT(name), 0, 0 },           { "min", TN_FIELD_COUNT, AT(p.min_rung), 1, 1e9 },
     { "eta", TN_FIELD_COUNT, AT(p.eta), 2, 1e6 },        { "warmup", TN_FIELD_COUNT, AT(p.warmup_trials), 1, 1e9 },
     { "metric", TN_FIELD_TEXT, AT(metric), 0, 0 },       { "cohort", TN_FIELD_NUMBER, AT(cohort), 1, 1e9 },
+    { "lag", TN_FIELD_COUNT, AT(p.lag), 0, 1e6 },        { "with", TN_FIELD_TEXT, AT(with), 0, 0 },
 };
 #undef AT
 
@@ -199,13 +200,15 @@ static const char *first_learned(const tn_study_plan *p)
 
 static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
-    choice c = { .name = "none" };
+    choice c = { .name = "none", .p.lag = out->lag };
     if (v) TN_RETURN_IF(tn__study_fields(r, v, "a pruner", pruner_table, sizeof pruner_table / sizeof *pruner_table, &c));
     out->pruner = tn_pruner_find(c.name);
     if (!out->pruner) return no_such(r, v, "pruner", c.name, tn_pruner_name);
     out->pruning = c.p;
-    out->pruning.lag = out->lag;
     out->cohort = c.cohort;
+    if (c.with && strcmp(c.with, "parameters") != 0) return TN__STUDY_FAIL(r, v, "pruner: with: \"%.60s\": only parameters are known before a trial ends", c.with);
+    out->prune_size = c.with != NULL;
+    TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
     out->prune_by = c.metric ? c.metric : first_learned(out);
     out->prune_max = strcmp(out->prune_by, "accuracy") == 0 || strcmp(out->prune_by, "reward") == 0;
     for (size_t i = 0; i < out->n_objectives; i++)

@@ -4,7 +4,7 @@
  *     set: { train.epochs: 30 }        search: { dim: log int 4..512, train.batch: [32, 64] }
  *     sides: { ep: { set: {grad: ep}, search: { beta: log 0.01..0.5 } }, bp: { base: ..., set: {grad: bptt} } }
  *     objectives: [ accuracy max 0, seconds min 1000 ]
- *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, metric: accuracy, cohort: 4 }
+ *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
  *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
  *
@@ -41,6 +41,7 @@ typedef struct tn_study_plan {
     const char *prune_by; /* the metric that pruners compare: accuracy, loss, reward or an instrument */
     bool prune_max;       /* more of it is better */
     double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
+    bool prune_size;      /* parameters are a second thing to be good in: what no other beats in both goes on first */
     const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
     const char *const *rule_texts;
     size_t n_rules;

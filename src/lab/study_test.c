@@ -192,6 +192,7 @@ static const wrong wrongs[] = {
     { "reference", HEAD "search: {dim: 4..8}\nobjectives: [loss min much]\n", TN_USAGE, "the reference \"much\" is not a number" },
     { "sampler", HEAD "search: {dim: 4..8}\nsampler: randon\n", TN_USAGE, "there is no sampler randon: did you mean random?  (s.yaml:5)" },
     { "sampler key", HEAD "search: {dim: 4..8}\nsampler: {name: random, sed: 1}\n", TN_USAGE, "unknown key sed: did you mean seed?" },
+    { "pruner's second", HEAD "search: {dim: 4..8}\npruner: {name: asha, with: seconds}\n", TN_USAGE, "only parameters are known" },
     { "pruner", HEAD "search: {dim: 4..8}\npruner: nona\n", TN_USAGE, "there is no pruner nona: did you mean none?" },
     { "rule", HEAD "search: {dim: 4..8}\nrules: [loss high]\n", TN_USAGE, "(s.yaml:5)" },
     { "number", HEAD "search: {dim: 4..8}\nlag: some\n", TN_USAGE, "lag: \"some\" is not a number  (s.yaml:5)" },

@@ -36,12 +36,14 @@ void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
     for (size_t i = 0; i < l->n_metrics; i++)
         if (strcmp(l->metric[i].name, name) == 0) {
             l->metric[i].value = value;
+            l->metric[i].step = l->step;
             return;
         }
     if (l->n_metrics == TN_LOG_METRICS || strlen(name) >= TN_LOG_NAME) return;
     tn_metric *m = &l->metric[l->n_metrics++];
     snprintf(m->name, sizeof m->name, "%s", name);
     m->value = value;
+    m->step = l->step;
 }
 
 /* Names that people have for what the models call otherwise. */
@@ -57,16 +59,19 @@ static const char *name_of(const char *said)
     return said;
 }
 
-double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there)
+static const tn_metric *find(const tn_trial_log *l, const char *name)
 {
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < l->n_metrics; i++)
-            if (strcmp(l->metric[i].name, pass ? name_of(name) : name) == 0) {
-                *there = true;
-                return l->metric[i].value;
-            }
-    *there = false;
-    return NAN;
+            if (strcmp(l->metric[i].name, pass ? name_of(name) : name) == 0) return &l->metric[i];
+    return NULL;
+}
+
+double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there)
+{
+    const tn_metric *m = find(l, name);
+    *there = m != NULL;
+    return m ? m->value : NAN;
 }
 
 /* The setting that bounds a metric: steps of any phase are at most `iterations`. */
@@ -78,15 +83,15 @@ static double cap_of(const tn_trial_log *l, const char *metric)
     return (double)tn_settings_int(l->settings, "iterations");
 }
 
-void tn_trial_log_rules(tn_trial_log *l, int64_t step, double epoch, const char *metric)
+void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
 {
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         tn_rule *r = &l->rules[i];
         const bool every_step = strcmp(r->metric, "loss") == 0 || strcmp(r->metric, "grad_norm") == 0;
-        bool there;
         if (metric ? strcmp(metric, r->metric) != 0 : every_step) continue;
-        const double value = tn_trial_log_get(l, r->metric, &there);
-        if (there && tn_rule_step(r, step, epoch, value, cap_of(l, r->metric)) && !l->broken) l->broken = l->plan->rule_texts[i];
+        const tn_metric *m = find(l, r->metric);
+        if (!m || m->step != l->step) continue;
+        if (tn_rule_step(r, l->step, epoch, m->value, cap_of(l, r->metric)) && !l->broken) l->broken = l->plan->rule_texts[i];
     }
 }
 

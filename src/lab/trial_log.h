@@ -14,12 +14,14 @@ enum { TN_LOG_METRICS = 64, TN_LOG_NAME = 48 };
 typedef struct tn_metric {
     char name[TN_LOG_NAME];
     double value;
+    int64_t step; /* at which it was measured */
 } tn_metric;
 
 typedef struct tn_trial_log {
     const tn_study_plan *plan;
     const tn_settings *settings;
-    tn_metric metric[TN_LOG_METRICS]; /* (n_metrics) of the last look; NaN: not known */
+    int64_t step; /* that metrics are put at */
+    tn_metric metric[TN_LOG_METRICS]; /* (n_metrics) as last measured; NaN: not known */
     size_t n_metrics;
     tn_rule *rules;     /* (plan->n_rules) with what they hold */
     const char *broken; /* the rule that stops the trial; NULL: none */
@@ -42,8 +44,8 @@ void tn_trial_log_free(tn_trial_log *l);
 /* A value among the metrics; NaN where there is none. "solver_iters" and "spectral_radius" stand for the names that models have for them. */
 void tn_trial_log_put(tn_trial_log *l, const char *name, double value);
 double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there);
-/* Asks the rules that name `metric` (NULL: those whose metric is among the metrics of this look). */
-void tn_trial_log_rules(tn_trial_log *l, int64_t step, double epoch, const char *metric);
+/* Asks the rules that name `metric` (NULL: all but those that are asked at every step), where it was measured at this step. */
+void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric);
 
 /* One evaluation: its metrics become a report, and go into the history. *score: what pruners compare. */
 tn_status tn_trial_log_add(tn_trial_log *l, int64_t step, double epoch, double seconds, double *score);

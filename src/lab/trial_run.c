@@ -148,18 +148,24 @@ static void look(trial *t)
     tn_trainer_instruments(t->on.trainer, keep_metric, t);
 }
 
-/* Among the trials before it that have all ended: those of numbers below number - lag. */
+/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric alone, or by what it is worth together
+ * with the size. */
 static tn_status ask_pruner(trial *t, double score)
 {
     const tn_study_plan *p = t->h->plan;
-    const int64_t rung = (int64_t)t->log.n, before = t->c->number - p->lag;
-    double *others = NULL;
+    const int64_t rung = (int64_t)t->log.n, before = t->c->number - p->pruning.lag;
+    double *others = NULL, value = score;
     size_t n = 0;
     if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->looks(&p->pruning, rung)) return TN_OK;
     if (before > 0) TN_RETURN_IF(tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));
-    if (p->pruner->prune(&p->pruning, rung, score, others, n, before > 0 ? (size_t)before : 0)) stop_for(t, STOP_PRUNED);
+    double *values = tn_alloc(sizeof *values * (n + 1));
+    tn_status s = values ? TN_OK : TN_MEMORY;
+    if (s == TN_OK && p->prune_size) s = tn_pruner_values((double[]){ score, t->parameters }, others, n, 2, &value, values);
+    for (size_t i = 0; s == TN_OK && !p->prune_size && i < n; i++) values[i] = others[2 * i];
+    if (s == TN_OK && p->pruner->prune(&p->pruning, rung, value, values, n, before > 0 ? (size_t)before : 0)) stop_for(t, STOP_PRUNED);
+    tn_free(values);
     tn_free(others);
-    return TN_OK;
+    return s;
 }
 
 static double seconds_of(const trial *t) { return t->working_s + t->log.eval_s; }
@@ -174,7 +180,7 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
     TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env ? (double)r->step : r->epoch, seconds_of(t), &score));
-    tn_trial_log_rules(&t->log, r->step, r->epoch, NULL);
+    tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;
 }
@@ -183,16 +189,17 @@ static void report(void *ctx, const tn_progress_report *r)
 {
     trial *t = ctx;
     const tn_study_plan *p = t->h->plan;
+    t->log.step = r->step;
     const bool rung = r->evaluated || (t->on.env && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
     t->working_s = r->working_s;
     if (p->n_rules) {
         tn_trial_log_put(&t->log, "loss", r->loss);
         tn_trial_log_put(&t->log, "grad_norm", r->grad_norm);
-        tn_trial_log_rules(&t->log, r->step, r->epoch, "loss");
-        tn_trial_log_rules(&t->log, r->step, r->epoch, "grad_norm");
+        tn_trial_log_rules(&t->log, r->epoch, "loss");
+        tn_trial_log_rules(&t->log, r->epoch, "grad_norm");
         if (t->looks && !rung && r->step % tn_settings_int(t->on.settings, "log.every") == 0) {
             look(t);
-            tn_trial_log_rules(&t->log, r->step, r->epoch, NULL);
+            tn_trial_log_rules(&t->log, r->epoch, NULL);
         }
     }
     if (rung) fail(t, evaluated(t, r));

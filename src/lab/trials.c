@@ -128,7 +128,7 @@ static tn_status look(tn_lab *lab, int64_t study, size_t side, bool compare, int
 static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
 {
     if (p->sampler->needs(&p->sampling, number) > ended) return false;
-    return strcmp(p->pruner->name, "none") == 0 || number - p->lag <= ended;
+    return strcmp(p->pruner->name, "none") == 0 || number - p->pruning.lag <= ended;
 }
 
 /* The side whose next trial has the lowest number. */

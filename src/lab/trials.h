@@ -81,8 +81,8 @@ tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports
 tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e, size_t objectives, bool *lost);
 /* Forgets what was reported after `step`; *rungs: what is left. */
 tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs);
-/* Scores at a rung of trials with numbers below `before` that came so far: *out (tn_free). Within the factor `cohort` of `parameters` where
- * that is above 0. */
+/* Score and parameters at a rung of trials with numbers below `before` that came so far: *out (n, 2) (tn_free). Within the factor `cohort` of
+ * `parameters` where that is above 0. */
 tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters, double cohort, double **out,
                       size_t *n);
 

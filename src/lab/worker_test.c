@@ -201,7 +201,7 @@ static void environment(void **state)
 
 #define STUDY "study: s\n" TASK SPACE "sides: {ep: {set: {grad: ep_centred}}, bp: {set: {grad: bptt}}}\n" \
               "objectives: [accuracy max 0, parameters min 1e6, block_evals min 1e9]\nsampler: {name: nsga2, population: 6, seed: 3}\n" \
-              "pruner: {name: asha, min: 1, eta: 2, cohort: 3}\nlag: 3\nrules: [\"residual > 0.9 for 4 steps\"]\ntrials: 14\n"
+              "pruner: {name: asha, min: 1, eta: 2, with: parameters, lag: 3}\nrules: [\"residual > 0.9 for 4 steps\"]\ntrials: 14\n"
 
 static void *thread_main(void *ctx)
 {

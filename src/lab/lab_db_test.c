@@ -2,8 +2,8 @@
  * processes; a dead worker's trial taken once; results recorded once. */
 #include "lab/trials.h"
 
+#include "base/clock.h"
 #include "lab/db.h"
-#include "lab/schema.h"
 #include "tempdir.h"
 #include "testlib.h"
 
@@ -408,6 +408,32 @@ static void seen(void **state)
     close_world(&w);
 }
 
+/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours do not disturb. */
+static void large(void **state)
+{
+    (void)state;
+    enum { TRIALS = 50000 };
+    world w;
+    tn_study *s = NULL;
+    tn_claim c;
+    double x[2];
+    open_world(&w, text, TRIALS);
+    sql(&w, "UPDATE trial SET state = 2, x = '[' || (4 + number % 60) || ',' || (0.0001 + number * 1.7e-6) || ']', "
+            "y = '[' || (number * 1.1e-5) || ',' || (side + number * 0.1) || ']', started = 1e9, ended = 1e9 + number, seconds = 1 WHERE number < 49990");
+    double from = tn_clock_cpu_s();
+    assert_ok(tn_lab_load(w.lab, NULL, &s));
+    const double load_s = tn_clock_cpu_s() - from;
+    assert_int_equal(s->n, 2 * TRIALS);
+    assert_true(s->trials[99].number == 49 && s->trials[99].side == 1 && s->trials[99].x[0] == 53);
+    tn_study_free(s);
+    from = tn_clock_cpu_s();
+    for (int i = 0; i < 20; i++) assert_int_equal(claim(&w, &c, x), TN_CLAIM_GOT);
+    const double claim_s = (tn_clock_cpu_s() - from) / 20;
+    assert_int_equal(c.number, 49999);
+    if (load_s > 1.5 || claim_s > 0.005) fail_msg("%.3f s to load, %.6f s to claim", load_s, claim_s);
+    close_world(&w);
+}
+
 /* --- many at once ----------------------------------------------------------------------------------------------------- */
 
 enum { MANY = 120, WORKERS = 6 };
@@ -510,6 +536,7 @@ void tn_tests_lab_db(tn_test_list *l)
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
     tn_test_add(l, seen, NULL, "lab/trials: what samplers and pruners see");
+    tn_test_add(l, large, NULL, "lab/trials: 100,000 of them");
     tn_test_add(l, threads, NULL, "lab/trials: claims of threads are unique");
     tn_test_add(l, processes, NULL, "lab/trials: claims of processes are unique");
 }

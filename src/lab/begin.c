@@ -126,8 +126,14 @@ static tn_status fill_side(tn_lab *lab, int64_t study, const tn_study_plan *p, s
 
 tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t n)
 {
+    sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_begin(lab));
-    tn_status s = TN_OK;
+    tn_status s = tn__db_get(lab, "UPDATE study SET planned = max(planned, ?2) WHERE id = ?1", &q);
+    if (s == TN_OK) {
+        sqlite3_bind_int64(q, 1, study);
+        sqlite3_bind_int64(q, 2, n);
+        s = tn__db_run(lab, q, NULL);
+    }
     for (size_t i = 0; s == TN_OK && i < p->n_sides; i++) s = fill_side(lab, study, p, i, n);
     return tn__db_end(lab, s);
 }

@@ -83,7 +83,11 @@ static tn_status start(crew *w, process *p)
 
 static void listen_to(process *p)
 {
-    while (p->err >= 0 && p->n + 1 < sizeof p->said) {
+    while (p->err >= 0) {
+        if (p->n + 1 == sizeof p->said) { /* the last words count */
+            p->n /= 2;
+            memmove(p->said, p->said + sizeof p->said / 2, p->n);
+        }
         const ssize_t n = read(p->err, p->said + p->n, sizeof p->said - 1 - p->n);
         if (n <= 0) break;
         p->n += (size_t)n;

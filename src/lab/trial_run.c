@@ -32,6 +32,8 @@ typedef struct trial {
     double parameters, working_s;
     int64_t look_every; /* steps between looks at an environment */
     bool looks;         /* rules ask for instruments between evaluations */
+    bool taken;         /* another process has its directory */
+    bool damaged;       /* its checkpoint cannot be gone on from: once more from the beginning */
     stop stop;
     tn_status status; /* of STOP_ERROR */
     char error[1024];
@@ -277,7 +279,9 @@ static tn_status find_checkpoint(trial *t, bool *found)
     char now[TN_HASH_BYTES], why[256];
     tn_ckpt_state state = { 0 };
     *found = false;
-    TN_RETURN_IF(tn_run_lock(t->dir, 1000, &t->run.lock));
+    const tn_status locked = tn_run_lock(t->dir, 1000, &t->run.lock);
+    t->taken = locked == TN_USAGE;
+    TN_RETURN_IF(locked);
     snprintf(t->run.dir, sizeof t->run.dir, "%s", t->dir);
     TN_RETURN_IF(tn_settings_same_hash(t->on.settings, now));
     if (tn_ckpt_find(t->dir, "latest", t->run.checkpoint, why, sizeof why) != TN_OK) return TN_OK;
@@ -300,8 +304,13 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
     int64_t rungs;
     *resumed = false;
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
-    if (*resumed && tn_run_resume(&t->run, t->on.settings, t->on.trainer, &t->source, t->on.batch, t->on.length, state) != TN_OK)
-        return tn_error(TN_BAD_FILE, "%s", tn_error_text());
+    if (*resumed) {
+        const tn_status s = tn_run_resume(&t->run, t->on.settings, t->on.trainer, &t->source, t->on.batch, t->on.length, state);
+        t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
+        TN_RETURN_IF(s);
+    }
+    if (!*resumed && t->h->plan->keep && t->c->attempt == 1 && there(t->dir))
+        return tn_error(TN_USAGE, "%s is there from an earlier study: move it away", t->dir);
     if (!*resumed) TN_RETURN_IF(drop_dir(t));
     if (t->c->attempt > 1) TN_RETURN_IF(tn_lab_rewind(t->h->lab, t->c, *resumed ? state->step : -1, &rungs));
     return *resumed ? tn_trial_log_recall(&t->log, t->h->lab, t->c->trial) : TN_OK;
@@ -348,11 +357,12 @@ static tn_status train(trial *t)
 
 /* --- the record ------------------------------------------------------------------------------------------------------- */
 
-static bool is_ours(tn_status s) { return s == TN_DISK || s == TN_INTERNAL; }
+/* Not the trial's fault, and nothing that the next one would escape: the disk, the database. */
+static bool is_ours(const trial *t, tn_status s) { return s == TN_DISK || t->stop == STOP_ERROR; }
 
 static tn_trial_state state_after(const trial *t, tn_status s)
 {
-    if (s == TN_INTERRUPTED || is_ours(s)) return TN_TRIAL_WAITING;
+    if (s == TN_INTERRUPTED || t->taken || is_ours(t, s)) return TN_TRIAL_WAITING;
     if (s != TN_OK) return TN_TRIAL_FAILED;
     if (t->stop == STOP_TIME) return TN_TRIAL_TIMEOUT;
     return t->stop == STOP_PRUNED || t->stop == STOP_RULE ? TN_TRIAL_PRUNED : TN_TRIAL_DONE;
@@ -399,7 +409,7 @@ static tn_status record(trial *t, tn_status s, bool *lost)
     if (e.state != TN_TRIAL_FAILED && t->log.plan && tn_trial_ended(e.state)) {
         const tn_status measured = finish_objectives(t, y, &e);
         if (measured != TN_OK) {
-            e.state = is_ours(measured) ? TN_TRIAL_WAITING : TN_TRIAL_FAILED;
+            e.state = is_ours(t, measured) ? TN_TRIAL_WAITING : TN_TRIAL_FAILED;
             say_why(t, measured);
             s = measured;
         }
@@ -409,7 +419,7 @@ static tn_status record(trial *t, tn_status s, bool *lost)
     const tn_status written = tn_lab_end(t->h->lab, t->c, t->log.reports, t->log.n_reports, &e, p->n_objectives, lost);
     if (written != TN_OK) return written;
     if (tn_trial_ended(e.state) && !*lost && !p->keep) TN_RETURN_IF(drop_dir(t));
-    return is_ours(s) ? tn_error(s, "%s", t->error) : TN_OK;
+    return is_ours(t, s) ? tn_error(s, "%s", t->error) : TN_OK;
 }
 
 static void close_trial(trial *t)
@@ -463,7 +473,9 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
         s = open_trial(&t, x);
         if (s == TN_OK) s = train(&t);
         if (t.stop == STOP_ERROR) s = tn_error(t.status, "%s", t.error);
-        const bool once_more = state_after(&t, s) == TN_TRIAL_FAILED && again < h->plan->retries && t.stop != STOP_LOST;
+        const bool fresh = t.damaged && !t.taken;
+        const bool once_more = fresh || (state_after(&t, s) == TN_TRIAL_FAILED && again < h->plan->retries && t.stop != STOP_LOST);
+        again -= fresh;
         ended = once_more ? start_over(&t) : record(&t, s, lost);
         close_trial(&t);
         if (!once_more || ended != TN_OK) return ended;

@@ -266,6 +266,32 @@ static void stopped_often(void **state)
     end(&calm, true);
 }
 
+/* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it would have. */
+static void bad_checkpoint(void **state)
+{
+    (void)state;
+    world calm, hurt;
+    char command[2048];
+    begin(&calm, STUDY, "calm.db", NULL);
+    work(&calm);
+    begin(&hurt, STUDY, "hurt.db", &calm);
+    for (int round = 0; round < 3; round++) {
+        patience p = { 12 };
+        int64_t ran;
+        assert_int_equal(tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = impatient }, &ran), TN_INTERRUPTED);
+        snprintf(command, sizeof command, "cd %s/hurt/s && for f in */step-*/%s; do printf X | dd of=$f bs=1 seek=200 conv=notrunc 2>/dev/null; done; ls */step-*/%s > /dev/null", calm.dir.path,
+                 round == 1 ? "state.json" : "model.safetensors", "model.safetensors");
+        assert_int_equal(system(command), 0);
+    }
+    work(&hurt);
+    char *a = table(&calm), *b = table(&hurt);
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
+    end(&hurt, false);
+    end(&calm, true);
+}
+
 /* --- comparisons and transfer -------------------------------------------------------------------------------------------- */
 
 static void compares(void **state)
@@ -345,6 +371,7 @@ void tn_tests_worker(tn_test_list *l)
     tn_test_add(l, environment, NULL, "lab/worker: an environment's reward");
     tn_test_add(l, any_workers, NULL, "lab/worker: one worker or three, the same table");
     tn_test_add(l, stopped_often, NULL, "lab/worker: stopped again and again, the same table");
+    tn_test_add(l, bad_checkpoint, NULL, "lab/worker: a damaged checkpoint is left aside");
     tn_test_add(l, compares, NULL, "lab/worker: comparisons on the test part");
     tn_test_add(l, transfers, NULL, "lab/worker: the best points of another study");
     tn_test_add(l, gives_up, NULL, "lab/worker: a trial that ends its process is given up");

@@ -1,8 +1,6 @@
-/* Opening a session: the steps every verb that runs a model takes. */
-#include "cli/session.h"
+/* Opening a session: the steps that all that runs a model takes. */
+#include "train/session.h"
 
-#include "backend/cpu/gemm.h"
-#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -45,9 +43,10 @@ static tn_status take_vocab(tn_session *s, const char *path)
                               "and more", vocab, path, needs, needs);
 }
 
-static tn_status open_data(tn_session *s, bool needs_data)
+static tn_status open_data(tn_session *s, bool needs_data, tn_samples_cache *cache)
 {
-    TN_RETURN_IF(tn_task_setup(s->model, s->settings, needs_data, &s->samples, &s->env));
+    s->borrowed = cache != NULL;
+    TN_RETURN_IF(tn_task_setup_cached(s->model, s->settings, needs_data, cache, &s->samples, &s->env));
     if (s->model->features) {
         s->length = tn_settings_tokens(s->settings);
         return TN_OK;
@@ -177,7 +176,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_session s = { 0 };
     tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, o->needs_data);
+    if (st == TN_OK) st = open_data(&s, o->needs_data, o->cache);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
@@ -197,67 +196,7 @@ void tn_session_close(tn_session *s)
     tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
     tn_trainer_free(s->trainer);
     tn_dataset_close(s->data);
-    tn_samples_free(s->samples);
+    if (!s->borrowed) tn_samples_free(s->samples);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
-}
-
-const char *tn_count_text(double n, char buf[16])
-{
-    const char *unit = n >= 1e9 ? " G" : n >= 1e6 ? " M" : n >= 1e3 ? " k" : "";
-    const double x = n >= 1e9 ? n / 1e9 : n >= 1e6 ? n / 1e6 : n >= 1e3 ? n / 1e3 : n;
-    snprintf(buf, 16, "%.*f%s", *unit && x < 100 ? 1 : 0, x, unit);
-    return buf;
-}
-
-static void describe_data(const tn_session *s, FILE *f)
-{
-    static const char *const modes[] = { "packed documents", "documents by length", "windows" };
-    char count[16], held[16];
-    const tn_dataset_info *info = tn_dataset_about(s->data);
-    const bool bytes = info->item == TN_ITEM_U8;
-    fprintf(f, "data    %s, %s %s, %s held out", tn_settings_text(s->settings, "data"),
-            tn_count_text((double)tn_dataset_count(s->data, TN_TRAIN).tokens, count), bytes ? "bytes" : "tokens",
-            tn_count_text((double)tn_dataset_count(s->data, TN_VALID).tokens, held));
-    if (!bytes) fprintf(f, ", vocabulary %lld", (long long)info->vocab);
-    fprintf(f, ", %s\n", modes[s->mode]);
-}
-
-static void describe_env(const tn_session *s, FILE *f)
-{
-    fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n", s->env->name,
-            s->env->observations, s->env->actions, s->env->max_steps, s->env->solved);
-}
-
-static void describe_task(const tn_session *s, FILE *f)
-{
-    const tn_samples *set = s->samples;
-    fprintf(f, "task    %s, %lld samples, %lld valid, %lld test, of %lld x %lld numbers, %lld classes\n",
-            tn_settings_text(s->settings, "task.name"), (long long)set->count[TN_TRAIN], (long long)set->count[TN_VALID],
-            (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
-}
-
-void tn_session_describe(tn_session *s, FILE *f)
-{
-    char count[16], memory[512];
-    const tn_memory_plan m = tn_trainer_memory(s->trainer);
-    const int threads = tn_trainer_threads(s->trainer);
-    if (tn_trainer_device(s->trainer) == TN_CUDA) fprintf(f, "device  cuda\n");
-    else fprintf(f, "device  cpu, %d thread%s, %s\n", threads, threads > 1 ? "s" : "", tn_gemm_kernel_name());
-    fprintf(f, "model   %s, %s parameters", s->model->name, tn_count_text((double)tn_trainer_parameters(s->trainer), count));
-    if (s->width.text[0]) fprintf(f, " (%s)", s->width.text);
-    if (s->model->features) fprintf(f, ", %lld samples a step\n", (long long)s->batch);
-    else fprintf(f, ", %lld x %lld tokens a step\n", (long long)s->batch, (long long)s->length);
-    if (s->data) describe_data(s, f);
-    if (s->samples) describe_task(s, f);
-    if (s->env) describe_env(s, f);
-    fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
-    if (s->asked) tn_session_describe_halving(s, f);
-}
-
-void tn_session_describe_halving(const tn_session *s, FILE *f)
-{
-    const long long n = (long long)tn_settings_int(s->settings, "train.accumulate");
-    fprintf(f, "memory  there was none for a batch of %lld: %lld of %lld a step instead (to go on with this run: train.batch=%lld train.accumulate=%lld)\n",
-            (long long)s->asked, n, (long long)s->batch, (long long)s->batch, n);
 }

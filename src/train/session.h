@@ -1,10 +1,10 @@
-/* What verbs that run a model share: resolved settings, the model, its data or task and a trainer, opened in one call. */
-#ifndef TN_CLI_SESSION_H
-#define TN_CLI_SESSION_H
+/* What all that runs a model begins with: resolved settings, the model, its data or task and a trainer, opened in one call. */
+#ifndef TN_TRAIN_SESSION_H
+#define TN_TRAIN_SESSION_H
 
-#include "cli/cli.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
+#include "train/task_setup.h"
 #include "train/trainer.h"
 #include "train/width_fit.h"
 
@@ -19,6 +19,7 @@ typedef struct tn_session {
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
     tn_samples *samples; /* of the task, instead of data; NULL: none */
+    bool borrowed;       /* samples are the cache's */
     const tn_env *env;   /* or an environment; NULL: none */
     tn_source source;    /* where one of the three is there */
     tn_trainer *trainer;
@@ -35,6 +36,7 @@ typedef struct tn_session_options {
     bool evaluates;      /* no gradients, no training batches */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
+    tn_samples_cache *cache; /* a task's samples stay in it; NULL: they go with the session */
     const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 
@@ -53,11 +55,5 @@ tn_status tn_session_halve(tn_session *s);
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
 /* Held-out batches of a split, for the session's trainer; no training batches. */
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);
-
-/* "device ...", "model ...", "memory ..." lines of the session. */
-void tn_session_describe(tn_session *s, FILE *f);
-void tn_session_describe_halving(const tn_session *s, FILE *f);
-/* "8.4 M" */
-const char *tn_count_text(double n, char buf[16]);
 
 #endif

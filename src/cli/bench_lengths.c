@@ -4,8 +4,8 @@
 #include "cli/bench_lengths.h"
 
 #include "base/clock.h"
-#include "cli/session.h"
 #include "report/timing.h"
+#include "train/session.h"
 #include "train/train_settings.h"
 
 #include <stdlib.h>

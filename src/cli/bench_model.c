@@ -5,10 +5,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/bench_print.h"
-#include "cli/session.h"
 #include "report/timing.h"
 #include "report/trace.h"
 #include "train/feed.h"
+#include "train/session.h"
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 

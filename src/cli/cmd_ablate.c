@@ -1,6 +1,7 @@
 /* tenon ablate: every opt.* switch off and on, and what it is worth. */
-#include "cli/session.h"
+#include "cli/cli.h"
 #include "report/ablate.h"
+#include "train/session.h"
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 

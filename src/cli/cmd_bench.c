@@ -4,7 +4,8 @@
 #include "cli/bench_model.h"
 #include "cli/bench_print.h"
 #include "cli/bench_w2.h"
-#include "cli/session.h"
+#include "cli/cli.h"
+#include "train/session.h"
 
 #include <stdlib.h>
 #include <string.h>

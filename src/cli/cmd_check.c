@@ -1,7 +1,8 @@
 /* tenon check: a physical for a model in about a minute, or a comparison with another implementation. */
-#include "cli/session.h"
+#include "cli/cli.h"
 #include "io/safetensors.h"
 #include "train/check.h"
+#include "train/session.h"
 #include "train/task_setup.h"
 #include "train/train_settings.h"
 

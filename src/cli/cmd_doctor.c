@@ -3,11 +3,11 @@
  * code other than 0. Changes nothing, and takes well under a second. */
 #include "backend/backend.h"
 #include "backend/cpu/gemm_kernel.h"
+#include "base/clock.h"
 #include "cli/cli.h"
 #include "cli/headers.h"
-#include "cli/session.h"
-#include "base/clock.h"
 #include "report/timing.h"
+#include "train/session.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

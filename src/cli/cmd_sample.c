@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/sample_keys.h"
-#include "cli/session.h"
+#include "cli/session_view.h"
 #include "cli/train_view.h"
 #include "train/sample.h"
 #include "train/saved_model.h"

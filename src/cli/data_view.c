@@ -1,7 +1,8 @@
 /* Printing data sets, for people and as JSON Lines. Text out of files is quoted: control bytes never reach a terminal. */
 #include "cli/data_view.h"
 
-#include "cli/session.h"
+#include "cli/session_view.h"
+
 
 #include <string.h>
 

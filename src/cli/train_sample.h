@@ -2,8 +2,10 @@
 #ifndef TN_CLI_TRAIN_SAMPLE_H
 #define TN_CLI_TRAIN_SAMPLE_H
 
-#include "cli/session.h"
 #include "token/tokenizer.h"
+#include "train/session.h"
+
+#include <stdio.h>
 
 /* Before a run that samples: TN_USAGE where nobody knows the tokens' text. */
 tn_status tn_train_sample_check(const tn_session *on);

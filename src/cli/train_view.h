@@ -2,7 +2,8 @@
 #ifndef TN_CLI_TRAIN_VIEW_H
 #define TN_CLI_TRAIN_VIEW_H
 
-#include "cli/session.h"
+#include "cli/cli.h"
+#include "cli/session_view.h"
 #include "cli/term.h"
 #include "train/training.h"
 

@@ -1,15 +1,11 @@
-/* Reader of settings files on libyaml's event interface: events come one at a time, so a hostile file is refused where
- * it goes wrong and nothing of it is ever expanded. Writes no files (yaml_settings_write.c does).
+/* Reader of settings files on libyaml's events. Writes no files (yaml_settings_write.c does).
  * Invariant: the caller's table changes only after the last event was accepted. */
 #include "io/yaml_settings.h"
 
 #include "base/alloc.h"
-#include "base/status.h"
-#include "base/text.h"
+#include "io/yaml_events.h"
 
-#include <errno.h>
 #include <string.h>
-#include <yaml.h>
 
 enum { PATH_BYTES = 160 };
 
@@ -32,43 +28,19 @@ typedef struct reader {
     bool peek;                       /* keys the table does not have are passed over */
 } reader;
 
-static size_t line_of(const yaml_event_t *e) { return e->start_mark.line + 1; }
+static size_t line_of(const yaml_event_t *e) { return tn__yaml_line(e); }
 
-/* "  (file:7)" is on every message; the name may hold any byte, so it is quoted first. */
-#define READER_FAIL(r, code, line, fmt, ...)                                                                           \
-    tn_error(code, fmt "  (%s:%zu)", __VA_ARGS__, tn_text_quote((r)->name, (char[256]){ 0 }, 256), (size_t)(line))
+#define READER_FAIL(r, code, line, ...) TN__YAML_FAIL((r)->name, code, line, __VA_ARGS__)
 
-static tn_status next_event(reader *r, yaml_event_t *e)
-{
-    if (yaml_parser_parse(&r->parser, e)) return TN_OK;
-    const yaml_parser_t *p = &r->parser;
-    if (p->error == YAML_MEMORY_ERROR) return tn_error(TN_MEMORY, "out of memory while reading %s", r->name);
-    if (p->error == YAML_READER_ERROR)
-        return tn_error(TN_BAD_FILE, "%s is not UTF-8 text: %s at byte %zu", r->name, p->problem, p->problem_offset);
-    return READER_FAIL(r, TN_BAD_FILE, p->problem_mark.line + 1, "not valid YAML: %s", p->problem ? p->problem : "?");
-}
+static tn_status next_event(reader *r, yaml_event_t *e) { return tn__yaml_next(&r->parser, r->name, e); }
 
 /* What every event may carry that a settings file may not. */
 static tn_status check_plain(const reader *r, const yaml_event_t *e)
 {
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (e->type == YAML_ALIAS_EVENT) anchor = e->data.alias.anchor;
-    if (e->type == YAML_SCALAR_EVENT) {
-        anchor = e->data.scalar.anchor;
-        tag = e->data.scalar.tag;
-    }
-    if (e->type == YAML_MAPPING_START_EVENT) {
-        anchor = e->data.mapping_start.anchor;
-        tag = e->data.mapping_start.tag;
-    }
-    if (anchor)
-        return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: write the value itself",
-                           "anchors and aliases are not read");
-    if (tag) return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: the key gives the type", "tags are not read");
     if (e->type == YAML_SEQUENCE_START_EVENT)
         return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s%sa list is not a setting: write one value", r->path,
                            *r->path ? ": " : "");
-    return TN_OK;
+    return tn__yaml_plain(e, r->name);
 }
 
 /* Appends ".key" to the path. A key with odd bytes or longer than any row's cannot exist: refused here, so that the
@@ -149,13 +121,7 @@ static tn_status take_entry(reader *r, const yaml_event_t *e)
 /* Events outside maps: the stream, its one document, and the top map. */
 static tn_status take_outer(reader *r, const yaml_event_t *e, size_t *documents)
 {
-    if (e->type == YAML_DOCUMENT_START_EVENT) {
-        if (++*documents > 1)
-            return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s", "a second document: keep one per file");
-        if (e->data.document_start.tag_directives.start != e->data.document_start.tag_directives.end)
-            return READER_FAIL(r, TN_BAD_FILE, line_of(e), "%s: the key gives the type", "tags are not read");
-        return TN_OK;
-    }
+    if (e->type == YAML_DOCUMENT_START_EVENT) return tn__yaml_document(e, r->name, documents);
     if (e->type == YAML_STREAM_START_EVENT || e->type == YAML_STREAM_END_EVENT || e->type == YAML_DOCUMENT_END_EVENT)
         return TN_OK;
     TN_RETURN_IF(check_plain(r, e));
@@ -178,16 +144,11 @@ static tn_status read_events(reader *r)
     return TN_OK;
 }
 
-static tn_status too_large(const char *name)
-{
-    return tn_error(TN_BAD_FILE, "%s is larger than %d KiB: that is no settings file", name, TN_YAML_MAX_BYTES >> 10);
-}
-
 static tn_status read_text(tn_settings *st, const char *text, size_t bytes, const char *name, bool peek)
 {
     tn_status s = TN_OK;
     reader r = { .name = name, .peek = peek };
-    if (bytes > TN_YAML_MAX_BYTES) return too_large(name);
+    if (bytes > TN_YAML_MAX_BYTES) return tn__yaml_too_large(name);
     if (!yaml_parser_initialize(&r.parser)) return tn_error(TN_MEMORY, "out of memory while reading %s", name);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
     TN_TRY(tn_settings_clone(st, &r.st));
@@ -208,21 +169,11 @@ tn_status tn_settings_read_yaml_text(tn_settings *st, const char *text, size_t b
 
 static tn_status read_file(tn_settings *st, const char *path, bool peek)
 {
-    tn_status s = TN_OK;
-    char *text = NULL;
-    FILE *f = fopen(path, "rb");
-    if (!f) return tn_error(TN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
-    text = tn_alloc(TN_YAML_MAX_BYTES + 1);
-    if (!text) {
-        s = TN_MEMORY;
-        goto done;
-    }
-    const size_t bytes = fread(text, 1, TN_YAML_MAX_BYTES + 1, f);
-    if (ferror(f)) TN_FAIL(TN_BAD_FILE, "cannot read %s: %s", path, strerror(errno));
-    TN_TRY(read_text(st, text, bytes, path, peek));
-done:
+    char *text;
+    size_t bytes;
+    TN_RETURN_IF(tn__yaml_load(path, &text, &bytes));
+    const tn_status s = read_text(st, text, bytes, path, peek);
     tn_free(text);
-    fclose(f);
     return s;
 }
 

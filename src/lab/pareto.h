@@ -9,11 +9,15 @@
 #include <stddef.h>
 
 bool tn_dominates(const double *a, const double *b, size_t m);
-/* rank (n): 0 for the front, 1 for the front without those, ... */
+/* on (n): whether the point is on the front. Much cheaper than all ranks where points are many. */
+tn_status tn_pareto_front(const double *y, size_t n, size_t m, bool *on);
+/* rank (n): 0 for the front, 1 for the front without those, ... Equal points have equal ranks; points that are not finite share the
+ * last one. */
 tn_status tn_pareto_ranks(const double *y, size_t n, size_t m, int *rank);
-/* crowding (n): Deb's distance within a rank; +infinity at its ends. */
+/* crowding (n): Deb's distance within a rank; +infinity at its ends, 0 for what is not finite. */
 tn_status tn_crowding(const double *y, size_t n, size_t m, const int *rank, double *crowding);
-/* The exact volume that the points dominate below `reference` (m). */
+/* The exact volume that the points dominate below `reference` (m); points that are not below it in everything add nothing. Time grows
+ * with n^(m-1): fronts of hundreds for m = 4 take milliseconds to tenths of a second. */
 tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *reference, double *out);
 
 #endif

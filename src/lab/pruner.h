@@ -16,33 +16,41 @@ typedef struct tn_pruner_options {
     int64_t lag;           /* as a sampler's */
 } tn_pruner_options;
 
-/* One earlier trial's value at the rung that is looked at. */
 typedef struct tn_pruner {
     const char *name;
     /* Whether this count of evaluations (1, 2, ...) is a place to look. */
     bool (*looks)(const tn_pruner_options *o, int64_t rung);
-    /* `value` and the others' values there (n; to be made small; only of trials that came so far): true stops the trial. `ended`: how many
-     * trials have ended, whether or not they came so far. */
+    /* `value` and the others' values there (n; to be made small, NaN as bad as infinity; only of trials that came so far): true stops
+     * the trial. `ended`: how many trials have ended, whether or not they came so far. */
     bool (*prune)(const tn_pruner_options *o, int64_t rung, double value, const double *others, size_t n, size_t ended);
 } tn_pruner;
 
 const tn_pruner *tn_pruner_find(const char *name); /* none, median, asha; NULL: no such */
 const char *tn_pruner_name(size_t i);
+tn_status tn_pruner_check(const tn_pruner_options *o); /* TN_USAGE: a negative number, eta below 2 */
+
+/* Several objectives as one number, for prune: y and the others' (n, m), all to be made small, into value and values (n). One objective
+ * stays as it is; of several, the rank of non-domination among all of them plus a half at most for being crowded, so that what no
+ * other trial beats in everything goes on before what is beaten. */
+tn_status tn_pruner_values(const double *y, const double *others, size_t n, size_t m, double *value, double *values);
 
 /* A rule over instruments and metrics: "spectral_radius > 1.02 for 50 steps", "solver_iters at cap for 20 steps" (cap: the value of the setting
  * that bounds it, given by `cap`), "loss is nan", "accuracy < 0.2 after 5 epochs". */
 typedef struct tn_rule {
     char metric[64];
-    int compare;     /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan) */
+    int compare;     /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan or infinite) */
     double value;
-    int64_t streak;  /* steps in a row it must hold; 1 where nothing is said */
+    int64_t streak;  /* steps it must hold without a break; 1 where nothing is said */
     int64_t after;   /* steps or epochs before which it is not asked */
     bool after_epochs;
-    int64_t held;    /* state: how long it has held */
+    int64_t held;    /* state: how many steps it has held, the first and the last included */
+    int64_t since;   /* state: the first of them */
 } tn_rule;
 
 tn_status tn_rule_parse(const char *text, tn_rule *out); /* TN_USAGE names the form */
-/* One more step's value (NaN: not known, the rule waits); true: the trial stops. */
+/* The value at a step, for steps at which the metric was measured and in their order; true: the trial stops. NaN: "is nan" holds, other
+ * rules wait. A metric measured every tenth step that holds twice in a row has held 11 steps. `cap` may be NaN where the metric has none:
+ * "at cap" then never holds. */
 bool tn_rule_step(tn_rule *r, int64_t step, double epoch, double value, double cap);
 
 #endif

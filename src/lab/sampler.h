@@ -31,10 +31,13 @@ typedef struct tn_sampler {
     int64_t (*needs)(const tn_sampler_options *o, int64_t number);
     /* How many trials there can be (grid), or 0: no end. */
     int64_t (*count)(const tn_space *s);
+    /* Whether it can search this space with these options: asked once, before the first draw. */
+    tn_status (*check)(const tn_sampler_options *o, const tn_space *s);
     tn_status (*draw)(const tn_sampler_options *o, const tn_space *s, const tn_seen *seen, int64_t number, double *x);
 } tn_sampler;
 
-/* random, grid, tpe, nsga2; NULL: no such. Names one after the other for messages: i < 4, then NULL. */
+/* random, grid, tpe, nsga2; NULL: no such. Names one after the other for messages: i < 4, then NULL. What they take from options of
+ * theirs is checked by `check`; 0 stands for the default everywhere. */
 const tn_sampler *tn_sampler_find(const char *name);
 const char *tn_sampler_name(size_t i);
 

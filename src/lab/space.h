@@ -28,17 +28,31 @@ typedef struct tn_space {
     size_t n;
 } tn_space;
 
-/* "log 1e-4..1e-1", "4..512", "log int 4..512", "0.5..0.99 step 0.01", or choices from a list: fills kind, bounds and choices (which go
- * into `arena`). TN_USAGE with what is wrong and how it is written. */
+/* "log 1e-4..1e-1", "0..1", "log int 4..512", "int 8..64 step 8", "0.5..0.99 step 0.01", or choices: "[relu, gelu]". Both ends are possible
+ * values; a range is of floats unless it says int. Fills kind, bounds and choices (which go into `arena`) and leaves key and when alone
+ * but for when = -1. TN_USAGE with what is wrong and how it is written. */
 struct tn_arena;
 tn_status tn_dim_parse(const char *text, struct tn_arena *arena, tn_dim *out);
+/* The same for choices that are a list already: two or more different ones. */
+tn_status tn_dim_choices(const char *const *items, size_t n, struct tn_arena *arena, tn_dim *out);
+/* "act=gelu": d is there only where an earlier dimension, of dims (n), has that choice. */
+tn_status tn_dim_when(const tn_dim *dims, size_t n, const char *text, tn_dim *d);
+/* For a setting that takes whole numbers only: a range of floats between whole ends becomes one of integers; others are refused. */
+tn_status tn_dim_make_int(tn_dim *d);
+/* What the functions below and samplers rely on: ends in order, choices there, `when` pointing back, no key twice. */
+tn_status tn_space_check(const tn_space *s);
 
 /* Values of the dimension between 0 and 1 and back: evenly drawn in u means drawn by the prior. Whole steps are rounded. */
-double tn_dim_at(const tn_dim *d, double u);       /* u in [0,1) */
-double tn_dim_place(const tn_dim *d, double value); /* [0,1]; a choice's middle */
+double tn_dim_at(const tn_dim *d, double u);        /* u in [0,1); beyond it the nearest end */
+double tn_dim_place(const tn_dim *d, double value); /* [0,1]; the middle of a choice or step; of NaN: 0.5 */
 /* The value as settings text (a choice's own text; integers without a point; floats so that reading gives the same double). */
 void tn_dim_text(const tn_dim *d, double value, char *out, size_t bytes);
+/* How many values there are; 0: a range without steps, so there is no counting them. Value k of them, k from 0. */
+int64_t tn_dim_count(const tn_dim *d);
+double tn_dim_value(const tn_dim *d, int64_t k);
 /* Dimensions that the choices in x switch off become NaN. */
 void tn_space_apply_when(const tn_space *s, double *x);
+/* Whether dimension i is there, given the choices before it in x. */
+bool tn_space_has(const tn_space *s, const double *x, size_t i);
 
 #endif

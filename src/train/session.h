@@ -1,8 +1,7 @@
-/* What verbs that run a model share: resolved settings, the model, its data or task and a trainer, opened in one call. */
-#ifndef TN_CLI_SESSION_H
-#define TN_CLI_SESSION_H
+/* What all that runs a model begins with: resolved settings, the model, its data or task and a trainer, opened in one call. */
+#ifndef TN_TRAIN_SESSION_H
+#define TN_TRAIN_SESSION_H
 
-#include "cli/cli.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
 #include "train/trainer.h"
@@ -53,11 +52,5 @@ tn_status tn_session_halve(tn_session *s);
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
 /* Held-out batches of a split, for the session's trainer; no training batches. */
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);
-
-/* "device ...", "model ...", "memory ..." lines of the session. */
-void tn_session_describe(tn_session *s, FILE *f);
-void tn_session_describe_halving(const tn_session *s, FILE *f);
-/* "8.4 M" */
-const char *tn_count_text(double n, char buf[16]);
 
 #endif

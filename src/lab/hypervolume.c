@@ -1,0 +1,146 @@
+/* The exact hypervolume, by slices (While, Bradstreet and Barone 2012): points sorted from the worst in the last objective to the best,
+ * each adds the box that only it and worse ones cover. The better points, clipped to that box, all have its last value, so what they cover of it is a
+ * volume in one objective less, down to a sweep over two. Exact up to rounding; the order of sums is that of the values. */
+#include "lab/pareto.h"
+
+#include "base/alloc.h"
+#include "lab/sorted.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Work space of one level: its points and their order. Level d holds points of d objectives; one sort is over before the next level begins,
+ * but rows must outlive it. */
+typedef struct level {
+    double *p;       /* (n, m) */
+    tn_keyed *order; /* (n) */
+    double *sorted;  /* (n, m) */
+} level;
+
+typedef struct volume {
+    size_t m;            /* objectives of a row, whatever the level: the stride */
+    const double *reference;
+    level *levels;       /* (m + 1) */
+} volume;
+
+static bool covers(const double *a, const double *b, size_t d)
+{
+    for (size_t k = 0; k < d; k++)
+        if (a[k] > b[k]) return false;
+    return true;
+}
+
+static double sweep_two(const volume *v, level *l, size_t n)
+{
+    double sum = 0, floor_y = v->reference[1];
+    for (size_t i = 0; i < n; i++) l->order[i] = (tn_keyed){ l->p[i * v->m], i };
+    tn_keyed_sort(l->order, n);
+    for (size_t i = 0; i < n; i++) {
+        const double *a = l->p + l->order[i].at * v->m;
+        if (a[1] >= floor_y) continue;
+        sum += (v->reference[0] - a[0]) * (floor_y - a[1]);
+        floor_y = a[1];
+    }
+    return sum;
+}
+
+/* Into the level of d - 1 objectives: the later points clipped to the box of `worst`, without those that another covers. */
+static size_t clip(const volume *v, const double *worst, const double *later, size_t n, size_t d)
+{
+    const size_t m = v->m, e = d - 1;
+    double *out = v->levels[e].p;
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        double q[16];
+        bool covered = false;
+        for (size_t k = 0; k < e; k++) q[k] = fmax(worst[k], later[i * m + k]);
+        for (size_t j = 0; j < kept && !covered; j++) covered = covers(out + j * m, q, e);
+        if (covered) continue;
+        size_t w = 0; /* those that q covers leave */
+        for (size_t j = 0; j < kept; j++) {
+            if (covers(q, out + j * m, e)) continue;
+            if (w != j) memcpy(out + w * m, out + j * m, e * sizeof *out);
+            w++;
+        }
+        memcpy(out + w * m, q, e * sizeof *q);
+        kept = w + 1;
+    }
+    return kept;
+}
+
+/* The volume of the n points that level d holds, in the first d objectives. */
+static double measure(const volume *v, size_t n, size_t d)
+{
+    level *l = &v->levels[d];
+    const size_t m = v->m;
+    if (d == 2) return sweep_two(v, l, n);
+    for (size_t i = 0; i < n; i++) l->order[i] = (tn_keyed){ -l->p[i * m + d - 1], i };
+    tn_keyed_sort(l->order, n);
+    for (size_t i = 0; i < n; i++) memcpy(l->sorted + i * m, l->p + l->order[i].at * m, d * sizeof *l->p);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double *a = l->sorted + i * m;
+        double box = 1;
+        for (size_t k = 0; k + 1 < d; k++) box *= v->reference[k] - a[k];
+        const size_t kept = clip(v, a, a + m, n - i - 1, d);
+        sum += (v->reference[d - 1] - a[d - 1]) * (box - (kept ? measure(v, kept, d - 1) : 0));
+    }
+    return sum;
+}
+
+static double one_objective(const double *y, size_t n, double reference)
+{
+    double best = reference;
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(y[i]) && y[i] < best) best = y[i];
+    return reference - best;
+}
+
+/* The points strictly below the reference that are on their front, into the first level. */
+static tn_status gather(const double *y, size_t n, size_t m, const double *reference, bool *on, double *out, size_t *count)
+{
+    size_t c = 0;
+    TN_RETURN_IF(tn_pareto_front(y, n, m, on));
+    for (size_t i = 0; i < n; i++) {
+        bool below = on[i];
+        for (size_t k = 0; k < m && below; k++) below = isfinite(y[i * m + k]) && y[i * m + k] < reference[k];
+        if (below) memcpy(out + c++ * m, y + i * m, m * sizeof *y);
+    }
+    *count = c;
+    return TN_OK;
+}
+
+tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *reference, double *out)
+{
+    enum { MOST = 16 };
+    tn_status s = TN_OK;
+    level levels[MOST + 1] = { { 0 } };
+    bool *on = NULL;
+    size_t c = 0, cells, bytes;
+    if (m < 1 || m > MOST) return tn_error(TN_USAGE, "a hypervolume has 1 to %d objectives, not %zu", MOST, m);
+    for (size_t k = 0; k < m; k++)
+        if (!isfinite(reference[k])) return tn_error(TN_USAGE, "the reference of objective %zu is not a finite number", k + 1);
+    if (m == 1) {
+        *out = one_objective(y, n, reference[0]);
+        return TN_OK;
+    }
+    if (!tn_mul_ok(n, m, &cells) || !tn_mul_ok(cells + 1, sizeof(double), &bytes)) return tn_error(TN_MEMORY, "%zu points are too many", n);
+    if (!(on = tn_alloc(n + 1))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+    if (!(levels[m].p = tn_alloc(bytes))) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+    TN_TRY(gather(y, n, m, reference, on, levels[m].p, &c));
+    for (size_t d = 2; d <= m; d++) { /* only the front goes down the levels */
+        if (d < m) levels[d].p = tn_alloc((c * m + 1) * sizeof(double));
+        levels[d].sorted = tn_alloc((c * m + 1) * sizeof(double));
+        levels[d].order = tn_alloc((c + 1) * sizeof(tn_keyed));
+        if (!levels[d].p || !levels[d].sorted || !levels[d].order) TN_FAIL(TN_MEMORY, "no memory for a hypervolume of %zu points", n);
+    }
+    *out = measure(&(volume){ .m = m, .reference = reference, .levels = levels }, c, m);
+done:
+    for (size_t d = 0; d <= MOST; d++) {
+        tn_free(levels[d].p);
+        tn_free(levels[d].sorted);
+        tn_free(levels[d].order);
+    }
+    tn_free(on);
+    return s;
+}

@@ -1,0 +1,104 @@
+/* The laboratory's database: studies, their trials and what these reported, in one SQLite file that any number of processes on a machine
+ * read and write at once (WAL). Here is what reads it; what runs studies is in study.h, trials.h and worker.h.
+ *
+ * A study is loaded whole, by one pass over its trials. Numbers come back as the doubles that were stored; what is not known is NaN. */
+#ifndef TN_LAB_LAB_H
+#define TN_LAB_LAB_H
+
+#include "base/alloc.h"
+#include "lab/space.h"
+
+typedef enum tn_trial_state {
+    TN_TRIAL_WAITING = 0, /* not begun, or put back: it goes on from its checkpoint */
+    TN_TRIAL_RUNNING = 1,
+    TN_TRIAL_DONE = 2,    /* this and what follows: it has ended */
+    TN_TRIAL_PRUNED = 3,  /* y is what it had when it was stopped */
+    TN_TRIAL_FAILED = 4,  /* also diverged; `error` says why */
+    TN_TRIAL_TIMEOUT = 5, /* trial_seconds; y is what it had */
+    TN_TRIAL_STATES = 6
+} tn_trial_state;
+
+typedef enum tn_trial_kind {
+    TN_TRIAL_SEARCH = 0,   /* drawn by the sampler */
+    TN_TRIAL_ENQUEUED = 1, /* given beforehand (transfer); counts among the search's */
+    TN_TRIAL_COMPARE = 2   /* a point again on another seed; has numbers of its own */
+} tn_trial_kind;
+
+/* accuracy, loss, seconds, parameters, epochs_to_90, block_evals, reward, or an instrument of the model. */
+typedef struct tn_objective {
+    const char *name;
+    bool maximise;
+    double reference; /* of the hypervolume; NaN: none is given */
+} tn_objective;
+
+/* One of the algorithms that a study compares; a study without `sides` has one, named "". */
+typedef struct tn_side {
+    const char *name;
+    tn_space space;
+} tn_side;
+
+typedef struct tn_trial {
+    int64_t id;     /* in the database */
+    int64_t number; /* within its side, from 0; comparisons are numbered apart */
+    int side;       /* of the study's */
+    tn_trial_state state;
+    tn_trial_kind kind;
+    int64_t config; /* comparisons: id of the trial whose point is run again; else 0 */
+    uint64_t seed;
+    const double *x; /* (dims of its side); NULL: not drawn yet */
+    const double *y; /* (objectives) as the user names them, in their own direction; NaN: not known */
+    double started, ended; /* unix seconds of the first begin and of the end; NaN */
+    double seconds;        /* that all its attempts worked; NaN */
+    int worker;            /* that has or had it last; 0: none */
+    int attempt;           /* how often it was begun */
+    const char *error;     /* of a failed one; "" */
+} tn_trial;
+
+typedef struct tn_study {
+    int64_t id;
+    const char *name, *path, *text; /* the file it was begun with: where it was, and all of it */
+    const char *overrides;          /* key=value of the command, one a line; "" */
+    const tn_objective *objectives; /* (n_objectives) */
+    size_t n_objectives;
+    const tn_side *sides; /* (n_sides), at least one */
+    size_t n_sides;
+    const char *sampler, *pruner; /* names */
+    int64_t planned; /* trials a side */
+    double created;  /* unix seconds */
+    double spent;    /* seconds that it has been run for */
+    const tn_trial *trials; /* (n) by kind (comparisons last), number, side */
+    size_t n;
+    tn_arena arena; /* of all the above */
+} tn_study;
+
+typedef struct tn_lab tn_lab;
+
+/* write: makes the file where there is none. TN_BAD_FILE: no such file, not a database, another program's, of a newer version, damaged;
+ * TN_USAGE: on a network filesystem; TN_DISK: cannot be written. A read-only one is read without leaving files beside it. */
+tn_status tn_lab_open(const char *path, bool write, tn_lab **out);
+void tn_lab_close(tn_lab *lab); /* takes NULL */
+const char *tn_lab_path(const tn_lab *lab);
+
+/* Their names by age, each in `arena`. */
+tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names, size_t *n);
+/* study NULL: the only one. TN_USAGE names those that are there. */
+tn_status tn_lab_load(tn_lab *lab, const char *study, tn_study **out);
+void tn_study_free(tn_study *s); /* takes NULL */
+
+/* What a trial reported, evaluation by evaluation. */
+typedef struct tn_trial_curve {
+    size_t n, metrics;
+    const char *const *name; /* (metrics): "accuracy", "loss", instruments */
+    const int64_t *step;     /* (n) */
+    const double *epoch;     /* (n) */
+    const double *seconds;   /* (n), working */
+    const double *value;     /* (n, metrics) */
+} tn_trial_curve;
+
+/* All of it in `arena`; n is 0 where nothing was reported. */
+tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_curve *out);
+
+const char *tn_trial_state_name(tn_trial_state s); /* "waiting", "running", "done", "pruned", "failed", "timeout" */
+static inline bool tn_trial_ended(tn_trial_state s) { return s >= TN_TRIAL_DONE; }
+
+#endif

@@ -1,0 +1,87 @@
+/* What the reading words share: the database, the study, the file a result goes to. */
+#include "cli/lab_view.h"
+
+#include "base/fs.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* STUDY.yaml stands for STUDY.db beside it. */
+static tn_status database_of(const char *given, char path[TN_PATH_BYTES])
+{
+    const size_t n = strlen(given);
+    const size_t cut = n > 5 && strcmp(given + n - 5, ".yaml") == 0 ? 5 : n > 4 && strcmp(given + n - 4, ".yml") == 0 ? 4 : 0;
+    if (n + 4 > TN_PATH_BYTES) return tn_error(TN_USAGE, "the name of the database is too long");
+    snprintf(path, TN_PATH_BYTES, "%.*s%s", (int)(n - cut), given, cut ? ".db" : "");
+    return TN_OK;
+}
+
+tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
+{
+    char path[TN_PATH_BYTES];
+    TN_RETURN_IF(tn_args_expect(&c->args, min + 2, max + 2));
+    TN_RETURN_IF(database_of(tn_args_positional(&c->args, 1), path));
+    return tn_lab_open(path, false, out);
+}
+
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
+{
+    tn_lab_view v = { 0 };
+    TN_RETURN_IF(tn_lab_view_database(c, min, max, &v.lab));
+    const tn_status s = tn_lab_load(v.lab, tn_args_value(&c->args, "study"), &v.study);
+    if (s != TN_OK) tn_lab_view_close(&v);
+    else *out = v;
+    return s;
+}
+
+void tn_lab_view_close(tn_lab_view *v)
+{
+    tn_study_free(v->study);
+    tn_lab_close(v->lab);
+    *v = (tn_lab_view){ 0 };
+}
+
+tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
+{
+    const char *name = tn_args_value(&c->args, "objective");
+    char all[512] = "";
+    *out = 0;
+    if (!name) return TN_OK;
+    for (size_t k = 0; k < s->n_objectives; k++) {
+        if (strcmp(s->objectives[k].name, name) == 0) return *out = k, TN_OK;
+        const size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", s->objectives[k].name);
+    }
+    return tn_error(TN_USAGE, "--objective=%.64s: study %s has %s", name, s->name, all);
+}
+
+/* A file is written beside its name and takes it when it is whole. */
+static void partial(const char *path, char out[TN_PATH_BYTES + 16]) { snprintf(out, TN_PATH_BYTES + 16, "%s.tmp-%ld", path, (long)getpid()); }
+
+tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out)
+{
+    const char *path = tn_args_value(&c->args, flag);
+    char name[TN_PATH_BYTES + 16];
+    *out = c->out;
+    if (!path) return TN_OK;
+    if (strlen(path) >= TN_PATH_BYTES) return tn_error(TN_USAGE, "--%s: the name is too long", flag);
+    partial(path, name);
+    *out = fopen(name, "w");
+    return *out ? TN_OK : tn_fs_error(TN_DISK, errno, "write", path);
+}
+
+tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status s)
+{
+    const char *path = tn_args_value(&c->args, flag);
+    char name[TN_PATH_BYTES + 16];
+    if (!path) return s;
+    partial(path, name);
+    if (fclose(f) != 0 && s == TN_OK) s = tn_fs_error(TN_DISK, errno, "write", path);
+    if (s == TN_OK && rename(name, path) != 0) s = tn_fs_error(TN_DISK, errno, "write", path);
+    if (s != TN_OK) unlink(name);
+    else fprintf(c->err, "written %s\n", path);
+    return s;
+}

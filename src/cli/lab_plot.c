@@ -3,11 +3,8 @@
 #include "cli/term.h"
 #include "lab/export.h"
 #include "lab/page.h"
-#include "lab/select.h"
 #include "lab/study_charts.h"
-#include "report/plot.h"
 
-#include <math.h>
 #include <string.h>
 
 /* --- plot -------------------------------------------------------------------------------------------------------------------- */
@@ -35,33 +32,16 @@ static tn_status chart_of(const char *name, tn_study_chart *out)
 }
 
 /* In the terminal: the best so far, each side. */
-static tn_status text_history(tn_cli *c, const tn_study *s, size_t objective)
+static tn_status text_history(tn_cli *c, const tn_study *study, size_t objective)
 {
     tn_arena a = { 0 };
-    tn_status st = TN_OK;
+    tn_plot p;
     const tn_term term = tn_term_of(c->out);
-    tn_series *v = tn_arena_alloc(&a, sizeof *v * (s->n_sides + 1));
-    if (!v) TN_FAIL(TN_MEMORY, "out of memory");
-    for (size_t side = 0; side < s->n_sides; side++) {
-        tn_selection e;
-        double best = INFINITY;
-        st = tn_select_ended(s, (int)side, &a, &e);
-        double *x = st == TN_OK ? tn_arena_alloc(&a, 2 * sizeof *x * (e.n + 1)) : NULL;
-        if (!x) TN_FAIL(TN_MEMORY, "out of memory");
-        double *y = x + e.n;
-        for (size_t i = 0; i < e.n; i++) {
-            if (e.trial[i]->state == TN_TRIAL_DONE) best = fmin(best, e.y[i * e.objectives + objective]);
-            x[i] = (double)e.trial[i]->number;
-            y[i] = s->objectives[objective].maximise ? -best : best;
-        }
-        v[side] = (tn_series){ .name = s->sides[side].name[0] ? s->sides[side].name : s->name, .x = x, .y = y, .n = e.n };
-    }
-    const tn_plot p = { .title = tn_arena_printf(&a, "best %s so far", s->objectives[objective].name), .x_label = "trial", .series = v,
-                        .count = s->n_sides, .width = term.width, .colour = term.color };
-    st = tn_plot_text(&p, c->out);
-done:
+    tn_status s = tn_study_history(study, objective, &a, &p);
+    p.width = term.width, p.colour = term.color;
+    if (s == TN_OK) s = tn_plot_text(&p, c->out);
     tn_arena_free(&a);
-    return st;
+    return s;
 }
 
 tn_status tn_lab_plot(tn_cli *c)

@@ -4,7 +4,6 @@
 #include "lab/importance.h"
 #include "lab/select.h"
 #include "report/chart.h"
-#include "report/plot.h"
 
 #include <math.h>
 #include <string.h>
@@ -24,7 +23,7 @@ static const char **side_names(const tn_study *s, tn_arena *a)
 
 /* --- history ------------------------------------------------------------------------------------------------------------- */
 
-static tn_status history(const tn_study *s, size_t objective, tn_arena *a, FILE *out)
+tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *a, tn_plot *out)
 {
     tn_series *v = tn_arena_alloc(a, sizeof *v * (s->n_sides + 1));
     if (!v) return no_memory();
@@ -40,8 +39,15 @@ static tn_status history(const tn_study *s, size_t objective, tn_arena *a, FILE 
         }
         v[side] = (tn_series){ .name = side_name(s, side), .x = x, .y = y, .n = e.n };
     }
-    const tn_plot p = { .title = tn_arena_printf(a, "Best %s so far", s->objectives[objective].name), .x_label = "trial",
-                        .y_label = s->objectives[objective].name, .series = v, .count = s->n_sides };
+    *out = (tn_plot){ .title = tn_arena_printf(a, "Best %s so far", s->objectives[objective].name), .x_label = "trial",
+                      .y_label = s->objectives[objective].name, .series = v, .count = s->n_sides };
+    return TN_OK;
+}
+
+static tn_status history(const tn_study *s, size_t objective, tn_arena *a, FILE *out)
+{
+    tn_plot p;
+    TN_RETURN_IF(tn_study_history(s, objective, a, &p));
     return tn_plot_svg(&p, out);
 }
 

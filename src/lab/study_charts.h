@@ -4,6 +4,7 @@
 #define TN_LAB_STUDY_CHARTS_H
 
 #include "lab/lab.h"
+#include "report/plot.h"
 
 #include <stdio.h>
 
@@ -20,5 +21,8 @@ typedef enum tn_study_chart {
 const char *tn_study_chart_name(tn_study_chart c); /* "history", ... */
 /* TN_USAGE: there is nothing to draw yet, with the reason. side: PARALLEL and CURVES; objective: HISTORY, PARETO (the other one), IMPORTANCE. */
 tn_status tn_study_chart_draw(tn_study_chart c, const tn_study *s, tn_lab *lab, int side, size_t objective, FILE *out);
+
+/* The plot behind TN_STUDY_HISTORY, for a terminal; its parts are in `arena`. */
+tn_status tn_study_history(const tn_study *s, size_t objective, tn_arena *arena, tn_plot *out);
 
 #endif

@@ -13,7 +13,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wundef -Wvla -Wmissing-pr
 STRICT  := -Wconversion -Wno-sign-conversion
 
 # Libraries. Targets that compile stop here when one is missing; the others install it (deps, demo, test) or need none.
-PKGS      := yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8
+PKGS      := yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8 sqlite3
 NO_BUILD  := clean deps demo test test-long test-cuda format lint help
 GOALS     := $(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all))
 ifneq ($(GOALS),)

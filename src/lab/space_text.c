@@ -158,7 +158,8 @@ tn_status tn_dim_make_int(tn_dim *d)
     if (d->kind != TN_DIM_FLOAT) return TN_OK;
     tn_dim whole = *d;
     whole.kind = TN_DIM_INT;
+    whole.when = -1; /* of a space that is not at hand here */
     TN_RETURN_IF(tn_space_check(&(tn_space){ &whole, 1 }));
-    *d = whole;
+    d->kind = TN_DIM_INT;
     return TN_OK;
 }

@@ -2,6 +2,7 @@
 #include "report/w2.h"
 
 #include "base/clock.h"
+#include "train/solve_count.h"
 
 #include <string.h>
 
@@ -13,49 +14,24 @@ typedef struct timed_source {
 
 typedef struct trial {
     tn_w2_trial *to;
-    int64_t batch;
-    bool through_time; /* the gradient goes back through every step */
+    tn_solve_count solves;
     timed_source source;
 } trial;
 
 /* --- counting -------------------------------------------------------------------------------------------------------- */
 
-/* Evaluations of all samples in one phase of the batch that just ran; *there: samples that took any. */
-static double evaluations(const trial *t, tn_bound *b, const char *output, int64_t *there)
-{
-    const int32_t *steps = tn_bound_data(b, output);
-    double sum = 0;
-    *there = 0;
-    for (int64_t i = 0; steps && i < t->batch; i++) {
-        sum += steps[i];
-        *there += steps[i] > 0;
-    }
-    return sum;
-}
-
-static void count_step(trial *t, tn_bound *b)
-{
-    tn_w2_trial *to = t->to;
-    int64_t there, nudged, adjoint;
-    const double free = evaluations(t, b, "steps", &there);
-    to->free += free;
-    to->nudged += evaluations(t, b, "nudged_steps", &nudged);
-    to->adjoint += evaluations(t, b, "adjoint_steps", &adjoint);
-    to->backward += t->through_time ? free : (double)there;
-    to->samples += there;
-    to->solver_calls += (there > 0) + (nudged > 0) + (adjoint > 0);
-}
-
 static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
 {
     trial *t = ctx;
-    int64_t there;
     if (what == TN_RAN_APPLY) t->to->optimizer_s += seconds;
-    if (what == TN_RAN_GRAD) count_step(t, b);
-    if (what != TN_RAN_EVAL) return;
-    t->to->eval += evaluations(t, b, "steps", &there);
-    t->to->eval_samples += there;
-    t->to->solver_calls += there > 0;
+    tn_solve_count_add(&t->solves, what, b);
+}
+
+static void take_counts(const tn_solve_count *c, tn_w2_trial *to)
+{
+    to->solver_calls = c->solver_calls;
+    to->samples = c->samples, to->eval_samples = c->eval_samples;
+    to->free = c->free, to->nudged = c->nudged, to->adjoint = c->adjoint, to->backward = c->backward, to->eval = c->eval;
 }
 
 /* --- timing ---------------------------------------------------------------------------------------------------------- */
@@ -121,8 +97,7 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
 {
     tn_progress_report last;
     *out = (tn_w2_trial){ 0 };
-    trial self = { .to = out, .batch = t->batch, .through_time = strcmp(tn_settings_text(t->settings, "grad"), "bptt") == 0,
-                   .source = { .inner = t->source } };
+    trial self = { .to = out, .solves = tn_solve_count_of(t->settings, t->batch), .source = { .inner = t->source } };
     tn_source source = *t->source;
     source.ctx = &self.source;
     source.next = timed_next;
@@ -140,6 +115,7 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
     read_timers(t->trainer, out);
     set_timers(t->trainer, false);
     tn_trainer_watch(t->trainer, (tn_watch){ 0 });
+    take_counts(&self.solves, out);
     out->data_s = self.source.seconds;
     out->accuracy = last.best_accuracy;
     out->best_step = last.best_step;

@@ -1,7 +1,6 @@
 /* Opening a session: the steps that all that runs a model takes. */
 #include "train/session.h"
 
-#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -44,9 +43,10 @@ static tn_status take_vocab(tn_session *s, const char *path)
                               "and more", vocab, path, needs, needs);
 }
 
-static tn_status open_data(tn_session *s, bool needs_data)
+static tn_status open_data(tn_session *s, bool needs_data, tn_samples_cache *cache)
 {
-    TN_RETURN_IF(tn_task_setup(s->model, s->settings, needs_data, &s->samples, &s->env));
+    s->borrowed = cache != NULL;
+    TN_RETURN_IF(tn_task_setup_cached(s->model, s->settings, needs_data, cache, &s->samples, &s->env));
     if (s->model->features) {
         s->length = tn_settings_tokens(s->settings);
         return TN_OK;
@@ -176,7 +176,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_session s = { 0 };
     tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, o->needs_data);
+    if (st == TN_OK) st = open_data(&s, o->needs_data, o->cache);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
@@ -196,7 +196,7 @@ void tn_session_close(tn_session *s)
     tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
     tn_trainer_free(s->trainer);
     tn_dataset_close(s->data);
-    tn_samples_free(s->samples);
+    if (!s->borrowed) tn_samples_free(s->samples);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }

@@ -4,6 +4,7 @@
 
 #include "train/source_env.h"
 #include "train/source_task.h"
+#include "train/task_setup.h"
 #include "train/trainer.h"
 #include "train/width_fit.h"
 
@@ -18,6 +19,7 @@ typedef struct tn_session {
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
     tn_samples *samples; /* of the task, instead of data; NULL: none */
+    bool borrowed;       /* samples are the cache's */
     const tn_env *env;   /* or an environment; NULL: none */
     tn_source source;    /* where one of the three is there */
     tn_trainer *trainer;
@@ -34,6 +36,7 @@ typedef struct tn_session_options {
     bool evaluates;      /* no gradients, no training batches */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
+    tn_samples_cache *cache; /* a task's samples stay in it; NULL: they go with the session */
     const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 

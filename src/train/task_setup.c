@@ -2,6 +2,7 @@
  * the run's config.yaml say where they are from. */
 #include "train/task_setup.h"
 
+#include "base/alloc.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
 
@@ -146,7 +147,63 @@ static tn_status take_env(tn_settings *st, const tn_task *task, const char *sour
     return TN_OK;
 }
 
+/* --- samples that are kept ---------------------------------------------------------------------------------------------- */
+
+void tn_samples_cache_free(tn_samples_cache *c)
+{
+    tn_free(c->key);
+    tn_samples_free(c->set);
+    *c = (tn_samples_cache){ 0 };
+}
+
+/* All that a task's samples depend on, its files aside. */
+static char *samples_key(const tn_settings *st)
+{
+    size_t bytes = 1, at = 0;
+    for (int pass = 0;; pass++) {
+        char *key = pass ? tn_alloc(bytes) : NULL;
+        if (pass && !key) return NULL;
+        for (size_t i = 0; i < tn_settings_count(st); i++) {
+            const char *name = tn_settings_row_at(st, i)->key, *text = tn_settings_text_at(st, i);
+            if (strncmp(name, "task.", 5) != 0) continue;
+            if (pass) at += (size_t)snprintf(key + at, bytes - at, "%s=%s\n", name, text);
+            else bytes += strlen(name) + strlen(text) + 2;
+        }
+        if (pass) return key;
+    }
+}
+
+static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_samples_cache *cache, tn_samples **out)
+{
+    tn_samples *set = NULL;
+    char *key = cache ? samples_key(st) : NULL;
+    if (cache && !key) return TN_MEMORY;
+    if (cache && cache->key && strcmp(cache->key, key) == 0) {
+        tn_free(key);
+        *out = cache->set;
+        return TN_OK;
+    }
+    const tn_status s = task->open(st, &set);
+    if (s != TN_OK) {
+        if (!strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
+        tn_free(key);
+        return s;
+    }
+    if (cache) {
+        tn_samples_cache_free(cache);
+        *cache = (tn_samples_cache){ .key = key, .set = set };
+    }
+    *out = set;
+    return TN_OK;
+}
+
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env)
+{
+    return tn_task_setup_cached(model, st, needed, NULL, samples, env);
+}
+
+tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool needed, tn_samples_cache *cache, tn_samples **samples,
+                               const tn_env **env)
 {
     tn_status s = TN_OK;
     const tn_task *task = NULL;
@@ -169,14 +226,12 @@ tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_
         *env = task->env;
         return TN_OK;
     }
-    s = task->open(st, &set);
-    if (s != TN_OK && !strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
-    if (s != TN_OK) goto done;
+    TN_TRY(open_samples(task, st, cache, &set));
     TN_TRY(take_sizes(st, task->name, set, source));
     TN_TRY(take_defaults(st, task->name, set, source));
     *samples = set;
     set = NULL;
 done:
-    tn_samples_free(set);
+    if (!cache) tn_samples_free(set);
     return s;
 }

@@ -270,6 +270,7 @@ static tn_status finish_step(loop *l)
     r->seconds = tn_clock_s() - l->start;
     s = write_line(l, p->line, s);
     if (t->report) t->report(t->ctx, r);
+    if (s == TN_OK && t->enough && t->enough(t->ctx)) r->stopped = true;
     return s;
 }
 
@@ -347,13 +348,14 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
         else s = advance(&l);
+        if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
         if (s == TN_OK && save_due(&l)) s = save(&l, false);
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
-    if (s == TN_OK) s = save(&l, false);
+    if (s == TN_OK && !t->unsaved_end) s = save(&l, false);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_close(&l.m);
     *last = l.r;

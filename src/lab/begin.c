@@ -1,0 +1,161 @@
+/* Studies in the database: begun once, found again, filled with trials. */
+#include "lab/db.h"
+#include "lab/trials.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static char *join_lines(tn_arena *arena, const char *const *lines, size_t n)
+{
+    char *all = tn_arena_strdup(arena, "");
+    for (size_t i = 0; all && i < n; i++) all = tn_arena_printf(arena, "%s%s\n", all, lines[i]);
+    return all;
+}
+
+/* "ffi,fc": see take_kinds in load.c. */
+static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
+{
+    char *all = tn_arena_strdup(arena, "");
+    for (size_t i = 0; all && i < p->n_sides; i++) {
+        if (i) all = tn_arena_printf(arena, "%s,", all);
+        for (size_t k = 0; all && k < p->sides[i].space.n; k++) all = tn_arena_printf(arena, "%s%c", all, "fic"[p->sides[i].space.dims[k].kind]);
+    }
+    return all;
+}
+
+static tn_status find(tn_lab *lab, const char *name, bool *found)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT 1 FROM study WHERE name = ?", &q));
+    sqlite3_bind_text(q, 1, name, -1, SQLITE_TRANSIENT);
+    TN_RETURN_IF(tn__db_step(lab, q, found));
+    sqlite3_reset(q);
+    return TN_OK;
+}
+
+/* The one that is there must be the one that is meant: trials of two studies in one table would say nothing of either. */
+static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
+{
+    tn_study *there = NULL;
+    tn_arena arena = { 0 };
+    tn_study_plan before;
+    TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
+    tn_status s = tn__study_plan_of(there, &arena, &before);
+    if (s == TN_OK && strcmp(before.essence, p->essence) != 0)
+        s = tn_error(TN_USAGE, "study %s of %.640s was begun with other words (%.300s has changed, or other key=value were given): name this one otherwise with "
+                               "`study: NAME`, or put it elsewhere with --db=FILE", p->name, lab->path, p->file);
+    if (s == TN_OK) *id = there->id;
+    tn_arena_free(&arena);
+    tn_study_free(there);
+    return s;
+}
+
+static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, const char *overrides, const char *kinds, int64_t *id)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)", &q));
+    sqlite3_bind_text(q, 1, p->name, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(q, 2, p->file, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(q, 3, text, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(q, 4, overrides, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_text(q, 5, kinds, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(q, 6, p->trials);
+    sqlite3_bind_double(q, 7, tn__unix_s());
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    *id = sqlite3_last_insert_rowid(lab->db);
+    return TN_OK;
+}
+
+tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n, int64_t *id, bool *found)
+{
+    tn_arena arena = { 0 };
+    const char *lines = join_lines(&arena, overrides, n), *kinds = kinds_of(&arena, p);
+    tn_status s = lines && kinds ? tn__db_begin(lab) : TN_MEMORY;
+    if (s == TN_OK) {
+        s = find(lab, p->name, found);
+        if (s == TN_OK) s = *found ? same_study(lab, p, id) : insert(lab, p, text, lines, kinds, id);
+        s = tn__db_end(lab, s);
+    }
+    tn_arena_free(&arena);
+    return s;
+}
+
+/* --- trials ----------------------------------------------------------------------------------------------------------- */
+
+/* Numbers of a series are without gaps: the next one is how many there are. */
+static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)
+{
+    sqlite3_stmt *q;
+    bool row;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int64(q, 2, (int64_t)side);
+    sqlite3_bind_int(q, 3, compare);
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    *n = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    return TN_OK;
+}
+
+static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config, uint64_t seed,
+                           const char *x)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int64(q, 2, (int64_t)side);
+    sqlite3_bind_int(q, 3, (int)kind);
+    sqlite3_bind_int64(q, 4, number);
+    sqlite3_bind_int64(q, 5, config);
+    sqlite3_bind_int64(q, 6, (int64_t)seed);
+    if (x) sqlite3_bind_text(q, 7, x, -1, SQLITE_TRANSIENT);
+    return tn__db_run(lab, q, NULL);
+}
+
+static tn_status fill_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n)
+{
+    const int64_t most = p->sampler->count(&p->sides[side].space);
+    int64_t there;
+    if (most > 0 && n > most) n = most;
+    TN_RETURN_IF(count_of(lab, study, side, false, &there));
+    for (int64_t i = there; i < n; i++)
+        TN_RETURN_IF(add_trial(lab, study, side, TN_TRIAL_SEARCH, i, 0, p->seed + (uint64_t)i, NULL));
+    return TN_OK;
+}
+
+tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t n)
+{
+    TN_RETURN_IF(tn__db_begin(lab));
+    tn_status s = TN_OK;
+    for (size_t i = 0; s == TN_OK && i < p->n_sides; i++) s = fill_side(lab, study, p, i, n);
+    return tn__db_end(lab, s);
+}
+
+tn_status tn_lab_enqueue(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, tn_trial_kind kind, int64_t config, uint64_t seed,
+                         const double *x)
+{
+    int64_t number;
+    char *text = tn__numbers_write(x, p->sides[side].space.n);
+    if (!text) return TN_MEMORY;
+    tn_status s = tn__db_begin(lab);
+    if (s == TN_OK) {
+        s = count_of(lab, study, side, kind == TN_TRIAL_COMPARE, &number);
+        if (s == TN_OK) s = add_trial(lab, study, side, kind, number, config, seed, text);
+        s = tn__db_end(lab, s);
+    }
+    tn_free(text);
+    return s;
+}
+
+tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent)
+{
+    sqlite3_stmt *q;
+    bool row;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET spent = spent + ?2 WHERE id = ?1 RETURNING spent", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_double(q, 2, seconds);
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    if (row) *spent = tn__db_number(q, 0);
+    return row ? tn__db_run(lab, q, NULL) : TN_OK;
+}

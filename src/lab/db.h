@@ -1,0 +1,49 @@
+/* SQLite for the files of this module: statements kept prepared, values bound and read, errors in our words. A handle is used by one thread. */
+#ifndef TN_LAB_DB_H
+#define TN_LAB_DB_H
+
+#include "base/fs.h"
+#include "lab/lab.h"
+
+#include <sqlite3.h>
+
+enum { TN_LAB_STATEMENTS = 48, TN_LAB_BUSY_MS = 30000 };
+
+struct tn_lab {
+    sqlite3 *db;
+    bool write;
+    int busy_ms;
+    char path[TN_PATH_BYTES];
+    struct { const char *sql; sqlite3_stmt *stmt; } kept[TN_LAB_STATEMENTS];
+    size_t n_kept;
+};
+
+/* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */
+tn_status tn__db_get(tn_lab *lab, const char *sql, sqlite3_stmt **out);
+/* A row, or none any more. Errors reset the statement. */
+tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row);
+/* Runs to the end, rows unread; resets. *changed may be NULL. */
+tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed);
+/* One text of statements, nothing bound. */
+tn_status tn__db_exec(tn_lab *lab, const char *sql);
+/* What SQLite last said, as a status and a message with a remedy. */
+tn_status tn__db_error(tn_lab *lab, int code);
+
+/* BEGIN IMMEDIATE; COMMIT, or where s is an error ROLLBACK, which keeps the error's text. */
+tn_status tn__db_begin(tn_lab *lab);
+tn_status tn__db_end(tn_lab *lab, tn_status s);
+
+void tn__db_bind_number(sqlite3_stmt *q, int i, double x); /* NaN: NULL */
+double tn__db_number(sqlite3_stmt *q, int i);              /* NULL: NaN */
+const char *tn__db_text(sqlite3_stmt *q, int i);           /* NULL: "" */
+
+/* "[0.5,null,13]": numbers so that reading gives the same doubles. tn_free it; NULL: out of memory. */
+char *tn__numbers_write(const double *x, size_t n);
+/* The first n of such a text; what is not there or not a number is NaN. */
+void tn__numbers_read(const char *text, double *x, size_t n);
+
+double tn__unix_s(void); /* the wall clock */
+/* By the filesystem's magic number: whether locks of other machines may not be seen on it. */
+bool tn__is_network(unsigned long type);
+
+#endif

@@ -1,0 +1,222 @@
+/* What trials write while they run and when they end, and what others read of it. */
+#include "lab/db.h"
+#include "lab/trials.h"
+
+#include <math.h>
+
+/* --- writing ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether the claim still stands; the transaction that asks has the lock, so nobody takes it away before its end. */
+static tn_status still_mine(tn_lab *lab, const tn_claim *c, bool *mine)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT 1 FROM trial WHERE id = ? AND worker = ? AND attempt = ? AND state = 1", &q));
+    sqlite3_bind_int64(q, 1, c->trial);
+    sqlite3_bind_int64(q, 2, c->worker);
+    sqlite3_bind_int(q, 3, c->attempt);
+    TN_RETURN_IF(tn__db_step(lab, q, mine));
+    sqlite3_reset(q);
+    return TN_OK;
+}
+
+tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n, bool *lost)
+{
+    sqlite3_stmt *q;
+    int64_t changed = 0;
+    char *text = tn__numbers_write(x, n);
+    if (!text) return TN_MEMORY;
+    tn_status s = tn__db_get(lab, "UPDATE trial SET x = ?4 WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
+    if (s == TN_OK) {
+        sqlite3_bind_int64(q, 1, c->trial);
+        sqlite3_bind_int64(q, 2, c->worker);
+        sqlite3_bind_int(q, 3, c->attempt);
+        sqlite3_bind_text(q, 4, text, -1, SQLITE_TRANSIENT);
+        s = tn__db_run(lab, q, &changed);
+    }
+    *lost = s == TN_OK && changed == 0;
+    tn_free(text);
+    return s;
+}
+
+static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n)
+{
+    sqlite3_stmt *q;
+    if (n == 0) return TN_OK;
+    TN_RETURN_IF(tn__db_get(lab, "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value) VALUES(?,?,?,?,?,?,?)", &q));
+    for (size_t i = 0; i < n; i++) {
+        const tn_report *r = &reports[i];
+        sqlite3_reset(q);
+        sqlite3_bind_int64(q, 1, c->trial);
+        sqlite3_bind_int64(q, 2, r->rung);
+        sqlite3_bind_int64(q, 3, r->step);
+        tn__db_bind_number(q, 4, r->epoch);
+        tn__db_bind_number(q, 5, r->seconds);
+        tn__db_bind_number(q, 6, r->score);
+        sqlite3_bind_text(q, 7, r->value, -1, SQLITE_TRANSIENT);
+        TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    }
+    return TN_OK;
+}
+
+static tn_status write_parameters(tn_lab *lab, const tn_claim *c, double parameters)
+{
+    sqlite3_stmt *q;
+    if (isnan(parameters)) return TN_OK;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET parameters = ?2 WHERE id = ?1 AND parameters IS NOT ?2", &q));
+    sqlite3_bind_int64(q, 1, c->trial);
+    sqlite3_bind_double(q, 2, parameters);
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters, bool *lost)
+{
+    bool mine = false;
+    *lost = false;
+    TN_RETURN_IF(tn__db_begin(lab));
+    tn_status s = still_mine(lab, c, &mine);
+    if (s == TN_OK && mine) s = write_reports(lab, c, reports, n);
+    if (s == TN_OK && mine) s = write_parameters(lab, c, parameters);
+    s = tn__db_end(lab, s);
+    *lost = s == TN_OK && !mine;
+    return s;
+}
+
+static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, const char *y)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
+                                 "parameters = coalesce(?8, parameters) WHERE id = ?1", &q));
+    sqlite3_bind_int64(q, 1, c->trial);
+    sqlite3_bind_int(q, 2, (int)e->state);
+    if (y) sqlite3_bind_text(q, 3, y, -1, SQLITE_TRANSIENT);
+    if (tn_trial_ended(e->state)) sqlite3_bind_double(q, 4, tn__unix_s());
+    tn__db_bind_number(q, 5, e->seconds);
+    sqlite3_bind_int64(q, 6, (int64_t)e->seed);
+    sqlite3_bind_text(q, 7, e->error ? e->error : "", -1, SQLITE_TRANSIENT);
+    tn__db_bind_number(q, 8, e->parameters);
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e, size_t objectives, bool *lost)
+{
+    bool mine = false;
+    char *y = e->y ? tn__numbers_write(e->y, objectives) : NULL;
+    if (e->y && !y) return TN_MEMORY;
+    *lost = false;
+    tn_status s = tn__db_begin(lab);
+    if (s == TN_OK) {
+        s = still_mine(lab, c, &mine);
+        if (s == TN_OK && mine) s = write_reports(lab, c, reports, n);
+        if (s == TN_OK && mine) s = write_end(lab, c, e, y);
+        s = tn__db_end(lab, s);
+    }
+    *lost = s == TN_OK && !mine;
+    tn_free(y);
+    return s;
+}
+
+/* --- going on --------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs)
+{
+    sqlite3_stmt *q;
+    bool row;
+    TN_RETURN_IF(tn__db_get(lab, "DELETE FROM report WHERE trial = ? AND step > ?", &q));
+    sqlite3_bind_int64(q, 1, c->trial);
+    sqlite3_bind_int64(q, 2, step);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_get(lab, "SELECT count(*) FROM report WHERE trial = ?", &q));
+    sqlite3_bind_int64(q, 1, c->trial);
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    *rungs = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    return TN_OK;
+}
+
+/* --- reading ---------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters, double cohort, double **out,
+                      size_t *n)
+{
+    sqlite3_stmt *q;
+    double *list = NULL;
+    size_t count = 0, capacity = 0;
+    bool row = true;
+    const bool all = !(cohort > 0) || isnan(parameters);
+    TN_RETURN_IF(tn__db_get(lab, "SELECT r.score FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 WHERE t.study = ?1 AND t.side = ?2 "
+                                 "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR t.parameters BETWEEN ?5 AND ?6) "
+                                 "ORDER BY t.number", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int64(q, 2, (int64_t)side);
+    sqlite3_bind_int64(q, 3, before);
+    sqlite3_bind_int64(q, 4, rung);
+    if (!all) sqlite3_bind_double(q, 5, parameters / cohort);
+    if (!all) sqlite3_bind_double(q, 6, parameters * cohort);
+    tn_status s = TN_OK;
+    while (s == TN_OK) {
+        s = tn__db_step(lab, q, &row);
+        if (s != TN_OK || !row) break;
+        s = tn_grow((void **)&list, &capacity, count + 1, sizeof *list);
+        if (s == TN_OK) list[count++] = tn__db_number(q, 0);
+    }
+    sqlite3_reset(q);
+    if (s != TN_OK) {
+        tn_free(list);
+        return s;
+    }
+    *out = list;
+    *n = count;
+    return TN_OK;
+}
+
+static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t most, tn_tally *out)
+{
+    sqlite3_stmt *q;
+    bool row;
+    double seconds = 0;
+    int64_t ended = 0;
+    *out = (tn_tally){ .best = NAN, .mean_s = NAN };
+    TN_RETURN_IF(tn__db_get(lab, "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
+                                 "WHERE study = ? AND side = ? AND (kind = 2) = 0 AND number < ? GROUP BY state", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int64(q, 2, (int64_t)side);
+    sqlite3_bind_int64(q, 3, most > 0 ? most : INT64_MAX);
+    for (;;) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (!row) break;
+        const int state = sqlite3_column_int(q, 0);
+        if (state < 0 || state >= TN_TRIAL_STATES) continue;
+        out->count[state] = sqlite3_column_int64(q, 1);
+        if (!tn_trial_ended((tn_trial_state)state)) continue;
+        ended += out->count[state];
+        seconds += sqlite3_column_double(q, 2);
+        if (state == TN_TRIAL_DONE) out->best = tn__db_number(q, p->objectives[0].maximise ? 3 : 4);
+    }
+    if (ended) out->mean_s = seconds / (double)ended;
+    return TN_OK;
+}
+
+tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t most, tn_tally *out)
+{
+    for (size_t i = 0; i < p->n_sides; i++) TN_RETURN_IF(tally_side(lab, study, p, i, most, &out[i]));
+    return TN_OK;
+}
+
+tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim)
+{
+    sqlite3_stmt *q;
+    bool row;
+    *pid = 0;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN worker w ON w.id = t.worker "
+                                 "WHERE t.study = ? AND t.state = 1 AND t.begun < ? AND w.gone = 0 LIMIT 1", &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_double(q, 2, begun);
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    if (row) {
+        *pid = sqlite3_column_int64(q, 0);
+        *claim = (tn_claim){ .trial = sqlite3_column_int64(q, 1), .number = sqlite3_column_int64(q, 2), .side = (size_t)sqlite3_column_int64(q, 3),
+                             .worker = sqlite3_column_int64(q, 4), .attempt = sqlite3_column_int(q, 5), .seed = (uint64_t)sqlite3_column_int64(q, 6) };
+    }
+    sqlite3_reset(q);
+    return TN_OK;
+}

@@ -1,0 +1,74 @@
+/* A study file: what is searched, by which algorithms, for what, how, and for how long.
+ *
+ *     study: digits                    base: digits_tep                  db: runs/lab.db
+ *     set: { train.epochs: 30 }        search: { dim: log int 4..512, train.batch: [32, 64] }
+ *     sides: { ep: { set: {grad: ep}, search: { beta: log 0.01..0.5 } }, bp: { base: ..., set: {grad: bptt} } }
+ *     objectives: [ accuracy max 0, seconds min 1000 ]
+ *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, metric: accuracy, cohort: 4 }
+ *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
+ *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
+ *
+ * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
+ * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
+#ifndef TN_LAB_STUDY_H
+#define TN_LAB_STUDY_H
+
+#include "lab/lab.h"
+#include "lab/pruner.h"
+#include "lab/sampler.h"
+
+typedef struct tn_study_side {
+    const char *name; /* "" where the study has no sides */
+    const char *base; /* see tn_settings_resolve; NULL: none */
+    tn_space space;
+    const char *const *set; /* (n_set) "key=value", of all first */
+    size_t n_set;
+    const size_t *set_line;    /* (n_set) in the file; 0: of the command */
+    const size_t *search_line; /* (space.n) */
+} tn_study_side;
+
+typedef struct tn_study_plan {
+    const char *name, *file; /* file: in messages */
+    const char *db;          /* NULL: FILE.db */
+    const tn_study_side *sides; /* (n_sides) */
+    size_t n_sides;
+    const tn_objective *objectives; /* (n_objectives) */
+    size_t n_objectives;
+    const tn_sampler *sampler;
+    tn_sampler_options sampling;
+    const tn_pruner *pruner;
+    tn_pruner_options pruning;
+    const char *prune_by; /* the metric that pruners compare: accuracy, loss, reward or an instrument */
+    bool prune_max;       /* more of it is better */
+    double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
+    const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
+    const char *const *rule_texts;
+    size_t n_rules;
+    int64_t trials;        /* a side */
+    double seconds;        /* of the study in all; 0: no limit */
+    double trial_seconds;  /* 0: no limit */
+    int64_t lag, retries;
+    uint64_t seed;
+    bool keep;             /* run directories stay */
+    const char *from_db, *from_study; /* transfer; NULL: none */
+    int64_t from_best;
+    const char *essence;   /* all that shapes its trials, as one text: two studies are the same when theirs is */
+} tn_study_plan;
+
+/* Everything goes into `arena`. TN_BAD_FILE: not YAML; TN_USAGE: a wrong key or value. Messages end in "  (file:line)". */
+tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n, tn_arena *arena,
+                         tn_study_plan *out);
+/* *text (tn_free) is the file's. */
+tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text, tn_study_plan *out);
+
+/* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
+ * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */
+tn_status tn_study_check(tn_study_plan *p);
+
+/* The plan of a study that is loaded, from what it was begun with. */
+tn_status tn__study_plan_of(const tn_study *s, tn_arena *arena, tn_study_plan *out);
+
+/* "key=value" for a point of the side: dims that are there; out (space.n), *n of them, texts in `arena`. */
+tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n);
+
+#endif

@@ -1,0 +1,221 @@
+/* Workers and claims. */
+#include "lab/trials.h"
+
+#include "lab/db.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* --- workers ---------------------------------------------------------------------------------------------------------- */
+
+static void host_name(char host[65])
+{
+    struct utsname u;
+    snprintf(host, 65, "%.64s", uname(&u) == 0 ? u.nodename : "?");
+}
+
+tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
+{
+    sqlite3_stmt *q;
+    char host[65];
+    host_name(host);
+    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)", &q));
+    sqlite3_bind_int64(q, 1, getpid());
+    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_double(q, 3, tn__unix_s());
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    *worker = sqlite3_last_insert_rowid(lab->db);
+    return TN_OK;
+}
+
+tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = ?2 WHERE id = ?1", &q));
+    sqlite3_bind_int64(q, 1, worker);
+    sqlite3_bind_double(q, 2, tn__unix_s());
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn_lab_leave(tn_lab *lab, int64_t worker)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE id = ?", &q));
+    sqlite3_bind_int64(q, 1, worker);
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn_lab_bury(tn_lab *lab, int64_t pid)
+{
+    sqlite3_stmt *q;
+    char host[65];
+    host_name(host);
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0", &q));
+    sqlite3_bind_int64(q, 1, pid);
+    sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
+    return tn__db_run(lab, q, NULL);
+}
+
+/* --- claiming --------------------------------------------------------------------------------------------------------- */
+
+/* Waiting, or of a worker that is dead. */
+#define FREE "(state = 0 OR (state = 1 AND worker IN (SELECT id FROM worker WHERE gone = 1 OR beat < ?5)))"
+#define OPEN "study = ?1 AND (kind = 2) = ?2 AND side = ?3 AND state < 2 AND number < ?4"
+
+static void bind_open(sqlite3_stmt *q, int64_t study, bool compare, size_t side, int64_t most)
+{
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int(q, 2, compare);
+    sqlite3_bind_int64(q, 3, (int64_t)side);
+    sqlite3_bind_int64(q, 4, most > 0 ? most : INT64_MAX);
+}
+
+static tn_status first_number(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
+{
+    bool row;
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    *out = row ? sqlite3_column_int64(q, 0) : -1;
+    sqlite3_reset(q);
+    return TN_OK;
+}
+
+/* The first of the side that has not ended, and the first that can be claimed; -1: none. */
+static tn_status look(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t most, int64_t *open, int64_t *free)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", &q));
+    bind_open(q, study, compare, side, most);
+    TN_RETURN_IF(first_number(lab, q, open));
+    *free = -1;
+    if (*open < 0) return TN_OK;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", &q));
+    bind_open(q, study, compare, side, most);
+    sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
+    return first_number(lab, q, free);
+}
+
+/* `ended`: all trials below it have. */
+static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
+{
+    if (p->sampler->needs(&p->sampling, number) > ended) return false;
+    return strcmp(p->pruner->name, "none") == 0 || number - p->lag <= ended;
+}
+
+/* The side whose next trial has the lowest number. */
+static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, size_t *side, int64_t *number,
+                        tn_claimed *got)
+{
+    int64_t best = -1;
+    *got = TN_CLAIM_OVER;
+    for (size_t i = 0; i < p->n_sides; i++) {
+        int64_t open, free;
+        TN_RETURN_IF(look(lab, study, i, compare, most, &open, &free));
+        if (open < 0) continue;
+        if (*got == TN_CLAIM_OVER) *got = TN_CLAIM_WAIT;
+        if (free < 0 || (!compare && !may_start(p, free, open))) continue;
+        if (best >= 0 && free >= best) continue;
+        *got = TN_CLAIM_GOT;
+        best = *number = free;
+        *side = i;
+    }
+    return TN_OK;
+}
+
+static void read_claim(sqlite3_stmt *q, const tn_study_plan *p, int64_t worker, size_t side, tn_claim *out, double *x)
+{
+    *out = (tn_claim){ .trial = sqlite3_column_int64(q, 0), .number = sqlite3_column_int64(q, 1), .worker = worker, .side = side,
+                       .kind = (tn_trial_kind)sqlite3_column_int(q, 2), .seed = (uint64_t)sqlite3_column_int64(q, 3),
+                       .attempt = sqlite3_column_int(q, 4), .seconds = tn__db_number(q, 5), .config = sqlite3_column_int64(q, 6),
+                       .begun = tn__db_number(q, 7), .has_x = sqlite3_column_type(q, 8) != SQLITE_NULL };
+    if (isnan(out->seconds)) out->seconds = 0;
+    if (out->has_x) tn__numbers_read(tn__db_text(q, 8), x, p->sides[side].space.n);
+}
+
+/* One statement decides who has it. */
+static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, size_t side, int64_t number,
+                      tn_claim *out, double *x, tn_claimed *got)
+{
+    sqlite3_stmt *q;
+    bool row;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7) "
+                                 "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
+                                 "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x", &q));
+    bind_open(q, study, compare, side, number + 1);
+    sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
+    sqlite3_bind_int64(q, 6, worker);
+    sqlite3_bind_double(q, 7, tn__unix_s());
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    *got = row ? TN_CLAIM_GOT : TN_CLAIM_WAIT; /* another one was quicker */
+    if (!row) return TN_OK;
+    read_claim(q, p, worker, side, out, x);
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most, tn_claim *out,
+                       double *x, tn_claimed *got)
+{
+    size_t side = 0;
+    int64_t number = 0;
+    TN_RETURN_IF(choose(lab, study, p, compare, most, &side, &number, got)); /* without the lock: workers that wait disturb nobody */
+    if (*got != TN_CLAIM_GOT) return TN_OK;
+    TN_RETURN_IF(tn__db_begin(lab));
+    tn_status s = choose(lab, study, p, compare, most, &side, &number, got);
+    if (s == TN_OK && *got == TN_CLAIM_GOT) s = take(lab, study, p, worker, compare, side, number, out, x, got);
+    return tn__db_end(lab, s);
+}
+
+/* --- what samplers see ------------------------------------------------------------------------------------------------ */
+
+void tn_seen_free(tn_seen_store *store)
+{
+    tn_free(store->x);
+    tn_free(store->y);
+    tn_free(store->pruned);
+    *store = (tn_seen_store){ 0 };
+}
+
+/* In the samplers' direction. One that failed, or took too long, or has no number for an objective, is as bad as can be. */
+static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x, double *y, bool *pruned)
+{
+    const tn_trial_state state = (tn_trial_state)sqlite3_column_int(q, 0);
+    bool known = state == TN_TRIAL_DONE || state == TN_TRIAL_PRUNED;
+    tn__numbers_read(tn__db_text(q, 1), x, dims);
+    tn__numbers_read(tn__db_text(q, 2), y, p->n_objectives);
+    *pruned = state == TN_TRIAL_PRUNED;
+    for (size_t k = 0; k < p->n_objectives; k++) known = known && !isnan(y[k]);
+    for (size_t k = 0; k < p->n_objectives; k++) y[k] = !known ? INFINITY : p->objectives[k].maximise ? -y[k] : y[k];
+}
+
+tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store, tn_seen *out)
+{
+    const size_t dims = p->sides[side].space.n, m = p->n_objectives, wanted = (size_t)n;
+    sqlite3_stmt *q;
+    bool row;
+    *out = (tn_seen){ .objectives = m };
+    if (n <= 0) return TN_OK;
+    TN_RETURN_IF(tn_grow((void **)&store->x, &store->capacity_x, wanted * dims, sizeof *store->x));
+    TN_RETURN_IF(tn_grow((void **)&store->y, &store->capacity_y, wanted * m, sizeof *store->y));
+    TN_RETURN_IF(tn_grow((void **)&store->pruned, &store->capacity_pruned, wanted, sizeof *store->pruned));
+    if (store->n < wanted) {
+        TN_RETURN_IF(tn__db_get(lab, "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND number >= ?3 AND number < ?4 "
+                                     "ORDER BY number", &q));
+        sqlite3_bind_int64(q, 1, study);
+        sqlite3_bind_int64(q, 2, (int64_t)side);
+        sqlite3_bind_int64(q, 3, (int64_t)store->n);
+        sqlite3_bind_int64(q, 4, n);
+        for (;;) {
+            TN_RETURN_IF(tn__db_step(lab, q, &row));
+            if (!row) break;
+            if (store->n < wanted) {
+                see(q, p, dims, store->x + store->n * dims, store->y + store->n * m, &store->pruned[store->n]);
+                store->n++;
+            }
+        }
+        if (store->n < wanted) return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
+    }
+    *out = (tn_seen){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
+    return TN_OK;
+}

@@ -144,3 +144,74 @@ done:
     tn_free(on);
     return s;
 }
+
+/* --- a few points that stand for many --------------------------------------------------------------------------------------------- */
+
+typedef struct picking {
+    const double *y; /* (n, m) */
+    size_t n, m;
+    double *reference; /* (m) */
+    double *clipped;   /* (k, m) */
+    double *gain;      /* (n): what a point would add, or once would have added, which is no less */
+    size_t *fresh;     /* (n): how many were picked when the gain was computed; SIZE_MAX: picked itself */
+} picking;
+
+/* What point i adds to those picked: its box without what they, clipped to it, cover of it. */
+static tn_status gain_of(const picking *p, size_t i, const size_t *picked, size_t count, double *out)
+{
+    const double *a = p->y + i * p->m;
+    double box = 1, covered = 0;
+    for (size_t k = 0; k < p->m; k++) box *= p->reference[k] - a[k];
+    for (size_t j = 0; j < count; j++)
+        for (size_t k = 0; k < p->m; k++) p->clipped[j * p->m + k] = fmax(a[k], p->y[picked[j] * p->m + k]);
+    if (count) TN_RETURN_IF(tn_hypervolume(p->clipped, count, p->m, p->reference, &covered));
+    *out = box - covered;
+    return TN_OK;
+}
+
+/* A gain only falls as more are picked, so one that is computed anew and still the largest is the largest. */
+static tn_status pick_next(picking *p, const size_t *picked, size_t count, size_t *out)
+{
+    for (;;) {
+        size_t best = SIZE_MAX;
+        for (size_t i = 0; i < p->n; i++)
+            if (p->fresh[i] != SIZE_MAX && (best == SIZE_MAX || p->gain[i] > p->gain[best])) best = i;
+        if (p->fresh[best] == count) {
+            p->fresh[best] = SIZE_MAX;
+            *out = best;
+            return TN_OK;
+        }
+        TN_RETURN_IF(gain_of(p, best, picked, count, &p->gain[best]));
+        p->fresh[best] = count;
+    }
+}
+
+static void worst_and_beyond(const double *y, size_t n, size_t m, double *reference)
+{
+    for (size_t k = 0; k < m; k++) {
+        double lo = INFINITY, hi = -INFINITY;
+        for (size_t i = 0; i < n; i++) lo = fmin(lo, y[i * m + k]), hi = fmax(hi, y[i * m + k]);
+        reference[k] = hi + (hi > lo ? 0.1 * (hi - lo) : fmax(fabs(hi), 1) * 0.1);
+    }
+}
+
+tn_status tn_hypervolume_pick(const double *y, size_t n, size_t m, size_t k, size_t *picked)
+{
+    tn_status s = TN_OK;
+    picking p = { .y = y, .n = n, .m = m };
+    if (k > n) return tn_error(TN_INTERNAL, "%zu points cannot be picked from %zu", k, n);
+    p.reference = tn_alloc((m + 1) * sizeof *p.reference);
+    p.clipped = tn_alloc((k * m + 1) * sizeof *p.clipped);
+    p.gain = tn_alloc((n + 1) * sizeof *p.gain);
+    p.fresh = tn_alloc((n + 1) * sizeof *p.fresh);
+    if (!p.reference || !p.clipped || !p.gain || !p.fresh) TN_FAIL(TN_MEMORY, "no memory to pick from %zu points", n);
+    worst_and_beyond(y, n, m, p.reference);
+    for (size_t i = 0; i < n; i++) TN_TRY(gain_of(&p, i, picked, 0, &p.gain[i]));
+    for (size_t i = 0; i < k; i++) TN_TRY(pick_next(&p, picked, i, &picked[i]));
+done:
+    tn_free(p.reference);
+    tn_free(p.clipped);
+    tn_free(p.gain);
+    tn_free(p.fresh);
+    return s;
+}

@@ -131,10 +131,42 @@ static void large_front(void **state)
     if (took > 0.2) fail_msg("took %.3f s", took);
 }
 
+/* Each pick against trying every point in its place. */
+static void picks_the_largest(void **state)
+{
+    (void)state;
+    for (uint64_t t = 0; t < 30; t++) {
+        enum { N = 25, K = 8 };
+        tn_lots lots = tn_lots_open(5, "hypervolume", t);
+        const size_t m = 1 + t % M;
+        double y[N * M], set[K * M], reference[M], volume[K + 1] = { 0 }, v;
+        size_t picked[K];
+        for (size_t i = 0; i < N * m; i++) y[i] = t % 2 ? tn_lots_uniform(&lots) : (double)tn_lots_below(&lots, 5);
+        for (size_t k = 0; k < m; k++) {
+            double lo = y[k], hi = y[k];
+            for (size_t i = 0; i < N; i++) lo = fmin(lo, y[i * m + k]), hi = fmax(hi, y[i * m + k]);
+            reference[k] = hi + 0.1 * (hi - lo);
+        }
+        assert_ok(tn_hypervolume_pick(y, N, m, K, picked));
+        for (size_t k = 0; k < K; k++) {
+            for (size_t j = 0; j < k; j++) assert_true(picked[j] != picked[k]);
+            for (size_t i = 0; i < N; i++) { /* the picked one last, so that it stays in set */
+                memcpy(set + k * m, y + (i + 1 < N ? i : picked[k]) * m, m * sizeof *set);
+                assert_ok(tn_hypervolume(set, k + 1, m, reference, &v));
+                volume[k] = fmax(volume[k], v);
+            }
+            assert_true(v > volume[k] - 1e-12);
+        }
+    }
+    size_t none[1];
+    assert_fails(tn_hypervolume_pick((const double[]){ 1, 2 }, 1, 2, 2, none), TN_INTERNAL, "cannot be picked");
+}
+
 void tn_tests_hypervolume(tn_test_list *l)
 {
     tn_test_add(l, equals_subsets, NULL, "lab/hypervolume: equals inclusion and exclusion");
     tn_test_add(l, equals_cells, NULL, "lab/hypervolume: equals counted cells, with ties");
     tn_test_add(l, known, NULL, "lab/hypervolume: known volumes, failed trials, bad references");
     tn_test_add(l, large_front, NULL, "lab/hypervolume: 100 points of four objectives in time");
+    tn_test_add(l, picks_the_largest, NULL, "lab/hypervolume: picks what adds most");
 }

@@ -19,5 +19,8 @@ tn_status tn_crowding(const double *y, size_t n, size_t m, const int *rank, doub
 /* The exact volume that the points dominate below `reference` (m); points that are not below it in everything add nothing. Time grows
  * with n^(m-1): fronts of hundreds for m = 4 take milliseconds to tenths of a second. */
 tn_status tn_hypervolume(const double *y, size_t n, size_t m, const double *reference, double *out);
+/* The k points (k <= n, all finite) that one after the other add most to the volume of those before, below the worst value of every objective and a tenth
+ * of its range beyond: a small set that stands for a front. picked (k): places. */
+tn_status tn_hypervolume_pick(const double *y, size_t n, size_t m, size_t k, size_t *picked);
 
 #endif

@@ -71,6 +71,23 @@ double tn_dim_place(const tn_dim *d, double v)
     return (v - d->lo) / (d->hi - d->lo);
 }
 
+void tn_dim_cell(const tn_dim *d, double v, double *lo, double *hi)
+{
+    const int64_t count = tn_dim_count(d);
+    const double middle = tn_dim_place(d, v);
+    *lo = *hi = middle;
+    if (count == 0) return;
+    if (!d->log) {
+        *lo = fmax(middle - 0.5 / (double)count, 0);
+        *hi = fmin(middle + 0.5 / (double)count, 1);
+        return;
+    }
+    double bottom, top;
+    log_bounds(d, &bottom, &top);
+    *lo = fmax((log(v - 0.5) - bottom) / (top - bottom), 0);
+    *hi = fmin((log(v + 0.5) - bottom) / (top - bottom), 1);
+}
+
 void tn_dim_text(const tn_dim *d, double value, char *out, size_t bytes)
 {
     if (d->kind == TN_DIM_CHOICE) {

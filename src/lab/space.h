@@ -45,6 +45,8 @@ tn_status tn_space_check(const tn_space *s);
 /* Values of the dimension between 0 and 1 and back: evenly drawn in u means drawn by the prior. Whole steps are rounded. */
 double tn_dim_at(const tn_dim *d, double u);        /* u in [0,1); beyond it the nearest end */
 double tn_dim_place(const tn_dim *d, double value); /* [0,1]; the middle of a choice or step; of NaN: 0.5 */
+/* The u that give this value: a cell of some width where values are counted, else a point (lo = hi). */
+void tn_dim_cell(const tn_dim *d, double value, double *lo, double *hi);
 /* The value as settings text (a choice's own text; integers without a point; floats so that reading gives the same double). */
 void tn_dim_text(const tn_dim *d, double value, char *out, size_t bytes);
 /* How many values there are; 0: a range without steps, so there is no counting them. Value k of them, k from 0. */

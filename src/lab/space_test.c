@@ -117,6 +117,12 @@ static void there_and_back(void **state)
             assert_true(v >= before);
             before = v;
         }
+        double end = 0, lo, hi; /* the cells of counted values follow one another from 0 to 1 */
+        for (int64_t i = 0; i < tn_dim_count(&d); i++, end = hi) {
+            tn_dim_cell(&d, tn_dim_value(&d, i), &lo, &hi);
+            assert_true(fabs(lo - end) < 1e-12 && hi > lo && tn_dim_at(&d, lo + 0.01 * (hi - lo)) == tn_dim_value(&d, i) && tn_dim_at(&d, hi - 0.01 * (hi - lo)) == tn_dim_value(&d, i));
+        }
+        if (tn_dim_count(&d)) assert_true(fabs(end - 1) < 1e-12);
         assert_true(tn_dim_at(&d, -1) == tn_dim_at(&d, 0) && tn_dim_at(&d, 2) == tn_dim_at(&d, 1));
         assert_true(tn_dim_place(&d, NAN) == 0.5);
         tn_arena_free(&arena);

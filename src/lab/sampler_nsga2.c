@@ -1,0 +1,129 @@
+/* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P and is bred from all
+ * generations before its own. Parents of a generation are the best P of the last one's parents and children. Children take each gene
+ * from one of two parents, winners of tournaments of two, and some genes anew from the prior. */
+#include "lab/samplers.h"
+
+#include "base/alloc.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static int64_t population_of(const tn_sampler_options *o)
+{
+    if (o->population > 0) return o->population;
+    const int64_t p = o->trials > 0 ? (int64_t)floor(2 * sqrt((double)o->trials)) : 50;
+    return p < 10 ? 10 : p > 50 ? 50 : p;
+}
+
+static int64_t needs(const tn_sampler_options *o, int64_t number) { return number - number % population_of(o); }
+
+static bool is_chance(double p) { return p >= 0 && p <= 1; }
+
+static tn_status check(const tn_sampler_options *o, const tn_space *s)
+{
+    TN_RETURN_IF(tn_space_check(s));
+    if (o->population != 0 && (o->population < 2 || o->population > 1000000))
+        return tn_error(TN_USAGE, "nsga2: population %" PRId64 " must be 2 or more", o->population);
+    if (!is_chance(o->crossover) || !is_chance(o->swap) || !is_chance(o->mutation))
+        return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are chances between 0 and 1");
+    return TN_OK;
+}
+
+/* Parents and the children that challenge them, with room for both. */
+typedef struct pool {
+    size_t *trial;    /* (2 P), of seen */
+    int *rank;        /* (2 P) */
+    double *crowding; /* (2 P) */
+    size_t *order, *kept; /* (2 P) */
+    size_t n;
+} pool;
+
+static void pool_free(pool *p)
+{
+    tn_free(p->trial);
+    tn_free(p->rank);
+    tn_free(p->crowding);
+    tn_free(p->order);
+    tn_free(p->kept);
+}
+
+static tn_status pool_make(pool *p, size_t size)
+{
+    p->trial = tn_alloc(2 * size * sizeof *p->trial);
+    p->rank = tn_alloc(2 * size * sizeof *p->rank);
+    p->crowding = tn_alloc(2 * size * sizeof *p->crowding);
+    p->order = tn_alloc(2 * size * sizeof *p->order);
+    p->kept = tn_alloc(2 * size * sizeof *p->kept);
+    return p->trial && p->rank && p->crowding && p->order && p->kept ? TN_OK : tn_error(TN_MEMORY, "no memory for a population of %zu", size);
+}
+
+/* Keeps the best `size` of the pool; ranks and crowding stay those among all, which is what they were chosen by. */
+static tn_status pool_select(pool *p, const tn_seen *seen, size_t size)
+{
+    TN_RETURN_IF(tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding));
+    TN_RETURN_IF(tn_rank_order(p->rank, p->crowding, p->n, p->order));
+    const size_t n = p->n < size ? p->n : size;
+    for (size_t i = 0; i < n; i++) p->kept[i] = p->trial[p->order[i]];
+    memcpy(p->trial, p->kept, n * sizeof *p->trial);
+    p->n = n;
+    return tn_seen_ranks(seen, p->trial, p->n, p->rank, p->crowding);
+}
+
+static tn_status parents_of(pool *p, const tn_seen *seen, size_t size)
+{
+    for (size_t first = 0; first + size <= seen->n; first += size) {
+        for (size_t i = 0; i < size; i++) p->trial[p->n++] = first + i;
+        TN_RETURN_IF(pool_select(p, seen, size));
+    }
+    return TN_OK;
+}
+
+static const double *tournament(const pool *p, const tn_seen *seen, size_t dims, tn_lots *lots)
+{
+    const size_t a = tn_lots_below(lots, p->n), b = tn_lots_below(lots, p->n);
+    const bool second = p->rank[b] != p->rank[a] ? p->rank[b] < p->rank[a] : p->crowding[b] > p->crowding[a];
+    return seen->x + p->trial[second ? b : a] * dims;
+}
+
+static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_lots *lots, double *x)
+{
+    const double *mother = tournament(p, seen, s->n, lots), *father = tournament(p, seen, s->n, lots);
+    const bool cross = tn_lots_uniform(lots) < (o->crossover > 0 ? o->crossover : 0.9);
+    const double swap = o->swap > 0 ? o->swap : 0.5, mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
+    for (size_t i = 0; i < s->n; i++) {
+        const bool from_father = tn_lots_uniform(lots) < swap, anew = tn_lots_uniform(lots) < mutation;
+        const double fresh = tn_dim_at(&s->dims[i], tn_lots_uniform(lots));
+        const double *first = cross && from_father ? father : mother, *other = first == father ? mother : father;
+        if (!tn_space_has(s, x, i)) x[i] = NAN;
+        else if (anew) x[i] = fresh;
+        else x[i] = !isnan(first[i]) ? first[i] : cross && !isnan(other[i]) ? other[i] : fresh;
+    }
+}
+
+static tn_status draw(const tn_sampler_options *o, const tn_space *space, const tn_seen *seen, int64_t number, double *x)
+{
+    enum { TRIES = 20 }; /* a child that was tried already teaches nothing; in a small space there may be no other */
+    tn_status s = TN_OK;
+    pool p = { 0 };
+    const size_t size = (size_t)population_of(o);
+    tn_lots lots = tn_lots_open(o->seed, "lab.nsga2", (uint64_t)number);
+    if ((size_t)number < size) {
+        tn_prior_draw(space, &lots, x);
+        return TN_OK;
+    }
+    if (seen->n < (size_t)needs(o, number)) return tn_error(TN_INTERNAL, "nsga2: trial %" PRId64 " was asked for too early", number);
+    tn_seen before = *seen;
+    before.n = (size_t)needs(o, number);
+    TN_TRY(pool_make(&p, size));
+    TN_TRY(parents_of(&p, &before, size));
+    for (int t = 0; t < TRIES; t++) {
+        breed(o, space, &p, &before, &lots, x);
+        if (!tn_seen_has(&before, x, space->n)) break;
+    }
+done:
+    pool_free(&p);
+    return s;
+}
+
+const tn_sampler tn_sampler_nsga2 = { .name = "nsga2", .needs = needs, .count = tn_sampler_endless, .check = check, .draw = draw };

@@ -289,6 +289,18 @@ static tn_status open_to_read(tn_lab *lab)
     return empty ? tn_error(TN_BAD_FILE, "%.640s is empty: `tenon lab run STUDY.yaml` fills it", lab->path) : TN_OK;
 }
 
+tn_status tn_lab_verify(tn_lab *lab)
+{
+    sqlite3_stmt *q;
+    bool row;
+    char said[256];
+    TN_RETURN_IF(tn__db_get(lab, "PRAGMA quick_check(1)", &q));
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    snprintf(said, sizeof said, "%.250s", row ? tn__db_text(q, 0) : "no answer");
+    sqlite3_reset(q);
+    return strcmp(said, "ok") == 0 ? TN_OK : tn_error(TN_BAD_FILE, "%.640s is damaged (%s): restore it from a copy", lab->path, said);
+}
+
 tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
 {
     TN_RETURN_IF(check_place(path, write));

@@ -78,6 +78,8 @@ typedef struct tn_lab tn_lab;
 tn_status tn_lab_open(const char *path, bool write, tn_lab **out);
 void tn_lab_close(tn_lab *lab); /* takes NULL */
 const char *tn_lab_path(const tn_lab *lab);
+/* The whole file, page by page, for one that came from elsewhere. TN_BAD_FILE says what is wrong with it. */
+tn_status tn_lab_verify(tn_lab *lab);
 
 /* Their names by age, each in `arena`. */
 tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names, size_t *n);

@@ -1,0 +1,16 @@
+/* tenon lab: studies of hundreds of trials. Each word is in a file of its own. */
+#include "cli/lab_campaign.h"
+
+#include <string.h>
+
+tn_status tn_cmd_lab(tn_cli *c)
+{
+    static const struct {
+        const char *word;
+        tn_status (*run)(tn_cli *c);
+    } words[] = { { "run", tn_lab_run }, { "work", tn_lab_work } };
+    const char *word = tn_args_positional(&c->args, 0);
+    for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, word) == 0) return words[i].run(c);
+    return tn_error(TN_USAGE, "lab needs a word: tenon lab run STUDY.yaml (`tenon help lab` lists them)");
+}

@@ -1,0 +1,275 @@
+/* Processes that run trials. Each is this program again (`lab work`), in a process group of its own: a Ctrl-C reaches this process alone,
+ * which asks each worker once to save and stop. A worker whose parent is gone stops too. */
+#include "cli/lab_campaign.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "cli/train_view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double SPEND_S = 5, SAVE_S = 60, GRACE_S = 10;
+enum { POLL_MS = 50, FRUITLESS = 200 };
+
+typedef struct process {
+    pid_t pid; /* 0: none */
+    int err;   /* its standard error, read here; -1 */
+    char said[1024];
+    size_t n;
+} process;
+
+typedef struct crew {
+    tn_cli *c;
+    tn_campaign *k;
+    process *p; /* (k->workers) */
+    bool stopping;
+    int fruitless; /* deaths since a trial ended */
+    int64_t ended;
+    tn_status status; /* that a worker ended with */
+    char error[1024];
+    double begun, spent_at;
+} crew;
+
+int tn_campaign_cores(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > TN_CAMPAIGN_WORKERS ? TN_CAMPAIGN_WORKERS : (int)n;
+}
+
+/* --- one process ------------------------------------------------------------------------------------------------------ */
+
+static void become_worker(const tn_campaign *k, int err, pid_t parent)
+{
+    char trials[32];
+    const int null = open("/dev/null", O_RDWR);
+    snprintf(trials, sizeof trials, "%lld", (long long)k->trials);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent || null < 0) _exit(TN_INTERRUPTED);
+    dup2(null, 0);
+    dup2(null, 1);
+    dup2(err, 2);
+    const char *const argv[] = { "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", NULL };
+    execv("/proc/self/exe", (char *const *)argv);
+    _exit(127);
+}
+
+static tn_status start(crew *w, process *p)
+{
+    int ends[2];
+    const pid_t parent = getpid();
+    if (pipe(ends) != 0) return tn_error(TN_MEMORY, "cannot start a worker: %s", strerror(errno));
+    fcntl(ends[0], F_SETFD, FD_CLOEXEC); /* other workers must not hold it open */
+    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    const pid_t pid = fork();
+    if (pid == 0) become_worker(w->k, ends[1], parent);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return tn_error(TN_MEMORY, "cannot start a worker: %s; use fewer with --workers=N", strerror(errno));
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    *p = (process){ .pid = pid, .err = ends[0] };
+    return TN_OK;
+}
+
+static void listen_to(process *p)
+{
+    while (p->err >= 0 && p->n + 1 < sizeof p->said) {
+        const ssize_t n = read(p->err, p->said + p->n, sizeof p->said - 1 - p->n);
+        if (n <= 0) break;
+        p->n += (size_t)n;
+        p->said[p->n] = 0;
+    }
+}
+
+/* The text of an error line, or all that was said. */
+static const char *last_words(process *p)
+{
+    char *error = strstr(p->said, "error: ");
+    if (error) error += 7;
+    else error = p->said;
+    error[strcspn(error, "\n")] = 0;
+    return error[0] ? error : "it ended without a word";
+}
+
+/* --- all of them ------------------------------------------------------------------------------------------------------ */
+
+static void ask_all(crew *w, int signal)
+{
+    for (int i = 0; i < w->k->workers; i++)
+        if (w->p[i].pid) kill(w->p[i].pid, signal);
+    w->stopping = true;
+}
+
+static int alive(const crew *w)
+{
+    int n = 0;
+    for (int i = 0; i < w->k->workers; i++) n += w->p[i].pid != 0;
+    return n;
+}
+
+static void keep_error(crew *w, tn_status s, const char *text)
+{
+    if (w->status != TN_OK) return;
+    w->status = s;
+    snprintf(w->error, sizeof w->error, "%s", text);
+}
+
+/* What a worker that is no more leaves behind: its trial for another one, perhaps an error for all. */
+static tn_status bury(crew *w, process *p, int how)
+{
+    char text[256];
+    listen_to(p);
+    close(p->err);
+    const pid_t pid = p->pid;
+    p->pid = 0;
+    p->err = -1;
+    TN_RETURN_IF(tn_lab_bury(w->k->lab, pid));
+    if (WIFEXITED(how) && WEXITSTATUS(how) == TN_OK) return TN_OK; /* nothing is left for it */
+    if (WIFEXITED(how) && WEXITSTATUS(how) == TN_INTERRUPTED && w->stopping) return TN_OK;
+    if (WIFEXITED(how)) {
+        const int code = WEXITSTATUS(how);
+        keep_error(w, code > 0 && code <= TN_DISK ? (tn_status)code : TN_INTERNAL, last_words(p));
+        ask_all(w, SIGTERM);
+        return TN_OK;
+    }
+    if (w->stopping) return TN_OK;
+    w->k->deaths++;
+    if (++w->fruitless < FRUITLESS) return start(w, p);
+    snprintf(text, sizeof text, "%d workers in a row were ended by signals (the last by %d, %s) and no trial was finished meanwhile", FRUITLESS,
+             WTERMSIG(how), strsignal(WTERMSIG(how)));
+    keep_error(w, TN_INTERNAL, text);
+    ask_all(w, SIGTERM);
+    return TN_OK;
+}
+
+static tn_status collect(crew *w)
+{
+    for (int i = 0; i < w->k->workers; i++) {
+        process *p = &w->p[i];
+        int how;
+        listen_to(p);
+        if (p->pid && waitpid(p->pid, &how, WNOHANG) == p->pid) TN_RETURN_IF(bury(w, p, how));
+    }
+    return TN_OK;
+}
+
+/* A trial that does not come to the end of a step cannot stop itself. Recorded first: what its worker still writes is then lost. */
+static tn_status end_overdue(crew *w, double now_s)
+{
+    const tn_study_plan *p = w->k->plan;
+    int64_t pid;
+    tn_claim claim;
+    char text[128];
+    bool lost;
+    if (!(p->trial_seconds > 0)) return TN_OK;
+    TN_RETURN_IF(tn_lab_overdue(w->k->lab, w->k->study, now_s - 1.5 * p->trial_seconds - GRACE_S, &pid, &claim));
+    for (int i = 0; pid && i < w->k->workers; i++) {
+        if (w->p[i].pid != (pid_t)pid) continue;
+        snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
+        const tn_ending e = { .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = claim.seed, .error = text };
+        TN_RETURN_IF(tn_lab_end(w->k->lab, &claim, NULL, 0, &e, p->n_objectives, &lost));
+        kill((pid_t)pid, SIGKILL);
+        w->k->deaths--;
+    }
+    return TN_OK;
+}
+
+static tn_status spend(crew *w, double now)
+{
+    double all;
+    const double since = now - w->spent_at;
+    w->spent_at = now;
+    return tn_lab_spend(w->k->lab, w->k->study, since, &all);
+}
+
+static double unix_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static tn_status watch_over(crew *w, tn_lab_watch *view)
+{
+    const struct timespec pause = { .tv_nsec = POLL_MS * 1000L * 1000L };
+    while (alive(w)) {
+        int64_t ended = w->ended;
+        nanosleep(&pause, NULL);
+        const double now = tn_clock_s();
+        TN_RETURN_IF(collect(w));
+        TN_RETURN_IF(tn_lab_watch_look(view, false, &ended));
+        if (ended > w->ended) w->fruitless = 0;
+        w->ended = ended;
+        if (now - w->spent_at > SPEND_S) {
+            TN_RETURN_IF(spend(w, now));
+            TN_RETURN_IF(end_overdue(w, unix_s()));
+        }
+        if (w->stopping) continue;
+        if (tn_interrupted(NULL)) {
+            keep_error(w, TN_INTERRUPTED, "interrupted");
+            ask_all(w, SIGTERM);
+        } else if (w->k->seconds > 0 && now - w->begun > w->k->seconds) {
+            w->k->out_of_time = true;
+            ask_all(w, SIGTERM);
+        }
+    }
+    return TN_OK;
+}
+
+/* Whatever happened, nothing of ours stays behind: they had time to save. */
+static void end_all(crew *w)
+{
+    const struct timespec pause = { .tv_nsec = POLL_MS * 1000L * 1000L };
+    const double from = tn_clock_s();
+    if (alive(w)) ask_all(w, SIGTERM);
+    for (bool killed = false; alive(w);) {
+        for (int i = 0; i < w->k->workers; i++) {
+            process *p = &w->p[i];
+            listen_to(p);
+            if (!p->pid || waitpid(p->pid, NULL, WNOHANG) != p->pid) continue;
+            close(p->err);
+            (void)tn_lab_bury(w->k->lab, p->pid);
+            p->pid = 0;
+        }
+        if (!killed && tn_clock_s() - from > SAVE_S) {
+            ask_all(w, SIGKILL);
+            killed = true;
+        }
+        nanosleep(&pause, NULL);
+    }
+}
+
+tn_status tn_campaign_run(tn_cli *c, tn_campaign *k)
+{
+    tn_status s = TN_OK;
+    tn_lab_watch *view = NULL;
+    char text[1024];
+    crew w = { .c = c, .k = k, .begun = tn_clock_s(), .spent_at = tn_clock_s() };
+    w.p = tn_alloc(sizeof *w.p * (size_t)k->workers);
+    if (!w.p) return TN_MEMORY;
+    tn_interrupt_watch();
+    TN_TRY(tn_lab_watch_start(c, k, &view));
+    TN_TRY(tn_lab_watch_look(view, true, &w.ended));
+    for (int i = 0; i < k->workers; i++) TN_TRY(start(&w, &w.p[i]));
+    TN_TRY(watch_over(&w, view));
+    TN_TRY(spend(&w, tn_clock_s()));
+    TN_TRY(tn_lab_watch_look(view, true, &w.ended));
+done:
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    end_all(&w);
+    tn_lab_watch_end(view);
+    tn_free(w.p);
+    k->ended = w.ended;
+    if (s != TN_OK) return tn_error(s, "%s", text);
+    return w.status == TN_OK ? TN_OK : tn_error(w.status, "%s", w.error);
+}

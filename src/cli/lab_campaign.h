@@ -1,0 +1,41 @@
+/* Running the trials of a study: workers as processes, replaced when they die, watched until nothing is left, the time is over or somebody
+ * interrupts. Shared by `lab run` and whatever else has trials to run. */
+#ifndef TN_CLI_LAB_CAMPAIGN_H
+#define TN_CLI_LAB_CAMPAIGN_H
+
+#include "cli/cli.h"
+#include "lab/trials.h"
+
+enum { TN_CAMPAIGN_WORKERS = 1024 };
+
+typedef struct tn_campaign {
+    const tn_study_plan *plan;
+    tn_lab *lab;
+    int64_t study;
+    int workers;
+    int64_t trials;  /* a side: numbers below it; 0: all */
+    bool compare;    /* the other series */
+    double seconds;  /* at most; 0: no limit */
+    /* What became of it. */
+    bool out_of_time;
+    int64_t ended, planned; /* trials, over all sides */
+    int64_t deaths;         /* of workers, by a signal that was not ours */
+} tn_campaign;
+
+/* TN_OK also where the time was over; TN_INTERRUPTED; or what a worker ended with. */
+tn_status tn_campaign_run(tn_cli *c, tn_campaign *k);
+/* One worker per core. */
+int tn_campaign_cores(void);
+
+/* --- watching (lab_watch.c) --- */
+typedef struct tn_lab_watch tn_lab_watch;
+tn_status tn_lab_watch_start(tn_cli *c, const tn_campaign *k, tn_lab_watch **out);
+/* Draws how far it is, where it is time to. *ended: trials that have, over all sides. */
+tn_status tn_lab_watch_look(tn_lab_watch *w, bool now, int64_t *ended);
+void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
+
+/* The words of `tenon lab`. */
+tn_status tn_lab_run(tn_cli *c);
+tn_status tn_lab_work(tn_cli *c);
+
+#endif

@@ -1,0 +1,195 @@
+/* tenon lab run: begins a study or goes on with it. */
+#include "base/alloc.h"
+#include "cli/lab_campaign.h"
+#include "cli/train_view.h"
+#include "lab/transfer.h"
+#include "lab/trial_run.h"
+#include "lab/worker.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct options {
+    char db[TN_PATH_BYTES];
+    int workers;
+    int64_t trials; /* a side */
+    double seconds;
+} options;
+
+static tn_status read_count(const tn_cli *c, const char *flag, double most, double *out)
+{
+    const char *text = tn_args_value(&c->args, flag);
+    char *end;
+    if (!text) return TN_OK;
+    errno = 0;
+    const double x = strtod(text, &end);
+    if (!*text || *end || !(x > 0) || x > most) return tn_error(TN_USAGE, "--%s=%.40s is not a number above 0 and up to %g", flag, text, most);
+    *out = x;
+    return TN_OK;
+}
+
+/* FILE.db beside FILE.yaml, unless --db or the file names another one. */
+static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *file, char *out)
+{
+    const char *db = tn_args_value(&c->args, "db") ? tn_args_value(&c->args, "db") : p->db;
+    const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
+    const int stem = dot && (!slash || dot > slash) ? (int)(dot - file) : (int)strlen(file);
+    const int n = db ? snprintf(out, TN_PATH_BYTES, "%s", db) : snprintf(out, TN_PATH_BYTES, "%.*s.db", stem, file);
+    return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of the database is too long");
+}
+
+static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const char *file, options *o)
+{
+    double workers = tn_campaign_cores(), trials = (double)p->trials, seconds = 0;
+    TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
+    TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
+    TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
+    if (workers != floor(workers) || trials != floor(trials)) return tn_error(TN_USAGE, "--workers and --trials are whole numbers");
+    o->workers = (int)workers;
+    o->trials = (int64_t)trials;
+    o->seconds = seconds;
+    return database(c, p, file, o->db);
+}
+
+/* Some point of every side must open: a file that is missing, or settings that contradict each other, are better said once than by every
+ * trial. Points that are drawn here are random ones; that one of them does not fit together is for its trial to say. */
+static tn_status try_sides(const tn_study_plan *p, const char *db)
+{
+    enum { TRIES = 8 };
+    char runs[TN_PATH_BYTES];
+    const tn_sampler *random = tn_sampler_find("random");
+    const tn_seen none = { .objectives = p->n_objectives };
+    TN_RETURN_IF(tn_lab_runs(db, runs, sizeof runs));
+    tn_trial_host h = { .plan = p, .runs = runs };
+    tn_status s = TN_OK;
+    for (size_t i = 0; i < p->n_sides && s == TN_OK; i++) {
+        double *x = tn_alloc(sizeof *x * (p->sides[i].space.n + 1));
+        if (!x) return TN_MEMORY;
+        for (int64_t k = 0; k < TRIES; k++) {
+            s = random->draw(&p->sampling, &p->sides[i].space, &none, k, x);
+            if (s == TN_OK) s = tn_trial_try(&h, i, x);
+            if (s == TN_OK) break;
+        }
+        if (s != TN_OK) tn_error_prefix("%s%s%s: no trial can be opened", p->name, p->sides[i].name[0] ? ", side " : "", p->sides[i].name);
+        tn_free(x);
+    }
+    tn_samples_cache_free(&h.samples);
+    return s;
+}
+
+static void describe(tn_cli *c, const tn_study_plan *p, const options *o, bool found, const tn_study *there)
+{
+    int64_t ended = 0;
+    for (size_t i = 0; i < there->n; i++) ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
+    fprintf(c->err, "study   %s, ", p->name);
+    if (p->n_sides > 1 || p->sides[0].name[0]) fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
+    fprintf(c->err, "%lld trials, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials, p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
+    fprintf(c->err, "data    %s", o->db);
+    if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
+    fprintf(c->err, "   (the same command goes on)\n");
+}
+
+static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn_tally *t)
+{
+    char best[32] = "-";
+    if (c->json) {
+        json_t *row = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "done", (json_int_t)t->count[TN_TRIAL_DONE],
+                                "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed", (json_int_t)t->count[TN_TRIAL_FAILED], "timeout",
+                                (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting", (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]),
+                                "objective", p->objectives[0].name);
+        if (row) json_object_set_new(row, "best", isfinite(t->best) ? json_real(t->best) : json_null());
+        return tn_cli_emit(c, row);
+    }
+    if (!isnan(t->best)) snprintf(best, sizeof best, "%.4g", t->best);
+    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s\n", p->sides[i].name, p->sides[i].name[0] ? ": " : "",
+            (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED], (long long)t->count[TN_TRIAL_TIMEOUT],
+            (long long)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), p->objectives[0].name, best);
+    return TN_OK;
+}
+
+static tn_status emit_result(tn_cli *c, const tn_campaign *k)
+{
+    tn_tally *t = tn_alloc(sizeof *t * k->plan->n_sides);
+    tn_status s = t ? tn_lab_tally(k->lab, k->study, k->plan, k->trials, t) : TN_MEMORY;
+    for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++) s = emit_side(c, k->plan, i, &t[i]);
+    tn_free(t);
+    return s;
+}
+
+/* The time that is left of the study's, and of this command's. */
+static double seconds_left(const tn_study_plan *p, const options *o, double spent)
+{
+    double left = o->seconds;
+    if (p->seconds > 0) {
+        const double rest = p->seconds - spent > 0.001 ? p->seconds - spent : 0.001;
+        left = left > 0 && left < rest ? left : rest;
+    }
+    return left;
+}
+
+static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_lab *lab, int64_t id, double spent)
+{
+    tn_campaign k = { .plan = p, .lab = lab, .study = id, .workers = o->workers, .trials = o->trials, .seconds = seconds_left(p, o, spent) };
+    const tn_status s = tn_campaign_run(c, &k);
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    if (k.deaths) fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k.deaths, k.deaths == 1 ? " was" : "s were");
+    if (k.out_of_time)
+        fprintf(c->err, "note    the time is over (%s): %s\n", o->seconds > 0 && k.seconds >= o->seconds ? "--seconds" : "seconds in the study file",
+                o->seconds > 0 && k.seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
+    if (s == TN_INTERRUPTED) return tn_error(s, "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on", (long long)k.ended, o->db);
+    if (s != TN_OK) return tn_error(s, "%s", text);
+    return emit_result(c, &k);
+}
+
+static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, const options *o, tn_lab *lab)
+{
+    int64_t id = 0;
+    bool found = false;
+    tn_study *there = NULL;
+    TN_RETURN_IF(tn_lab_begin(lab, p, text, c->args.overrides, c->args.overrides_n, &id, &found));
+    if (!found && p->from_db) TN_RETURN_IF(tn_lab_transfer(lab, id, p));
+    TN_RETURN_IF(tn_lab_fill(lab, id, p, o->trials));
+    TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
+    describe(c, p, o, found, there);
+    const tn_status s = run_it(c, p, o, lab, id, there->spent);
+    tn_study_free(there);
+    return s;
+}
+
+tn_status tn_lab_run(tn_cli *c)
+{
+    tn_status s = TN_OK;
+    tn_arena arena = { 0 };
+    tn_study_plan plan;
+    tn_lab *lab = NULL;
+    options o = { .workers = 1 };
+    char *text = NULL;
+    TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
+    const char *file = tn_args_positional(&c->args, 1);
+    TN_TRY(tn_study_read(file, c->args.overrides, c->args.overrides_n, &arena, &text, &plan));
+    TN_TRY(tn_study_check(&plan));
+    TN_TRY(read_options(c, &plan, file, &o));
+    TN_TRY(try_sides(&plan, o.db));
+    TN_TRY(tn_lab_open(o.db, true, &lab));
+    TN_TRY(begin(c, &plan, text, &o, lab));
+done:
+    tn_lab_close(lab);
+    tn_free(text);
+    tn_arena_free(&arena);
+    return s;
+}
+
+/* What `lab run` starts: lab work DB STUDY TRIALS search|compare. */
+tn_status tn_lab_work(tn_cli *c)
+{
+    int64_t ran;
+    TN_RETURN_IF(tn_args_expect(&c->args, 3, 5));
+    const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4);
+    const tn_worker_options o = { .db = tn_args_positional(&c->args, 1), .study = tn_args_positional(&c->args, 2), .trials = trials ? strtoll(trials, NULL, 10) : 0,
+                                  .compare = series && strcmp(series, "compare") == 0, .interrupted = tn_interrupted };
+    tn_interrupt_watch();
+    return tn_worker_run(&o, &ran);
+}

@@ -1,0 +1,228 @@
+/* What a trial has found so far, and its objectives. */
+#include "lab/trial_log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, int64_t batch, tn_trial_log *out)
+{
+    *out = (tn_trial_log){ .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN };
+    out->rules = tn_alloc(sizeof *out->rules * (p->n_rules + 1));
+    if (!out->rules) return TN_MEMORY;
+    if (p->n_rules) memcpy(out->rules, p->rules, sizeof *out->rules * p->n_rules);
+    return TN_OK;
+}
+
+void tn_trial_log_written(tn_trial_log *l)
+{
+    for (size_t i = 0; i < l->n_reports; i++) tn_free((char *)l->reports[i].value);
+    l->n_reports = 0;
+}
+
+void tn_trial_log_free(tn_trial_log *l)
+{
+    tn_trial_log_written(l);
+    tn_free(l->reports);
+    tn_free(l->history);
+    tn_free(l->rules);
+    *l = (tn_trial_log){ 0 };
+}
+
+/* --- metrics and rules ------------------------------------------------------------------------------------------------ */
+
+void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
+{
+    for (size_t i = 0; i < l->n_metrics; i++)
+        if (strcmp(l->metric[i].name, name) == 0) {
+            l->metric[i].value = value;
+            return;
+        }
+    if (l->n_metrics == TN_LOG_METRICS || strlen(name) >= TN_LOG_NAME) return;
+    tn_metric *m = &l->metric[l->n_metrics++];
+    snprintf(m->name, sizeof m->name, "%s", name);
+    m->value = value;
+}
+
+/* Names that people have for what the models call otherwise. */
+static const struct { const char *said, *name; } alias[] = {
+    { "solver_iters", "steps_max" },
+    { "spectral_radius", "contraction" },
+};
+
+static const char *name_of(const char *said)
+{
+    for (size_t i = 0; i < sizeof alias / sizeof *alias; i++)
+        if (strcmp(alias[i].said, said) == 0) return alias[i].name;
+    return said;
+}
+
+double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < l->n_metrics; i++)
+            if (strcmp(l->metric[i].name, pass ? name_of(name) : name) == 0) {
+                *there = true;
+                return l->metric[i].value;
+            }
+    *there = false;
+    return NAN;
+}
+
+/* The setting that bounds a metric: steps of any phase are at most `iterations`. */
+static double cap_of(const tn_trial_log *l, const char *metric)
+{
+    const char *name = name_of(metric);
+    const bool steps = strstr(name, "steps") != NULL;
+    if (!steps || tn_settings_find(l->settings, "iterations") == tn_settings_count(l->settings)) return NAN;
+    return (double)tn_settings_int(l->settings, "iterations");
+}
+
+void tn_trial_log_rules(tn_trial_log *l, int64_t step, double epoch, const char *metric)
+{
+    for (size_t i = 0; i < l->plan->n_rules; i++) {
+        tn_rule *r = &l->rules[i];
+        const bool every_step = strcmp(r->metric, "loss") == 0 || strcmp(r->metric, "grad_norm") == 0;
+        bool there;
+        if (metric ? strcmp(metric, r->metric) != 0 : every_step) continue;
+        const double value = tn_trial_log_get(l, r->metric, &there);
+        if (there && tn_rule_step(r, step, epoch, value, cap_of(l, r->metric)) && !l->broken) l->broken = l->plan->rule_texts[i];
+    }
+}
+
+/* --- reports ---------------------------------------------------------------------------------------------------------- */
+
+/* {"accuracy":0.5,...}: numbers so that reading gives the same doubles. */
+static char *metrics_text(const tn_trial_log *l)
+{
+    enum { EACH = TN_LOG_NAME + 40 };
+    char *text = tn_alloc(EACH * l->n_metrics + 3), *p = text;
+    if (!text) return NULL;
+    *p++ = '{';
+    for (size_t i = 0; i < l->n_metrics; i++) {
+        const tn_metric *m = &l->metric[i];
+        p += snprintf(p, EACH, "%s\"%s\":", i ? "," : "", m->name);
+        p += isfinite(m->value) ? snprintf(p, EACH, "%.17g", m->value) : snprintf(p, EACH, "null");
+    }
+    *p++ = '}';
+    *p = 0;
+    return text;
+}
+
+static tn_status remember(tn_trial_log *l, double epoch, double accuracy, double reward, double loss)
+{
+    TN_RETURN_IF(tn_grow((void **)&l->history, &l->capacity, l->n + 1, sizeof *l->history));
+    l->history[l->n].epoch = epoch;
+    l->history[l->n].learned = isnan(accuracy) ? reward : accuracy;
+    l->history[l->n++].loss = loss;
+    if (!isnan(reward)) l->reward = reward;
+    if (!(accuracy <= l->accuracy) && !isnan(accuracy)) l->accuracy = accuracy;
+    return TN_OK;
+}
+
+tn_status tn_trial_log_add(tn_trial_log *l, int64_t step, double epoch, double seconds, double *score)
+{
+    bool there;
+    const double by = tn_trial_log_get(l, l->plan->prune_by, &there);
+    *score = l->plan->prune_max ? -by : by;
+    TN_RETURN_IF(remember(l, epoch, tn_trial_log_get(l, "accuracy", &there), tn_trial_log_get(l, "reward", &there), tn_trial_log_get(l, "loss", &there)));
+    TN_RETURN_IF(tn_grow((void **)&l->reports, &l->reports_capacity, l->n_reports + 1, sizeof *l->reports));
+    char *text = metrics_text(l);
+    if (!text) return TN_MEMORY;
+    l->reports[l->n_reports++] = (tn_report){ .rung = (int64_t)l->n, .step = step, .epoch = epoch, .seconds = seconds, .score = *score, .value = text };
+    return TN_OK;
+}
+
+tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
+{
+    tn_arena arena = { 0 };
+    tn_trial_curve c;
+    tn_status s = tn_lab_curve(lab, trial, &arena, &c);
+    for (size_t i = 0; s == TN_OK && i < c.n; i++) {
+        double accuracy = NAN, reward = NAN, loss = NAN;
+        for (size_t k = 0; k < c.metrics; k++) {
+            const double v = c.value[i * c.metrics + k];
+            if (strcmp(c.name[k], "accuracy") == 0) accuracy = v;
+            if (strcmp(c.name[k], "reward") == 0) reward = v;
+            if (strcmp(c.name[k], "loss") == 0) loss = v;
+        }
+        s = remember(l, c.epoch[i], accuracy, reward, loss);
+    }
+    for (size_t k = 0; s == TN_OK && c.n && k < c.metrics; k++) tn_trial_log_put(l, c.name[k], c.value[(c.n - 1) * c.metrics + k]);
+    tn_arena_free(&arena);
+    return s;
+}
+
+/* --- checkpoints ------------------------------------------------------------------------------------------------------ */
+
+json_t *tn_trial_log_save(const tn_trial_log *l)
+{
+    const tn_solve_count *c = &l->solves;
+    json_t *rules = json_array();
+    for (size_t i = 0; rules && i < l->plan->n_rules; i++)
+        if (json_array_append_new(rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) != 0) {
+            json_decref(rules);
+            return NULL;
+        }
+    if (!rules) return NULL;
+    return json_pack("{s:o, s:[I,I,I,f,f,f,f,f], s:f}", "rules", rules, "solves", (json_int_t)c->solver_calls, (json_int_t)c->samples,
+                     (json_int_t)c->eval_samples, c->free, c->nudged, c->adjoint, c->backward, c->eval, "eval_s", l->eval_s);
+}
+
+tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
+{
+    tn_solve_count *c = &l->solves;
+    json_t *rules = NULL;
+    json_int_t calls, samples, eval_samples;
+    if (json_unpack((json_t *)from, "{s:o, s:[I,I,I,F,F,F,F,F], s:F}", "rules", &rules, "solves", &calls, &samples, &eval_samples, &c->free,
+                    &c->nudged, &c->adjoint, &c->backward, &c->eval, "eval_s", &l->eval_s) != 0 || json_array_size(rules) != l->plan->n_rules)
+        return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+    c->solver_calls = calls;
+    c->samples = samples;
+    c->eval_samples = eval_samples;
+    for (size_t i = 0; i < l->plan->n_rules; i++) {
+        json_int_t held, since;
+        if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0) return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+        l->rules[i].held = held;
+        l->rules[i].since = since;
+    }
+    return TN_OK;
+}
+
+/* --- objectives ------------------------------------------------------------------------------------------------------- */
+
+static double lowest_loss(const tn_trial_log *l)
+{
+    double best = NAN;
+    for (size_t i = 0; i < l->n; i++)
+        if (!(l->history[i].loss >= best) && !isnan(l->history[i].loss)) best = l->history[i].loss;
+    return best;
+}
+
+/* The first epoch that came within a tenth of the best. */
+static double epochs_to_90(const tn_trial_log *l)
+{
+    double best = NAN;
+    for (size_t i = 0; i < l->n; i++)
+        if (!(l->history[i].learned <= best) && !isnan(l->history[i].learned)) best = l->history[i].learned;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->history[i].learned >= best - 0.1 * fabs(best)) return l->history[i].epoch;
+    return NAN;
+}
+
+void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double parameters, double *y, const char **missing)
+{
+    *missing = NULL;
+    for (size_t i = 0; i < l->plan->n_objectives; i++) {
+        const char *name = l->plan->objectives[i].name;
+        const struct { const char *name; double value; } known[] = {
+            { "accuracy", l->accuracy }, { "reward", l->reward }, { "loss", lowest_loss(l) }, { "seconds", seconds }, { "parameters", parameters },
+            { "epochs_to_90", epochs_to_90(l) }, { "block_evals", tn_solve_count_units(&l->solves) },
+        };
+        size_t k = 0;
+        bool there = true;
+        while (k < sizeof known / sizeof *known && strcmp(known[k].name, name) != 0) k++;
+        y[i] = k < sizeof known / sizeof *known ? known[k].value : tn_trial_log_get(l, name, &there);
+        if (isnan(y[i]) && !*missing) *missing = name;
+    }
+}

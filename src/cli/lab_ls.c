@@ -56,14 +56,16 @@ static tn_status each_study(tn_cli *c, tn_lab *lab, tn_arena *a)
     return TN_OK;
 }
 
-/* ls DB: the studies; ls DB --trials: every trial of one. */
+/* ls DB: the studies; ls DB trials: every trial of one. */
 tn_status tn_lab_ls(tn_cli *c)
 {
     tn_lab_view v = { 0 };
     tn_arena a = { 0 };
     tn_status s = TN_OK;
-    if (tn_args_flag(&c->args, "trials")) {
-        TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
+    const char *what = tn_args_positional(&c->args, 2);
+    if (what) {
+        if (strcmp(what, "trials") != 0) return tn_error(TN_USAGE, "lab ls DB %.32s: say `trials` or nothing (--study=NAME names a study)", what);
+        TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
         tn_lab_table_head(c, v.study);
         for (size_t i = 0; s == TN_OK && i < v.study->n; i++) s = tn_lab_table_row(c, v.study, &v.study->trials[i]);
         tn_lab_view_close(&v);

@@ -121,7 +121,7 @@ tn_status tn_export_optuna(const tn_study *s, tn_lab *lab, FILE *out)
         TN_RETURN_IF(put(json_pack("{s:i, s:s, s:s, s:o}", "op_code", CREATE_STUDY, "worker_id", worker, "study_name", name, "directions", directions), out));
     }
     for (size_t i = 0; i < s->n; i++) {
-        json_t *o;
+        json_t *o = NULL;
         if (s->trials[i].kind == TN_TRIAL_COMPARE) continue;
         TN_RETURN_IF(trial_json(s, lab, &s->trials[i], &o));
         TN_RETURN_IF(put(o, out));

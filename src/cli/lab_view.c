@@ -19,23 +19,29 @@ static tn_status database_of(const char *given, char path[TN_PATH_BYTES])
     return TN_OK;
 }
 
-tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
+static tn_status open_database(tn_cli *c, size_t min, size_t max, bool write, tn_lab **out)
 {
     char path[TN_PATH_BYTES];
     TN_RETURN_IF(tn_args_expect(&c->args, min + 2, max + 2));
     TN_RETURN_IF(database_of(tn_args_positional(&c->args, 1), path));
-    return tn_lab_open(path, false, out);
+    if (write && access(path, F_OK) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path); /* none is made for a mistyped name */
+    return tn_lab_open(path, write, out);
 }
 
-tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
+tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out) { return open_database(c, min, max, false, out); }
+
+static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, tn_lab_view *out)
 {
     tn_lab_view v = { 0 };
-    TN_RETURN_IF(tn_lab_view_database(c, min, max, &v.lab));
+    TN_RETURN_IF(open_database(c, min, max, write, &v.lab));
     const tn_status s = tn_lab_load(v.lab, tn_args_value(&c->args, "study"), &v.study);
     if (s != TN_OK) tn_lab_view_close(&v);
     else *out = v;
     return s;
 }
+
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, false, out); }
+tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, true, out); }
 
 void tn_lab_view_close(tn_lab_view *v)
 {

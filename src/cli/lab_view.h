@@ -13,6 +13,7 @@ typedef struct tn_lab_view {
 
 /* arguments: how many stand behind the database, at least and at most. */
 tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out);
+tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out); /* to be written */
 /* The same without a study. */
 tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out);
 void tn_lab_view_close(tn_lab_view *v);
@@ -28,5 +29,6 @@ tn_status tn_lab_best(tn_cli *c);
 tn_status tn_lab_diff(tn_cli *c);
 tn_status tn_lab_plot(tn_cli *c);
 tn_status tn_lab_export(tn_cli *c);
+tn_status tn_lab_compare(tn_cli *c);
 
 #endif

@@ -129,6 +129,17 @@ static double seconds_left(const tn_study_plan *p, const options *o, double spen
     return left;
 }
 
+static tn_status sweep(const tn_study_plan *p, const options *o, tn_lab *lab)
+{
+    char runs[TN_PATH_BYTES];
+    tn_study *s = NULL;
+    TN_RETURN_IF(tn_lab_runs(o->db, runs, sizeof runs));
+    TN_RETURN_IF(tn_lab_load(lab, p->name, &s));
+    const tn_status st = tn_trial_sweep(&(tn_trial_host){ .plan = p, .runs = runs }, s);
+    tn_study_free(s);
+    return st;
+}
+
 static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_lab *lab, int64_t id, double spent)
 {
     tn_campaign k = { .plan = p, .lab = lab, .study = id, .workers = o->workers, .trials = o->trials, .seconds = seconds_left(p, o, spent) };
@@ -141,6 +152,7 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
                 o->seconds > 0 && k.seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
     if (s == TN_INTERRUPTED) return tn_error(s, "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on", (long long)k.ended, o->db);
     if (s != TN_OK) return tn_error(s, "%s", text);
+    TN_RETURN_IF(sweep(p, o, lab));
     return emit_result(c, &k);
 }
 

@@ -26,6 +26,8 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
 
 /* "RUNS/STUDY/ep-17" (comparisons: "ep-c17") into out (TN_PATH_BYTES). */
 tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out);
+/* Removes directories that trials left which have ended: a process that is killed between the two cannot. */
+tn_status tn_trial_sweep(const tn_trial_host *h, const tn_study *s);
 /* Opens a session for the point and closes it: whether trials of this side can run at all. */
 tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x);
 

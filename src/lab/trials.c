@@ -3,7 +3,9 @@
 
 #include "lab/db.h"
 
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -11,17 +13,42 @@
 
 /* --- workers ---------------------------------------------------------------------------------------------------------- */
 
-static void host_name(char host[65])
+/* Within which a process number means one process: machine, boot, and the numbers' own space (containers). */
+static void host_name(char host[160])
 {
     struct utsname u;
-    snprintf(host, 65, "%.64s", uname(&u) == 0 ? u.nodename : "?");
+    char space[64] = "", boot[9] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    if (f && fread(boot, 1, 8, f) != 8) boot[0] = 0;
+    if (f) fclose(f);
+    if (readlink("/proc/self/ns/pid", space, sizeof space - 1) < 0) space[0] = 0;
+    snprintf(host, 160, "%.64s %s %s", uname(&u) == 0 ? u.nodename : "?", boot, space);
+}
+
+/* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
+static tn_status bury_dead(tn_lab *lab, const char *host)
+{
+    sqlite3_stmt *q;
+    bool row = true;
+    int64_t dead[64];
+    size_t n = 0;
+    TN_RETURN_IF(tn__db_get(lab, "SELECT id, pid FROM worker WHERE gone = 0 AND host = ?", &q));
+    sqlite3_bind_text(q, 1, host, -1, SQLITE_TRANSIENT);
+    while (row && n < sizeof dead / sizeof *dead) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (row && kill((pid_t)sqlite3_column_int64(q, 1), 0) != 0 && errno == ESRCH) dead[n++] = sqlite3_column_int64(q, 0);
+    }
+    sqlite3_reset(q);
+    for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
+    return TN_OK;
 }
 
 tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
 {
     sqlite3_stmt *q;
-    char host[65];
+    char host[160];
     host_name(host);
+    TN_RETURN_IF(bury_dead(lab, host));
     TN_RETURN_IF(tn__db_get(lab, "INSERT INTO worker(pid, host, started, beat) VALUES(?1, ?2, ?3, ?3)", &q));
     sqlite3_bind_int64(q, 1, getpid());
     sqlite3_bind_text(q, 2, host, -1, SQLITE_TRANSIENT);
@@ -51,7 +78,7 @@ tn_status tn_lab_leave(tn_lab *lab, int64_t worker)
 tn_status tn_lab_bury(tn_lab *lab, int64_t pid)
 {
     sqlite3_stmt *q;
-    char host[65];
+    char host[160];
     host_name(host);
     TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET gone = 1 WHERE pid = ? AND host = ? AND gone = 0", &q));
     sqlite3_bind_int64(q, 1, pid);

@@ -5,7 +5,8 @@
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tenon=$(realpath "${TENON:-$here/../../${BUILD:-build}/tenon}") || exit 2
-work=$(mktemp -d) || exit 2
+# In memory where there is room: a kill does not care, and a thousand checkpoints take a disk minutes.
+if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000 ]; then work=$(mktemp -d /dev/shm/tenon-lab-XXXXXX); else work=$(mktemp -d); fi || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2
 passed=0 failed=0
@@ -21,20 +22,20 @@ table() { query "$1" "select side, number, state, seed, x, y, parameters, error 
 curves() { query "$1" "select t.side, t.number, r.rung, r.step, r.epoch, r.score, r.value from report r join trial t on t.id = r.trial order by 1, 2, 3"; }
 same() { cmp -s "$1" "$2" || { diff "$1" "$2" | head -5; return 1; }; }
 
-study() { # study NAME TRIALS EXTRA
+study() { # study NAME TRIALS EPOCHS EXTRA
     cat >"$1.yaml" <<END
 study: $1
 base: xor_tep
-set: { task.size: 256, task.valid_frac: 0.5, train.epochs: 8, train.batch: 16, ckpt.every: 30 }
+set: { task.size: 256, task.valid_frac: 0.5, train.epochs: $3, train.batch: 16, ckpt.every: 30 }
 search: { dim: log int 4..12, train.lr: log 1e-4..1e-1, beta: log 0.01..0.5 }
 objectives: [ accuracy max 0, parameters min 1e6, epochs_to_90 min 100, block_evals min 1e9 ]
 trials: $2
-$3
+$4
 END
 }
 
 # --- workers killed ---
-study calm 200 ''
+study calm 200 40 ''
 cp calm.yaml kill.yaml
 "$tenon" lab run calm.yaml --workers=2 >calm.out 2>calm.err || cat calm.err
 "$tenon" lab run kill.yaml --workers=8 >kill.out 2>kill.err &
@@ -56,11 +57,11 @@ table calm.db >calm.table; table kill.db >kill.table
 curves calm.db >calm.curves; curves kill.db >kill.curves
 check 'the same table as undisturbed' same calm.table kill.table
 check 'the same curves' same calm.curves kill.curves
-check 'no run directory is left' [ -z "$(ls kill/calm 2>/dev/null)" ]
+check 'no run directory is left' [ ! -e kill ]
 echo "killed workers: $kills, claims: $tried"
 
 # --- everything killed ---
-study all 60 'pruner: { name: median, warmup: 5, min: 2 }
+study all 60 16 'pruner: { name: median, warmup: 5, min: 2 }
 lag: 4
 rules: [ "residual > 0.9 for 40 steps" ]
 sides: { one: { set: { grad: ep_centred } }, two: { set: { grad: bptt } } }'
@@ -88,11 +89,5 @@ check 'and so are its curves' same all.curves again.curves
 check 'trials were pruned' grep -q '|3|' all.table
 echo "whole studies killed: $((rounds - 1)), checkpoints found: $kept"
 
-# --- a full disk, a read-only database ---
-if [ "$(id -u)" != 0 ]; then
-    chmod 444 calm.db && chmod 555 .
-    "$tenon" lab run calm.yaml >o 2>&1
-    chmod 755 .
-fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -100,7 +100,7 @@ static tn_status run_again(tn_cli *c, tn_lab_view *v, const request *r, tn_arena
 {
     tn_study_plan plan;
     tn_comparison k;
-    size_t points;
+    size_t points = 0;
     TN_RETURN_IF(tn__study_plan_of(v->study, arena, &plan));
     TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->top, arena, &k));
     TN_RETURN_IF(enqueue(v->lab, v->study, &plan, &k, r->seeds, arena, &points));

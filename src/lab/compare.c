@@ -137,7 +137,7 @@ static tn_status speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c,
 {
     runs best = { .n = 0 };
     for (size_t i = 0; i < c->n; i++) {
-        runs r;
+        runs r = { .n = 0 };
         TN_RETURN_IF(gather(s, lab, c->trial[i], arena, &r));
         const bool better = s->objectives[0].maximise ? r.validation > best.validation : r.validation < best.validation;
         if (r.n > best.n || (r.n == best.n && r.n && better)) best = r;

@@ -30,8 +30,8 @@ void tn_lab_point_text(const tn_study *s, const tn_trial *t, FILE *out)
     for (size_t k = 0; t->x && k < space->n; k++) {
         char text[128];
         if (isnan(t->x[k])) continue;
-        tn_dim_text(&space->dims[k], t->x[k], text, sizeof text);
         if (space->dims[k].kind == TN_DIM_FLOAT) snprintf(text, sizeof text, "%.4g", t->x[k]);
+        else tn_dim_text(&space->dims[k], t->x[k], text, sizeof text);
         fprintf(out, "%s%s=%s", first ? "" : " ", space->dims[k].key, text);
         first = false;
     }

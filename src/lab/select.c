@@ -19,9 +19,9 @@ static tn_status mark_fronts(const tn_study *s, tn_selection *v, tn_arena *arena
 {
     const size_t m = v->objectives;
     double *y = tn_arena_alloc(arena, sizeof *y * (v->n * m + 1));
-    int *rank = tn_arena_alloc(arena, sizeof *rank * (v->n + 1));
+    bool *front = tn_arena_alloc(arena, v->n + 1);
     size_t *at = tn_arena_alloc(arena, sizeof *at * (v->n + 1));
-    if (!y || !rank || !at) return tn_error(TN_MEMORY, "out of memory");
+    if (!y || !front || !at) return tn_error(TN_MEMORY, "out of memory");
     for (int side = 0; side < (int)s->n_sides; side++) {
         size_t n = 0;
         for (size_t i = 0; i < v->n; i++) {
@@ -30,8 +30,8 @@ static tn_status mark_fronts(const tn_study *s, tn_selection *v, tn_arena *arena
             at[n++] = i;
         }
         if (!n) continue;
-        TN_RETURN_IF(tn_pareto_ranks(y, n, m, rank));
-        for (size_t i = 0; i < n; i++) v->front[at[i]] = rank[i] == 0;
+        TN_RETURN_IF(tn_pareto_front(y, n, m, front));
+        for (size_t i = 0; i < n; i++) v->front[at[i]] = front[i];
     }
     return TN_OK;
 }

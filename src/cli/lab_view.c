@@ -2,46 +2,63 @@
 #include "cli/lab_view.h"
 
 #include "base/fs.h"
-#include "base/text.h"
+#include "lab/study.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* STUDY.yaml stands for STUDY.db beside it. */
-static tn_status database_of(const char *given, char path[TN_PATH_BYTES])
+static bool is_study_file(const char *path)
 {
-    const size_t n = strlen(given);
-    const size_t cut = n > 5 && strcmp(given + n - 5, ".yaml") == 0 ? 5 : n > 4 && strcmp(given + n - 4, ".yml") == 0 ? 4 : 0;
-    if (n + 4 > TN_PATH_BYTES) return tn_error(TN_USAGE, "the name of the database is too long");
-    snprintf(path, TN_PATH_BYTES, "%.*s%s", (int)(n - cut), given, cut ? ".db" : "");
-    return TN_OK;
+    const char *dot = strrchr(path, '.');
+    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-static tn_status open_database(tn_cli *c, size_t min, size_t max, bool write, tn_lab **out)
+/* A study's file stands for its database, and for itself in it. */
+static tn_status database_of(const char *given, tn_arena *arena, const char **path, const char **study)
 {
-    char path[TN_PATH_BYTES];
-    TN_RETURN_IF(tn_args_expect(&c->args, min + 2, max + 2));
-    TN_RETURN_IF(database_of(tn_args_positional(&c->args, 1), path));
-    if (write && access(path, F_OK) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path); /* none is made for a mistyped name */
-    return tn_lab_open(path, write, out);
+    tn_study_plan plan;
+    char *text = NULL;
+    *path = given;
+    if (!is_study_file(given)) return TN_OK;
+    const tn_status s = tn_study_read(given, NULL, 0, arena, &text, &plan);
+    tn_free(text);
+    if (s != TN_OK) return s;
+    *study = plan.name;
+    *path = plan.db ? plan.db : tn_arena_printf(arena, "%.*s.db", (int)(strrchr(given, '.') - given), given);
+    return *path ? TN_OK : tn_error(TN_MEMORY, "out of memory");
 }
 
-tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out) { return open_database(c, min, max, false, out); }
-
-static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, tn_lab_view *out)
+static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool load, tn_lab_view *out)
 {
     tn_lab_view v = { 0 };
-    TN_RETURN_IF(open_database(c, min, max, write, &v.lab));
-    const tn_status s = tn_lab_load(v.lab, tn_args_value(&c->args, "study"), &v.study);
-    if (s != TN_OK) tn_lab_view_close(&v);
-    else *out = v;
+    tn_arena arena = { 0 };
+    tn_status s = TN_OK;
+    const char *path = NULL, *study = tn_args_value(&c->args, "study");
+    TN_TRY(tn_args_expect(&c->args, min + 2, max + 2));
+    TN_TRY(database_of(tn_args_positional(&c->args, 1), &arena, &path, &study));
+    if (write && access(path, F_OK) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
+    TN_TRY(tn_lab_open(path, write, &v.lab));
+    if (load) TN_TRY(tn_lab_load(v.lab, study, &v.study));
+    *out = v;
+    v = (tn_lab_view){ 0 };
+done:
+    tn_arena_free(&arena);
+    tn_lab_view_close(&v);
     return s;
 }
 
-tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, false, out); }
-tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, true, out); }
+tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
+{
+    tn_lab_view v;
+    TN_RETURN_IF(open_view(c, min, max, false, false, &v));
+    *out = v.lab;
+    return TN_OK;
+}
+
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, false, true, out); }
+tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, true, true, out); }
 
 void tn_lab_view_close(tn_lab_view *v)
 {

@@ -85,7 +85,7 @@ static void describe(tn_cli *c, const tn_study_plan *p, const options *o, bool f
     for (size_t i = 0; i < there->n; i++) ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
     fprintf(c->err, "study   %s, ", p->name);
     if (p->n_sides > 1 || p->sides[0].name[0]) fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
-    fprintf(c->err, "%lld trials, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials, p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
+    fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials, o->trials == 1 ? "" : "s", p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
     fprintf(c->err, "data    %s", o->db);
     if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
     fprintf(c->err, "   (the same command goes on)\n");

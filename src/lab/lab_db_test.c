@@ -408,6 +408,24 @@ static void seen(void **state)
     close_world(&w);
 }
 
+static void no_memory(void **state)
+{
+    (void)state;
+    world w;
+    uint64_t n = 0;
+    open_world(&w, text, 3);
+    for (tn_status s = TN_MEMORY; s != TN_OK;) {
+        tn_study *study = NULL;
+        tn_alloc_fail_at(++n);
+        s = tn_lab_load(w.lab, NULL, &study);
+        tn_alloc_fail_at(0);
+        if (s != TN_OK && s != TN_MEMORY) fail_msg("allocation %d: status %d, %s", (int)n, (int)s, tn_error_text());
+        tn_study_free(study);
+    }
+    assert_true(n > 2);
+    close_world(&w);
+}
+
 /* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours do not disturb. */
 static void large(void **state)
 {
@@ -533,6 +551,7 @@ void tn_tests_lab_db(tn_test_list *l)
     tn_test_add(l, full, NULL, "lab/db: full disk");
     tn_test_add(l, read_only, NULL, "lab/db: read-only");
     tn_test_add(l, begun_again, NULL, "lab/db: a study begun again");
+    tn_test_add(l, no_memory, NULL, "lab/db: no memory");
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
     tn_test_add(l, seen, NULL, "lab/trials: what samplers and pruners see");

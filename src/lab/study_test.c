@@ -212,11 +212,28 @@ static void refused(void **state)
     tn_arena_free(&a);
 }
 
+static void no_memory(void **state)
+{
+    (void)state;
+    uint64_t n = 0;
+    for (tn_status s = TN_MEMORY; s != TN_OK;) {
+        tn_arena a = { 0 };
+        tn_study_plan p;
+        tn_alloc_fail_at(++n);
+        s = parse(whole, &a, &p);
+        tn_alloc_fail_at(0);
+        if (s != TN_OK && s != TN_MEMORY) fail_msg("allocation %d: status %d, %s", (int)n, (int)s, tn_error_text());
+        tn_arena_free(&a);
+    }
+    assert_true(n > 5);
+}
+
 void tn_tests_study(tn_test_list *l)
 {
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
     tn_test_add(l, points, NULL, "lab/study: a point as settings");
+    tn_test_add(l, no_memory, NULL, "lab/study: no memory");
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++) tn_test_add(l, refused, &wrongs[i], "lab/study: refuses %s", wrongs[i].name);
 }

@@ -30,6 +30,7 @@ static bool covers(const double *a, const double *b, size_t d)
     return true;
 }
 
+/* No point covers another here but equal ones, so the second objective falls as the first rises. */
 static double sweep_two(const volume *v, level *l, size_t n)
 {
     double sum = 0, floor_y = v->reference[1];
@@ -37,7 +38,6 @@ static double sweep_two(const volume *v, level *l, size_t n)
     tn_keyed_sort(l->order, n);
     for (size_t i = 0; i < n; i++) {
         const double *a = l->p + l->order[i].at * v->m;
-        if (a[1] >= floor_y) continue;
         sum += (v->reference[0] - a[0]) * (floor_y - a[1]);
         floor_y = a[1];
     }

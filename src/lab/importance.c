@@ -16,17 +16,13 @@ static bool counts(const tn_seen *seen, size_t i, size_t objective)
 }
 
 /* u (n, dims) and y (n) of `n` of the `usable` trials, evenly chosen. */
-static void gather(const tn_space *s, const tn_seen *seen, size_t objective, uint64_t seed, size_t usable, size_t n,
-                   double *u, double *y)
+static void gather(const tn_space *s, const tn_seen *seen, size_t objective, size_t usable, size_t n, double *u,
+                   double *y)
 {
     size_t k = 0, passed = 0;
     for (size_t i = 0; i < seen->n && k < n; i++) {
         if (!counts(seen, i, objective) || passed++ * n / usable < k) continue;
-        tn_lots lots = tn_lots_open(seed, "lab.importance.fill", i);
-        for (size_t d = 0; d < s->n; d++) {
-            const double v = seen->x[i * s->n + d], fill = tn_lots_uniform(&lots);
-            u[k * s->n + d] = isnan(v) ? fill : tn_dim_place(&s->dims[d], v);
-        }
+        for (size_t d = 0; d < s->n; d++) u[k * s->n + d] = tn_dim_place(&s->dims[d], seen->x[i * s->n + d]);
         y[k++] = seen->y[i * seen->objectives + objective];
     }
 }
@@ -99,7 +95,7 @@ tn_status tn_importance(const tn_space *space, const tn_seen *seen, size_t objec
     double *u = tn_alloc(n * dims * sizeof *u), *y = tn_alloc(n * sizeof *y), *sum = tn_alloc(2 * dims * sizeof *sum);
     tn_keyed *edges = tn_alloc(2 * n * sizeof *edges);
     if (!u || !y || !sum || !edges) TN_FAIL(TN_MEMORY, "no memory for the importance of %zu dimensions", dims);
-    gather(space, seen, objective, seed, usable, n, u, y);
+    gather(space, seen, objective, usable, n, u, y);
     TN_TRY(order_all(space, y, n, u));
     TN_TRY(tn_tree_maker_open(u, y, n, dims, &m));
     const size_t trees = grow_all(&m, seed, edges, sum);

@@ -7,7 +7,7 @@
 
 /* part (dims): of the forest's variance under the prior; they add up to 1 less what dimensions do together (and noise that the trees took for that).
  * spread (dims, standard deviation over trees; or NULL). Trials that failed or were pruned are left out, of more than 1000 an even choice is taken;
- * where a dimension is switched off it is filled from the prior, so that it explains nothing there. TN_USAGE: fewer than 20 are left or y never
+ * a dimension that is switched off stands at its middle for all such trials, so that no cut along it parts them. TN_USAGE: fewer than 20 are left or y never
  * varies. */
 tn_status tn_importance(const tn_space *s, const tn_seen *seen, size_t objective, uint64_t seed, double *part,
                         double *spread);

@@ -66,6 +66,14 @@ static void one_kernel(void **state)
         assert_true(fabs(exp(tn_parzen_log(&p, &at)) - want) < 1e-10);
     }
     tn_parzen_free(&p);
+    /* A choice among three: one point and the prior give each choice a share of 1/2 beside the point's 1, so the kernel keeps its own
+     * 0.4 of the time; the prior's half comes on top. */
+    const tn_space choice = { &dims[1], 1 };
+    const double own = 1, other = 0;
+    assert_ok(tn_parzen_make(&choice, &own, &weight, 1, 0.01, &p));
+    assert_true(fabs(exp(tn_parzen_log(&p, &own)) - (0.5 + 0.5 * (0.6 + 0.4 * 3))) < 1e-12);
+    assert_true(fabs(exp(tn_parzen_log(&p, &other)) - (0.5 + 0.5 * 0.6)) < 1e-12);
+    tn_parzen_free(&p);
     assert_ok(tn_parzen_make(&s, &x, &weight, 0, 0.01, &p)); /* no point: the prior alone */
     assert_true(fabs(tn_parzen_log(&p, &x)) < 1e-15);
     tn_parzen_free(&p);

@@ -1,6 +1,6 @@
 /* What all samplers keep to: same bits for the same number and past, values of the space, nothing from trials they did not ask for. The grid has every
  * point once; NSGA-II keeps the best of all generations; trials that failed or were pruned are no examples. How well they search: search_test.c. */
-#include "lab/sampler.h"
+#include "lab/samplers.h"
 
 #include "testlib.h"
 
@@ -230,6 +230,25 @@ static void all_failed(void **state)
     assert_true(x[0] >= dims[0].lo && x[0] <= dims[0].hi);
 }
 
+/* Fronts of those that ended, then of those pruned, then what failed; in a front the ends before the crowded middle. */
+static void order_of_trials(void **state)
+{
+    (void)state;
+    const double y[] = { 9, 9, 0, 4, 2, 2, 1, 3, NAN, 0, 4, 0, -9, -9, -8, -8 };
+    const bool pruned[] = { false, false, false, false, false, false, true, true };
+    const tn_seen seen = { .n = 8, .objectives = 2, .y = y, .pruned = pruned };
+    const size_t which[] = { 7, 0, 1, 2, 3, 4, 5, 6 }, want[] = { 2, 6, 3, 4, 1, 7, 0, 5 };
+    const int ranks[] = { 3, 1, 0, 0, 0, 4, 0, 2 };
+    int rank[8];
+    double crowding[8];
+    size_t order[8];
+    assert_ok(tn_seen_ranks(&seen, which, 8, rank, crowding));
+    assert_memory_equal(rank, ranks, sizeof rank);
+    assert_ok(tn_rank_order(rank, crowding, 8, order));
+    /* of the front (0,4) (1,3) (2,2) (4,0) the middle ones have 0.5 + 0.5 and 0.75 + 0.75 */
+    for (size_t i = 0; i < 8; i++) assert_int_equal(order[i], want[i]);
+}
+
 static void options_refused(void **state)
 {
     (void)state;
@@ -264,5 +283,6 @@ void tn_tests_sampler(tn_test_list *l)
     }
     tn_test_add(l, only_the_best_breed, NULL, "lab/sampler: nsga2 breeds the best of all generations");
     tn_test_add(l, pruned_are_no_examples, NULL, "lab/sampler: tpe takes no example from pruned trials");
+    tn_test_add(l, order_of_trials, NULL, "lab/sampler: the order of trials");
     tn_test_add(l, options_refused, NULL, "lab/sampler: options and what is needed");
 }

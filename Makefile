@@ -130,7 +130,7 @@ test:
 	@scripts/install-deps build test python
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests
 test-long:
-	@scripts/install-deps build test
+	@scripts/install-deps build test long
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
 # By hand, on a machine with a GPU.
 test-cuda:

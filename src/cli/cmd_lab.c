@@ -1,5 +1,6 @@
 /* tenon lab: studies of hundreds of trials. Each word is in a file of its own. */
 #include "cli/lab_campaign.h"
+#include "cli/lab_view.h"
 
 #include <string.h>
 
@@ -8,7 +9,9 @@ tn_status tn_cmd_lab(tn_cli *c)
     static const struct {
         const char *word;
         tn_status (*run)(tn_cli *c);
-    } words[] = { { "run", tn_lab_run }, { "work", tn_lab_work } };
+    } words[] = { { "run", tn_lab_run },   { "work", tn_lab_work }, { "ls", tn_lab_ls },     { "show", tn_lab_show },
+                { "best", tn_lab_best }, { "diff", tn_lab_diff }, { "plot", tn_lab_plot }, { "export", tn_lab_export },
+                { "compare", tn_lab_compare } };
     const char *word = tn_args_positional(&c->args, 0);
     for (size_t i = 0; word && i < sizeof words / sizeof *words; i++)
         if (strcmp(words[i].word, word) == 0) return words[i].run(c);

@@ -176,6 +176,18 @@ static void make_axis(tn_plot_axis *a, double lo, double hi, double pad, int mos
     else linear_ticks(a, a->lo, a->hi, most);
 }
 
+void tn__plot_axis_of(const double *value, size_t n, bool log, double pad, int ticks, tn_plot_axis *out)
+{
+    *out = (tn_plot_axis){ .log = log };
+    double lo = INFINITY, hi = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        const double v = scaled(out, value[i]);
+        if (isnan(v)) continue;
+        lo = fmin(lo, v), hi = fmax(hi, v);
+    }
+    make_axis(out, lo, hi, pad, ticks);
+}
+
 void tn__plot_axes(const tn_plot *p, int x_ticks, int y_ticks, tn_plot_axis *x, tn_plot_axis *y)
 {
     *x = (tn_plot_axis){ .log = false };

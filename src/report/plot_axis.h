@@ -17,6 +17,8 @@ typedef struct tn_plot_axis {
 
 /* The axes of a plot, each with at most so many ticks (2 .. TN_PLOT_TICKS). */
 void tn__plot_axes(const tn_plot *p, int x_ticks, int y_ticks, tn_plot_axis *x, tn_plot_axis *y);
+/* One axis over n values; `pad`: room beyond the smallest and largest, as a part of their distance. */
+void tn__plot_axis_of(const double *value, size_t n, bool log, double pad, int ticks, tn_plot_axis *out);
 /* Place of a value on its axis, 0..1; NaN when it has none. */
 double tn__plot_place(const tn_plot_axis *a, double value);
 /* Place of point i of a series on both axes; false for a gap. */

@@ -1,21 +1,16 @@
 /* A plot as an SVG file: self-contained, small, and right on light and on dark pages (it brings both sets of colours).
  *
  * Names stand at the ends of their lines instead of in a box. A series of any length costs at most one upright stroke per
- * pixel column, from its lowest to its highest value, which draws the same picture. Plain CSS classes only: no variables
- * or scripts, which several viewers of SVG do not know. */
+ * pixel column, from its lowest to its highest value, which draws the same picture. */
 #include "base/alloc.h"
 #include "report/plot_axis.h"
+#include "report/svg.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 720, HEIGHT = 400, LABEL_GAP = 15, NAME_MAX_COLUMNS = 26, STYLES = 8 };
-
-static const char *const light[STYLES] = { "#1f6feb", "#d9480f", "#1a7f37", "#a2349c",
-                                           "#b8860b", "#0b8a94", "#cf222e", "#57606a" };
-static const char *const dark[STYLES] = { "#6cb0ff", "#ff9a5c", "#56d37a", "#e08be0",
-                                          "#e3b341", "#4fd1d9", "#ff7b83", "#a8b3bf" };
+enum { WIDTH = 720, HEIGHT = 400, NAME_MAX_COLUMNS = 26 };
 
 typedef struct field {
     const tn_plot *p;
@@ -44,28 +39,6 @@ static double pixel_y(const field *f, double place)
     return f->bottom - place * (f->bottom - f->top);
 }
 
-/* XML text; at most `most` characters, the rest as an ellipsis. */
-static void put_text(FILE *out, const char *s, size_t most)
-{
-    char c[5];
-    const size_t n = tn__plot_columns(s);
-    for (size_t i = 0; tn__plot_char(&s, c); i++) {
-        if (n > most && i + 1 == most) {
-            fputs("…", out);
-            return;
-        }
-        fputs(*c == '<' ? "&lt;" : *c == '>' ? "&gt;" : *c == '&' ? "&amp;" : *c == '"' ? "&quot;" : c, out);
-    }
-}
-
-/* A coordinate with one decimal, none where it is zero: half the size of a file is coordinates. */
-static void put_number(FILE *out, char before, double v)
-{
-    const long tenths = lround(v * 10);
-    if (tenths % 10 == 0) fprintf(out, "%c%ld", before, tenths / 10);
-    else fprintf(out, "%c%ld.%ld", before, tenths / 10, tenths % 10);
-}
-
 typedef struct point {
     double x, y;
     size_t i; /* its place in the series */
@@ -82,8 +55,8 @@ typedef struct column {
 
 static void put_point(const field *f, column *c, double x, double y)
 {
-    put_number(f->out, c->pen_down ? (c->written == 1 ? 'L' : ' ') : 'M', x);
-    put_number(f->out, ' ', y);
+    tn__svg_number(f->out, c->pen_down ? (c->written == 1 ? 'L' : ' ') : 'M', x);
+    tn__svg_number(f->out, ' ', y);
     c->written = c->pen_down ? c->written + 1 : 1;
     c->pen_down = true;
 }
@@ -99,7 +72,7 @@ static void flush_column(const field *f, column *c)
     }
     const bool low_first = c->low.i < c->high.i;
     put_point(f, c, (double)c->pixel, low_first ? c->low.y : c->high.y);
-    put_number(f->out, 'V', low_first ? c->high.y : c->low.y);
+    tn__svg_number(f->out, 'V', low_first ? c->high.y : c->low.y);
     c->written = 1; /* after V the next point needs its letter again */
 }
 
@@ -153,7 +126,7 @@ static void spread_labels(const field *f, ending *v, size_t n)
 {
     qsort(v, n, sizeof *v, by_height);
     const double room = f->bottom - f->top, most = n > 1 ? room / (double)(n - 1) : room;
-    const double gap = most < LABEL_GAP ? most : LABEL_GAP;
+    const double gap = most < TN_SVG_LABEL_GAP ? most : TN_SVG_LABEL_GAP;
     for (int round = 0; round < 100; round++) {
         for (size_t i = 1; i < n; i++) {
             const double overlap = gap - (v[i].label - v[i - 1].label);
@@ -165,42 +138,14 @@ static void spread_labels(const field *f, ending *v, size_t n)
     }
 }
 
-static void put_style(const field *f)
-{
-    const size_t used = f->p->count < STYLES ? f->p->count : STYLES;
-    fputs("<style>text{font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif}"
-          ".h{font-size:15px;font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}"
-          "path{fill:none;stroke-width:1.75;stroke-linejoin:round;stroke-linecap:round}line{stroke-width:1}.p{stroke-width:1;opacity:.4}\n"
-          ".b{fill:#fff}.t{fill:#1f2328}.m{fill:#656d76}.g{stroke:#e4e8ec}.a{stroke:#9aa4ae}",
-          f->out);
-    for (size_t i = 0; i < used; i++) fprintf(f->out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, light[i], i, light[i]);
-    fputs("\n@media(prefers-color-scheme:dark){.b{fill:#0d1117}.t{fill:#e6edf3}.m{fill:#9198a1}.g{stroke:#242b33}.a{"
-          "stroke:#656d76}",
-          f->out);
-    for (size_t i = 0; i < used; i++) fprintf(f->out, ".s%zu{stroke:%s}.n%zu{fill:%s}", i, dark[i], i, dark[i]);
-    fputs("}</style>\n", f->out);
-}
-
 static void put_head(const field *f)
 {
     const tn_plot *p = f->p;
-    fprintf(
-        f->out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
-        WIDTH, HEIGHT, WIDTH, HEIGHT);
-    fputs("<title>", f->out);
-    put_text(f->out, p->title ? p->title : p->series[0].name, 200);
-    fputs("</title>\n", f->out);
-    put_style(f);
-    fprintf(f->out, "<rect class=\"b\" width=\"%d\" height=\"%d\" rx=\"8\"/>\n", WIDTH, HEIGHT);
-    if (p->title) {
-        fputs("<text class=\"h t\" x=\"20\" y=\"29\">", f->out);
-        put_text(f->out, p->title, 80);
-        fputs("</text>\n", f->out);
-    }
+    tn__svg_begin(f->out, WIDTH, HEIGHT, p->title ? p->title : p->series[0].name, p->count);
+    tn__svg_heading(f->out, p->title);
     if (p->y_label) {
         fprintf(f->out, "<text class=\"m\" x=\"20\" y=\"%.0f\">", f->top - 16);
-        put_text(f->out, p->y_label, 80);
+        tn__svg_text(f->out, p->y_label, 80);
         fprintf(f->out, "%s</text>\n", p->log_y ? " (log scale)" : "");
     }
 }
@@ -223,7 +168,7 @@ static void put_axes(const field *f)
     }
     if (f->p->x_label) {
         fprintf(o, "<text class=\"m e\" x=\"%.0f\" y=\"%.0f\">", f->right, f->bottom + 36);
-        put_text(o, f->p->x_label, 80);
+        tn__svg_text(o, f->p->x_label, 80);
         fputs("</text>\n", o);
     }
 }
@@ -235,22 +180,22 @@ static void put_series(const field *f, ending *v)
     for (size_t k = 0; k < f->p->count; k++) {
         const size_t style = style_of(f, k);
         const bool faint = f->p->series[k].faint;
-        fprintf(f->out, "<path class=\"s%zu%s\"%s d=\"", style % STYLES, faint ? " p" : "",
-                style >= STYLES ? " stroke-dasharray=\"7 5\"" : "");
+        fprintf(f->out, "<path class=\"s%zu%s\"%s d=\"", style % TN_SVG_STYLES, faint ? " p" : "",
+                style >= TN_SVG_STYLES ? " stroke-dasharray=\"7 5\"" : "");
         ending e;
         const bool drawn = put_path(f, k, &e);
         any = any || drawn;
         if (drawn && !faint) v[n++] = e;
         fputs("\"><title>", f->out);
-        put_text(f->out, f->p->series[k].name, 200);
+        tn__svg_text(f->out, f->p->series[k].name, 200);
         fputs("</title></path>\n", f->out);
     }
     spread_labels(f, v, n);
     for (size_t i = 0; i < n; i++) {
-        const size_t k = v[i].series, style = style_of(f, k) % STYLES;
+        const size_t k = v[i].series, style = style_of(f, k) % TN_SVG_STYLES;
         fprintf(f->out, "<circle class=\"n%zu\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>", style, v[i].x, v[i].y);
         fprintf(f->out, "<text class=\"n%zu\" x=\"%.0f\" y=\"%.1f\">", style, f->right + 10, v[i].label + 4);
-        put_text(f->out, f->p->series[k].name, NAME_MAX_COLUMNS);
+        tn__svg_text(f->out, f->p->series[k].name, NAME_MAX_COLUMNS);
         fputs("</text>\n", f->out);
     }
     if (!any)
@@ -281,7 +226,7 @@ tn_status tn_plot_svg(const tn_plot *p, FILE *out)
     put_head(&f);
     put_axes(&f);
     put_series(&f, endings);
-    fputs("</svg>\n", out);
+    tn__svg_end(out);
     if (ferror(out)) TN_FAIL(TN_DISK, "the plot could not be written");
 done:
     tn_free(endings);

@@ -1,0 +1,127 @@
+/* tenon lab compare: the best points of each side again on common seeds, and what that says. */
+#include "cli/lab_campaign.h"
+#include "cli/lab_table.h"
+#include "cli/lab_view.h"
+#include "lab/compare.h"
+#include "lab/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_SEED = 1000 }; /* far from those of the search: seed + number */
+
+typedef struct request {
+    size_t top, seeds;
+    int workers;
+} request;
+
+static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
+{
+    const char *text = tn_args_value(&c->args, flag);
+    char *end;
+    *out = usual;
+    if (!text) return TN_OK;
+    *out = strtol(text, &end, 10);
+    if (!*text || *end || *out < least || *out > most) return tn_error(TN_USAGE, "--%s=%.32s: a whole number from %ld to %ld", flag, text, least, most);
+    return TN_OK;
+}
+
+static tn_status read_request(const tn_cli *c, request *r)
+{
+    long top, seeds, workers;
+    TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, 3, &top));
+    TN_RETURN_IF(whole(c, "seeds", 5, 1000, 10, &seeds));
+    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, tn_campaign_cores(), &workers));
+    *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers };
+    return TN_OK;
+}
+
+static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (s->trials[i].kind == TN_TRIAL_COMPARE && s->trials[i].config == of->id && s->trials[i].seed == seed) return true;
+    return false;
+}
+
+/* Points that several efforts chose are run once. */
+static tn_status enqueue(tn_lab *lab, const tn_study *s, const tn_study_plan *p, const tn_comparison *k, size_t seeds, tn_arena *arena, size_t *points)
+{
+    const tn_trial **chosen = tn_arena_alloc(arena, sizeof *chosen * TN_EFFORTS * s->n_sides * TN_COMPARE_TOP);
+    size_t n = 0;
+    if (!chosen) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0; i < TN_EFFORTS * s->n_sides; i++)
+        for (size_t m = 0; m < k->contenders[i].n; m++) {
+            size_t at = 0;
+            while (at < n && chosen[at] != k->contenders[i].trial[m]) at++;
+            if (at == n) chosen[n++] = k->contenders[i].trial[m];
+        }
+    for (size_t seed = 0; seed < seeds; seed++) /* seed by seed, so that a verdict is possible early */
+        for (size_t i = 0; i < n; i++)
+            if (!there_already(s, chosen[i], FIRST_SEED + seed))
+                TN_RETURN_IF(tn_lab_enqueue(lab, s->id, p, (size_t)chosen[i]->side, TN_TRIAL_COMPARE, chosen[i]->id, FIRST_SEED + seed, chosen[i]->x));
+    *points = n;
+    return TN_OK;
+}
+
+static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_comparison *k, const tn_verdict *v)
+{
+    char a[128], b[128], effort[96], spent[24];
+    const char *better = v->better ? s->sides[v->better > 0 ? v->a : v->b].name : NULL;
+    tn_trial_name(s, v->of_a, a, sizeof a);
+    tn_trial_name(s, v->of_b, b, sizeof b);
+    snprintf(effort, sizeof effort, "equal %s (%s)", tn_effort_name(v->effort), tn_lab_number(round(k->effort[v->effort]), spent));
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", "verdict", "equal", tn_effort_name(v->effort),
+                                        "effort", k->effort[v->effort], "objective", s->objectives[0].name, "a", a, "b", b, "pairs", (json_int_t)v->paired.n, "mean_a",
+                                        v->paired.mean_a, "mean_b", v->paired.mean_b, "difference", v->paired.difference, "lo", v->paired.lo, "hi", v->paired.hi, "p",
+                                        v->paired.p, "p_holm", v->p_adjusted, "effect", isfinite(v->paired.effect) ? v->paired.effect : 0.0, "better", better ? better : ""));
+    fprintf(c->out, "%-34s %s %.4f, %s %.4f: difference %+.4f, 95 %% interval %+.4f to %+.4f, p %.3g (Holm %.3g), effect %+.2f, %zu pairs: ", effort, a, v->paired.mean_a,
+            b, v->paired.mean_b, v->paired.difference, v->paired.lo, v->paired.hi, v->paired.p, v->p_adjusted, v->paired.effect, v->paired.n);
+    if (better) fprintf(c->out, "%s is better\n", better);
+    else fputs("no difference\n", c->out);
+    return TN_OK;
+}
+
+static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request *r, tn_arena *arena)
+{
+    tn_comparison k;
+    tn_verdict *v;
+    size_t n;
+    TN_RETURN_IF(tn_compare_pick(s, lab, r->top, arena, &k)); /* the same again: the search has not gone on */
+    TN_RETURN_IF(tn_compare_judge(s, lab, &k, arena, &v, &n));
+    if (!c->json) fprintf(c->out, "%s of the test part; a side is spoken for by that of its %zu best points that does best on the validation part\n", s->objectives[0].name, r->top);
+    for (size_t i = 0; i < n; i++) TN_RETURN_IF(put_verdict(c, s, &k, &v[i]));
+    if (isnan(k.effort[TN_EFFORT_EVALUATIONS]) && !c->json) fputs("equal block evaluations: not counted by these models\n", c->out);
+    return TN_OK;
+}
+
+static tn_status run_again(tn_cli *c, tn_lab_view *v, const request *r, tn_arena *arena)
+{
+    tn_study_plan plan;
+    tn_comparison k;
+    size_t points = 0;
+    TN_RETURN_IF(tn__study_plan_of(v->study, arena, &plan));
+    TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->top, arena, &k));
+    TN_RETURN_IF(enqueue(v->lab, v->study, &plan, &k, r->seeds, arena, &points));
+    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %d worker%s   (the same command goes on)\n", v->study->name, points, r->seeds, r->workers, r->workers == 1 ? "" : "s");
+    tn_campaign run = { .plan = &plan, .lab = v->lab, .study = v->study->id, .workers = r->workers, .compare = true };
+    return tn_campaign_run(c, &run);
+}
+
+tn_status tn_lab_compare(tn_cli *c)
+{
+    tn_lab_view v = { 0 };
+    tn_arena arena = { 0 };
+    request r;
+    tn_study *after = NULL;
+    TN_RETURN_IF(read_request(c, &r));
+    tn_status s = tn_lab_view_write(c, 0, 0, &v);
+    if (s == TN_OK) s = run_again(c, &v, &r, &arena);
+    if (s == TN_OK) s = tn_lab_load(v.lab, v.study->name, &after);
+    if (s == TN_OK) s = judge(c, v.lab, after, &r, &arena);
+    tn_study_free(after);
+    tn_arena_free(&arena);
+    tn_lab_view_close(&v);
+    return s;
+}

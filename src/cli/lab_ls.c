@@ -1,0 +1,180 @@
+/* tenon lab ls, best, show: what is in a database. */
+#include "base/clock.h"
+#include "cli/lab_table.h"
+#include "cli/lab_view.h"
+#include "lab/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- ls ---------------------------------------------------------------------------------------------------------------------- */
+
+static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
+{
+    for (size_t side = 0; side < s->n_sides; side++) {
+        size_t count[TN_TRIAL_STATES] = { 0 };
+        tn_selection e;
+        double volume;
+        char best[24];
+        for (size_t i = 0; i < s->n; i++)
+            if (s->trials[i].side == (int)side && s->trials[i].kind != TN_TRIAL_COMPARE) count[s->trials[i].state]++;
+        TN_RETURN_IF(tn_select_ended(s, (int)side, a, &e));
+        TN_RETURN_IF(tn_select_volume(s, &e, &volume));
+        tn_select_sort(s, 0, e.trial, e.n);
+        const double top = e.n && e.trial[0]->state == TN_TRIAL_DONE && e.trial[0]->y ? e.trial[0]->y[0] : NAN;
+        if (c->json) {
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name", "study", "study", s->name, "side",
+                                                  s->sides[side].name, "planned", (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
+                                                  (json_int_t)count[1], "done", (json_int_t)count[2], "pruned", (json_int_t)count[3], "failed",
+                                                  (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", isnan(top) ? json_null() : json_real(top),
+                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume))));
+            continue;
+        }
+        fprintf(c->out, "%s%s%-*s %lld planned: %zu done, %zu pruned, %zu failed, %zu timeout, %zu running, %zu waiting; best %s %s", s->name,
+                s->sides[side].name[0] ? "/" : "", s->sides[side].name[0] ? 8 : 1, s->sides[side].name, (long long)s->planned, count[TN_TRIAL_DONE],
+                count[TN_TRIAL_PRUNED], count[TN_TRIAL_FAILED], count[TN_TRIAL_TIMEOUT], count[TN_TRIAL_RUNNING], count[TN_TRIAL_WAITING],
+                s->objectives[0].name, tn_lab_number(top, best));
+        if (!isnan(volume)) fprintf(c->out, ", hypervolume %.6g", volume);
+        fputc('\n', c->out);
+    }
+    return TN_OK;
+}
+
+static tn_status each_study(tn_cli *c, tn_lab *lab, tn_arena *a)
+{
+    const char *const *names;
+    size_t n;
+    tn_study *s;
+    TN_RETURN_IF(tn_lab_studies(lab, a, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        TN_RETURN_IF(tn_lab_load(lab, names[i], &s));
+        const tn_status st = put_study(c, s, a);
+        tn_study_free(s);
+        TN_RETURN_IF(st);
+    }
+    return TN_OK;
+}
+
+/* ls DB: the studies; ls DB trials: every trial of one. */
+tn_status tn_lab_ls(tn_cli *c)
+{
+    tn_lab_view v = { 0 };
+    tn_arena a = { 0 };
+    tn_status s = TN_OK;
+    const char *what = tn_args_positional(&c->args, 2);
+    if (what) {
+        if (strcmp(what, "trials") != 0) return tn_error(TN_USAGE, "lab ls DB %.32s: say `trials` or nothing (--study=NAME names a study)", what);
+        TN_RETURN_IF(tn_lab_view_open(c, 0, 1, &v));
+        tn_lab_table_head(c, v.study);
+        for (size_t i = 0; s == TN_OK && i < v.study->n; i++) s = tn_lab_table_row(c, v.study, &v.study->trials[i]);
+        tn_lab_view_close(&v);
+        return s;
+    }
+    s = tn_lab_view_database(c, 0, 0, &v.lab);
+    if (s == TN_OK) s = each_study(c, v.lab, &a);
+    tn_arena_free(&a);
+    tn_lab_view_close(&v);
+    return s;
+}
+
+/* --- best -------------------------------------------------------------------------------------------------------------------- */
+
+static tn_status count_of(const tn_cli *c, size_t usual, size_t *out)
+{
+    const char *text = tn_args_value(&c->args, "count");
+    char *end;
+    *out = usual;
+    if (!text) return TN_OK;
+    const long n = strtol(text, &end, 10);
+    if (*end || n < 1) return tn_error(TN_USAGE, "--count=%.32s: give a whole number of 1 and more", text);
+    *out = (size_t)n;
+    return TN_OK;
+}
+
+tn_status tn_lab_best(tn_cli *c)
+{
+    tn_lab_view v;
+    tn_arena a = { 0 };
+    size_t count = 5, objective = 0;
+    TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
+    tn_status s = count_of(c, 5, &count);
+    if (s == TN_OK) s = tn_lab_view_objective(c, v.study, &objective);
+    if (s == TN_OK) tn_lab_table_head(c, v.study);
+    for (size_t side = 0; s == TN_OK && side < v.study->n_sides; side++) {
+        tn_selection e;
+        size_t shown = 0;
+        s = tn_select_ended(v.study, (int)side, &a, &e);
+        if (s != TN_OK) break;
+        const bool front = tn_args_flag(&c->args, "front");
+        for (size_t i = 0; front && i < e.n; i++)
+            if (e.front[i]) e.trial[shown++] = e.trial[i];
+        if (front) e.n = shown;
+        tn_select_sort(v.study, objective, e.trial, e.n);
+        for (size_t i = 0; s == TN_OK && i < e.n && (front || i < count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
+            s = tn_lab_table_row(c, v.study, e.trial[i]);
+    }
+    tn_arena_free(&a);
+    tn_lab_view_close(&v);
+    return s;
+}
+
+/* --- show -------------------------------------------------------------------------------------------------------------------- */
+
+static tn_status put_curve(tn_cli *c, tn_lab *lab, const tn_trial *t)
+{
+    tn_arena a = { 0 };
+    tn_trial_curve v;
+    char number[24];
+    tn_status s = tn_lab_curve(lab, t->id, &a, &v);
+    if (s == TN_OK && v.n && !c->json) {
+        fprintf(c->out, "%8s %8s", "step", "epoch");
+        for (size_t k = 0; k < v.metrics; k++) fprintf(c->out, " %14.14s", v.name[k]);
+        fputc('\n', c->out);
+    }
+    for (size_t i = 0; s == TN_OK && i < v.n; i++) {
+        json_t *o = c->json ? json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v.step[i], "epoch", v.epoch[i]) : NULL;
+        if (!c->json) fprintf(c->out, "%8lld %8.2f", (long long)v.step[i], v.epoch[i]);
+        for (size_t k = 0; k < v.metrics; k++) {
+            const double y = v.value[i * v.metrics + k];
+            if (c->json) json_object_set_new(o, v.name[k], isfinite(y) ? json_real(y) : json_null());
+            else fprintf(c->out, " %14s", tn_lab_number(y, number));
+        }
+        if (c->json) s = tn_cli_emit(c, o);
+        else fputc('\n', c->out);
+    }
+    tn_arena_free(&a);
+    return s;
+}
+
+static void put_trial(tn_cli *c, const tn_study *s, const tn_trial *t)
+{
+    char name[128], number[24];
+    const tn_space *space = &s->sides[t->side].space;
+    tn_trial_name(s, t, name, sizeof name);
+    fprintf(c->out, "trial       %s of study %s, %s, seed %llu, begun %d time%s", name, s->name, tn_trial_state_name(t->state),
+            (unsigned long long)t->seed, t->attempt, t->attempt == 1 ? "" : "s");
+    if (isfinite(t->seconds)) fprintf(c->out, ", worked %.1f s", t->seconds);
+    fputc('\n', c->out);
+    if (t->error && t->error[0]) fprintf(c->out, "error       %s\n", t->error);
+    for (size_t k = 0; k < s->n_objectives; k++)
+        fprintf(c->out, "objective   %-24s %s\n", s->objectives[k].name, tn_lab_number(t->y ? t->y[k] : NAN, number));
+    for (size_t k = 0; t->x && k < space->n; k++) {
+        if (isnan(t->x[k])) continue;
+        tn_dim_text(&space->dims[k], t->x[k], name, sizeof name);
+        fprintf(c->out, "setting     %-24s %s\n", space->dims[k].key, name);
+    }
+}
+
+tn_status tn_lab_show(tn_cli *c)
+{
+    tn_lab_view v;
+    const tn_trial *t = NULL;
+    TN_RETURN_IF(tn_lab_view_open(c, 1, 1, &v));
+    tn_status s = tn_select_named(v.study, tn_args_positional(&c->args, 2), &t);
+    if (s == TN_OK && c->json) s = tn_lab_table_row(c, v.study, t);
+    else if (s == TN_OK) put_trial(c, v.study, t);
+    if (s == TN_OK) s = put_curve(c, v.lab, t);
+    tn_lab_view_close(&v);
+    return s;
+}

@@ -1,0 +1,110 @@
+/* What the reading words share: the database, the study, the file a result goes to. */
+#include "cli/lab_view.h"
+
+#include "base/fs.h"
+#include "lab/study.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool is_study_file(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
+}
+
+/* A study's file stands for its database, and for itself in it. */
+static tn_status database_of(const char *given, tn_arena *arena, const char **path, const char **study)
+{
+    tn_study_plan plan;
+    char *text = NULL;
+    *path = given;
+    if (!is_study_file(given)) return TN_OK;
+    const tn_status s = tn_study_read(given, NULL, 0, arena, &text, &plan);
+    tn_free(text);
+    if (s != TN_OK) return s;
+    *study = plan.name;
+    *path = plan.db ? plan.db : tn_arena_printf(arena, "%.*s.db", (int)(strrchr(given, '.') - given), given);
+    return *path ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool load, tn_lab_view *out)
+{
+    tn_lab_view v = { 0 };
+    tn_arena arena = { 0 };
+    tn_status s = TN_OK;
+    const char *path = NULL, *study = tn_args_value(&c->args, "study");
+    TN_TRY(tn_args_expect(&c->args, min + 2, max + 2));
+    TN_TRY(database_of(tn_args_positional(&c->args, 1), &arena, &path, &study));
+    if (write && access(path, F_OK) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
+    TN_TRY(tn_lab_open(path, write, &v.lab));
+    if (load) TN_TRY(tn_lab_load(v.lab, study, &v.study));
+    *out = v;
+    v = (tn_lab_view){ 0 };
+done:
+    tn_arena_free(&arena);
+    tn_lab_view_close(&v);
+    return s;
+}
+
+tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out)
+{
+    tn_lab_view v;
+    TN_RETURN_IF(open_view(c, min, max, false, false, &v));
+    *out = v.lab;
+    return TN_OK;
+}
+
+tn_status tn_lab_view_open(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, false, true, out); }
+tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out) { return open_view(c, min, max, true, true, out); }
+
+void tn_lab_view_close(tn_lab_view *v)
+{
+    tn_study_free(v->study);
+    tn_lab_close(v->lab);
+    *v = (tn_lab_view){ 0 };
+}
+
+tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
+{
+    const char *name = tn_args_value(&c->args, "objective");
+    char all[512] = "";
+    *out = 0;
+    if (!name) return TN_OK;
+    for (size_t k = 0; k < s->n_objectives; k++) {
+        if (strcmp(s->objectives[k].name, name) == 0) return *out = k, TN_OK;
+        const size_t n = strlen(all);
+        snprintf(all + n, sizeof all - n, "%s%s", k ? ", " : "", s->objectives[k].name);
+    }
+    return tn_error(TN_USAGE, "--objective=%.64s: study %s has %s", name, s->name, all);
+}
+
+/* A file is written beside its name and takes it when it is whole. */
+static void partial(const char *path, char out[TN_PATH_BYTES + 16]) { snprintf(out, TN_PATH_BYTES + 16, "%s.tmp-%ld", path, (long)getpid()); }
+
+tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out)
+{
+    const char *path = tn_args_value(&c->args, flag);
+    char name[TN_PATH_BYTES + 16];
+    *out = c->out;
+    if (!path) return TN_OK;
+    if (strlen(path) >= TN_PATH_BYTES) return tn_error(TN_USAGE, "--%s: the name is too long", flag);
+    partial(path, name);
+    *out = fopen(name, "w");
+    return *out ? TN_OK : tn_fs_error(TN_DISK, errno, "write", path);
+}
+
+tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status s)
+{
+    const char *path = tn_args_value(&c->args, flag);
+    char name[TN_PATH_BYTES + 16];
+    if (!path) return s;
+    partial(path, name);
+    if (fclose(f) != 0 && s == TN_OK) s = tn_fs_error(TN_DISK, errno, "write", path);
+    if (s == TN_OK && rename(name, path) != 0) s = tn_fs_error(TN_DISK, errno, "write", path);
+    if (s != TN_OK) unlink(name);
+    else fprintf(c->err, "written %s\n", path);
+    return s;
+}

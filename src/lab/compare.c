@@ -1,0 +1,192 @@
+/* Contenders and verdicts. */
+#include "lab/compare.h"
+
+#include "lab/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *tn_effort_name(tn_effort e)
+{
+    static const char *const names[TN_EFFORTS] = { "trials", "seconds", "block evaluations" };
+    return names[e];
+}
+
+/* --- contenders -------------------------------------------------------------------------------------------------------------- */
+
+/* The last value that a trial reported of a metric; largest: the best there was instead, in the objective's direction. */
+static tn_status reported(tn_lab *lab, const tn_trial *t, const char *metric, bool best, bool maximise, double *out)
+{
+    tn_arena a = { 0 };
+    tn_trial_curve c;
+    *out = NAN;
+    const tn_status s = tn_lab_curve(lab, t->id, &a, &c);
+    for (size_t k = 0; s == TN_OK && k < c.metrics; k++)
+        for (size_t i = 0; strcmp(c.name[k], metric) == 0 && i < c.n; i++) {
+            const double v = c.value[i * c.metrics + k];
+            if (isnan(v)) continue;
+            if (!best || isnan(*out) || (maximise ? v > *out : v < *out)) *out = v;
+        }
+    tn_arena_free(&a);
+    return s;
+}
+
+static tn_status costs_of(const tn_selection *v, tn_lab *lab, tn_effort e, double *cost)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        if (e == TN_EFFORT_EVALUATIONS) TN_RETURN_IF(reported(lab, v->trial[i], "block_evals", false, false, &cost[i]));
+        else cost[i] = e == TN_EFFORT_TRIALS ? 1 : v->trial[i]->seconds;
+        if (isnan(cost[i]) && v->trial[i]->state == TN_TRIAL_FAILED) cost[i] = 0; /* it never came so far */
+    }
+    return TN_OK;
+}
+
+static double sum_of(const double *v, size_t n)
+{
+    double s = 0;
+    for (size_t i = 0; i < n; i++) s += v[i];
+    return s;
+}
+
+/* Trials in the order of their numbers until the effort is spent; the best of those that are done. */
+static tn_status choose(const tn_study *s, const tn_selection *v, const double *cost, double effort, size_t top, tn_contenders *out)
+{
+    const tn_trial **paid = tn_alloc(sizeof *paid * (v->n + 1));
+    double spent = 0;
+    size_t n = 0;
+    if (!paid) return TN_MEMORY;
+    for (size_t i = 0; i < v->n; i++) {
+        spent += cost[i];
+        if (spent > effort * (1 + 1e-9)) break;
+        paid[n++] = v->trial[i];
+    }
+    tn_select_sort(s, 0, paid, n);
+    *out = (tn_contenders){ .considered = n };
+    for (size_t i = 0; i < n && i < top && paid[i]->state == TN_TRIAL_DONE; i++) out->trial[out->n++] = paid[i];
+    tn_free(paid);
+    return TN_OK;
+}
+
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *arena, tn_comparison *out)
+{
+    tn_comparison c = { .top = top < TN_COMPARE_TOP ? top : TN_COMPARE_TOP };
+    tn_selection *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
+    double **cost = tn_arena_alloc(arena, sizeof *cost * s->n_sides);
+    c.contenders = tn_arena_alloc(arena, sizeof *c.contenders * TN_EFFORTS * s->n_sides);
+    if (!v || !cost || !c.contenders) return tn_error(TN_MEMORY, "out of memory");
+    if (s->n_sides < 2) return tn_error(TN_USAGE, "study %s has one side: a comparison needs `sides` in the study file", s->name);
+    for (size_t i = 0; i < s->n_sides; i++) {
+        TN_RETURN_IF(tn_select_ended(s, (int)i, arena, &v[i]));
+        cost[i] = tn_arena_alloc(arena, sizeof **cost * (v[i].n + 1));
+        if (!cost[i]) return tn_error(TN_MEMORY, "out of memory");
+    }
+    for (int e = 0; e < TN_EFFORTS; e++) {
+        c.effort[e] = INFINITY;
+        for (size_t i = 0; i < s->n_sides; i++) {
+            TN_RETURN_IF(costs_of(&v[i], lab, (tn_effort)e, cost[i]));
+            const double all = sum_of(cost[i], v[i].n);
+            c.effort[e] = isnan(all) || all <= 0 ? NAN : fmin(c.effort[e], all);
+            if (isnan(c.effort[e])) break;
+        }
+        for (size_t i = 0; i < s->n_sides && !isnan(c.effort[e]); i++) {
+            tn_contenders *to = &c.contenders[(size_t)e * s->n_sides + i];
+            TN_RETURN_IF(choose(s, &v[i], cost[i], c.effort[e], c.top, to));
+            if (!to->n) return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first", s->sides[i].name, s->name);
+        }
+    }
+    *out = c;
+    return TN_OK;
+}
+
+/* --- verdicts ------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct runs { /* of one point, by seed */
+    const tn_trial *of;
+    size_t n;
+    const tn_trial **trial; /* (n), seeds ascending */
+    double validation;      /* mean of the best there */
+} runs;
+
+static int by_seed(const void *a, const void *b)
+{
+    const tn_trial *p = *(const tn_trial *const *)a, *q = *(const tn_trial *const *)b;
+    return p->seed < q->seed ? -1 : p->seed > q->seed;
+}
+
+static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_arena *arena, runs *out)
+{
+    runs r = { .of = of, .trial = tn_arena_alloc(arena, sizeof *r.trial * (s->n + 1)) };
+    if (!r.trial) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0; i < s->n; i++) {
+        const tn_trial *t = &s->trials[i];
+        if (t->kind == TN_TRIAL_COMPARE && t->config == of->id && t->state == TN_TRIAL_DONE && t->y && isfinite(t->y[0])) r.trial[r.n++] = t;
+    }
+    qsort(r.trial, r.n, sizeof *r.trial, by_seed);
+    for (size_t i = 0; i < r.n; i++) {
+        double v;
+        TN_RETURN_IF(reported(lab, r.trial[i], s->objectives[0].name, true, s->objectives[0].maximise, &v));
+        r.validation += (isnan(v) ? r.trial[i]->y[0] : v) / (double)r.n; /* an objective without a curve stands for itself */
+    }
+    *out = r;
+    return TN_OK;
+}
+
+/* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on all the seeds. */
+static tn_status speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, runs *out)
+{
+    runs best = { .n = 0 };
+    for (size_t i = 0; i < c->n; i++) {
+        runs r = { .n = 0 };
+        TN_RETURN_IF(gather(s, lab, c->trial[i], arena, &r));
+        const bool better = s->objectives[0].maximise ? r.validation > best.validation : r.validation < best.validation;
+        if (r.n > best.n || (r.n == best.n && r.n && better)) best = r;
+    }
+    *out = best;
+    return TN_OK;
+}
+
+static tn_status judge_pair(const tn_study *s, const runs *a, const runs *b, tn_arena *arena, tn_verdict *out)
+{
+    double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
+    size_t n = 0;
+    if (!x || !y) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0, k = 0; i < a->n; i++) {
+        while (k < b->n && b->trial[k]->seed < a->trial[i]->seed) k++;
+        if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
+        x[n] = a->trial[i]->y[0], y[n++] = b->trial[k]->y[0];
+    }
+    if (n < 5) return tn_error(TN_USAGE, "%s and %s have %zu common seeds that ended well, and a verdict needs 5: run `tenon lab compare` again, or with more --seeds",
+                               s->sides[out->a].name, s->sides[out->b].name, n);
+    out->of_a = a->of, out->of_b = b->of;
+    return tn_paired_compare(x, y, n, 1, &out->paired);
+}
+
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n)
+{
+    const size_t most = TN_EFFORTS * s->n_sides * (s->n_sides - 1) / 2;
+    tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
+    runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
+    double *p = tn_arena_alloc(arena, 2 * sizeof *p * (most + 1));
+    size_t count = 0;
+    if (!v || !r || !p) return tn_error(TN_MEMORY, "out of memory");
+    for (int e = 0; e < TN_EFFORTS; e++) {
+        if (isnan(c->effort[e])) continue;
+        for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
+        for (int a = 0; a < (int)s->n_sides; a++)
+            for (int b = a + 1; b < (int)s->n_sides; b++) {
+                v[count] = (tn_verdict){ .effort = (tn_effort)e, .a = a, .b = b };
+                TN_RETURN_IF(judge_pair(s, &r[a], &r[b], arena, &v[count]));
+                p[count] = v[count].paired.p;
+                count++;
+            }
+    }
+    TN_RETURN_IF(tn_holm(p, count, p + count));
+    for (size_t i = 0; i < count; i++) {
+        v[i].p_adjusted = p[count + i];
+        v[i].better = tn_paired_larger(&v[i].paired, v[i].p_adjusted) * (s->objectives[0].maximise ? 1 : -1);
+    }
+    *out = v;
+    *n = count;
+    return TN_OK;
+}

@@ -1,0 +1,43 @@
+/* A fair comparison of a study's sides. Searches are judged at equal effort: as many trials each, as many seconds, or as many evaluations of
+ * the network's block. The best points that each side had found with that effort are run again on common seeds; of a side's points
+ * the one that does best on the validation part speaks for it, and what is compared are its results on the test part, seed by seed. */
+#ifndef TN_LAB_COMPARE_H
+#define TN_LAB_COMPARE_H
+
+#include "lab/lab.h"
+#include "lab/verdict.h"
+
+enum { TN_COMPARE_TOP = 16 };
+
+typedef enum tn_effort { TN_EFFORT_TRIALS = 0, TN_EFFORT_SECONDS = 1, TN_EFFORT_EVALUATIONS = 2, TN_EFFORTS = 3 } tn_effort;
+const char *tn_effort_name(tn_effort e); /* "trials", "seconds", "block evaluations" */
+
+/* The best of one side at an effort. */
+typedef struct tn_contenders {
+    size_t n;
+    const tn_trial *trial[TN_COMPARE_TOP];
+    size_t considered; /* trials that the effort paid for */
+} tn_contenders;
+
+typedef struct tn_comparison {
+    size_t top;               /* of each side, at most */
+    double effort[TN_EFFORTS]; /* of each side; NaN: not known, so not compared */
+    tn_contenders *contenders; /* (TN_EFFORTS, sides) */
+} tn_comparison;
+
+/* Who is to be run again. TN_USAGE: fewer than two sides, or a side with nothing that is done. lab: where block evaluations are. */
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *arena, tn_comparison *out);
+
+typedef struct tn_verdict {
+    tn_effort effort;
+    int a, b;                   /* sides, a < b */
+    const tn_trial *of_a, *of_b; /* whose point spoke for them */
+    tn_paired paired;           /* of the first objective, as the user names it */
+    double p_adjusted;          /* Holm's, over all verdicts of the study */
+    int better;                 /* +1: a, -1: b, 0: no difference shown */
+} tn_verdict;
+
+/* After the comparisons have run: every pair of sides at every effort, out (n) in `arena`. TN_USAGE: fewer than 5 common seeds have ended. */
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n);
+
+#endif

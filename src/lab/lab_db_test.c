@@ -346,6 +346,35 @@ static void stale(void **state)
     close_world(&w);
 }
 
+/* One that has ended, and even one that nobody has waited for yet, is seen without waiting for its heart. */
+static void dead_process(void **state)
+{
+    (void)state;
+    world w;
+    tn_claim c;
+    tn_claimed got;
+    double x[2];
+    open_world(&w, text, 1);
+    tn_lab_close(w.lab);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        tn_lab *lab = NULL;
+        int64_t worker;
+        if (tn_lab_open(w.path, true, &lab) != TN_OK || tn_lab_join(lab, &worker) != TN_OK) _exit(1);
+        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, false, 0, &c, x, &got) == TN_OK && got == TN_CLAIM_GOT ? 0 : 1);
+    }
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0); /* a zombie now */
+    assert_int_equal(info.si_status, 0);
+    assert_ok(tn_lab_open(w.path, true, &w.lab));
+    assert_ok(tn_lab_join(w.lab, &w.worker));
+    assert_int_equal(claim(&w, &c, x), TN_CLAIM_GOT);
+    assert_true(c.number == 0 && c.side == 0 && c.attempt == 2);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    close_world(&w);
+}
+
 /* With a pruner, no trial starts before those that it may be compared with have ended. */
 static void waits_for_lag(void **state)
 {
@@ -553,6 +582,7 @@ void tn_tests_lab_db(tn_test_list *l)
     tn_test_add(l, begun_again, NULL, "lab/db: a study begun again");
     tn_test_add(l, no_memory, NULL, "lab/db: no memory");
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
+    tn_test_add(l, dead_process, NULL, "lab/trials: a process that has ended is seen at once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
     tn_test_add(l, seen, NULL, "lab/trials: what samplers and pruners see");
     tn_test_add(l, large, NULL, "lab/trials: 100,000 of them");

@@ -25,6 +25,20 @@ static void host_name(char host[160])
     snprintf(host, 160, "%.64s %s %s", uname(&u) == 0 ? u.nodename : "?", boot, space);
 }
 
+/* A process that has ended but that nobody has waited for yet still has its number. */
+static bool is_dead(pid_t pid)
+{
+    char path[64], line[512] = "";
+    if (kill(pid, 0) != 0) return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    const bool read = fgets(line, sizeof line, f) != NULL;
+    fclose(f);
+    const char *state = read ? strrchr(line, ')') : NULL;
+    return state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
+}
+
 /* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
 static tn_status bury_dead(tn_lab *lab, const char *host)
 {
@@ -36,7 +50,7 @@ static tn_status bury_dead(tn_lab *lab, const char *host)
     sqlite3_bind_text(q, 1, host, -1, SQLITE_TRANSIENT);
     while (row && n < sizeof dead / sizeof *dead) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (row && kill((pid_t)sqlite3_column_int64(q, 1), 0) != 0 && errno == ESRCH) dead[n++] = sqlite3_column_int64(q, 0);
+        if (row && is_dead((pid_t)sqlite3_column_int64(q, 1))) dead[n++] = sqlite3_column_int64(q, 0);
     }
     sqlite3_reset(q);
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
@@ -61,6 +75,9 @@ tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
 {
     sqlite3_stmt *q;
+    char host[160];
+    host_name(host);
+    TN_RETURN_IF(bury_dead(lab, host));
     TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = ?2 WHERE id = ?1", &q));
     sqlite3_bind_int64(q, 1, worker);
     sqlite3_bind_double(q, 2, tn__unix_s());

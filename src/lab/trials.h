@@ -21,7 +21,7 @@ tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent
 
 /* --- workers ---------------------------------------------------------------------------------------------------------- */
 
-/* Also buries workers of this machine whose process is no more. */
+/* Both also bury workers of this machine whose process is no more. */
 tn_status tn_lab_join(tn_lab *lab, int64_t *worker);
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker);
 /* It is gone: what it had can be claimed at once. */

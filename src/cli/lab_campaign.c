@@ -57,7 +57,9 @@ static void become_worker(const tn_campaign *k, int err, pid_t parent)
     dup2(null, 0);
     dup2(null, 1);
     dup2(err, 2);
-    const char *const argv[] = { "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", NULL };
+    const char *const argv[] = {
+        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", NULL
+    };
     execv("/proc/self/exe", (char *const *)argv);
     _exit(127);
 }
@@ -149,8 +151,9 @@ static tn_status bury(crew *w, process *p, int how)
     if (w->stopping) return TN_OK;
     w->k->deaths++;
     if (++w->fruitless < FRUITLESS) return start(w, p);
-    snprintf(text, sizeof text, "%d workers in a row were ended by signals (the last by %d, %s) and no trial was finished meanwhile", FRUITLESS,
-             WTERMSIG(how), strsignal(WTERMSIG(how)));
+    snprintf(text, sizeof text,
+             "%d workers in a row were ended by signals (the last by %d, %s) and no trial was finished meanwhile",
+             FRUITLESS, WTERMSIG(how), strsignal(WTERMSIG(how)));
     keep_error(w, TN_INTERNAL, text);
     ask_all(w, SIGTERM);
     return TN_OK;
@@ -180,7 +183,9 @@ static tn_status end_overdue(crew *w, double now_s)
     for (int i = 0; pid && i < w->k->workers; i++) {
         if (w->p[i].pid != (pid_t)pid) continue;
         snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
-        const tn_ending e = { .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = claim.seed, .error = text };
+        const tn_ending e = {
+            .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = claim.seed, .error = text
+        };
         TN_RETURN_IF(tn_lab_end(w->k->lab, &claim, NULL, 0, &e, p->n_objectives, &lost));
         kill((pid_t)pid, SIGKILL);
         w->k->deaths--;

@@ -13,9 +13,9 @@ typedef struct tn_campaign {
     tn_lab *lab;
     int64_t study;
     int workers;
-    int64_t trials;  /* a side: numbers below it; 0: all */
-    bool compare;    /* the other series */
-    double seconds;  /* at most; 0: no limit */
+    int64_t trials; /* a side: numbers below it; 0: all */
+    bool compare;   /* the other series */
+    double seconds; /* at most; 0: no limit */
     /* What became of it. */
     bool out_of_time;
     int64_t ended, planned; /* trials, over all sides */

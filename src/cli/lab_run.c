@@ -25,7 +25,8 @@ static tn_status read_count(const tn_cli *c, const char *flag, double most, doub
     if (!text) return TN_OK;
     errno = 0;
     const double x = strtod(text, &end);
-    if (!*text || *end || !(x > 0) || x > most) return tn_error(TN_USAGE, "--%s=%.40s is not a number above 0 and up to %g", flag, text, most);
+    if (!*text || *end || !(x > 0) || x > most)
+        return tn_error(TN_USAGE, "--%s=%.40s is not a number above 0 and up to %g", flag, text, most);
     *out = x;
     return TN_OK;
 }
@@ -46,7 +47,8 @@ static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const cha
     TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
     TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
     TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
-    if (workers != floor(workers) || trials != floor(trials)) return tn_error(TN_USAGE, "--workers and --trials are whole numbers");
+    if (workers != floor(workers) || trials != floor(trials))
+        return tn_error(TN_USAGE, "--workers and --trials are whole numbers");
     o->workers = (int)workers;
     o->trials = (int64_t)trials;
     o->seconds = seconds;
@@ -72,7 +74,9 @@ static tn_status try_sides(const tn_study_plan *p, const char *db)
             if (s == TN_OK) s = tn_trial_try(&h, i, x);
             if (s == TN_OK) break;
         }
-        if (s != TN_OK) tn_error_prefix("%s%s%s: no trial can be opened", p->name, p->sides[i].name[0] ? ", side " : "", p->sides[i].name);
+        if (s != TN_OK)
+            tn_error_prefix("%s%s%s: no trial can be opened", p->name, p->sides[i].name[0] ? ", side " : "",
+                            p->sides[i].name);
         tn_free(x);
     }
     tn_samples_cache_free(&h.samples);
@@ -82,10 +86,13 @@ static tn_status try_sides(const tn_study_plan *p, const char *db)
 static void describe(tn_cli *c, const tn_study_plan *p, const options *o, bool found, const tn_study *there)
 {
     int64_t ended = 0;
-    for (size_t i = 0; i < there->n; i++) ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
+    for (size_t i = 0; i < there->n; i++)
+        ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
     fprintf(c->err, "study   %s, ", p->name);
-    if (p->n_sides > 1 || p->sides[0].name[0]) fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
-    fprintf(c->err, "%lld trials, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials, p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
+    if (p->n_sides > 1 || p->sides[0].name[0])
+        fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
+    fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials,
+            o->trials == 1 ? "" : "s", p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
     fprintf(c->err, "data    %s", o->db);
     if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
     fprintf(c->err, "   (the same command goes on)\n");
@@ -95,17 +102,20 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn
 {
     char best[32] = "-";
     if (c->json) {
-        json_t *row = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "done", (json_int_t)t->count[TN_TRIAL_DONE],
-                                "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed", (json_int_t)t->count[TN_TRIAL_FAILED], "timeout",
-                                (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting", (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]),
-                                "objective", p->objectives[0].name);
+        json_t *row = json_pack(
+            "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "done",
+            (json_int_t)t->count[TN_TRIAL_DONE], "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed",
+            (json_int_t)t->count[TN_TRIAL_FAILED], "timeout", (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting",
+            (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), "objective", p->objectives[0].name);
         if (row) json_object_set_new(row, "best", isfinite(t->best) ? json_real(t->best) : json_null());
         return tn_cli_emit(c, row);
     }
     if (!isnan(t->best)) snprintf(best, sizeof best, "%.4g", t->best);
-    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s\n", p->sides[i].name, p->sides[i].name[0] ? ": " : "",
-            (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED], (long long)t->count[TN_TRIAL_TIMEOUT],
-            (long long)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), p->objectives[0].name, best);
+    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s\n",
+            p->sides[i].name, p->sides[i].name[0] ? ": " : "", (long long)t->count[TN_TRIAL_DONE],
+            (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
+            (long long)t->count[TN_TRIAL_TIMEOUT], (long long)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]),
+            p->objectives[0].name, best);
     return TN_OK;
 }
 
@@ -142,15 +152,26 @@ static tn_status sweep(const tn_study_plan *p, const options *o, tn_lab *lab)
 
 static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_lab *lab, int64_t id, double spent)
 {
-    tn_campaign k = { .plan = p, .lab = lab, .study = id, .workers = o->workers, .trials = o->trials, .seconds = seconds_left(p, o, spent) };
+    tn_campaign k = { .plan = p,
+                      .lab = lab,
+                      .study = id,
+                      .workers = o->workers,
+                      .trials = o->trials,
+                      .seconds = seconds_left(p, o, spent) };
     const tn_status s = tn_campaign_run(c, &k);
     char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (k.deaths) fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k.deaths, k.deaths == 1 ? " was" : "s were");
+    if (k.deaths)
+        fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k.deaths,
+                k.deaths == 1 ? " was" : "s were");
     if (k.out_of_time)
-        fprintf(c->err, "note    the time is over (%s): %s\n", o->seconds > 0 && k.seconds >= o->seconds ? "--seconds" : "seconds in the study file",
+        fprintf(c->err, "note    the time is over (%s): %s\n",
+                o->seconds > 0 && k.seconds >= o->seconds ? "--seconds" : "seconds in the study file",
                 o->seconds > 0 && k.seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
-    if (s == TN_INTERRUPTED) return tn_error(s, "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on", (long long)k.ended, o->db);
+    if (s == TN_INTERRUPTED)
+        return tn_error(s,
+                        "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on",
+                        (long long)k.ended, o->db);
     if (s != TN_OK) return tn_error(s, "%s", text);
     TN_RETURN_IF(sweep(p, o, lab));
     return emit_result(c, &k);
@@ -200,8 +221,11 @@ tn_status tn_lab_work(tn_cli *c)
     int64_t ran;
     TN_RETURN_IF(tn_args_expect(&c->args, 3, 5));
     const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4);
-    const tn_worker_options o = { .db = tn_args_positional(&c->args, 1), .study = tn_args_positional(&c->args, 2), .trials = trials ? strtoll(trials, NULL, 10) : 0,
-                                  .compare = series && strcmp(series, "compare") == 0, .interrupted = tn_interrupted };
+    const tn_worker_options o = { .db = tn_args_positional(&c->args, 1),
+                                  .study = tn_args_positional(&c->args, 2),
+                                  .trials = trials ? strtoll(trials, NULL, 10) : 0,
+                                  .compare = series && strcmp(series, "compare") == 0,
+                                  .interrupted = tn_interrupted };
     tn_interrupt_watch();
     return tn_worker_run(&o, &ran);
 }

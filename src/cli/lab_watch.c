@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-static const double TTY_EVERY_S = 0.5, PIPE_EVERY_S = 10, COST = 50; /* at most one part in so many of the time goes into looking */
+static const double TTY_EVERY_S = 0.5, PIPE_EVERY_S = 10,
+                    COST = 50; /* at most one part in so many of the time goes into looking */
 
 struct tn_lab_watch {
     const tn_campaign *k;
@@ -16,14 +17,17 @@ struct tn_lab_watch {
     double begun, looked, every;
     int64_t first; /* trials that had ended at the beginning */
     bool started, changed;
-    int lines;     /* drawn, to go up again */
+    int lines; /* drawn, to go up again */
 };
 
 tn_status tn_lab_watch_start(tn_cli *c, const tn_campaign *k, tn_lab_watch **out)
 {
     tn_lab_watch *w = tn_alloc(sizeof *w);
     if (!w) return TN_MEMORY;
-    *w = (tn_lab_watch){ .k = k, .term = tn_term_of(c->err), .begun = tn_clock_s(), .tally = tn_alloc(sizeof *w->tally * k->plan->n_sides) };
+    *w = (tn_lab_watch){ .k = k,
+                         .term = tn_term_of(c->err),
+                         .begun = tn_clock_s(),
+                         .tally = tn_alloc(sizeof *w->tally * k->plan->n_sides) };
     if (!w->tally) {
         tn_free(w);
         return TN_MEMORY;
@@ -57,7 +61,10 @@ static int64_t ended_of(const tn_tally *t)
     return n;
 }
 
-static int64_t all_of(const tn_tally *t) { return ended_of(t) + t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]; }
+static int64_t all_of(const tn_tally *t)
+{
+    return ended_of(t) + t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING];
+}
 
 /* By the speed of this session; by the seconds of earlier trials before it has one. */
 static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
@@ -65,7 +72,8 @@ static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
     const int64_t fresh = ended - w->first;
     double seconds = 0;
     if (fresh >= 3) return (now - w->begun) * (double)(all - ended) / (double)fresh;
-    for (size_t i = 0; i < w->k->plan->n_sides; i++) seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
+    for (size_t i = 0; i < w->k->plan->n_sides; i++)
+        seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
     return seconds / w->k->workers;
 }
 
@@ -76,7 +84,10 @@ static const char *best_text(double best, char buf[32])
     return buf;
 }
 
-static const char *side_name(const tn_study_plan *p, size_t i) { return p->sides[i].name[0] ? p->sides[i].name : "all"; }
+static const char *side_name(const tn_study_plan *p, size_t i)
+{
+    return p->sides[i].name[0] ? p->sides[i].name : "all";
+}
 
 static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
 {
@@ -84,19 +95,23 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
     char a[32], b[32], line[512];
     FILE *f = w->term.f;
     int name = 4, best = (int)strlen(p->objectives[0].name) + 5;
-    for (size_t i = 0; i < p->n_sides; i++) name = (int)strlen(side_name(p, i)) > name ? (int)strlen(side_name(p, i)) : name;
+    for (size_t i = 0; i < p->n_sides; i++)
+        name = (int)strlen(side_name(p, i)) > name ? (int)strlen(side_name(p, i)) : name;
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
-    snprintf(line, sizeof line, "%lld of %lld trials, %d worker%s, %s gone, eta %s", (long long)ended, (long long)all, w->k->workers, w->k->workers == 1 ? "" : "s",
-             clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
+    snprintf(line, sizeof line, "%lld of %lld trials, %d worker%s, %s gone, eta %s", (long long)ended, (long long)all,
+             w->k->workers, w->k->workers == 1 ? "" : "s", clock_text(now - w->begun, a),
+             clock_text(eta(w, ended, all, now), b));
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
-    snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running", "pruned", "failed", "timeout", p->objectives[0].name);
+    snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
+             "pruned", "failed", "timeout", p->objectives[0].name);
     fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
         char mean[32] = "-";
         if (!isnan(t->mean_s)) snprintf(mean, sizeof mean, "%.3g", t->mean_s);
-        snprintf(line, sizeof line, "%-*s  %7lld  %7lld  %7lld  %7lld  %7lld  %*s  %7s", name, side_name(p, i), (long long)t->count[TN_TRIAL_DONE],
-                 (long long)t->count[TN_TRIAL_RUNNING], (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
+        snprintf(line, sizeof line, "%-*s  %7lld  %7lld  %7lld  %7lld  %7lld  %*s  %7s", name, side_name(p, i),
+                 (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_RUNNING],
+                 (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
                  (long long)t->count[TN_TRIAL_TIMEOUT], best, best_text(t->best, a), mean);
         fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     }
@@ -111,9 +126,11 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
     fprintf(w->term.f, "trials  %lld of %lld", (long long)ended, (long long)all);
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
-        fprintf(w->term.f, "%s%s%s%lld done", i ? "; " : ": ", p->sides[i].name, p->sides[i].name[0] ? " " : "", (long long)t->count[TN_TRIAL_DONE]);
+        fprintf(w->term.f, "%s%s%s%lld done", i ? "; " : ": ", p->sides[i].name, p->sides[i].name[0] ? " " : "",
+                (long long)t->count[TN_TRIAL_DONE]);
         for (int s = TN_TRIAL_PRUNED; s < TN_TRIAL_STATES; s++)
-            if (t->count[s]) fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
+            if (t->count[s])
+                fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
         fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
     }
     fprintf(w->term.f, "  %s gone, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));

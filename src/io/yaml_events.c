@@ -13,7 +13,8 @@ tn_status tn__yaml_next(yaml_parser_t *p, const char *name, yaml_event_t *e)
     if (p->error == YAML_MEMORY_ERROR) return tn_error(TN_MEMORY, "out of memory while reading %s", name);
     if (p->error == YAML_READER_ERROR)
         return tn_error(TN_BAD_FILE, "%s is not UTF-8 text: %s at byte %zu", name, p->problem, p->problem_offset);
-    return TN__YAML_FAIL(name, TN_BAD_FILE, p->problem_mark.line + 1, "not valid YAML: %s", p->problem ? p->problem : "?");
+    return TN__YAML_FAIL(name, TN_BAD_FILE, p->problem_mark.line + 1, "not valid YAML: %s",
+                         p->problem ? p->problem : "?");
 }
 
 tn_status tn__yaml_plain(const yaml_event_t *e, const char *name)
@@ -33,8 +34,10 @@ tn_status tn__yaml_plain(const yaml_event_t *e, const char *name)
         tag = e->data.sequence_start.tag;
     }
     if (anchor)
-        return TN__YAML_FAIL(name, TN_BAD_FILE, tn__yaml_line(e), "%s: write the value itself", "anchors and aliases are not read");
-    if (tag) return TN__YAML_FAIL(name, TN_BAD_FILE, tn__yaml_line(e), "%s: the key gives the type", "tags are not read");
+        return TN__YAML_FAIL(name, TN_BAD_FILE, tn__yaml_line(e), "%s: write the value itself",
+                             "anchors and aliases are not read");
+    if (tag)
+        return TN__YAML_FAIL(name, TN_BAD_FILE, tn__yaml_line(e), "%s: the key gives the type", "tags are not read");
     return TN_OK;
 }
 

@@ -23,19 +23,24 @@ static const char *copy_scalar(builder *b, const yaml_event_t *e)
     return tn_arena_strdup(b->arena, (const char *)e->data.scalar.value);
 }
 
-static tn_status out_of_memory(const builder *b) { return tn_error(TN_MEMORY, "out of memory while reading %s", b->name); }
+static tn_status out_of_memory(const builder *b)
+{
+    return tn_error(TN_MEMORY, "out of memory while reading %s", b->name);
+}
 
 static tn_status take_key(builder *b, const yaml_event_t *e)
 {
     char quoted[80];
-    if (e->type != YAML_SCALAR_EVENT) return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s", "a map or list cannot be a key");
+    if (e->type != YAML_SCALAR_EVENT)
+        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s", "a map or list cannot be a key");
     const char *key = (const char *)e->data.scalar.value;
     tn_text_quote(key, quoted, sizeof quoted);
     if (!key[0] || strlen(key) != e->data.scalar.length || strcmp(key, quoted) != 0)
         return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "\"%s\" is not a key: write a word", quoted);
     for (const tn_yaml *c = b->open[b->depth - 1]->first; c; c = c->next)
         if (strcmp(c->key, key) == 0)
-            return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s is there twice: line %zu has it too", quoted, c->line);
+            return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "%s is there twice: line %zu has it too",
+                                 quoted, c->line);
     b->key = copy_scalar(b, e);
     return b->key ? TN_OK : out_of_memory(b);
 }
@@ -44,9 +49,11 @@ static tn_status take_key(builder *b, const yaml_event_t *e)
 static tn_status add(builder *b, const yaml_event_t *e, tn_yaml_kind kind)
 {
     if (++b->nodes > TN_YAML_MAX_NODES)
-        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "more than %d values: that is no study", TN_YAML_MAX_NODES);
+        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "more than %d values: that is no study",
+                             TN_YAML_MAX_NODES);
     if (kind != TN_YAML_TEXT && b->depth == TN_YAML_MAX_DEPTH)
-        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "maps and lists are nested more than %d deep", TN_YAML_MAX_DEPTH);
+        return TN__YAML_FAIL(b->name, TN_BAD_FILE, tn__yaml_line(e), "maps and lists are nested more than %d deep",
+                             TN_YAML_MAX_DEPTH);
     tn_yaml *node = tn_arena_alloc(b->arena, sizeof *node);
     if (!node) return out_of_memory(b);
     *node = (tn_yaml){ .kind = kind, .line = tn__yaml_line(e), .key = b->key ? b->key : "", .text = "" };
@@ -76,13 +83,17 @@ static tn_status take_inside(builder *b, const yaml_event_t *e)
     }
     TN_RETURN_IF(tn__yaml_plain(e, b->name));
     if (b->open[b->depth - 1]->kind == TN_YAML_MAP && !b->key) return take_key(b, e);
-    return add(b, e, e->type == YAML_MAPPING_START_EVENT ? TN_YAML_MAP : e->type == YAML_SEQUENCE_START_EVENT ? TN_YAML_LIST : TN_YAML_TEXT);
+    return add(b, e,
+               e->type == YAML_MAPPING_START_EVENT    ? TN_YAML_MAP
+               : e->type == YAML_SEQUENCE_START_EVENT ? TN_YAML_LIST
+                                                      : TN_YAML_TEXT);
 }
 
 static tn_status take_outer(builder *b, const yaml_event_t *e)
 {
     if (e->type == YAML_DOCUMENT_START_EVENT) return tn__yaml_document(e, b->name, &b->documents);
-    if (e->type == YAML_STREAM_START_EVENT || e->type == YAML_STREAM_END_EVENT || e->type == YAML_DOCUMENT_END_EVENT) return TN_OK;
+    if (e->type == YAML_STREAM_START_EVENT || e->type == YAML_STREAM_END_EVENT || e->type == YAML_DOCUMENT_END_EVENT)
+        return TN_OK;
     TN_RETURN_IF(tn__yaml_plain(e, b->name));
     if (e->type == YAML_MAPPING_START_EVENT) return add(b, e, TN_YAML_MAP);
     if (e->type == YAML_SCALAR_EVENT && e->data.scalar.length == 0) return TN_OK; /* "---" and comments alone */

@@ -13,8 +13,8 @@ typedef enum tn_yaml_kind { TN_YAML_TEXT = 0, TN_YAML_LIST = 1, TN_YAML_MAP = 2 
 typedef struct tn_yaml {
     tn_yaml_kind kind;
     size_t line;
-    const char *key;  /* in a map; else "" */
-    const char *text; /* TEXT: UTF-8 without NUL; else "" */
+    const char *key;              /* in a map; else "" */
+    const char *text;             /* TEXT: UTF-8 without NUL; else "" */
     struct tn_yaml *first, *next; /* of a map or list, in the file's order; beside it */
     size_t n;                     /* children */
 } tn_yaml;

@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-static tn_status parse(const char *text, tn_arena *a, const tn_yaml **out) { return tn_yaml_parse(text, strlen(text), "study.yaml", a, out); }
+static tn_status parse(const char *text, tn_arena *a, const tn_yaml **out)
+{
+    return tn_yaml_parse(text, strlen(text), "study.yaml", a, out);
+}
 
 static void reads(void **state)
 {
@@ -22,7 +25,8 @@ static void reads(void **state)
                     "rules:\n"
                     "  - \"a > 1: for 50 steps\"\n"
                     "  - [p, {q: r}]\n"
-                    "empty:\n", &a, &t));
+                    "empty:\n",
+                    &a, &t));
     assert_int_equal(t->kind, TN_YAML_MAP);
     assert_int_equal(t->n, 5);
     assert_string_equal(tn_yaml_get(t, "study")->text, "x");
@@ -105,7 +109,8 @@ static void large(void **state)
     memcpy(text, "a: [", 4);
     for (size_t i = 4; i + 2 <= TN_YAML_MAX_BYTES; i += 2) memcpy(text + i, "x,", 2);
     assert_fails(tn_yaml_parse(text, TN_YAML_MAX_BYTES, "study.yaml", &a, &t), TN_BAD_FILE, "more than 16384 values");
-    assert_fails(tn_yaml_parse(text, TN_YAML_MAX_BYTES + 1, "study.yaml", &a, &t), TN_BAD_FILE, "is larger than 1024 KiB");
+    assert_fails(tn_yaml_parse(text, TN_YAML_MAX_BYTES + 1, "study.yaml", &a, &t), TN_BAD_FILE,
+                 "is larger than 1024 KiB");
     memset(text, '[', TN_YAML_MAX_BYTES);
     assert_int_equal(tn_yaml_parse(text, TN_YAML_MAX_BYTES, "study.yaml", &a, &t), TN_BAD_FILE);
     assert_fails(tn_yaml_read("/no/such/file.yaml", &a, &t), TN_BAD_FILE, "No such file");
@@ -134,7 +139,8 @@ void tn_tests_yaml_tree(tn_test_list *l)
 {
     tn_test_add(l, reads, NULL, "yaml_tree: reads");
     tn_test_add(l, empty, NULL, "yaml_tree: empty files");
-    for (size_t i = 0; i < sizeof refuses / sizeof *refuses; i++) tn_test_add(l, refused, &refuses[i], "yaml_tree: refuses %s", refuses[i].name);
+    for (size_t i = 0; i < sizeof refuses / sizeof *refuses; i++)
+        tn_test_add(l, refused, &refuses[i], "yaml_tree: refuses %s", refuses[i].name);
     tn_test_add(l, large, NULL, "yaml_tree: large files");
     tn_test_add(l, no_memory, NULL, "yaml_tree: no memory");
 }

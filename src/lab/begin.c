@@ -19,7 +19,8 @@ static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
     char *all = tn_arena_strdup(arena, "");
     for (size_t i = 0; all && i < p->n_sides; i++) {
         if (i) all = tn_arena_printf(arena, "%s,", all);
-        for (size_t k = 0; all && k < p->sides[i].space.n; k++) all = tn_arena_printf(arena, "%s%c", all, "fic"[p->sides[i].space.dims[k].kind]);
+        for (size_t k = 0; all && k < p->sides[i].space.n; k++)
+            all = tn_arena_printf(arena, "%s%c", all, "fic"[p->sides[i].space.dims[k].kind]);
     }
     return all;
 }
@@ -43,18 +44,23 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
     TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
     tn_status s = tn__study_plan_of(there, &arena, &before);
     if (s == TN_OK && strcmp(before.essence, p->essence) != 0)
-        s = tn_error(TN_USAGE, "study %s of %.640s was begun with other words (%.300s has changed, or other key=value were given): name this one otherwise with "
-                               "`study: NAME`, or put it elsewhere with --db=FILE", p->name, lab->path, p->file);
+        s = tn_error(TN_USAGE,
+                     "study %s of %.640s was begun with other words (%.300s has changed, or other key=value were "
+                     "given): name this one otherwise with "
+                     "`study: NAME`, or put it elsewhere with --db=FILE",
+                     p->name, lab->path, p->file);
     if (s == TN_OK) *id = there->id;
     tn_arena_free(&arena);
     tn_study_free(there);
     return s;
 }
 
-static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, const char *overrides, const char *kinds, int64_t *id)
+static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, const char *overrides, const char *kinds,
+                        int64_t *id)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)", &q));
     sqlite3_bind_text(q, 1, p->name, -1, SQLITE_TRANSIENT);
     sqlite3_bind_text(q, 2, p->file, -1, SQLITE_TRANSIENT);
     sqlite3_bind_text(q, 3, text, -1, SQLITE_TRANSIENT);
@@ -67,7 +73,8 @@ static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, c
     return TN_OK;
 }
 
-tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n, int64_t *id, bool *found)
+tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n,
+                       int64_t *id, bool *found)
 {
     tn_arena arena = { 0 };
     const char *lines = join_lines(&arena, overrides, n), *kinds = kinds_of(&arena, p);
@@ -88,7 +95,8 @@ static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare,
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_int64(q, 2, (int64_t)side);
     sqlite3_bind_int(q, 3, compare);
@@ -98,11 +106,12 @@ static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare,
     return TN_OK;
 }
 
-static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config, uint64_t seed,
-                           const char *x)
+static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config,
+                           uint64_t seed, const char *x)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)", &q));
+    TN_RETURN_IF(
+        tn__db_get(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)", &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_int64(q, 2, (int64_t)side);
     sqlite3_bind_int(q, 3, (int)kind);
@@ -138,8 +147,8 @@ tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     return tn__db_end(lab, s);
 }
 
-tn_status tn_lab_enqueue(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, tn_trial_kind kind, int64_t config, uint64_t seed,
-                         const double *x)
+tn_status tn_lab_enqueue(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, tn_trial_kind kind,
+                         int64_t config, uint64_t seed, const double *x)
 {
     int64_t number;
     char *text = tn__numbers_write(x, p->sides[side].space.n);

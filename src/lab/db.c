@@ -38,19 +38,38 @@ tn_status tn__db_error(tn_lab *lab, int code)
     switch (code & 0xff) {
     case SQLITE_NOMEM: return tn_error(TN_MEMORY, "out of memory while reading or writing %s", path);
     case SQLITE_FULL:
-        return tn_error(TN_DISK, "cannot write %s: the disk is full; what was recorded is safe: make room, then the same command goes on", path);
+        return tn_error(
+            TN_DISK,
+            "cannot write %s: the disk is full; what was recorded is safe: make room, then the same command goes on",
+            path);
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return tn_error(TN_DISK, "%s is locked: another process has been writing to it for %d s; end that one (`fuser %s` names it), then the same command goes on",
+        return tn_error(TN_DISK,
+                        "%s is locked: another process has been writing to it for %d s; end that one (`fuser %s` names "
+                        "it), then the same command goes on",
                         path, lab->busy_ms / 1000, path);
     case SQLITE_READONLY:
     case SQLITE_PERM:
-    case SQLITE_AUTH: return tn_error(TN_DISK, "cannot write %s: it is read-only; make it and its folder writable, or name another one with --db=FILE", path);
-    case SQLITE_CANTOPEN: return tn_error(TN_DISK, "cannot open %s: %s; see that its folder is there and writable, or name another one with --db=FILE", path, said);
-    case SQLITE_NOTADB: return tn_error(TN_BAD_FILE, "%s is not a database of a laboratory: name another file with --db=FILE", path);
+    case SQLITE_AUTH:
+        return tn_error(
+            TN_DISK,
+            "cannot write %s: it is read-only; make it and its folder writable, or name another one with --db=FILE",
+            path);
+    case SQLITE_CANTOPEN:
+        return tn_error(
+            TN_DISK,
+            "cannot open %s: %s; see that its folder is there and writable, or name another one with --db=FILE", path,
+            said);
+    case SQLITE_NOTADB:
+        return tn_error(TN_BAD_FILE, "%s is not a database of a laboratory: name another file with --db=FILE", path);
     case SQLITE_CORRUPT:
-        return tn_error(TN_BAD_FILE, "%s is damaged (%s): restore it from a copy, or save what can be read with `sqlite3 %s .recover`", path, said, path);
-    case SQLITE_IOERR: return tn_error(TN_DISK, "reading or writing %s failed (%s): check the disk; what was recorded before is safe", path, said);
+        return tn_error(
+            TN_BAD_FILE,
+            "%s is damaged (%s): restore it from a copy, or save what can be read with `sqlite3 %s .recover`", path,
+            said, path);
+    case SQLITE_IOERR:
+        return tn_error(TN_DISK, "reading or writing %s failed (%s): check the disk; what was recorded before is safe",
+                        path, said);
     default: return tn_error(TN_INTERNAL, "%s: SQLite says \"%s\" (%d)", path, said, code);
     }
 }
@@ -121,7 +140,10 @@ void tn__db_bind_number(sqlite3_stmt *q, int i, double x)
     else sqlite3_bind_double(q, i, x);
 }
 
-double tn__db_number(sqlite3_stmt *q, int i) { return sqlite3_column_type(q, i) == SQLITE_NULL ? NAN : sqlite3_column_double(q, i); }
+double tn__db_number(sqlite3_stmt *q, int i)
+{
+    return sqlite3_column_type(q, i) == SQLITE_NULL ? NAN : sqlite3_column_double(q, i);
+}
 
 const char *tn__db_text(sqlite3_stmt *q, int i)
 {
@@ -140,7 +162,8 @@ char *tn__numbers_write(const double *x, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (i) *p++ = ',';
         if (isnan(x[i])) p += snprintf(p, EACH, "null");
-        else if (isinf(x[i])) p += snprintf(p, EACH, "%s9e999", x[i] < 0 ? "-" : ""); /* reads as infinity, also for SQLite */
+        else if (isinf(x[i]))
+            p += snprintf(p, EACH, "%s9e999", x[i] < 0 ? "-" : ""); /* reads as infinity, also for SQLite */
         else p += snprintf(p, EACH, "%.17g", x[i]);
     }
     *p++ = ']';
@@ -165,8 +188,10 @@ void tn__numbers_read(const char *text, double *x, size_t n)
 
 bool tn__is_network(unsigned long type)
 {
-    static const unsigned long known[] = { 0x6969 /* NFS */, 0x517b /* SMB */, 0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */,
-                                           0x5346414f /* AFS */, 0x00c36400 /* Ceph */, 0x01021997 /* 9P */, 0x0bd00bd0 /* Lustre */ };
+    static const unsigned long known[] = { 0x6969 /* NFS */,      0x517b /* SMB */,
+                                           0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */,
+                                           0x5346414f /* AFS */,  0x00c36400 /* Ceph */,
+                                           0x01021997 /* 9P */,   0x0bd00bd0 /* Lustre */ };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if ((type & 0xffffffff) == known[i]) return true;
     return false;
@@ -185,11 +210,16 @@ static tn_status check_place(const char *path, bool write)
     struct statfs fs;
     struct stat st;
     folder_of(path, dir);
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return tn_error(TN_USAGE, "%.640s is a folder: a database is a file", path);
-    if (!write && access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return tn_error(TN_USAGE, "%.640s is a folder: a database is a file", path);
+    if (!write && access(path, F_OK) != 0)
+        return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
     if (write && access(path, F_OK) != 0) TN_RETURN_IF(tn_dir_make(dir));
     if (statfs(dir, &fs) == 0 && tn__is_network((unsigned long)fs.f_type))
-        return tn_error(TN_USAGE, "%.640s is on a network filesystem, where locks cannot be relied on: put the database on a local disk with --db=FILE", path);
+        return tn_error(TN_USAGE,
+                        "%.640s is on a network filesystem, where locks cannot be relied on: put the database on a "
+                        "local disk with --db=FILE",
+                        path);
     return TN_OK;
 }
 
@@ -214,10 +244,13 @@ static tn_status check_ours(tn_lab *lab, bool *empty)
     *empty = tables == 0 && application == 0;
     if (*empty) return TN_OK;
     if (application != TN_LAB_APPLICATION)
-        return tn_error(TN_BAD_FILE, "%.640s is another program's database: name another file with --db=FILE", lab->path);
+        return tn_error(TN_BAD_FILE, "%.640s is another program's database: name another file with --db=FILE",
+                        lab->path);
     if (version > TN_LAB_VERSION)
-        return tn_error(TN_BAD_FILE, "%.640s was written by a newer tenon (version %lld of its tables, this one knows %d): use that one", lab->path,
-                        (long long)version, TN_LAB_VERSION);
+        return tn_error(
+            TN_BAD_FILE,
+            "%.640s was written by a newer tenon (version %lld of its tables, this one knows %d): use that one",
+            lab->path, (long long)version, TN_LAB_VERSION);
     return TN_OK;
 }
 
@@ -229,7 +262,8 @@ static tn_status make_tables(tn_lab *lab)
     TN_RETURN_IF(tn__db_begin(lab));
     tn_status s = check_ours(lab, &empty);
     if (s == TN_OK && empty) {
-        snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d", TN_LAB_APPLICATION, TN_LAB_VERSION);
+        snprintf(marks, sizeof marks, "PRAGMA application_id = %d; PRAGMA user_version = %d", TN_LAB_APPLICATION,
+                 TN_LAB_VERSION);
         s = tn__db_exec(lab, tn_lab_schema);
         if (s == TN_OK) s = tn__db_exec(lab, marks);
     }
@@ -278,12 +312,15 @@ static tn_status open_to_read(tn_lab *lab)
     if (!writable && access(wal, F_OK) != 0) {
         size_t n = (size_t)snprintf(lab->path, sizeof lab->path, "file:");
         for (const char *p = path; *p && n + 20 < sizeof lab->path; p++)
-            n += (size_t)snprintf(lab->path + n, sizeof lab->path - n, strchr("?#%", *p) ? "%%%02x" : "%c", (unsigned char)*p);
+            n += (size_t)snprintf(lab->path + n, sizeof lab->path - n, strchr("?#%", *p) ? "%%%02x" : "%c",
+                                  (unsigned char)*p);
         snprintf(lab->path + n, sizeof lab->path - n, "?immutable=1");
         const tn_status s = connect(lab, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
         snprintf(lab->path, sizeof lab->path, "%s", path);
         TN_RETURN_IF(s);
-    } else TN_RETURN_IF(connect(lab, writable ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY)); /* one that may write tidies up when it closes */
+    } else
+        TN_RETURN_IF(connect(lab, writable ? SQLITE_OPEN_READWRITE
+                                           : SQLITE_OPEN_READONLY)); /* one that may write tidies up when it closes */
     TN_RETURN_IF(tn__db_exec(lab, "PRAGMA query_only = ON"));
     TN_RETURN_IF(check_ours(lab, &empty));
     return empty ? tn_error(TN_BAD_FILE, "%.640s is empty: `tenon lab run STUDY.yaml` fills it", lab->path) : TN_OK;
@@ -298,7 +335,9 @@ tn_status tn_lab_verify(tn_lab *lab)
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     snprintf(said, sizeof said, "%.250s", row ? tn__db_text(q, 0) : "no answer");
     sqlite3_reset(q);
-    return strcmp(said, "ok") == 0 ? TN_OK : tn_error(TN_BAD_FILE, "%.640s is damaged (%s): restore it from a copy", lab->path, said);
+    return strcmp(said, "ok") == 0
+               ? TN_OK
+               : tn_error(TN_BAD_FILE, "%.640s is damaged (%s): restore it from a copy", lab->path, said);
 }
 
 tn_status tn_lab_open(const char *path, bool write, tn_lab **out)

@@ -14,7 +14,10 @@ struct tn_lab {
     bool write;
     int busy_ms;
     char path[TN_PATH_BYTES];
-    struct { const char *sql; sqlite3_stmt *stmt; } kept[TN_LAB_STATEMENTS];
+    struct {
+        const char *sql;
+        sqlite3_stmt *stmt;
+    } kept[TN_LAB_STATEMENTS];
     size_t n_kept;
 };
 

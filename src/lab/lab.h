@@ -45,8 +45,8 @@ typedef struct tn_trial {
     tn_trial_kind kind;
     int64_t config; /* comparisons: id of the trial whose point is run again; else 0 */
     uint64_t seed;
-    const double *x; /* (dims of its side); NULL: not drawn yet */
-    const double *y; /* (objectives) as the user names them, in their own direction; NaN: not known */
+    const double *x;       /* (dims of its side); NULL: not drawn yet */
+    const double *y;       /* (objectives) as the user names them, in their own direction; NaN: not known */
     double started, ended; /* unix seconds of the first begin and of the end; NaN */
     double seconds;        /* that all its attempts worked; NaN */
     int worker;            /* that has or had it last; 0: none */
@@ -63,10 +63,10 @@ typedef struct tn_study {
     const tn_side *sides; /* (n_sides), at least one */
     size_t n_sides;
     const char *sampler, *pruner; /* names */
-    int64_t planned; /* trials a side */
-    double created;  /* unix seconds */
-    double spent;    /* seconds that it has been run for */
-    const tn_trial *trials; /* (n) by kind (comparisons last), number, side */
+    int64_t planned;              /* trials a side */
+    double created;               /* unix seconds */
+    double spent;                 /* seconds that it has been run for */
+    const tn_trial *trials;       /* (n) by kind (comparisons last), number, side */
     size_t n;
     tn_arena arena; /* of all the above */
 } tn_study;

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tn_status out_of_memory(const tn_lab *lab) { return tn_error(TN_MEMORY, "out of memory while reading %.640s", lab->path); }
+static tn_status out_of_memory(const tn_lab *lab)
+{
+    return tn_error(TN_MEMORY, "out of memory while reading %.640s", lab->path);
+}
 
 tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names, size_t *n)
 {
@@ -59,7 +62,8 @@ static tn_status find_study(tn_lab *lab, const char *name, int64_t *id)
     sqlite3_stmt *q;
     bool row;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q));
+    TN_RETURN_IF(
+        tn__db_get(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q));
     if (name) sqlite3_bind_text(q, 1, name, -1, SQLITE_TRANSIENT);
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
@@ -124,7 +128,8 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
     take_kinds(&plan, kinds);
     tn_side *sides = tn_arena_alloc(&s->arena, sizeof *sides * plan.n_sides);
     if (!sides) return out_of_memory(lab);
-    for (size_t i = 0; i < plan.n_sides; i++) sides[i] = (tn_side){ .name = plan.sides[i].name, .space = plan.sides[i].space };
+    for (size_t i = 0; i < plan.n_sides; i++)
+        sides[i] = (tn_side){ .name = plan.sides[i].name, .space = plan.sides[i].space };
     s->sides = sides;
     s->n_sides = plan.n_sides;
     s->objectives = plan.objectives;
@@ -138,7 +143,8 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab, "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q));
     sqlite3_bind_int64(q, 1, id);
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s went away while it was read: try again", lab->path);
@@ -153,8 +159,10 @@ static const char *no_error = "";
 
 static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_trial *t)
 {
-    const int64_t side = sqlite3_column_int64(q, 2), state = sqlite3_column_int64(q, 4), kind = sqlite3_column_int64(q, 3);
-    if (side < 0 || side >= (int64_t)s->n_sides || state < 0 || state >= TN_TRIAL_STATES || kind < 0 || kind > TN_TRIAL_COMPARE)
+    const int64_t side = sqlite3_column_int64(q, 2), state = sqlite3_column_int64(q, 4),
+                  kind = sqlite3_column_int64(q, 3);
+    if (side < 0 || side >= (int64_t)s->n_sides || state < 0 || state >= TN_TRIAL_STATES || kind < 0 ||
+        kind > TN_TRIAL_COMPARE)
         return tn_error(TN_BAD_FILE, "%.640s: trial %lld has numbers that its study %s has no meaning for", lab->path,
                         (long long)sqlite3_column_int64(q, 0), s->name);
     const size_t dims = s->sides[side].space.n, m = s->n_objectives;
@@ -167,10 +175,20 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
     }
     tn__numbers_read(tn__db_text(q, 8), y, m);
     const char *error = tn__db_text(q, 14);
-    *t = (tn_trial){ .id = sqlite3_column_int64(q, 0), .number = sqlite3_column_int64(q, 1), .side = (int)side, .kind = (tn_trial_kind)kind,
-                     .state = (tn_trial_state)state, .config = sqlite3_column_int64(q, 5), .seed = (uint64_t)sqlite3_column_int64(q, 6),
-                     .x = x, .y = y, .started = tn__db_number(q, 9), .ended = tn__db_number(q, 10), .seconds = tn__db_number(q, 11),
-                     .worker = sqlite3_column_int(q, 12), .attempt = sqlite3_column_int(q, 13),
+    *t = (tn_trial){ .id = sqlite3_column_int64(q, 0),
+                     .number = sqlite3_column_int64(q, 1),
+                     .side = (int)side,
+                     .kind = (tn_trial_kind)kind,
+                     .state = (tn_trial_state)state,
+                     .config = sqlite3_column_int64(q, 5),
+                     .seed = (uint64_t)sqlite3_column_int64(q, 6),
+                     .x = x,
+                     .y = y,
+                     .started = tn__db_number(q, 9),
+                     .ended = tn__db_number(q, 10),
+                     .seconds = tn__db_number(q, 11),
+                     .worker = sqlite3_column_int(q, 12),
+                     .attempt = sqlite3_column_int(q, 13),
                      .error = error[0] ? tn_arena_strdup(&s->arena, error) : no_error };
     return t->error ? TN_OK : out_of_memory(lab);
 }
@@ -196,8 +214,11 @@ static tn_status load_trials(tn_lab *lab, tn_study *s)
     sqlite3_reset(q);
     tn_trial *list = tn_arena_alloc(&s->arena, sizeof *list * (most + 1));
     if (!list) return out_of_memory(lab);
-    TN_RETURN_IF(tn__db_get(lab, "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
-                                 "FROM trial WHERE study = ?", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab,
+        "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
+        "FROM trial WHERE study = ?",
+        &q));
     sqlite3_bind_int64(q, 1, s->id);
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
@@ -258,14 +279,16 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
     json_t *v, *all = json_loads(tn__db_text(q, 3), 0, NULL);
     if (!json_is_object(all)) {
         json_decref(all);
-        return tn_error(TN_BAD_FILE, "%.640s: a report is not a JSON object: the database was changed by something else", lab->path);
+        return tn_error(TN_BAD_FILE,
+                        "%.640s: a report is not a JSON object: the database was changed by something else", lab->path);
     }
     double *to = c->value + c->n * MOST_METRICS;
     for (size_t i = 0; i < MOST_METRICS; i++) to[i] = NAN;
     c->step[c->n] = sqlite3_column_int64(q, 0);
     c->epoch[c->n] = tn__db_number(q, 1);
     c->seconds[c->n] = tn__db_number(q, 2);
-    json_object_foreach(all, key, v) {
+    json_object_foreach(all, key, v)
+    {
         size_t i = 0;
         while (i < c->metrics && strcmp(c->name[i], key) != 0) i++;
         if (i == MOST_METRICS) continue;
@@ -286,8 +309,15 @@ static tn_status finish_curve(const tn_lab *lab, const curve *c, tn_arena *arena
     double *value = tn_arena_alloc(arena, sizeof *value * (c->n * c->metrics + 1));
     if (!name || !value) return out_of_memory(lab);
     memcpy(name, c->name, sizeof *name * c->metrics);
-    for (size_t i = 0; i < c->n; i++) memcpy(value + i * c->metrics, c->value + i * MOST_METRICS, sizeof *value * c->metrics);
-    *out = (tn_trial_curve){ .n = c->n, .metrics = c->metrics, .name = name, .step = c->step, .epoch = c->epoch, .seconds = c->seconds, .value = value };
+    for (size_t i = 0; i < c->n; i++)
+        memcpy(value + i * c->metrics, c->value + i * MOST_METRICS, sizeof *value * c->metrics);
+    *out = (tn_trial_curve){ .n = c->n,
+                             .metrics = c->metrics,
+                             .name = name,
+                             .step = c->step,
+                             .epoch = c->epoch,
+                             .seconds = c->seconds,
+                             .value = value };
     return TN_OK;
 }
 
@@ -306,7 +336,8 @@ tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_cur
     c.seconds = tn_arena_alloc(arena, sizeof *c.seconds * (c.most + 1));
     c.value = tn_alloc(sizeof *c.value * MOST_METRICS * (c.most + 1));
     tn_status s = c.step && c.epoch && c.seconds && c.value ? TN_OK : out_of_memory(lab);
-    if (s == TN_OK) s = tn__db_get(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q);
+    if (s == TN_OK)
+        s = tn__db_get(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q);
     if (s == TN_OK) sqlite3_bind_int64(q, 1, trial);
     for (row = true; s == TN_OK && row;) {
         s = tn__db_step(lab, q, &row);

@@ -25,7 +25,8 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
     int64_t changed = 0;
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s = tn__db_get(lab, "UPDATE trial SET x = ?4 WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
+    tn_status s =
+        tn__db_get(lab, "UPDATE trial SET x = ?4 WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
     if (s == TN_OK) {
         sqlite3_bind_int64(q, 1, c->trial);
         sqlite3_bind_int64(q, 2, c->worker);
@@ -42,7 +43,9 @@ static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *
 {
     sqlite3_stmt *q;
     if (n == 0) return TN_OK;
-    TN_RETURN_IF(tn__db_get(lab, "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value) VALUES(?,?,?,?,?,?,?)", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab, "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value) VALUES(?,?,?,?,?,?,?)",
+        &q));
     for (size_t i = 0; i < n; i++) {
         const tn_report *r = &reports[i];
         sqlite3_reset(q);
@@ -68,7 +71,8 @@ static tn_status write_parameters(tn_lab *lab, const tn_claim *c, double paramet
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters, bool *lost)
+tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters,
+                        bool *lost)
 {
     bool mine = false;
     *lost = false;
@@ -84,8 +88,10 @@ tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports
 static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, const char *y)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
-                                 "parameters = coalesce(?8, parameters) WHERE id = ?1", &q));
+    TN_RETURN_IF(tn__db_get(lab,
+                            "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
+                            "parameters = coalesce(?8, parameters) WHERE id = ?1",
+                            &q));
     sqlite3_bind_int64(q, 1, c->trial);
     sqlite3_bind_int(q, 2, (int)e->state);
     if (y) sqlite3_bind_text(q, 3, y, -1, SQLITE_TRANSIENT);
@@ -97,7 +103,8 @@ static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, c
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e, size_t objectives, bool *lost)
+tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e,
+                     size_t objectives, bool *lost)
 {
     bool mine = false;
     char *y = e->y ? tn__numbers_write(e->y, objectives) : NULL;
@@ -135,17 +142,21 @@ tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *r
 
 /* --- reading ---------------------------------------------------------------------------------------------------------- */
 
-tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters, double cohort, double **out,
-                      size_t *n)
+tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters,
+                      double cohort, double **out, size_t *n)
 {
     sqlite3_stmt *q;
     double *list = NULL;
     size_t count = 0, capacity = 0;
     bool row = true;
     const bool all = !(cohort > 0) || isnan(parameters);
-    TN_RETURN_IF(tn__db_get(lab, "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 WHERE t.study = ?1 AND t.side = ?2 "
-                                 "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR t.parameters BETWEEN ?5 AND ?6) "
-                                 "ORDER BY t.number", &q));
+    TN_RETURN_IF(tn__db_get(lab,
+                            "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 "
+                            "WHERE t.study = ?1 AND t.side = ?2 "
+                            "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR "
+                            "t.parameters BETWEEN ?5 AND ?6) "
+                            "ORDER BY t.number",
+                            &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_int64(q, 2, (int64_t)side);
     sqlite3_bind_int64(q, 3, before);
@@ -171,15 +182,18 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     return TN_OK;
 }
 
-static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t most, tn_tally *out)
+static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t most,
+                            tn_tally *out)
 {
     sqlite3_stmt *q;
     bool row;
     double seconds = 0;
     int64_t ended = 0;
     *out = (tn_tally){ .best = NAN, .mean_s = NAN };
-    TN_RETURN_IF(tn__db_get(lab, "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
-                                 "WHERE study = ? AND side = ? AND (kind = 2) = 0 AND number < ? GROUP BY state", &q));
+    TN_RETURN_IF(tn__db_get(lab,
+                            "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
+                            "WHERE study = ? AND side = ? AND (kind = 2) = 0 AND number < ? GROUP BY state",
+                            &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_int64(q, 2, (int64_t)side);
     sqlite3_bind_int64(q, 3, most > 0 ? most : INT64_MAX);
@@ -209,15 +223,22 @@ tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid,
     sqlite3_stmt *q;
     bool row;
     *pid = 0;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN worker w ON w.id = t.worker "
-                                 "WHERE t.study = ? AND t.state = 1 AND t.begun < ? AND w.gone = 0 LIMIT 1", &q));
+    TN_RETURN_IF(tn__db_get(lab,
+                            "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
+                            "worker w ON w.id = t.worker "
+                            "WHERE t.study = ? AND t.state = 1 AND t.begun < ? AND w.gone = 0 LIMIT 1",
+                            &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_double(q, 2, begun);
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
         *pid = sqlite3_column_int64(q, 0);
-        *claim = (tn_claim){ .trial = sqlite3_column_int64(q, 1), .number = sqlite3_column_int64(q, 2), .side = (size_t)sqlite3_column_int64(q, 3),
-                             .worker = sqlite3_column_int64(q, 4), .attempt = sqlite3_column_int(q, 5), .seed = (uint64_t)sqlite3_column_int64(q, 6) };
+        *claim = (tn_claim){ .trial = sqlite3_column_int64(q, 1),
+                             .number = sqlite3_column_int64(q, 2),
+                             .side = (size_t)sqlite3_column_int64(q, 3),
+                             .worker = sqlite3_column_int64(q, 4),
+                             .attempt = sqlite3_column_int(q, 5),
+                             .seed = (uint64_t)sqlite3_column_int64(q, 6) };
     }
     sqlite3_reset(q);
     return TN_OK;

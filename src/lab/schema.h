@@ -11,16 +11,19 @@ static const char tn_lab_schema[] =
     "CREATE TABLE study(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, path TEXT NOT NULL, text TEXT NOT NULL,\n"
     "  overrides TEXT NOT NULL, kinds TEXT NOT NULL, planned INTEGER NOT NULL, created REAL NOT NULL,\n"
     "  spent REAL NOT NULL DEFAULT 0) STRICT;\n"
-    "CREATE TABLE worker(id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, host TEXT NOT NULL, started REAL NOT NULL,\n"
+    "CREATE TABLE worker(id INTEGER PRIMARY KEY AUTOINCREMENT, pid INTEGER NOT NULL, host TEXT NOT NULL, started REAL "
+    "NOT NULL,\n"
     "  beat REAL NOT NULL, gone INTEGER NOT NULL DEFAULT 0) STRICT;\n"
     "CREATE TABLE trial(id INTEGER PRIMARY KEY, study INTEGER NOT NULL REFERENCES study(id) ON DELETE CASCADE,\n"
     "  side INTEGER NOT NULL, kind INTEGER NOT NULL CHECK(kind BETWEEN 0 AND 2), number INTEGER NOT NULL,\n"
-    "  state INTEGER NOT NULL DEFAULT 0 CHECK(state BETWEEN 0 AND 5), config INTEGER NOT NULL DEFAULT 0, seed INTEGER NOT NULL,\n"
+    "  state INTEGER NOT NULL DEFAULT 0 CHECK(state BETWEEN 0 AND 5), config INTEGER NOT NULL DEFAULT 0, seed INTEGER "
+    "NOT NULL,\n"
     "  x TEXT, y TEXT, parameters REAL, started REAL, begun REAL, ended REAL, seconds REAL,\n"
     "  worker INTEGER NOT NULL DEFAULT 0, attempt INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT '') STRICT;\n"
     "CREATE UNIQUE INDEX trial_number ON trial(study, side, kind = 2, number);\n"
     "CREATE INDEX trial_open ON trial(study, kind = 2, side, number) WHERE state < 2;\n"
-    "CREATE TABLE report(trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, rung INTEGER NOT NULL, step INTEGER NOT NULL,\n"
+    "CREATE TABLE report(trial INTEGER NOT NULL REFERENCES trial(id) ON DELETE CASCADE, rung INTEGER NOT NULL, step "
+    "INTEGER NOT NULL,\n"
     "  epoch REAL, seconds REAL, score REAL, value TEXT NOT NULL, PRIMARY KEY(trial, rung)) STRICT, WITHOUT ROWID;\n";
 
 #endif

@@ -14,7 +14,8 @@ tn_status tn__study_at(const tn_study_reader *r, tn_status s, const char *key, s
     char text[1024];
     if (s == TN_OK || s == TN_MEMORY) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
-    return tn_error(s, "%s%s%s  (%s:%zu)", strncmp(text, key, strlen(key)) == 0 ? "" : key, strncmp(text, key, strlen(key)) == 0 ? "" : ": ", text,
+    return tn_error(s, "%s%s%s  (%s:%zu)", strncmp(text, key, strlen(key)) == 0 ? "" : key,
+                    strncmp(text, key, strlen(key)) == 0 ? "" : ": ", text,
                     tn_text_quote(r->file, (char[256]){ 0 }, 256), line);
 }
 
@@ -25,8 +26,10 @@ static tn_status read_number(const tn_study_reader *r, const tn_field *f, const 
     char *end;
     errno = 0;
     const double x = strtod(v->text, &end);
-    if (!v->text[0] || *end || !isfinite(x)) return TN__STUDY_FAIL(r, v, "%s: \"%.60s\" is not a number", f->key, v->text);
-    if (f->kind != TN_FIELD_NUMBER && x != floor(x)) return TN__STUDY_FAIL(r, v, "%s: %s is not a whole number", f->key, v->text);
+    if (!v->text[0] || *end || !isfinite(x))
+        return TN__STUDY_FAIL(r, v, "%s: \"%.60s\" is not a number", f->key, v->text);
+    if (f->kind != TN_FIELD_NUMBER && x != floor(x))
+        return TN__STUDY_FAIL(r, v, "%s: %s is not a whole number", f->key, v->text);
     if (x < f->lo || x > f->hi) return TN__STUDY_FAIL(r, v, "%s: %s is outside %g..%g", f->key, v->text, f->lo, f->hi);
     *out = x;
     return TN_OK;
@@ -60,7 +63,8 @@ static tn_status read_field(const tn_study_reader *r, const tn_field *f, const t
     return TN_OK;
 }
 
-static tn_status unknown_field(const tn_study_reader *r, const tn_yaml *c, const char *what, const tn_field *fields, size_t n)
+static tn_status unknown_field(const tn_study_reader *r, const tn_yaml *c, const char *what, const tn_field *fields,
+                               size_t n)
 {
     tn_nearest near = { .word = c->key };
     char names[512];
@@ -73,7 +77,8 @@ static tn_status unknown_field(const tn_study_reader *r, const tn_yaml *c, const
     return TN__STUDY_FAIL(r, c, "unknown key %s: %s has %s", c->key, what, names);
 }
 
-tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields, size_t n, void *to)
+tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields,
+                           size_t n, void *to)
 {
     if (map->kind == TN_YAML_TEXT && strcmp(fields[0].key, "name") == 0) return read_field(r, &fields[0], map, to);
     if (map->kind != TN_YAML_MAP) return TN__STUDY_FAIL(r, map, "%s takes a map", map->key[0] ? map->key : what);
@@ -88,9 +93,12 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
 
 /* --- objectives ------------------------------------------------------------------------------------------------------- */
 
-static const struct { const char *name; bool maximise; } known[] = {
-    { "accuracy", true }, { "reward", true }, { "loss", false }, { "seconds", false }, { "parameters", false }, { "epochs_to_90", false },
-    { "block_evals", false },
+static const struct {
+    const char *name;
+    bool maximise;
+} known[] = {
+    { "accuracy", true },    { "reward", true },        { "loss", false },        { "seconds", false },
+    { "parameters", false }, { "epochs_to_90", false }, { "block_evals", false },
 };
 
 /* "accuracy max 0": a name, a direction where the name does not give it, the reference of the hypervolume. */
@@ -100,7 +108,9 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
     bool given = false;
     if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "an objective is written: accuracy max 0");
     const int n = sscanf(v->text, "%63s %7s %39s %1s", name, way, reference, rest);
-    if (n < 1 || n > 3) return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: accuracy max 0", v->text);
+    if (n < 1 || n > 3)
+        return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: accuracy max 0",
+                              v->text);
     *out = (tn_objective){ .name = tn_arena_strdup(r->arena, name), .reference = NAN };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0) {
@@ -108,11 +118,13 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
             given = true;
         }
     if (n == 1 && !given) return TN__STUDY_FAIL(r, v, "%s: say whether it should be max or min", name);
-    if (n > 1 && strcmp(way, "max") != 0 && strcmp(way, "min") != 0) return TN__STUDY_FAIL(r, v, "%s: \"%s\" is neither max nor min", name, way);
+    if (n > 1 && strcmp(way, "max") != 0 && strcmp(way, "min") != 0)
+        return TN__STUDY_FAIL(r, v, "%s: \"%s\" is neither max nor min", name, way);
     if (n > 1) out->maximise = strcmp(way, "max") == 0;
     if (n > 2) {
         out->reference = strtod(reference, &end);
-        if (*end || !isfinite(out->reference)) return TN__STUDY_FAIL(r, v, "%s: the reference \"%s\" is not a number", name, reference);
+        if (*end || !isfinite(out->reference))
+            return TN__STUDY_FAIL(r, v, "%s: the reference \"%s\" is not a number", name, reference);
     }
     return out->name ? TN_OK : TN_MEMORY;
 }
@@ -120,7 +132,8 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
 static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     enum { MOST = 16 };
-    static const tn_yaml accuracy = { .kind = TN_YAML_TEXT, .text = "accuracy max 0", .key = "" }, none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&accuracy, .n = 1, .key = "" };
+    static const tn_yaml accuracy = { .kind = TN_YAML_TEXT, .text = "accuracy max 0", .key = "" },
+                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&accuracy, .n = 1, .key = "" };
     if (!v) v = &none;
     if (v->kind == TN_YAML_MAP || (v->kind == TN_YAML_LIST && (v->n == 0 || v->n > MOST)))
         return TN__STUDY_FAIL(r, v, "objectives takes a list of 1 to %d: [accuracy max 0, seconds min 1000]", MOST);
@@ -131,7 +144,8 @@ static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_
     for (size_t i = 0; i < n; i++, c = c->next) {
         TN_RETURN_IF(read_objective(r, c, &list[i]));
         for (size_t j = 0; j < i; j++)
-            if (strcmp(list[i].name, list[j].name) == 0) return TN__STUDY_FAIL(r, c, "%s is an objective twice", list[i].name);
+            if (strcmp(list[i].name, list[j].name) == 0)
+                return TN__STUDY_FAIL(r, c, "%s is an objective twice", list[i].name);
     }
     out->objectives = list;
     out->n_objectives = n;
@@ -149,20 +163,24 @@ typedef struct choice {
 
 #define AT(member) offsetof(choice, member)
 static const tn_field sampler_table[] = {
-    { "name", TN_FIELD_TEXT, AT(name), 0, 0 },           { "seed", TN_FIELD_SEED, AT(s.seed), 0, 9e15 },
-    { "startup", TN_FIELD_COUNT, AT(s.startup), 1, 1e9 }, { "population", TN_FIELD_COUNT, AT(s.population), 2, 1e6 },
-    { "crossover", TN_FIELD_NUMBER, AT(s.crossover), 0, 1 }, { "swap", TN_FIELD_NUMBER, AT(s.swap), 0, 1 },
+    { "name", TN_FIELD_TEXT, AT(name), 0, 0 },
+    { "seed", TN_FIELD_SEED, AT(s.seed), 0, 9e15 },
+    { "startup", TN_FIELD_COUNT, AT(s.startup), 1, 1e9 },
+    { "population", TN_FIELD_COUNT, AT(s.population), 2, 1e6 },
+    { "crossover", TN_FIELD_NUMBER, AT(s.crossover), 0, 1 },
+    { "swap", TN_FIELD_NUMBER, AT(s.swap), 0, 1 },
     { "mutation", TN_FIELD_NUMBER, AT(s.mutation), 0, 1 },
 };
 static const tn_field pruner_table[] = {
-    { "name", TN_FIELD_TEXT, AT(name), 0, 0 },           { "min", TN_FIELD_COUNT, AT(p.min_rung), 1, 1e9 },
-    { "eta", TN_FIELD_COUNT, AT(p.eta), 2, 1e6 },        { "warmup", TN_FIELD_COUNT, AT(p.warmup_trials), 1, 1e9 },
-    { "metric", TN_FIELD_TEXT, AT(metric), 0, 0 },       { "cohort", TN_FIELD_NUMBER, AT(cohort), 1, 1e9 },
-    { "lag", TN_FIELD_COUNT, AT(p.lag), 0, 1e6 },        { "with", TN_FIELD_TEXT, AT(with), 0, 0 },
+    { "name", TN_FIELD_TEXT, AT(name), 0, 0 },     { "min", TN_FIELD_COUNT, AT(p.min_rung), 1, 1e9 },
+    { "eta", TN_FIELD_COUNT, AT(p.eta), 2, 1e6 },  { "warmup", TN_FIELD_COUNT, AT(p.warmup_trials), 1, 1e9 },
+    { "metric", TN_FIELD_TEXT, AT(metric), 0, 0 }, { "cohort", TN_FIELD_NUMBER, AT(cohort), 1, 1e9 },
+    { "lag", TN_FIELD_COUNT, AT(p.lag), 0, 1e6 },  { "with", TN_FIELD_TEXT, AT(with), 0, 0 },
 };
 #undef AT
 
-static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name, const char *(*nth)(size_t))
+static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char *what, const char *name,
+                         const char *(*nth)(size_t))
 {
     tn_nearest near = { .word = name };
     char names[128];
@@ -178,7 +196,9 @@ static tn_status no_such(const tn_study_reader *r, const tn_yaml *v, const char 
 static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     choice c = { .name = "random", .s.seed = out->seed };
-    if (v) TN_RETURN_IF(tn__study_fields(r, v, "a sampler", sampler_table, sizeof sampler_table / sizeof *sampler_table, &c));
+    if (v)
+        TN_RETURN_IF(
+            tn__study_fields(r, v, "a sampler", sampler_table, sizeof sampler_table / sizeof *sampler_table, &c));
     out->sampler = tn_sampler_find(c.name);
     if (!out->sampler) return no_such(r, v, "sampler", c.name, tn_sampler_name);
     out->sampling = c.s;
@@ -188,7 +208,10 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
     return TN_OK;
 }
 
-static bool learns(const char *name) { return strcmp(name, "accuracy") == 0 || strcmp(name, "loss") == 0 || strcmp(name, "reward") == 0; }
+static bool learns(const char *name)
+{
+    return strcmp(name, "accuracy") == 0 || strcmp(name, "loss") == 0 || strcmp(name, "reward") == 0;
+}
 
 /* What pruners look at, where nobody says: the first objective that a trial has long before its end. */
 static const char *first_learned(const tn_study_plan *p)
@@ -201,12 +224,14 @@ static const char *first_learned(const tn_study_plan *p)
 static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     choice c = { .name = "none", .p.lag = out->lag };
-    if (v) TN_RETURN_IF(tn__study_fields(r, v, "a pruner", pruner_table, sizeof pruner_table / sizeof *pruner_table, &c));
+    if (v)
+        TN_RETURN_IF(tn__study_fields(r, v, "a pruner", pruner_table, sizeof pruner_table / sizeof *pruner_table, &c));
     out->pruner = tn_pruner_find(c.name);
     if (!out->pruner) return no_such(r, v, "pruner", c.name, tn_pruner_name);
     out->pruning = c.p;
     out->cohort = c.cohort;
-    if (c.with && strcmp(c.with, "parameters") != 0) return TN__STUDY_FAIL(r, v, "pruner: with: \"%.60s\": only parameters are known before a trial ends", c.with);
+    if (c.with && strcmp(c.with, "parameters") != 0)
+        return TN__STUDY_FAIL(r, v, "pruner: with: \"%.60s\": only parameters are known before a trial ends", c.with);
     out->prune_size = c.with != NULL;
     TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
     out->prune_by = c.metric ? c.metric : first_learned(out);
@@ -285,9 +310,11 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 {
     transfer t = { .best = 3 };
     if (!v) return TN_OK;
-    TN_RETURN_IF(tn__study_fields(r, v, "transfer", transfer_table, sizeof transfer_table / sizeof *transfer_table, &t));
+    TN_RETURN_IF(
+        tn__study_fields(r, v, "transfer", transfer_table, sizeof transfer_table / sizeof *transfer_table, &t));
     const char *slash = t.from ? strrchr(t.from, '/') : NULL;
-    if (!slash || slash == t.from || !slash[1]) return TN__STUDY_FAIL(r, v, "%s", "transfer: from names a database and a study in it: phase0.db/xor");
+    if (!slash || slash == t.from || !slash[1])
+        return TN__STUDY_FAIL(r, v, "%s", "transfer: from names a database and a study in it: phase0.db/xor");
     out->from_db = tn_arena_printf(r->arena, "%.*s", (int)(slash - t.from), t.from);
     out->from_study = slash + 1;
     out->from_best = t.best;
@@ -335,8 +362,11 @@ static tn_status write_essence(const tn_study_reader *r, const tn_yaml *tree, tn
 static tn_status check_name(const tn_study_reader *r, const char *name)
 {
     if (!name) return tn_error(TN_USAGE, "%s has no name: begin it with `study: NAME`", r->file);
-    if (strlen(name) > 64 || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(name) || *name == '.' || *name == '-')
-        return tn_error(TN_USAGE, "study: \"%.70s\" is no name: letters, digits, _, - and ., at most 64  (%s)", name, r->file);
+    if (strlen(name) > 64 ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != strlen(name) ||
+        *name == '.' || *name == '-')
+        return tn_error(TN_USAGE, "study: \"%.70s\" is no name: letters, digits, _, - and ., at most 64  (%s)", name,
+                        r->file);
     return TN_OK;
 }
 
@@ -347,8 +377,16 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
     if (!t.trials) return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
-    *out = (tn_study_plan){ .name = t.study, .file = r->file, .db = t.db, .trials = t.trials, .seconds = t.seconds, .trial_seconds = t.trial_seconds,
-                            .lag = t.lag, .retries = t.retries, .seed = t.seed, .keep = t.keep };
+    *out = (tn_study_plan){ .name = t.study,
+                            .file = r->file,
+                            .db = t.db,
+                            .trials = t.trials,
+                            .seconds = t.seconds,
+                            .trial_seconds = t.trial_seconds,
+                            .lag = t.lag,
+                            .retries = t.retries,
+                            .seed = t.seed,
+                            .keep = t.keep };
     TN_RETURN_IF(read_objectives(r, t.objectives, out));
     TN_RETURN_IF(read_sampler(r, t.sampler, out));
     TN_RETURN_IF(read_pruner(r, t.pruner, out));
@@ -358,8 +396,8 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     return write_essence(r, tree, out);
 }
 
-tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n, tn_arena *arena,
-                         tn_study_plan *out)
+tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,
+                         tn_arena *arena, tn_study_plan *out)
 {
     const char *name = tn_arena_strdup(arena, file);
     const tn_yaml *tree;
@@ -369,7 +407,8 @@ tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const
     return read_top(&r, tree, out);
 }
 
-tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text, tn_study_plan *out)
+tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text,
+                        tn_study_plan *out)
 {
     char *all;
     size_t bytes;

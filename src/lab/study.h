@@ -28,8 +28,8 @@ typedef struct tn_study_side {
 } tn_study_side;
 
 typedef struct tn_study_plan {
-    const char *name, *file; /* file: in messages */
-    const char *db;          /* NULL: FILE.db */
+    const char *name, *file;    /* file: in messages */
+    const char *db;             /* NULL: FILE.db */
     const tn_study_side *sides; /* (n_sides) */
     size_t n_sides;
     const tn_objective *objectives; /* (n_objectives) */
@@ -45,22 +45,23 @@ typedef struct tn_study_plan {
     const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
     const char *const *rule_texts;
     size_t n_rules;
-    int64_t trials;        /* a side */
-    double seconds;        /* of the study in all; 0: no limit */
-    double trial_seconds;  /* 0: no limit */
+    int64_t trials;       /* a side */
+    double seconds;       /* of the study in all; 0: no limit */
+    double trial_seconds; /* 0: no limit */
     int64_t lag, retries;
     uint64_t seed;
-    bool keep;             /* run directories stay */
+    bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */
     int64_t from_best;
-    const char *essence;   /* all that shapes its trials, as one text: two studies are the same when theirs is */
+    const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 
 /* Everything goes into `arena`. TN_BAD_FILE: not YAML; TN_USAGE: a wrong key or value. Messages end in "  (file:line)". */
-tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n, tn_arena *arena,
-                         tn_study_plan *out);
+tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,
+                         tn_arena *arena, tn_study_plan *out);
 /* *text (tn_free) is the file's. */
-tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text, tn_study_plan *out);
+tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text,
+                        tn_study_plan *out);
 
 /* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */

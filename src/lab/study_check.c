@@ -8,7 +8,9 @@
 #include <string.h>
 
 /* What a trial itself decides, and why it cannot be asked for. */
-static const struct { const char *key, *why; } own[] = {
+static const struct {
+    const char *key, *why;
+} own[] = {
     { "seed", "a trial's seed is the study's `seed` plus its number" },
     { "run", "a trial's directory is named by its number" },
     { "model", "give each model a side of its own, with its `base`" },
@@ -45,9 +47,11 @@ static tn_status resolve(checker *c, const tn_study_side *side)
     size_t n = 0;
     const tn_model *model;
     for (size_t i = 0; i < side->n_set && n < 2; i++)
-        if (strncmp(side->set[i], "model=", 6) == 0 || strncmp(side->set[i], "preset=", 7) == 0) which[n++] = side->set[i];
+        if (strncmp(side->set[i], "model=", 6) == 0 || strncmp(side->set[i], "preset=", 7) == 0)
+            which[n++] = side->set[i];
     const tn_status s = tn_settings_resolve(side->base, which, n, &c->st, &model);
-    if (s != TN_OK) tn_error_prefix("%s%s%sbase", c->p->file, side->name[0] ? ": side " : ": ", side->name[0] ? side->name : "");
+    if (s != TN_OK)
+        tn_error_prefix("%s%s%sbase", c->p->file, side->name[0] ? ": side " : ": ", side->name[0] ? side->name : "");
     return s;
 }
 
@@ -58,7 +62,8 @@ static tn_status check_set(const checker *c)
         const char *eq = strchr(c->side->set[i], '=');
         snprintf(key, sizeof key, "%.*s", (int)(eq - c->side->set[i]), c->side->set[i]);
         const char *why = reason(key, false);
-        if (why) return tn_error(TN_USAGE, "%s cannot be set: %s  (%s)", key, why, place(c, c->side->set_line[i], where));
+        if (why)
+            return tn_error(TN_USAGE, "%s cannot be set: %s  (%s)", key, why, place(c, c->side->set_line[i], where));
         TN_RETURN_IF(tn_settings_set(c->st, key, eq + 1, "%s", place(c, c->side->set_line[i], where)));
     }
     return TN_OK;
@@ -82,7 +87,8 @@ static tn_status check_range(const tn_setting *row, tn_dim *d, const char *where
     const bool whole = row->type == TN_TYPE_INT || row->type == TN_TYPE_AUTO_INT;
     if (!whole && row->type != TN_TYPE_FLOAT) {
         if (row->type == TN_TYPE_CHOICE)
-            return tn_error(TN_USAGE, "%s is one of %s: write a list of them to search  (%s)", d->key, row->choices, where);
+            return tn_error(TN_USAGE, "%s is one of %s: write a list of them to search  (%s)", d->key, row->choices,
+                            where);
         return tn_error(TN_USAGE, "%s is a %s and has no range: write a list of values to search  (%s)", d->key,
                         tn_setting_type_name(row->type), where);
     }
@@ -118,7 +124,8 @@ static tn_status check_side(checker *c, tn_study_side *side)
     c->side = side;
     TN_RETURN_IF(resolve(c, side));
     TN_RETURN_IF(check_set(c));
-    for (size_t i = 0; i < side->space.n; i++) TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
+    for (size_t i = 0; i < side->space.n; i++)
+        TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));
     return tn__study_at(&r, c->p->sampler->check(&c->p->sampling, &side->space), "sampler", line);

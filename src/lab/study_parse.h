@@ -21,7 +21,14 @@ typedef struct tn_study_reader {
 tn_status tn__study_at(const tn_study_reader *r, tn_status s, const char *key, size_t line);
 
 /* One field of a map: how its value is read, and where it goes (an offset into the struct given to tn__study_fields). */
-typedef enum tn_field_kind { TN_FIELD_TEXT, TN_FIELD_COUNT, TN_FIELD_NUMBER, TN_FIELD_SEED, TN_FIELD_BOOL, TN_FIELD_NODE } tn_field_kind;
+typedef enum tn_field_kind {
+    TN_FIELD_TEXT,
+    TN_FIELD_COUNT,
+    TN_FIELD_NUMBER,
+    TN_FIELD_SEED,
+    TN_FIELD_BOOL,
+    TN_FIELD_NODE
+} tn_field_kind;
 typedef struct tn_field {
     const char *key;
     tn_field_kind kind;
@@ -31,10 +38,11 @@ typedef struct tn_field {
 
 /* Reads a map by its table; a key that is not in it is refused with the nearest. A scalar stands for {name: scalar} where the table's first
  * key is `name`. */
-tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields, size_t n, void *to);
+tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const char *what, const tn_field *fields,
+                           size_t n, void *to);
 
 /* The sides: settings and spaces of all and of each. */
-tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides, const char *base,
-                          tn_study_plan *out);
+tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides,
+                          const char *base, tn_study_plan *out);
 
 #endif

@@ -18,7 +18,10 @@ typedef struct words {
     size_t n;
 } words;
 
-static tn_status out_of_memory(const tn_study_reader *r) { return tn_error(TN_MEMORY, "out of memory while reading %s", r->file); }
+static tn_status out_of_memory(const tn_study_reader *r)
+{
+    return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
+}
 
 static const word *find(const words *l, const char *key)
 {
@@ -54,7 +57,8 @@ static bool is_dimension(const tn_yaml *v) { return v->kind != TN_YAML_MAP || tn
 static tn_status flatten(const tn_study_reader *r, const tn_yaml *map, const char *lead, bool search, words *out)
 {
     if (map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s takes keys with values: {dim: %s}", map->key, search ? "log int 4..512" : "64");
+        return TN__STUDY_FAIL(r, map, "%s takes keys with values: {dim: %s}", map->key,
+                              search ? "log int 4..512" : "64");
     for (const tn_yaml *c = map->first; c; c = c->next) {
         char key[KEY_BYTES];
         if (snprintf(key, sizeof key, "%s%s%s", lead, *lead ? "." : "", c->key) >= (int)sizeof key)
@@ -64,7 +68,8 @@ static tn_status flatten(const tn_study_reader *r, const tn_yaml *map, const cha
             continue;
         }
         if (!search && c->kind == TN_YAML_LIST)
-            return TN__STUDY_FAIL(r, c, "%s: a list is not a setting: write one value, or put the list under search", key);
+            return TN__STUDY_FAIL(r, c, "%s: a list is not a setting: write one value, or put the list under search",
+                                  key);
         if (find(out, key)) return TN__STUDY_FAIL(r, c, "%s is there twice", key);
         const char *kept = tn_arena_strdup(r->arena, key);
         if (!kept) return out_of_memory(r);
@@ -89,7 +94,8 @@ static tn_status add_overrides(const tn_study_reader *r, words *to)
         char key[KEY_BYTES];
         const char *eq = strchr(r->overrides[i], '=');
         if (!eq || eq == r->overrides[i] || (size_t)(eq - r->overrides[i]) >= sizeof key)
-            return tn_error(TN_USAGE, "%s is not key=value  (command line)", tn_text_quote(r->overrides[i], (char[80]){ 0 }, 80));
+            return tn_error(TN_USAGE, "%s is not key=value  (command line)",
+                            tn_text_quote(r->overrides[i], (char[80]){ 0 }, 80));
         snprintf(key, sizeof key, "%.*s", (int)(eq - r->overrides[i]), r->overrides[i]);
         const char *kept = tn_arena_strdup(r->arena, key), *text = tn_arena_strdup(r->arena, eq + 1);
         if (!kept || !text) return out_of_memory(r);
@@ -127,7 +133,8 @@ static int decided(const words *set, const char *when)
 }
 
 /* *there: whether the side has it at all. */
-static tn_status read_dimension(const tn_study_reader *r, const word *w, const words *set, const tn_dim *before, size_t n, tn_dim *d, bool *there)
+static tn_status read_dimension(const tn_study_reader *r, const word *w, const words *set, const tn_dim *before,
+                                size_t n, tn_dim *d, bool *there)
 {
     const tn_yaml *v = w->value, *values = v, *when = NULL;
     *d = (tn_dim){ .key = w->key, .when = -1 };
@@ -188,15 +195,16 @@ typedef struct side_words {
 } side_words;
 
 /* Searched by all and set by the side, or by the command: set. Set by all and searched by the side: searched. */
-static tn_status merge(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *own_set, const tn_yaml *own_search,
-                       side_words *w)
+static tn_status merge(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *own_set,
+                       const tn_yaml *own_search, side_words *w)
 {
     words own = { .n = 0 };
     TN_RETURN_IF(add_words(r, set, false, &w->set));
     TN_RETURN_IF(add_words(r, search, true, &w->search));
     for (size_t i = 0; i < w->search.n; i++)
         if (find(&w->set, w->search.w[i].key))
-            return TN__STUDY_FAIL(r, w->search.w[i].value, "%s is both set and searched: leave one of them out", w->search.w[i].key);
+            return TN__STUDY_FAIL(r, w->search.w[i].value, "%s is both set and searched: leave one of them out",
+                                  w->search.w[i].key);
     TN_RETURN_IF(add_words(r, own_search, true, &own));
     for (size_t i = 0; i < own.n; i++) {
         drop(&w->set, own.w[i].key);
@@ -206,7 +214,8 @@ static tn_status merge(const tn_study_reader *r, const tn_yaml *set, const tn_ya
     TN_RETURN_IF(add_words(r, own_set, false, &mine));
     for (size_t i = 0; i < mine.n; i++)
         if (find(&own, mine.w[i].key))
-            return TN__STUDY_FAIL(r, mine.w[i].value, "%s is both set and searched: leave one of them out", mine.w[i].key);
+            return TN__STUDY_FAIL(r, mine.w[i].value, "%s is both set and searched: leave one of them out",
+                                  mine.w[i].key);
     TN_RETURN_IF(add_overrides(r, &mine));
     for (size_t i = 0; i < mine.n; i++) {
         drop(&w->search, mine.w[i].key);
@@ -229,16 +238,19 @@ static const tn_field side_table[] = {
 static bool is_name(const char *s)
 {
     if (!*s || strlen(s) > 40) return false;
-    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == strlen(s) && *s != '.' && *s != '-';
+    return strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") == strlen(s) && *s != '.' &&
+           *s != '-';
 }
 
-static tn_status read_side(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *node, const char *base,
-                           tn_study_side *out)
+static tn_status read_side(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *node,
+                           const char *base, tn_study_side *out)
 {
     side_fields f = { .base = base };
-    if (node && !is_name(node->key)) return TN__STUDY_FAIL(r, node, "a side is named with letters, digits, _ and -, not \"%s\"", node->key);
+    if (node && !is_name(node->key))
+        return TN__STUDY_FAIL(r, node, "a side is named with letters, digits, _ and -, not \"%s\"", node->key);
     const bool empty = !node || (node->kind == TN_YAML_TEXT && !node->text[0]);
-    if (!empty) TN_RETURN_IF(tn__study_fields(r, node, "a side", side_table, sizeof side_table / sizeof *side_table, &f));
+    if (!empty)
+        TN_RETURN_IF(tn__study_fields(r, node, "a side", side_table, sizeof side_table / sizeof *side_table, &f));
     side_words *w = tn_alloc(sizeof *w); /* some ten kilobytes: not for the stack of any thread */
     if (!w) return out_of_memory(r);
     *out = (tn_study_side){ .name = node ? node->key : "", .base = f.base };
@@ -249,8 +261,8 @@ static tn_status read_side(const tn_study_reader *r, const tn_yaml *set, const t
     return s;
 }
 
-tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides, const char *base,
-                          tn_study_plan *out)
+tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides,
+                          const char *base, tn_study_plan *out)
 {
     if (sides && (sides->kind != TN_YAML_MAP || sides->n == 0))
         return TN__STUDY_FAIL(r, sides, "%s", "sides takes names with what is theirs: {ep: {set: {...}}, bp: {...}}");

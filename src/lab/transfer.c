@@ -23,7 +23,9 @@ static double value_in(const tn_dim *d, const tn_study *from, const tn_trial *t,
             if (strcmp(d->choices[c], text) == 0) return (double)c;
         if (d->kind == TN_DIM_CHOICE || s->dims[k].kind == TN_DIM_CHOICE) continue;
         if (t->x[k] < d->lo || t->x[k] > d->hi) continue;
-        return d->kind == TN_DIM_FLOAT && !(d->step > 0) ? t->x[k] : tn_dim_at(d, tn_dim_place(d, t->x[k])); /* on its own steps */
+        return d->kind == TN_DIM_FLOAT && !(d->step > 0)
+                   ? t->x[k]
+                   : tn_dim_at(d, tn_dim_place(d, t->x[k])); /* on its own steps */
     }
     return otherwise;
 }
@@ -35,7 +37,9 @@ static const tn_trial *next_best(const tn_study *from, const tn_study_plan *p, s
     const double way = from->objectives[0].maximise ? -1 : 1;
     for (size_t i = 0; i < from->n; i++) {
         const tn_trial *t = &from->trials[i];
-        if (t->state != TN_TRIAL_DONE || t->kind == TN_TRIAL_COMPARE || !t->x || isnan(t->y[0]) || !side_for(from, t->side, p, side)) continue;
+        if (t->state != TN_TRIAL_DONE || t->kind == TN_TRIAL_COMPARE || !t->x || isnan(t->y[0]) ||
+            !side_for(from, t->side, p, side))
+            continue;
         if (last && !(way * t->y[0] > way * last->y[0] || (t->y[0] == last->y[0] && t > last))) continue;
         if (!best || way * t->y[0] < way * best->y[0]) best = t;
     }

@@ -7,7 +7,9 @@
 
 tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, int64_t batch, tn_trial_log *out)
 {
-    *out = (tn_trial_log){ .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN };
+    *out = (tn_trial_log){
+        .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN
+    };
     out->rules = tn_alloc(sizeof *out->rules * (p->n_rules + 1));
     if (!out->rules) return TN_MEMORY;
     if (p->n_rules) memcpy(out->rules, p->rules, sizeof *out->rules * p->n_rules);
@@ -47,7 +49,9 @@ void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
 }
 
 /* Names that people have for what the models call otherwise. */
-static const struct { const char *said, *name; } alias[] = {
+static const struct {
+    const char *said, *name;
+} alias[] = {
     { "solver_iters", "steps_max" },
     { "spectral_radius", "contraction" },
 };
@@ -91,7 +95,8 @@ void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
         if (metric ? strcmp(metric, r->metric) != 0 : every_step) continue;
         const tn_metric *m = find(l, r->metric);
         if (!m || m->step != l->step) continue;
-        if (tn_rule_step(r, l->step, epoch, m->value, cap_of(l, r->metric)) && !l->broken) l->broken = l->plan->rule_texts[i];
+        if (tn_rule_step(r, l->step, epoch, m->value, cap_of(l, r->metric)) && !l->broken)
+            l->broken = l->plan->rule_texts[i];
     }
 }
 
@@ -130,11 +135,14 @@ tn_status tn_trial_log_add(tn_trial_log *l, int64_t step, double epoch, double s
     bool there;
     const double by = tn_trial_log_get(l, l->plan->prune_by, &there);
     *score = l->plan->prune_max ? -by : by;
-    TN_RETURN_IF(remember(l, epoch, tn_trial_log_get(l, "accuracy", &there), tn_trial_log_get(l, "reward", &there), tn_trial_log_get(l, "loss", &there)));
+    TN_RETURN_IF(remember(l, epoch, tn_trial_log_get(l, "accuracy", &there), tn_trial_log_get(l, "reward", &there),
+                          tn_trial_log_get(l, "loss", &there)));
     TN_RETURN_IF(tn_grow((void **)&l->reports, &l->reports_capacity, l->n_reports + 1, sizeof *l->reports));
     char *text = metrics_text(l);
     if (!text) return TN_MEMORY;
-    l->reports[l->n_reports++] = (tn_report){ .rung = (int64_t)l->n, .step = step, .epoch = epoch, .seconds = seconds, .score = *score, .value = text };
+    l->reports[l->n_reports++] = (tn_report){
+        .rung = (int64_t)l->n, .step = step, .epoch = epoch, .seconds = seconds, .score = *score, .value = text
+    };
     return TN_OK;
 }
 
@@ -153,7 +161,8 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
         }
         s = remember(l, c.epoch[i], accuracy, reward, loss);
     }
-    for (size_t k = 0; s == TN_OK && c.n && k < c.metrics; k++) tn_trial_log_put(l, c.name[k], c.value[(c.n - 1) * c.metrics + k]);
+    for (size_t k = 0; s == TN_OK && c.n && k < c.metrics; k++)
+        tn_trial_log_put(l, c.name[k], c.value[(c.n - 1) * c.metrics + k]);
     tn_arena_free(&arena);
     return s;
 }
@@ -165,13 +174,15 @@ json_t *tn_trial_log_save(const tn_trial_log *l)
     const tn_solve_count *c = &l->solves;
     json_t *rules = json_array();
     for (size_t i = 0; rules && i < l->plan->n_rules; i++)
-        if (json_array_append_new(rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) != 0) {
+        if (json_array_append_new(
+                rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) != 0) {
             json_decref(rules);
             return NULL;
         }
     if (!rules) return NULL;
-    return json_pack("{s:o, s:[I,I,I,f,f,f,f,f], s:f}", "rules", rules, "solves", (json_int_t)c->solver_calls, (json_int_t)c->samples,
-                     (json_int_t)c->eval_samples, c->free, c->nudged, c->adjoint, c->backward, c->eval, "eval_s", l->eval_s);
+    return json_pack("{s:o, s:[I,I,I,f,f,f,f,f], s:f}", "rules", rules, "solves", (json_int_t)c->solver_calls,
+                     (json_int_t)c->samples, (json_int_t)c->eval_samples, c->free, c->nudged, c->adjoint, c->backward,
+                     c->eval, "eval_s", l->eval_s);
 }
 
 tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
@@ -179,15 +190,18 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
     tn_solve_count *c = &l->solves;
     json_t *rules = NULL;
     json_int_t calls, samples, eval_samples;
-    if (json_unpack((json_t *)from, "{s:o, s:[I,I,I,F,F,F,F,F], s:F}", "rules", &rules, "solves", &calls, &samples, &eval_samples, &c->free,
-                    &c->nudged, &c->adjoint, &c->backward, &c->eval, "eval_s", &l->eval_s) != 0 || json_array_size(rules) != l->plan->n_rules)
+    if (json_unpack((json_t *)from, "{s:o, s:[I,I,I,F,F,F,F,F], s:F}", "rules", &rules, "solves", &calls, &samples,
+                    &eval_samples, &c->free, &c->nudged, &c->adjoint, &c->backward, &c->eval, "eval_s",
+                    &l->eval_s) != 0 ||
+        json_array_size(rules) != l->plan->n_rules)
         return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
     c->solver_calls = calls;
     c->samples = samples;
     c->eval_samples = eval_samples;
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         json_int_t held, since;
-        if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0) return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
+        if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0)
+            return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
         l->rules[i].held = held;
         l->rules[i].since = since;
     }
@@ -220,9 +234,17 @@ void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double param
     *missing = NULL;
     for (size_t i = 0; i < l->plan->n_objectives; i++) {
         const char *name = l->plan->objectives[i].name;
-        const struct { const char *name; double value; } known[] = {
-            { "accuracy", l->accuracy }, { "reward", l->reward }, { "loss", lowest_loss(l) }, { "seconds", seconds }, { "parameters", parameters },
-            { "epochs_to_90", epochs_to_90(l) }, { "block_evals", tn_solve_count_units(&l->solves) },
+        const struct {
+            const char *name;
+            double value;
+        } known[] = {
+            { "accuracy", l->accuracy },
+            { "reward", l->reward },
+            { "loss", lowest_loss(l) },
+            { "seconds", seconds },
+            { "parameters", parameters },
+            { "epochs_to_90", epochs_to_90(l) },
+            { "block_evals", tn_solve_count_units(&l->solves) },
         };
         size_t k = 0;
         bool there = true;

@@ -20,7 +20,7 @@ typedef struct tn_metric {
 typedef struct tn_trial_log {
     const tn_study_plan *plan;
     const tn_settings *settings;
-    int64_t step; /* that metrics are put at */
+    int64_t step;                     /* that metrics are put at */
     tn_metric metric[TN_LOG_METRICS]; /* (n_metrics) as last measured; NaN: not known */
     size_t n_metrics;
     tn_rule *rules;     /* (plan->n_rules) with what they hold */
@@ -29,7 +29,9 @@ typedef struct tn_trial_log {
     double eval_s; /* in evaluations */
 
     /* Evaluations so far. */
-    struct { double epoch, learned, loss; } *history; /* learned: accuracy or reward */
+    struct {
+        double epoch, learned, loss;
+    } * history; /* learned: accuracy or reward */
     size_t n, capacity;
     double accuracy, reward; /* best accuracy; the last reward */
 

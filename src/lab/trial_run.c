@@ -42,8 +42,8 @@ typedef struct trial {
 tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out)
 {
     const tn_study_side *side = &h->plan->sides[c->side];
-    const int n = snprintf(out, TN_PATH_BYTES, "%s/%s/%s%s%s%lld", h->runs, h->plan->name, side->name, side->name[0] ? "-" : "",
-                           c->kind == TN_TRIAL_COMPARE ? "c" : "", (long long)c->number);
+    const int n = snprintf(out, TN_PATH_BYTES, "%s/%s/%s%s%s%lld", h->runs, h->plan->name, side->name,
+                           side->name[0] ? "-" : "", c->kind == TN_TRIAL_COMPARE ? "c" : "", (long long)c->number);
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of a trial's directory is too long");
 }
 
@@ -52,10 +52,12 @@ tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out)
 /* Those of trials, then the study's, then the point, then what is not for the study to say. */
 static tn_status make_overrides(const trial *t, const double *x, tn_arena *arena, const char **out, size_t *n)
 {
-    static const char *const lead[] = { "threads=1", "log.level=info", "ckpt.every=0", "ckpt.every_s=20", "ckpt.keep_latest=1" };
+    static const char *const lead[] = { "threads=1", "log.level=info", "ckpt.every=0", "ckpt.every_s=20",
+                                        "ckpt.keep_latest=1" };
     const bool keeps_best = t->h->plan->keep || t->c->kind == TN_TRIAL_COMPARE;
     size_t count = 0, more;
-    if (t->side->n_set + t->side->space.n + 16 > MOST_OVERRIDES) return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
+    if (t->side->n_set + t->side->space.n + 16 > MOST_OVERRIDES)
+        return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
     for (size_t i = 0; i < sizeof lead / sizeof *lead; i++) out[count++] = lead[i];
     if (t->looks) out[count++] = "log.level=training"; /* a device is then waited for where instruments are looked at */
     for (size_t i = 0; i < t->side->n_set; i++) out[count++] = t->side->set[i];
@@ -101,7 +103,9 @@ static tn_status open_session(trial *t, const double *x)
     size_t n = 0;
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
     if (s == TN_OK) {
-        const tn_session_options o = { .target = t->side->base, .overrides = overrides, .n = n, .needs_data = true, .cache = &t->h->samples };
+        const tn_session_options o = {
+            .target = t->side->base, .overrides = overrides, .n = n, .needs_data = true, .cache = &t->h->samples
+        };
         s = tn_session_open_with(&o, &t->on);
     }
     if (s == TN_OK) s = set_rungs(t);
@@ -159,12 +163,16 @@ static tn_status ask_pruner(trial *t, double score)
     double *others = NULL, value = score;
     size_t n = 0;
     if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->looks(&p->pruning, rung)) return TN_OK;
-    if (before > 0) TN_RETURN_IF(tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));
+    if (before > 0)
+        TN_RETURN_IF(
+            tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));
     double *values = tn_alloc(sizeof *values * (n + 1));
     tn_status s = values ? TN_OK : TN_MEMORY;
-    if (s == TN_OK && p->prune_size) s = tn_pruner_values((double[]){ score, t->parameters }, others, n, 2, &value, values);
+    if (s == TN_OK && p->prune_size)
+        s = tn_pruner_values((double[]){ score, t->parameters }, others, n, 2, &value, values);
     for (size_t i = 0; s == TN_OK && !p->prune_size && i < n; i++) values[i] = others[2 * i];
-    if (s == TN_OK && p->pruner->prune(&p->pruning, rung, value, values, n, before > 0 ? (size_t)before : 0)) stop_for(t, STOP_PRUNED);
+    if (s == TN_OK && p->pruner->prune(&p->pruning, rung, value, values, n, before > 0 ? (size_t)before : 0))
+        stop_for(t, STOP_PRUNED);
     tn_free(values);
     tn_free(others);
     return s;
@@ -192,7 +200,8 @@ static void report(void *ctx, const tn_progress_report *r)
     trial *t = ctx;
     const tn_study_plan *p = t->h->plan;
     t->log.step = r->step;
-    const bool rung = r->evaluated || (t->on.env && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
+    const bool rung =
+        r->evaluated || (t->on.env && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
     t->working_s = r->working_s;
     if (p->n_rules) {
         tn_trial_log_put(&t->log, "loss", r->loss);
@@ -249,7 +258,10 @@ static tn_status load_cursor(void *ctx, const json_t *cursor)
     return t->on.source.load(t->on.source.ctx, json_object_get(cursor, "data"));
 }
 
-static tn_status next(void *ctx, tn_trainer *to, int64_t *count) { return ((trial *)ctx)->on.source.next(((trial *)ctx)->on.source.ctx, to, count); }
+static tn_status next(void *ctx, tn_trainer *to, int64_t *count)
+{
+    return ((trial *)ctx)->on.source.next(((trial *)ctx)->on.source.ctx, to, count);
+}
 
 static tn_status heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
 {
@@ -305,7 +317,8 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
     *resumed = false;
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
-        const tn_status s = tn_run_resume(&t->run, t->on.settings, t->on.trainer, &t->source, t->on.batch, t->on.length, state);
+        const tn_status s =
+            tn_run_resume(&t->run, t->on.settings, t->on.trainer, &t->source, t->on.batch, t->on.length, state);
         t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
         TN_RETURN_IF(s);
     }
@@ -341,17 +354,28 @@ static tn_status train(trial *t)
     tn_ckpt_state state = { 0 };
     bool resumed;
     const bool saved = t->h->plan->keep || t->c->kind == TN_TRIAL_COMPARE;
-    const tn_training job = { .trainer = t->on.trainer, .settings = t->on.settings, .source = &t->source, .dir = t->dir, .batch = t->on.batch,
-                              .length = t->on.length, .ctx = t, .report = report, .interrupted = interrupted, .enough = enough, .unsaved_end = !saved };
+    const tn_training job = { .trainer = t->on.trainer,
+                              .settings = t->on.settings,
+                              .source = &t->source,
+                              .dir = t->dir,
+                              .batch = t->on.batch,
+                              .length = t->on.length,
+                              .ctx = t,
+                              .report = report,
+                              .interrupted = interrupted,
+                              .enough = enough,
+                              .unsaved_end = !saved };
     TN_RETURN_IF(resume(t, &state, &resumed));
     if (resumed) t->working_s = state.working;
     tn_trainer_watch(t->on.trainer, (tn_watch){ .ctx = t, .ran = ran });
     tn_status s = TN_OK;
-    if (!resumed || !tn_training_finished(t->on.settings, &state)) s = tn_training_run(&job, resumed ? &state : NULL, &last);
+    if (!resumed || !tn_training_finished(t->on.settings, &state))
+        s = tn_training_run(&job, resumed ? &state : NULL, &last);
     tn_trainer_watch(t->on.trainer, (tn_watch){ 0 });
     tn_ckpt_state_free(&state);
     snprintf(t->run.dir, sizeof t->run.dir, "%s", t->dir);
-    if (s == TN_OK && t->h->plan->keep && there(t->dir)) s = tn_run_record(&t->run, t->on.settings); /* `tenon eval` reads it */
+    if (s == TN_OK && t->h->plan->keep && there(t->dir))
+        s = tn_run_record(&t->run, t->on.settings); /* `tenon eval` reads it */
     return s;
 }
 
@@ -382,7 +406,10 @@ static tn_status finish_objectives(trial *t, double *y, tn_ending *e)
     }
     if (e->state == TN_TRIAL_DONE && missing) {
         e->state = TN_TRIAL_FAILED;
-        snprintf(t->error, sizeof t->error, "the trial has no %s: the model does not report it; `tenon train` writes what it does into metrics.jsonl", missing);
+        snprintf(
+            t->error, sizeof t->error,
+            "the trial has no %s: the model does not report it; `tenon train` writes what it does into metrics.jsonl",
+            missing);
     }
     return TN_OK;
 }
@@ -452,8 +479,15 @@ static bool rules_look(const tn_study_plan *p)
 
 static trial trial_of(tn_trial_host *h, const tn_claim *c)
 {
-    return (trial){ .h = h, .c = c, .side = &h->plan->sides[c->side], .seed = c->seed, .run = { .lock = -1 }, .begun = tn_clock_s(), .written = tn_clock_s(),
-                    .parameters = NAN, .looks = rules_look(h->plan) };
+    return (trial){ .h = h,
+                    .c = c,
+                    .side = &h->plan->sides[c->side],
+                    .seed = c->seed,
+                    .run = { .lock = -1 },
+                    .begun = tn_clock_s(),
+                    .written = tn_clock_s(),
+                    .parameters = NAN,
+                    .looks = rules_look(h->plan) };
 }
 
 static tn_status start_over(trial *t)
@@ -474,7 +508,8 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
         if (s == TN_OK) s = train(&t);
         if (t.stop == STOP_ERROR) s = tn_error(t.status, "%s", t.error);
         const bool fresh = t.damaged && !t.taken;
-        const bool once_more = fresh || (state_after(&t, s) == TN_TRIAL_FAILED && again < h->plan->retries && t.stop != STOP_LOST);
+        const bool once_more =
+            fresh || (state_after(&t, s) == TN_TRIAL_FAILED && again < h->plan->retries && t.stop != STOP_LOST);
         again -= fresh;
         ended = once_more ? start_over(&t) : record(&t, s, lost);
         close_trial(&t);

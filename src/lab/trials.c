@@ -25,6 +25,20 @@ static void host_name(char host[160])
     snprintf(host, 160, "%.64s %s %s", uname(&u) == 0 ? u.nodename : "?", boot, space);
 }
 
+/* A process that has ended but that nobody has waited for yet still has its number. */
+static bool is_dead(pid_t pid)
+{
+    char path[64], line[512] = "";
+    if (kill(pid, 0) != 0) return errno == ESRCH;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    FILE *f = fopen(path, "r");
+    if (!f) return false;
+    const bool read = fgets(line, sizeof line, f) != NULL;
+    fclose(f);
+    const char *state = read ? strrchr(line, ')') : NULL;
+    return state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
+}
+
 /* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
 static tn_status bury_dead(tn_lab *lab, const char *host)
 {
@@ -36,7 +50,7 @@ static tn_status bury_dead(tn_lab *lab, const char *host)
     sqlite3_bind_text(q, 1, host, -1, SQLITE_TRANSIENT);
     while (row && n < sizeof dead / sizeof *dead) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (row && kill((pid_t)sqlite3_column_int64(q, 1), 0) != 0 && errno == ESRCH) dead[n++] = sqlite3_column_int64(q, 0);
+        if (row && is_dead((pid_t)sqlite3_column_int64(q, 1))) dead[n++] = sqlite3_column_int64(q, 0);
     }
     sqlite3_reset(q);
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
@@ -61,6 +75,9 @@ tn_status tn_lab_join(tn_lab *lab, int64_t *worker)
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
 {
     sqlite3_stmt *q;
+    char host[160];
+    host_name(host);
+    TN_RETURN_IF(bury_dead(lab, host));
     TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = ?2 WHERE id = ?1", &q));
     sqlite3_bind_int64(q, 1, worker);
     sqlite3_bind_double(q, 2, tn__unix_s());
@@ -132,8 +149,8 @@ static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
 }
 
 /* The side whose next trial has the lowest number. */
-static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, size_t *side, int64_t *number,
-                        tn_claimed *got)
+static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, size_t *side,
+                        int64_t *number, tn_claimed *got)
 {
     int64_t best = -1;
     *got = TN_CLAIM_OVER;
@@ -153,23 +170,33 @@ static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, bool
 
 static void read_claim(sqlite3_stmt *q, const tn_study_plan *p, int64_t worker, size_t side, tn_claim *out, double *x)
 {
-    *out = (tn_claim){ .trial = sqlite3_column_int64(q, 0), .number = sqlite3_column_int64(q, 1), .worker = worker, .side = side,
-                       .kind = (tn_trial_kind)sqlite3_column_int(q, 2), .seed = (uint64_t)sqlite3_column_int64(q, 3),
-                       .attempt = sqlite3_column_int(q, 4), .seconds = tn__db_number(q, 5), .config = sqlite3_column_int64(q, 6),
-                       .begun = tn__db_number(q, 7), .has_x = sqlite3_column_type(q, 8) != SQLITE_NULL };
+    *out = (tn_claim){ .trial = sqlite3_column_int64(q, 0),
+                       .number = sqlite3_column_int64(q, 1),
+                       .worker = worker,
+                       .side = side,
+                       .kind = (tn_trial_kind)sqlite3_column_int(q, 2),
+                       .seed = (uint64_t)sqlite3_column_int64(q, 3),
+                       .attempt = sqlite3_column_int(q, 4),
+                       .seconds = tn__db_number(q, 5),
+                       .config = sqlite3_column_int64(q, 6),
+                       .begun = tn__db_number(q, 7),
+                       .has_x = sqlite3_column_type(q, 8) != SQLITE_NULL };
     if (isnan(out->seconds)) out->seconds = 0;
     if (out->has_x) tn__numbers_read(tn__db_text(q, 8), x, p->sides[side].space.n);
 }
 
 /* One statement decides who has it. */
-static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, size_t side, int64_t number,
-                      tn_claim *out, double *x, tn_claimed *got)
+static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, size_t side,
+                      int64_t number, tn_claim *out, double *x, tn_claimed *got)
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7) "
-                                 "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
-                                 "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x", &q));
+    TN_RETURN_IF(tn__db_get(
+        lab,
+        "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7) "
+        "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
+        "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
+        &q));
     bind_open(q, study, compare, side, number + 1);
     sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
     sqlite3_bind_int64(q, 6, worker);
@@ -181,12 +208,13 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most, tn_claim *out,
-                       double *x, tn_claimed *got)
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most,
+                       tn_claim *out, double *x, tn_claimed *got)
 {
     size_t side = 0;
     int64_t number = 0;
-    TN_RETURN_IF(choose(lab, study, p, compare, most, &side, &number, got)); /* without the lock: workers that wait disturb nobody */
+    TN_RETURN_IF(choose(lab, study, p, compare, most, &side, &number,
+                        got)); /* without the lock: workers that wait disturb nobody */
     if (*got != TN_CLAIM_GOT) return TN_OK;
     TN_RETURN_IF(tn__db_begin(lab));
     tn_status s = choose(lab, study, p, compare, most, &side, &number, got);
@@ -216,7 +244,8 @@ static void see(sqlite3_stmt *q, const tn_study_plan *p, size_t dims, double *x,
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = !known ? INFINITY : p->objectives[k].maximise ? -y[k] : y[k];
 }
 
-tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store, tn_seen *out)
+tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store,
+                      tn_seen *out)
 {
     const size_t dims = p->sides[side].space.n, m = p->n_objectives, wanted = (size_t)n;
     sqlite3_stmt *q;
@@ -227,8 +256,11 @@ tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t
     TN_RETURN_IF(tn_grow((void **)&store->y, &store->capacity_y, wanted * m, sizeof *store->y));
     TN_RETURN_IF(tn_grow((void **)&store->pruned, &store->capacity_pruned, wanted, sizeof *store->pruned));
     if (store->n < wanted) {
-        TN_RETURN_IF(tn__db_get(lab, "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND number >= ?3 AND number < ?4 "
-                                     "ORDER BY number", &q));
+        TN_RETURN_IF(tn__db_get(lab,
+                                "SELECT state, x, y FROM trial WHERE study = ?1 AND side = ?2 AND (kind = 2) = 0 AND "
+                                "number >= ?3 AND number < ?4 "
+                                "ORDER BY number",
+                                &q));
         sqlite3_bind_int64(q, 1, study);
         sqlite3_bind_int64(q, 2, (int64_t)side);
         sqlite3_bind_int64(q, 3, (int64_t)store->n);
@@ -241,7 +273,8 @@ tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t
                 store->n++;
             }
         }
-        if (store->n < wanted) return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
+        if (store->n < wanted)
+            return tn_error(TN_BAD_FILE, "%.640s: trials of study %s are missing", lab->path, p->name);
     }
     *out = (tn_seen){ .n = wanted, .objectives = m, .x = store->x, .y = store->y, .pruned = store->pruned };
     return TN_OK;

@@ -10,18 +10,19 @@
 enum { TN_LAB_STALE_S = 60 }; /* a heart that has not beaten for so long is dead */
 
 /* Finds the study of this name or writes it (its trials are not made here). TN_USAGE: one of that name was begun with other words. */
-tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n, int64_t *id, bool *found);
+tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n,
+                       int64_t *id, bool *found);
 /* Sees to it that every side has trials 0 .. n-1, or as many as its sampler can draw. */
 tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t n);
 /* One that is given: as the next number of its series. x (dims of the side). */
-tn_status tn_lab_enqueue(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, tn_trial_kind kind, int64_t config, uint64_t seed,
-                         const double *x);
+tn_status tn_lab_enqueue(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, tn_trial_kind kind,
+                         int64_t config, uint64_t seed, const double *x);
 /* Adds to the seconds that the study has been run for; *spent: in all. */
 tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent);
 
 /* --- workers ---------------------------------------------------------------------------------------------------------- */
 
-/* Also buries workers of this machine whose process is no more. */
+/* Both also bury workers of this machine whose process is no more. */
 tn_status tn_lab_join(tn_lab *lab, int64_t *worker);
 tn_status tn_lab_beat(tn_lab *lab, int64_t worker);
 /* It is gone: what it had can be claimed at once. */
@@ -36,18 +37,22 @@ typedef struct tn_claim {
     size_t side;
     tn_trial_kind kind;
     uint64_t seed;
-    int attempt;     /* 1: nobody had it before */
-    bool has_x;      /* the point is there already */
-    double seconds;  /* that earlier attempts worked */
-    double begun;    /* unix seconds of this attempt */
+    int attempt;    /* 1: nobody had it before */
+    bool has_x;     /* the point is there already */
+    double seconds; /* that earlier attempts worked */
+    double begun;   /* unix seconds of this attempt */
 } tn_claim;
 
-typedef enum tn_claimed { TN_CLAIM_GOT, TN_CLAIM_WAIT, TN_CLAIM_OVER } tn_claimed; /* WAIT: others have to end first; OVER: none is left */
+typedef enum tn_claimed {
+    TN_CLAIM_GOT,
+    TN_CLAIM_WAIT,
+    TN_CLAIM_OVER
+} tn_claimed; /* WAIT: others have to end first; OVER: none is left */
 
 /* The lowest number that may start: everything its sampler and pruner look at has ended, and it is below `most` (0: no limit). `compare`: of
  * that series, which waits for nothing. x (most dims of the study's sides) is filled where the claim has one. */
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most, tn_claim *out,
-                       double *x, tn_claimed *got);
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most,
+                       tn_claim *out, double *x, tn_claimed *got);
 
 /* The first n trials of a side as samplers see them. Starts zeroed; what was read is kept. */
 typedef struct tn_seen_store {
@@ -55,36 +60,39 @@ typedef struct tn_seen_store {
     double *x, *y;
     bool *pruned;
 } tn_seen_store;
-tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store, tn_seen *out);
+tn_status tn_lab_seen(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n, tn_seen_store *store,
+                      tn_seen *out);
 void tn_seen_free(tn_seen_store *store);
 
 /* --- what a trial writes; *lost: the claim is no longer this worker's, and nothing was written ------------------------------ */
 
 typedef struct tn_report {
-    int64_t rung, step; /* rung: 1, 2, ... */
+    int64_t rung, step;           /* rung: 1, 2, ... */
     double epoch, seconds, score; /* score: what pruners compare, to be made small */
-    const char *value; /* a JSON object of metrics */
+    const char *value;            /* a JSON object of metrics */
 } tn_report;
 
 typedef struct tn_ending {
     tn_trial_state state; /* WAITING: put back, to be gone on with */
     const double *y;      /* (objectives), or NULL */
     double seconds, parameters;
-    uint64_t seed;        /* that it ended with */
+    uint64_t seed; /* that it ended with */
     const char *error;
 } tn_ending;
 
 tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n, bool *lost);
 /* Reports of a trial that goes on; its number of parameters (NaN: not known). */
-tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters, bool *lost);
+tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters,
+                        bool *lost);
 /* The last reports and the end, in one transaction. */
-tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e, size_t objectives, bool *lost);
+tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e,
+                     size_t objectives, bool *lost);
 /* Forgets what was reported after `step`; *rungs: what is left. */
 tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs);
 /* Score and parameters at a rung of trials with numbers below `before` that came so far: *out (n, 2) (tn_free). Within the factor `cohort` of
  * `parameters` where that is above 0. */
-tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters, double cohort, double **out,
-                      size_t *n);
+tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, int64_t rung, double parameters,
+                      double cohort, double **out, size_t *n);
 
 /* --- how far a study is ----------------------------------------------------------------------------------------------- */
 

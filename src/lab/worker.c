@@ -103,7 +103,8 @@ static tn_status open_worker(worker *w)
     TN_RETURN_IF(tn_lab_load(w->host.lab, w->o->study, &w->study));
     TN_RETURN_IF(tn__study_plan_of(w->study, &w->arena, &w->plan));
     TN_RETURN_IF(tn_study_check(&w->plan));
-    for (size_t i = 0; i < w->plan.n_sides; i++) dims = w->plan.sides[i].space.n > dims ? w->plan.sides[i].space.n : dims;
+    for (size_t i = 0; i < w->plan.n_sides; i++)
+        dims = w->plan.sides[i].space.n > dims ? w->plan.sides[i].space.n : dims;
     w->x = tn_arena_alloc(&w->arena, sizeof *w->x * dims);
     w->seen = tn_arena_alloc(&w->arena, sizeof *w->seen * w->plan.n_sides);
     if (!w->x || !w->seen) return tn_error(TN_MEMORY, "out of memory");
@@ -131,7 +132,8 @@ static tn_status draw(worker *w, const tn_claim *c, bool *lost)
     const tn_space *space = &w->plan.sides[c->side].space;
     tn_seen seen;
     if (c->has_x) return TN_OK;
-    TN_RETURN_IF(tn_lab_seen(w->host.lab, w->host.study, &w->plan, c->side, w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
+    TN_RETURN_IF(tn_lab_seen(w->host.lab, w->host.study, &w->plan, c->side,
+                             w->plan.sampler->needs(&w->plan.sampling, c->number), &w->seen[c->side], &seen));
     TN_RETURN_IF(w->plan.sampler->draw(&w->plan.sampling, space, &seen, c->number, w->x));
     return tn_lab_point(w->host.lab, c, w->x, space->n, lost);
 }
@@ -140,9 +142,13 @@ static tn_status draw(worker *w, const tn_claim *c, bool *lost)
 static tn_status give_up(worker *w, const tn_claim *c, bool *lost)
 {
     char error[128];
-    snprintf(error, sizeof error, "begun %d times, and its process ended each time without a word: memory? a fault?", c->attempt - 1);
-    return tn_lab_end(w->host.lab, c, NULL, 0, &(tn_ending){ .state = TN_TRIAL_FAILED, .seconds = c->seconds, .parameters = NAN, .seed = c->seed, .error = error },
-                      w->plan.n_objectives, lost);
+    snprintf(error, sizeof error, "begun %d times, and its process ended each time without a word: memory? a fault?",
+             c->attempt - 1);
+    return tn_lab_end(
+        w->host.lab, c, NULL, 0,
+        &(tn_ending){
+            .state = TN_TRIAL_FAILED, .seconds = c->seconds, .parameters = NAN, .seed = c->seed, .error = error },
+        w->plan.n_objectives, lost);
 }
 
 static tn_status work(worker *w, int64_t *ran)
@@ -152,7 +158,8 @@ static tn_status work(worker *w, int64_t *ran)
         tn_claimed got;
         bool lost = false;
         if (asked_to_stop(w)) return tn_error(TN_INTERRUPTED, "asked to stop");
-        TN_RETURN_IF(tn_lab_claim(w->host.lab, w->host.study, &w->plan, w->id, w->o->compare, w->o->trials, &c, w->x, &got));
+        TN_RETURN_IF(
+            tn_lab_claim(w->host.lab, w->host.study, &w->plan, w->id, w->o->compare, w->o->trials, &c, w->x, &got));
         if (got == TN_CLAIM_OVER) return TN_OK;
         if (got == TN_CLAIM_WAIT) {
             pause_ms(WAIT_MS);

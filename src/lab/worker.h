@@ -6,8 +6,8 @@
 
 typedef struct tn_worker_options {
     const char *db, *study;
-    int64_t trials;  /* numbers below it only; 0: all there are */
-    bool compare;    /* of that series instead */
+    int64_t trials; /* numbers below it only; 0: all there are */
+    bool compare;   /* of that series instead */
     void *ctx;
     bool (*interrupted)(void *ctx); /* asked between steps and trials, or NULL */
 } tn_worker_options;

@@ -70,12 +70,20 @@ static char *table(world *w)
     sqlite3_stmt *q = NULL;
     FILE *f = open_memstream(&text, &bytes);
     assert_non_null(f);
-    assert_int_equal(sqlite3_prepare_v2(w->lab->db, "SELECT side || ' ' || kind || ' ' || number || ' ' || state || ' ' || seed || ' ' || x || ' ' || coalesce(y, '-') || ' ' || error "
-                                                    "FROM trial ORDER BY side, kind = 2, number", -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(w->lab->db,
+                                        "SELECT side || ' ' || kind || ' ' || number || ' ' || state || ' ' || seed || "
+                                        "' ' || x || ' ' || coalesce(y, '-') || ' ' || error "
+                                        "FROM trial ORDER BY side, kind = 2, number",
+                                        -1, &q, NULL),
+                     SQLITE_OK);
     while (sqlite3_step(q) == SQLITE_ROW) fprintf(f, "%s\n", sqlite3_column_text(q, 0));
     sqlite3_finalize(q);
-    assert_int_equal(sqlite3_prepare_v2(w->lab->db, "SELECT t.side || ' ' || t.number || ' ' || rung || ' ' || step || ' ' || epoch || ' ' || value FROM report r JOIN trial t ON t.id = r.trial "
-                                                    "ORDER BY t.side, t.number, rung", -1, &q, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(w->lab->db,
+                                        "SELECT t.side || ' ' || t.number || ' ' || rung || ' ' || step || ' ' || "
+                                        "epoch || ' ' || value FROM report r JOIN trial t ON t.id = r.trial "
+                                        "ORDER BY t.side, t.number, rung",
+                                        -1, &q, NULL),
+                     SQLITE_OK);
     while (sqlite3_step(q) == SQLITE_ROW) fprintf(f, "%s\n", sqlite3_column_text(q, 0));
     sqlite3_finalize(q);
     fclose(f);
@@ -89,7 +97,10 @@ static void is_the_training(void **state)
 {
     (void)state;
     world w;
-    begin(&w, "study: s\n" TASK SPACE "objectives: [accuracy, loss, parameters, seconds, epochs_to_90, block_evals, residual min]\ntrials: 2\nseed: 7\n", "lab.db", NULL);
+    begin(&w,
+          "study: s\n" TASK SPACE "objectives: [accuracy, loss, parameters, seconds, epochs_to_90, block_evals, "
+                                  "residual min]\ntrials: 2\nseed: 7\n",
+          "lab.db", NULL);
     work(&w);
     tn_study *s = load(&w);
     for (size_t i = 0; i < 2; i++) {
@@ -100,11 +111,23 @@ static void is_the_training(void **state)
         snprintf(lr, sizeof lr, "train.lr=%.17g", t->x[1]);
         snprintf(beta, sizeof beta, "beta=%.17g", t->x[2]);
         snprintf(seed, sizeof seed, "seed=%zu", 7 + i);
-        const char *const set[] = { "task.size=64", "task.valid_frac=0.5", "train.epochs=6", "train.batch=16", "train.eval_every=4", "threads=1", "log.level=info", dim, lr, beta, seed };
+        const char *const set[] = { "task.size=64",
+                                    "task.valid_frac=0.5",
+                                    "train.epochs=6",
+                                    "train.batch=16",
+                                    "train.eval_every=4",
+                                    "threads=1",
+                                    "log.level=info",
+                                    dim,
+                                    lr,
+                                    beta,
+                                    seed };
         tn_session on = { 0 };
         tn_progress_report last;
         assert_ok(tn_session_open("xor_tep", set, sizeof set / sizeof *set, true, &on));
-        const tn_training job = { .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length };
+        const tn_training job = {
+            .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length
+        };
         assert_ok(tn_training_run(&job, NULL, &last));
         assert_true(t->y[0] == last.best_accuracy);
         assert_true(t->y[1] <= last.heldout);
@@ -120,7 +143,8 @@ static void is_the_training(void **state)
         assert_int_equal(c.n, 6);
         double best = 0, first = 0;
         for (size_t k = 0; k < c.metrics; k++)
-            for (size_t e = 0; strcmp(c.name[k], "accuracy") == 0 && e < 6; e++) best = fmax(best, c.value[e * c.metrics + k]);
+            for (size_t e = 0; strcmp(c.name[k], "accuracy") == 0 && e < 6; e++)
+                best = fmax(best, c.value[e * c.metrics + k]);
         for (size_t k = 0; k < c.metrics; k++)
             for (size_t e = 6; strcmp(c.name[k], "accuracy") == 0 && e-- > 0;)
                 if (c.value[e * c.metrics + k] >= 0.9 * best) first = c.epoch[e];
@@ -141,15 +165,26 @@ typedef struct ending {
 
 static const ending endings[] = {
     { "a rule over every step", "study: s\n" TASK ONE "rules: [\"loss > 0\"]\n", TN_TRIAL_PRUNED, "rule: loss > 0" },
-    { "a rule over instruments", "study: s\n" TASK ONE "rules: [\"steps > 0 for 5 steps\"]\n", TN_TRIAL_PRUNED, "rule: steps > 0 for 5 steps" },
-    { "a rule over epochs", "study: s\n" TASK ONE "rules: [\"accuracy < 2 after 3 epochs\"]\n", TN_TRIAL_PRUNED, "rule: accuracy < 2 after 3 epochs" },
-    { "a rule at its cap", "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 6, iterations: 2, rtol: 1e-9}\n" ONE "rules: [\"solver_iters at cap\"]\n", TN_TRIAL_PRUNED,
-      "rule: solver_iters at cap" },
-    { "its time", "study: s\nbase: xor_tep\nset: {train.epochs: 100000}\n" ONE "trial_seconds: 0.2\n", TN_TRIAL_TIMEOUT, "trial_seconds: 0.2" },
-    { "settings that contradict each other", "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\n" ONE, TN_TRIAL_FAILED, "use solver=picard" },
-    { "an objective that nothing reports", "study: s\n" TASK "objectives: [beauty max]\ntrials: 1\nsearch: {dim: 4..5}\n", TN_TRIAL_FAILED, "the trial has no beauty" },
-    { "divergence", "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 1000, grad: bptt, jacobian: 1e6, train.optimizer: sgd, train.clip: 0, train.momentum: 0.999}\nobjectives: [accuracy]\ntrials: 1\n"
-                    "search: {train.lr: 0.999..1}\n", TN_TRIAL_FAILED, "is not finite" },
+    { "a rule over instruments", "study: s\n" TASK ONE "rules: [\"steps > 0 for 5 steps\"]\n", TN_TRIAL_PRUNED,
+      "rule: steps > 0 for 5 steps" },
+    { "a rule over epochs", "study: s\n" TASK ONE "rules: [\"accuracy < 2 after 3 epochs\"]\n", TN_TRIAL_PRUNED,
+      "rule: accuracy < 2 after 3 epochs" },
+    { "a rule at its cap",
+      "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 6, iterations: 2, rtol: 1e-9}\n" ONE
+      "rules: [\"solver_iters at cap\"]\n",
+      TN_TRIAL_PRUNED, "rule: solver_iters at cap" },
+    { "its time", "study: s\nbase: xor_tep\nset: {train.epochs: 100000}\n" ONE "trial_seconds: 0.2\n", TN_TRIAL_TIMEOUT,
+      "trial_seconds: 0.2" },
+    { "settings that contradict each other", "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\n" ONE,
+      TN_TRIAL_FAILED, "use solver=picard" },
+    { "an objective that nothing reports",
+      "study: s\n" TASK "objectives: [beauty max]\ntrials: 1\nsearch: {dim: 4..5}\n", TN_TRIAL_FAILED,
+      "the trial has no beauty" },
+    { "divergence",
+      "study: s\nbase: xor_tep\nset: {task.size: 64, train.epochs: 1000, grad: bptt, jacobian: 1e6, train.optimizer: "
+      "sgd, train.clip: 0, train.momentum: 0.999}\nobjectives: [accuracy]\ntrials: 1\n"
+      "search: {train.lr: 0.999..1}\n",
+      TN_TRIAL_FAILED, "is not finite" },
 };
 
 static void ends_as(void **state)
@@ -159,7 +194,9 @@ static void ends_as(void **state)
     begin(&w, e->text, "lab.db", NULL);
     work(&w);
     tn_study *s = load(&w);
-    if (s->trials[0].state != e->state) fail_msg("%s instead of %s: %s", tn_trial_state_name(s->trials[0].state), tn_trial_state_name(e->state), s->trials[0].error);
+    if (s->trials[0].state != e->state)
+        fail_msg("%s instead of %s: %s", tn_trial_state_name(s->trials[0].state), tn_trial_state_name(e->state),
+                 s->trials[0].error);
     if (!strstr(s->trials[0].error, e->error)) fail_msg("\"%s\" does not say \"%s\"", s->trials[0].error, e->error);
     assert_true(s->trials[0].ended > 0);
     assert_int_equal(access(tn_tempdir_file(&w.dir, "lab"), F_OK), -1); /* no directory stays */
@@ -171,7 +208,10 @@ static void retries(void **state)
 {
     (void)state;
     world w;
-    begin(&w, "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\nobjectives: [accuracy]\ntrials: 1\nretries: 2\nseed: 10\nsearch: {dim: 4..5}\n", "lab.db", NULL);
+    begin(&w,
+          "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\nobjectives: [accuracy]\ntrials: 1\nretries: "
+          "2\nseed: 10\nsearch: {dim: 4..5}\n",
+          "lab.db", NULL);
     work(&w);
     tn_study *s = load(&w);
     assert_true(s->trials[0].state == TN_TRIAL_FAILED && s->trials[0].seed == 12 && s->trials[0].attempt == 1);
@@ -183,7 +223,10 @@ static void environment(void **state)
 {
     (void)state;
     world w;
-    begin(&w, "study: s\nbase: cartpole_tep\nset: {train.steps: 60}\nobjectives: [reward max 0, parameters min 1e6, epochs_to_90 min 100]\ntrials: 1\nsearch: {dim: 8..9}\n", "lab.db", NULL);
+    begin(&w,
+          "study: s\nbase: cartpole_tep\nset: {train.steps: 60}\nobjectives: [reward max 0, parameters min 1e6, "
+          "epochs_to_90 min 100]\ntrials: 1\nsearch: {dim: 8..9}\n",
+          "lab.db", NULL);
     work(&w);
     tn_study *s = load(&w);
     tn_arena a = { 0 };
@@ -199,9 +242,12 @@ static void environment(void **state)
 
 /* --- many workers, and workers that are stopped -------------------------------------------------------------------------- */
 
-#define STUDY "study: s\n" TASK SPACE "sides: {ep: {set: {grad: ep_centred}}, bp: {set: {grad: bptt}}}\n" \
-              "objectives: [accuracy max 0, parameters min 1e6, block_evals min 1e9]\nsampler: {name: nsga2, population: 6, seed: 3}\n" \
-              "pruner: {name: asha, min: 1, eta: 2, with: parameters, lag: 3}\nrules: [\"residual > 0.9 for 4 steps\"]\ntrials: 14\n"
+#define STUDY                                                                                                          \
+    "study: s\n" TASK SPACE "sides: {ep: {set: {grad: ep_centred}}, bp: {set: {grad: bptt}}}\n"                        \
+    "objectives: [accuracy max 0, parameters min 1e6, block_evals min 1e9]\nsampler: {name: nsga2, population: 6, "    \
+    "seed: 3}\n"                                                                                                       \
+    "pruner: {name: asha, min: 1, eta: 2, with: parameters, lag: 3}\nrules: [\"residual > 0.9 for 4 "                  \
+    "steps\"]\ntrials: 14\n"
 
 static void *thread_main(void *ctx)
 {
@@ -278,9 +324,13 @@ static void bad_checkpoint(void **state)
     for (int round = 0; round < 3; round++) {
         patience p = { 12 };
         int64_t ran;
-        assert_int_equal(tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = impatient }, &ran), TN_INTERRUPTED);
-        snprintf(command, sizeof command, "cd %s/hurt/s && for f in */step-*/%s; do printf X | dd of=$f bs=1 seek=200 conv=notrunc 2>/dev/null; done; ls */step-*/%s > /dev/null", calm.dir.path,
-                 round == 1 ? "state.json" : "model.safetensors", "model.safetensors");
+        assert_int_equal(
+            tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = impatient }, &ran),
+            TN_INTERRUPTED);
+        snprintf(command, sizeof command,
+                 "cd %s/hurt/s && for f in */step-*/%s; do printf X | dd of=$f bs=1 seek=200 conv=notrunc 2>/dev/null; "
+                 "done; ls */step-*/%s > /dev/null",
+                 calm.dir.path, round == 1 ? "state.json" : "model.safetensors", "model.safetensors");
         assert_int_equal(system(command), 0);
     }
     work(&hurt);
@@ -311,7 +361,8 @@ static void compares(void **state)
     assert_int_equal(s->n, 4);
     for (size_t i = 1; i < 4; i++) {
         const tn_trial *t = &s->trials[i];
-        assert_true(t->kind == TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && t->seed == 99 + i && t->config == s->trials[0].id && t->y[0] >= 0 && t->y[0] <= 1 && t->y[1] > 0);
+        assert_true(t->kind == TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && t->seed == 99 + i &&
+                    t->config == s->trials[0].id && t->y[0] >= 0 && t->y[0] <= 1 && t->y[1] > 0);
     }
     tn_study_free(s);
     end(&w, true);
@@ -322,9 +373,15 @@ static void transfers(void **state)
     (void)state;
     world from, to;
     char text[1024];
-    begin(&from, "study: first\n" TASK "search: {dim: int 4..40, train.lr: log 1e-4..1e-1, mode: [block, energy]}\nobjectives: [parameters min]\ntrials: 6\n", "from.db", NULL);
+    begin(&from,
+          "study: first\n" TASK "search: {dim: int 4..40, train.lr: log 1e-4..1e-1, mode: [block, "
+                                "energy]}\nobjectives: [parameters min]\ntrials: 6\n",
+          "from.db", NULL);
     work(&from);
-    snprintf(text, sizeof text, "study: second\n" TASK "search: {dim: int 4..64, beta: 0.1..0.2, mode: [energy, hopfield, block]}\nobjectives: [parameters min]\ntrials: 4\ntransfer: {from: %s/first, best: 2}\n",
+    snprintf(text, sizeof text,
+             "study: second\n" TASK
+             "search: {dim: int 4..64, beta: 0.1..0.2, mode: [energy, hopfield, block]}\nobjectives: [parameters "
+             "min]\ntrials: 4\ntransfer: {from: %s/first, best: 2}\n",
              from.path);
     begin(&to, text, "to.db", &from);
     tn_study *a = load(&from), *b = load(&to);
@@ -335,9 +392,11 @@ static void transfers(void **state)
         else if (a->trials[i].y[0] < second) second = a->trials[i].y[0];
     }
     assert_int_equal(b->n, 4);
-    assert_true(b->trials[0].kind == TN_TRIAL_ENQUEUED && b->trials[1].kind == TN_TRIAL_ENQUEUED && b->trials[2].kind == TN_TRIAL_SEARCH);
+    assert_true(b->trials[0].kind == TN_TRIAL_ENQUEUED && b->trials[1].kind == TN_TRIAL_ENQUEUED &&
+                b->trials[2].kind == TN_TRIAL_SEARCH);
     assert_true(b->trials[0].x[0] == winner->x[0] && b->trials[0].x[1] >= 0.1 && b->trials[0].x[1] <= 0.2);
-    assert_string_equal(b->sides[0].space.dims[2].choices[(int)b->trials[0].x[2]], a->sides[0].space.dims[2].choices[(int)winner->x[2]]);
+    assert_string_equal(b->sides[0].space.dims[2].choices[(int)b->trials[0].x[2]],
+                        a->sides[0].space.dims[2].choices[(int)winner->x[2]]);
     tn_study_free(b);
     work(&to);
     b = load(&to);
@@ -366,7 +425,8 @@ static void gives_up(void **state)
 void tn_tests_worker(tn_test_list *l)
 {
     tn_test_add(l, is_the_training, NULL, "lab/worker: a trial is the training that it says");
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) tn_test_add(l, ends_as, &endings[i], "lab/worker: ended by %s", endings[i].name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        tn_test_add(l, ends_as, &endings[i], "lab/worker: ended by %s", endings[i].name);
     tn_test_add(l, retries, NULL, "lab/worker: retries with the next seed");
     tn_test_add(l, environment, NULL, "lab/worker: an environment's reward");
     tn_test_add(l, any_workers, NULL, "lab/worker: one worker or three, the same table");

@@ -6,9 +6,9 @@
 #include "train/trainer.h"
 
 typedef struct tn_solve_count {
-    int64_t batch;     /* rows of a batch */
-    bool through_time; /* the gradient goes back through every step */
-    int64_t solver_calls; /* phases of batches: free, nudged, adjoint; of training and of evaluation */
+    int64_t batch;                 /* rows of a batch */
+    bool through_time;             /* the gradient goes back through every step */
+    int64_t solver_calls;          /* phases of batches: free, nudged, adjoint; of training and of evaluation */
     int64_t samples, eval_samples; /* that took part */
     /* Summed over samples. adjoint: of its transposed slope; backward: times that the gradients of its parameters were made. */
     double free, nudged, adjoint, backward, eval;

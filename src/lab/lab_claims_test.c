@@ -1,0 +1,304 @@
+/* Claims that are unique among threads and processes; a dead worker's trial taken once; what samplers and pruners see of trials. */
+#include "lab_world.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+/* --- claims ----------------------------------------------------------------------------------------------------------- */
+
+static void end_it(tn_lab_world *w, const tn_claim *c, tn_trial_state state)
+{
+    bool lost;
+    assert_ok(tn_lab_end(
+        w->lab, c, NULL, 0,
+        &(tn_ending){ .state = state, .y = (double[]){ 1, 2 }, .seconds = 1, .parameters = NAN, .seed = c->seed }, 2,
+        &lost));
+    assert_false(lost);
+}
+
+static void stale(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    tn_claim a, b, c;
+    double x[2];
+    bool lost;
+    tn_lab_world_open(&w, tn_lab_world_text, 1);
+    assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
+    assert_int_equal(tn_lab_world_claim(&w, &b, x), TN_CLAIM_GOT);
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT); /* both run */
+    const int64_t dead = w.worker;
+    assert_ok(tn_lab_join(w.lab, &w.worker));
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
+    tn_lab_world_sql(&w, "UPDATE worker SET beat = beat - 1000 WHERE id = 1"); /* its heart stops */
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+    assert_true(c.trial == a.trial && c.attempt == 2);
+    end_it(&w, &c, TN_TRIAL_DONE);
+    assert_ok(tn_lab_beat(w.lab, dead)); /* it was only asleep: its other trial is its own again, this one is not */
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
+    assert_ok(tn_lab_end(w.lab, &a, NULL, 0, &(tn_ending){ .state = TN_TRIAL_FAILED, .seed = 1 }, 2, &lost));
+    assert_true(lost);
+    assert_ok(tn_lab_report(w.lab, &a, NULL, 0, 5, &lost));
+    assert_true(lost);
+    assert_ok(tn_lab_leave(w.lab, dead));
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+    assert_int_equal(c.trial, b.trial);
+    end_it(&w, &c, TN_TRIAL_WAITING); /* put back */
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+    assert_true(c.trial == b.trial && c.attempt == 3 && c.seconds == 1);
+    end_it(&w, &c, TN_TRIAL_PRUNED);
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_OVER);
+    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2"), 1);
+    tn_lab_world_close(&w);
+}
+
+/* One that has ended, and even one that nobody has waited for yet, is seen without waiting for its heart. */
+static void dead_process(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    tn_claim c;
+    tn_claimed got;
+    double x[2];
+    tn_lab_world_open(&w, tn_lab_world_text, 1);
+    tn_lab_close(w.lab);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        tn_lab *lab = NULL;
+        int64_t worker;
+        if (tn_lab_open(w.path, true, &lab) != TN_OK || tn_lab_join(lab, &worker) != TN_OK) _exit(1);
+        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, false, 0, &c, x, &got) == TN_OK && got == TN_CLAIM_GOT ? 0
+                                                                                                                 : 1);
+    }
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0); /* a zombie now */
+    assert_int_equal(info.si_status, 0);
+    assert_ok(tn_lab_open(w.path, true, &w.lab));
+    assert_ok(tn_lab_join(w.lab, &w.worker));
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+    assert_true(c.number == 0 && c.side == 0 && c.attempt == 2);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    tn_lab_world_close(&w);
+}
+
+/* With a pruner, no trial starts before those that it may be compared with have ended. */
+static void waits_for_lag(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    tn_claim c[8];
+    double x[2];
+    tn_lab_world_open(&w,
+                      "study: s\nbase: xor_tep\ntrials: 40\nlag: 2\nsearch: {dim: 4..64, beta: 0.1..0.2}\nobjectives: "
+                      "[accuracy, seconds]\n",
+                      40);
+    static const tn_pruner never = { .name = "never" };
+    w.plan.pruner = &never;
+    for (int i = 0; i < 3; i++) assert_int_equal(tn_lab_world_claim(&w, &c[i], x), TN_CLAIM_GOT);
+    assert_int_equal(tn_lab_world_claim(&w, &c[3], x), TN_CLAIM_WAIT);
+    end_it(&w, &c[1], TN_TRIAL_DONE);
+    assert_int_equal(tn_lab_world_claim(&w, &c[3], x), TN_CLAIM_WAIT); /* 0 still runs */
+    end_it(&w, &c[0], TN_TRIAL_FAILED);
+    assert_int_equal(tn_lab_world_claim(&w, &c[3], x), TN_CLAIM_GOT);
+    assert_int_equal(tn_lab_world_claim(&w, &c[4], x), TN_CLAIM_GOT);
+    assert_int_equal(c[4].number, 4);
+    assert_int_equal(tn_lab_world_claim(&w, &c[5], x), TN_CLAIM_WAIT);
+    tn_lab_world_close(&w);
+}
+
+static void seen(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    tn_claim c;
+    double x[2];
+    bool lost;
+    tn_seen_store store = { 0 };
+    tn_seen s;
+    tn_lab_world_open(
+        &w,
+        "study: s\nbase: xor_tep\ntrials: 40\nsearch: {dim: 4..64, beta: 0.1..0.2}\nobjectives: [accuracy, seconds]\n",
+        5);
+    static const struct {
+        tn_trial_state state;
+        double y[2];
+    } rows[] = { { TN_TRIAL_DONE, { 0.9, 3 } },
+                 { TN_TRIAL_PRUNED, { 0.5, 1 } },
+                 { TN_TRIAL_FAILED, { 0.9, 3 } },
+                 { TN_TRIAL_DONE, { NAN, 3 } } };
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+        assert_ok(tn_lab_point(w.lab, &c, (double[]){ i, NAN }, 2, &lost));
+        assert_ok(tn_lab_report(w.lab, &c,
+                                (tn_report[]){ { .rung = 3, .score = i == 2 ? NAN : -0.1 * i, .value = "{}" } }, 1,
+                                100 * (i + 1), &lost));
+        assert_ok(tn_lab_end(w.lab, &c, NULL, 0,
+                             &(tn_ending){ .state = rows[i].state, .y = rows[i].y, .parameters = NAN, .seed = c.seed },
+                             2, &lost));
+        if (i == 1)
+            assert_ok(tn_lab_seen(w.lab, w.study, &w.plan, 0, 2, &store, &s)); /* what is known is not read again */
+    }
+    assert_ok(tn_lab_seen(w.lab, w.study, &w.plan, 0, 4, &store, &s));
+    assert_true(s.n == 4 && s.x[6] == 3 && isnan(s.x[7]) && s.y[0] == -0.9 && s.y[1] == 3 && s.y[2] == -0.5 &&
+                s.pruned[1] && !s.pruned[0]);
+    for (int i = 4; i < 8; i++) assert_true(isinf(s.y[i]) && s.y[i] > 0);
+    tn_seen_free(&store);
+    double *scores = NULL;
+    size_t n;
+    assert_ok(tn_lab_rung(w.lab, w.study, 0, 4, 3, 200, 0, &scores, &n));
+    assert_true(n == 3 && scores[0] == 0 && scores[1] == 100 && scores[2] == -0.1 && scores[3] == 200 &&
+                fabs(scores[4] + 0.3) < 1e-12);
+    tn_free(scores);
+    assert_ok(tn_lab_rung(w.lab, w.study, 0, 4, 3, 200, 1.9, &scores, &n)); /* 106 .. 380 parameters */
+    assert_true(n == 1 && scores[0] == -0.1);
+    tn_free(scores);
+    assert_ok(tn_lab_rung(w.lab, w.study, 0, 1, 3, 200, 0, &scores, &n));
+    assert_int_equal(n, 1);
+    tn_free(scores);
+    tn_tally t[1];
+    assert_ok(tn_lab_tally(w.lab, w.study, &w.plan, 0, t));
+    assert_true(t[0].count[TN_TRIAL_DONE] == 2 && t[0].count[TN_TRIAL_WAITING] == 1 && t[0].best == 0.9);
+    tn_lab_world_close(&w);
+}
+
+/* A study of 100,000 trials loads, and has its next trial claimed, in little time; the processor's, which neighbours do not disturb. */
+static void large(void **state)
+{
+    (void)state;
+    enum { TRIALS = 50000 };
+    tn_lab_world w;
+    tn_study *s = NULL;
+    tn_claim c;
+    double x[2];
+    tn_lab_world_open(&w, tn_lab_world_text, TRIALS);
+    tn_lab_world_sql(
+        &w, "UPDATE trial SET state = 2, x = '[' || (4 + number % 60) || ',' || (0.0001 + number * 1.7e-6) || ']', "
+            "y = '[' || (number * 1.1e-5) || ',' || (side + number * 0.1) || ']', started = 1e9, ended = 1e9 + number, "
+            "seconds = 1 WHERE number < 49990");
+    double from = tn_clock_cpu_s();
+    assert_ok(tn_lab_load(w.lab, NULL, &s));
+    const double load_s = tn_clock_cpu_s() - from;
+    assert_int_equal(s->n, 2 * TRIALS);
+    assert_true(s->trials[99].number == 49 && s->trials[99].side == 1 && s->trials[99].x[0] == 53);
+    tn_study_free(s);
+    from = tn_clock_cpu_s();
+    for (int i = 0; i < 20; i++) assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+    const double claim_s = (tn_clock_cpu_s() - from) / 20;
+    assert_int_equal(c.number, 49999);
+    if (load_s > 1.5 || claim_s > 0.005) fail_msg("%.3f s to load, %.6f s to claim", load_s, claim_s);
+    tn_lab_world_close(&w);
+}
+
+/* --- many at once ----------------------------------------------------------------------------------------------------- */
+
+enum { MANY = 120, WORKERS = 6 };
+
+/* Claims until nothing is left, ending each trial with its worker's number; false: something failed. */
+static bool work(const char *path, const tn_study_plan *plan, int64_t study, int *claims)
+{
+    tn_lab *lab = NULL;
+    int64_t worker;
+    bool fine = tn_lab_open(path, true, &lab) == TN_OK && tn_lab_join(lab, &worker) == TN_OK;
+    for (*claims = 0; fine;) {
+        tn_claim c;
+        tn_claimed got;
+        double x[2];
+        bool lost = false;
+        fine = tn_lab_claim(lab, study, plan, worker, false, 0, &c, x, &got) == TN_OK;
+        if (!fine || got == TN_CLAIM_OVER) break;
+        if (got == TN_CLAIM_WAIT) {
+            usleep(200);
+            continue;
+        }
+        ++*claims;
+        fine = c.attempt == 1 &&
+               tn_lab_end(lab, &c, NULL, 0,
+                          &(tn_ending){ .state = TN_TRIAL_DONE,
+                                        .y = (double[]){ (double)worker, 0 },
+                                        .seconds = 0,
+                                        .parameters = NAN,
+                                        .seed = c.seed },
+                          2, &lost) == TN_OK &&
+               !lost;
+    }
+    tn_lab_close(lab);
+    return fine;
+}
+
+typedef struct thread_work {
+    tn_lab_world *w;
+    int claims;
+    bool fine;
+} thread_work;
+
+static void *thread_main(void *ctx)
+{
+    thread_work *t = ctx;
+    t->fine = work(t->w->path, &t->w->plan, t->w->study, &t->claims);
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    pthread_t id[WORKERS];
+    thread_work t[WORKERS];
+    int claims = 0;
+    tn_lab_world_open(&w, tn_lab_world_text, MANY);
+    for (int i = 0; i < WORKERS; i++) {
+        t[i] = (thread_work){ .w = &w };
+        assert_int_equal(pthread_create(&id[i], NULL, thread_main, &t[i]), 0);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        pthread_join(id[i], NULL);
+        assert_true(t[i].fine);
+        claims += t[i].claims;
+    }
+    assert_int_equal(claims, 2 * MANY);
+    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2 AND attempt = 1"), 2 * MANY);
+    tn_lab_world_close(&w);
+}
+
+static void processes(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    pid_t pid[WORKERS];
+    tn_lab_world_open(&w, tn_lab_world_text, MANY);
+    tn_lab_close(w.lab); /* a handle must not cross a fork */
+    for (int i = 0; i < WORKERS; i++) {
+        pid[i] = fork();
+        assert_true(pid[i] >= 0);
+        if (pid[i] == 0) {
+            int claims;
+            _exit(work(w.path, &w.plan, w.study, &claims) ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        int rc = -1;
+        assert_int_equal(waitpid(pid[i], &rc, 0), pid[i]);
+        assert_int_equal(rc, 0);
+    }
+    assert_ok(tn_lab_open(w.path, true, &w.lab));
+    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2 AND attempt = 1"), 2 * MANY);
+    assert_ok(tn_lab_bury(w.lab, pid[0]));
+    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM worker WHERE gone = 1"), 1);
+    tn_lab_world_close(&w);
+}
+
+void tn_tests_lab_claims(tn_test_list *l)
+{
+    tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
+    tn_test_add(l, dead_process, NULL, "lab/trials: a process that has ended is seen at once");
+    tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
+    tn_test_add(l, seen, NULL, "lab/trials: what samplers and pruners see");
+    tn_test_add(l, large, NULL, "lab/trials: 100,000 of them");
+    tn_test_add(l, threads, NULL, "lab/trials: claims of threads are unique");
+    tn_test_add(l, processes, NULL, "lab/trials: claims of processes are unique");
+}

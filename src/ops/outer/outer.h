@@ -13,7 +13,10 @@
  * The chunk length changes results by rounding only. Decays are products of e^{alpha}, never quotients, so nothing
  * overflows, and those below 1e-37 count as 0. Later tokens never touch a bit of earlier outputs. NaN and Inf reach the
  * outputs of their own and of later tokens only; in gradients they may spread over their chunk.
- * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again. */
+ * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again.
+ *
+ * The planner alone fills the last input (CUDA, opt.write_in_outer): v_t is to be multiplied by its number of `write`
+ * (B,T,H,1), which has a gradient too. */
 #ifndef TN_OPS_OUTER_H
 #define TN_OPS_OUTER_H
 
@@ -31,9 +34,12 @@ typedef struct tn_outer_options {
     tn_ref *final; /* receives the state after the last token */
 } tn_outer_options;
 
-enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_INPUTS };
+enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_WRITE, TN_OUTER_INPUTS };
 
 extern const tn_op tn_op_outer;
+
+/* For the planner: do CUDA's kernels take `write` with these types and shapes? Rows of q, k and v begin at 16 bytes. */
+bool tn_outer_takes_write(const tn_sig *s);
 
 #define tn_outer(g, q, k, v, alpha, ...)                                                                               \
     tn_outer_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (tn_outer_options){ .unused_ = 0, __VA_ARGS__ })

@@ -21,6 +21,7 @@ typedef __nv_bfloat16 tn_b16;
 struct __align__(16) tn_mma_decays { /* read by pairs */
     float hi[TN_MMA_C], lo[TN_MMA_C];
     float lead[TN_MMA_C], tail[TN_MMA_C]; /* 0 where a document starts between */
+    float write[TN_MMA_C], tail_write[TN_MMA_C]; /* v's factor; tail by it */
     int doc[TN_MMA_C];
     float all;
     int first_doc, last_doc;
@@ -43,6 +44,8 @@ __device__ __forceinline__ void tn_mma_decays_fill(tn_outer_alphas a, tn_mma_dec
         d->doc[t] = doc[i];
         d->lead[t] = doc[i] ? 0.f : tn_outer_exp(a.v[i]);
         d->tail[t] = doc[i] == last_doc ? tn_outer_exp(end - a.v[i]) : 0.f;
+        d->write[t] = a.write[i];
+        d->tail_write[t] = doc[i] == last_doc ? __fmul_rn(d->tail[t], a.write[i]) : 0.f;
     }
     if (lane == 0) d->all = last_doc ? 0.f : tn_outer_exp(end), d->first_doc = doc[0], d->last_doc = last_doc;
 }
@@ -226,11 +229,12 @@ __device__ __forceinline__ void tn_mma_by_pairs(const tn_mma_decays &d, F f)
     }
 }
 
-template <int PART>
+/* Rows are the later tokens, columns the earlier ones, by what those write. */
 __device__ __forceinline__ void tn_mma_mask(tn_mma_part &a, const tn_mma_decays &d)
 {
-    tn_mma_by_pairs<PART>(d, [&](int t, int e, float decay, bool keep) {
-        a.v[t][e] = keep ? __fmul_rn(a.v[t][e], decay) : 0.f;
+    tn_mma_by_pairs<TN_MMA_BELOW>(d, [&](int t, int e, float decay, bool keep) {
+        const float2 by = *(const float2 *)&d.write[tn_mma_part::column(t)];
+        a.v[t][e] = keep ? __fmul_rn(__fmul_rn(a.v[t][e], decay), e % 2 ? by.y : by.x) : 0.f;
     });
 }
 

@@ -14,6 +14,9 @@
  * i >= t of q_i dq_i - k_i dk_i: a pair both of whose tokens lie at t or later cancels, to f32, since both dots come of
  * the same rounded dP.
  *
+ * v by its strength (`write`) is never stored: the strengths stand where the decays do, and the gradient of one is the
+ * dot of v's row with what dv would be without it.
+ *
  * Bytes at B T = 65536, H = 8, N = P = 64: forward 0.54 GB, backward 1.0 GB: 0.13 and 0.24 ms at copy bandwidth; measured
  * on an H200: 0.22 and 0.48 ms with 64 rows, 0.29 and 0.64 with one or two. */
 #include "ops/outer/outer_cuda.h"
@@ -187,7 +190,7 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
 #pragma unroll
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
-        add_products(s, w.reverse ? d.lead : d.tail, mine, mine + TN_MMA_TILE);
+        add_products(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
         if (turn) tn_mma_decays_fill(alphas, &decays[(i + 1) % 2]);
     }
     finish(w, head, segment, left, s);
@@ -304,7 +307,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
     const tn_mma_left rows = tn_mma_rows_of(q);
     tn_mma_part m = tn_mma_none(), o = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_BELOW>(m, rows, k);
-    tn_mma_mask<TN_MMA_BELOW>(m, d);
+    tn_mma_mask(m, d);
     const tn_mma_left pairs = tn_mma_rounded(m);
     tn_mma_multiply<false>(o, rows, s0);
     tn_mma_scale_rows(o, d.lead, d.doc, 0);
@@ -324,7 +327,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
 
 typedef struct gradients {
     tn_outer_shape z;
-    tn_outer_tensor d_o, dq, dk, dv, dalpha;
+    tn_outer_tensor d_o, dq, dk, dv, dalpha, dwrite;
     const tn_b16 *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
 
@@ -334,6 +337,7 @@ struct alpha_sums {
     float pairs[C];  /* k dk of pairs inside the chunk */
     float writes[C]; /* k dk of what the token leaves in S1 */
     float through[THREADS / 32];
+    float strengths[C]; /* v times the gradient of v by its strength: that of the strength */
 };
 
 /* Sum of S0 times G, what passes through the chunk. */
@@ -383,6 +387,23 @@ __device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &a
     tn_mma_send(p, at.b, at.h, at.first, a.z.T, columns, stage);
 }
 
+/* dv, so far the gradient of v by its strength, and that of the strength; own rows of both. */
+__device__ __forceinline__ void through_write(const gradients &a, const tn_outer_chunk &at, const tiles &x, const tn_mma_decays &d,
+                                              alpha_sums &sums, tn_mma_part &dv)
+{
+    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32;
+    if (a.dwrite.at) {
+        tn_mma_dot_rows(dv, x.v, sums.strengths);
+        __syncwarp();
+        if (threadIdx.x % 32 < 16 && at.first + row < a.z.T)
+            tn_put(a.dwrite.at, a.dwrite.type, tn_outer_place(a.dwrite, at.b, at.h, at.first + row, 0), sums.strengths[row], a.dwrite.add);
+    }
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) dv.v[t][e] = __fmul_rn(dv.v[t][e], d.write[dv.row() + e / 2 * 8]);
+}
+
 /* dk and dv: rows are the earlier tokens of pairs. */
 __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_chunk &at, const tiles &x,
                                              const tn_mma_decays &d, alpha_sums &sums)
@@ -391,9 +412,10 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
     tn_mma_part m = tn_mma_none(), dp = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_ABOVE>(m, k, x.q);
     tn_mma_multiply<true, TN_MMA_ABOVE>(dp, v, x.d_o);
+    const float write[2] = { d.write[m.row()], d.write[m.row() + 8] };
     tn_mma_by_pairs<TN_MMA_ABOVE>(d, [&](int t, int e, float decay, bool keep) {
         m.v[t][e] = keep ? __fmul_rn(m.v[t][e], decay) : 0.f;
-        dp.v[t][e] = keep ? __fmul_rn(dp.v[t][e], decay) : 0.f;
+        dp.v[t][e] = keep ? __fmul_rn(__fmul_rn(dp.v[t][e], decay), write[e / 2]) : 0.f;
     });
     const tn_mma_left mr = tn_mma_rounded(m), dpr = tn_mma_rounded(dp);
 
@@ -401,13 +423,14 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
     tn_mma_multiply<false>(dv, k, x.g);
     tn_mma_scale_rows(dv, d.tail, d.doc, d.last_doc);
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_ABOVE>(dv, mr, x.d_o);
+    if (a.z.write.at) through_write(a, at, x, d, sums, dv);
     send(a, at, a.dv, a.z.P, dv, x.stage);
 
     tn_mma_part dk = tn_mma_none(), left = tn_mma_none();
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_ABOVE>(dk, dpr, x.q);
     tn_mma_dot_rows(dk, x.k, sums.pairs);
     tn_mma_multiply<true>(left, v, x.g);
-    tn_mma_scale_rows(left, d.tail, d.doc, d.last_doc);
+    tn_mma_scale_rows(left, d.tail_write, d.doc, d.last_doc);
     tn_mma_dot_rows(left, x.k, sums.writes);
 #pragma unroll
     for (int t = 0; t < 8; t++)
@@ -423,7 +446,7 @@ __device__ __forceinline__ void back_later(const gradients &a, const tn_outer_ch
     const tn_mma_left d_o = tn_mma_rows_of(x.d_o);
     tn_mma_part dp = tn_mma_none(), dq = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_BELOW>(dp, d_o, x.v);
-    tn_mma_mask<TN_MMA_BELOW>(dp, d);
+    tn_mma_mask(dp, d);
     tn_mma_multiply<true>(dq, d_o, x.s0);
     tn_mma_scale_rows(dq, d.lead, d.doc, 0);
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_BELOW>(dq, tn_mma_rounded(dp), x.k);
@@ -573,7 +596,8 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
     a.dv = tn_outer_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
     a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
-    const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at;
+    a.dwrite = tn_outer_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
+    const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at || a.dwrite.at;
     if (states) a.states = (const tn_b16 *)c->work;
     if (tokens) a.g = (const tn_b16 *)((char *)c->work + l.g);
     if (states) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));

@@ -28,7 +28,7 @@ typedef struct tn_outer_shape {
     int64_t B, T, H;
     int N, P, chunks;
     bool stateless; /* nothing enters token 0 */
-    tn_outer_tensor q, k, v, alpha, state;
+    tn_outer_tensor q, k, v, alpha, state, write;
     const int32_t *reset;
     int64_t reset_b, reset_t;
 } tn_outer_shape;
@@ -62,6 +62,7 @@ static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
     z.v = tn_outer_of(&c->in[TN_OUTER_V], false);
     z.alpha = tn_outer_of(&c->in[TN_OUTER_ALPHA], false);
     z.state = tn_outer_state_of(&c->in[TN_OUTER_STATE], false);
+    z.write = tn_outer_of(&c->in[TN_OUTER_WRITE], false);
     z.reset = (const int32_t *)r->data;
     if (z.reset) z.reset_b = r->stride[0], z.reset_t = r->stride[1];
     return z;
@@ -310,6 +311,7 @@ __device__ __forceinline__ void tn_outer_running(double *v, const bool *flag)
 struct tn_outer_alphas {
     double v[2];
     bool starts[2];
+    float write[2]; /* by what v is multiplied: 1 where nothing is said */
 };
 
 __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_shape &z, int64_t b, int64_t h,
@@ -322,6 +324,7 @@ __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_s
             t < z.T ? tn_load(z.alpha.at, z.alpha.type, b * z.alpha.b + t * z.alpha.t + h * z.alpha.h) : 0.f;
         a.starts[i] = t < z.T && tn_outer_starts(z, b, t);
         a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
+        a.write[i] = t < z.T && z.write.at ? tn_load(z.write.at, z.write.type, b * z.write.b + t * z.write.t + h * z.write.h) : 1.f;
     }
     return a;
 }

@@ -4,6 +4,7 @@
  *     silu(conv_causal(x))      the convolution stores silu of its sums (opt.silu_in_conv)
  *     outer(q, k, v by w)       the recurrence multiplies v by its write strengths (opt.write_in_outer)
  *
+ * Besides, outer keeps the states that its forward kernel has made where a backward pass will read them (opt.keep_states).
  * Runs before the reverse pass, so that the gradient is the fused node's as well. */
 #include "ops/binary/binary.h"
 #include "ops/conv_causal/conv_causal.h"
@@ -53,7 +54,7 @@ static int64_t maker_of(const absorb *a, int32_t x, const tn_op *op, size_t i)
     return t->producer;
 }
 
-/* One node in the place of `at`; `gone` is done by it too. */
+/* One node in the place of `at`; `gone`, which may be the same, is done by it too. */
 static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const void *attr, const int32_t *in, int n_in, const int32_t *out,
                      int n_out)
 {
@@ -64,7 +65,7 @@ static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const
     both->file = g->node[at].file;
     both->line = g->node[at].line;
     g->node[at] = *both;
-    g->node[gone].op = NULL;
+    if (gone != at) g->node[gone].op = NULL;
 }
 
 /* --- silu(conv_causal(x)) -------------------------------------------------------------------------------------------- */
@@ -86,8 +87,9 @@ static bool silu_in_conv(absorb *a, size_t i)
 /* --- outer(q, k, v by w) ---------------------------------------------------------------------------------------------- */
 
 /* Rows of bf16 begin at multiples of 16 bytes. */
-static bool in_vectors(const tn_gtensor *t)
+static bool in_vectors(const tn_graph *g, int32_t x)
 {
+    const tn_gtensor *t = &g->tensor[x];
     const int last = t->dims.rank - 1;
     if (t->offset % 8 || t->stride[last] != 1) return false;
     for (int i = 0; i < last; i++)
@@ -102,19 +104,40 @@ static bool write_in_outer(absorb *a, size_t i)
     if (n.op != &tn_op_outer || n.in[TN_OUTER_WRITE]) return false;
     const tn_sig sig = tn_node_sig(g, &n, 1);
     const int64_t at = maker_of(a, n.in[TN_OUTER_V], &tn_op_binary, i);
-    if (at < 0 || !tn_outer_takes_write(&sig)) return false;
+    if (at < 0 || !tn_outer_in_tiles(&sig)) return false;
     const tn_node *by = &g->node[at];
     const tn_gtensor *v = &g->tensor[by->in[0]], *w = &g->tensor[by->in[1]], *y = &g->tensor[n.in[TN_OUTER_V]];
     const bool product = ((const tn_binary_attr *)by->attr)->kind == TN_BINARY_MUL && w->dims.rank == 4 && w->dims.dim[3] == 1;
     if (!product || v->dtype != TN_BF16 || v->live || y->live || !tn_dims_equal(v->dims, y->dims)) return false;
     for (int k = 0; k < 3; k++)
         if (w->dims.dim[k] != v->dims.dim[k]) return false;
-    if (!in_vectors(v) || !in_vectors(&g->tensor[n.in[TN_OUTER_Q]]) || !in_vectors(&g->tensor[n.in[TN_OUTER_K]])) return false;
+    if (!in_vectors(g, by->in[0]) || !in_vectors(g, n.in[TN_OUTER_Q]) || !in_vectors(g, n.in[TN_OUTER_K])) return false;
     int32_t in[TN_OUTER_INPUTS];
     memcpy(in, n.in, sizeof in);
     in[TN_OUTER_V] = by->in[0];
     in[TN_OUTER_WRITE] = by->in[1];
     put_node(g, i, (size_t)at, n.op, n.attr, in, TN_OUTER_INPUTS, n.out, n.n_out);
+    return true;
+}
+
+/* --- states for the backward pass ------------------------------------------------------------------------------------- */
+
+static bool keep_states(absorb *a, size_t i)
+{
+    tn_graph *g = a->g;
+    const tn_node n = g->node[i];
+    if (n.op != &tn_op_outer || n.n_out > TN_OUTER_KEPT || !a->n_seeds) return false;
+    const tn_sig sig = tn_node_sig(g, &n, 1);
+    if (!tn_outer_in_tiles(&sig)) return false;
+    for (int k = TN_OUTER_Q; k <= TN_OUTER_V; k++)
+        if (!in_vectors(g, n.in[k])) return false;
+    const int32_t kept = tn_graph_new_tensor(g, TN_ROLE_ACTIVATION, NULL, TN_BF16, tn_outer_kept_dims(&sig));
+    tn_outer_attr attr = *(const tn_outer_attr *)n.attr;
+    const int32_t out[] = { n.out[TN_OUTER_O], n.out[TN_OUTER_FINAL], kept };
+    attr.keeps = true;
+    if (!kept) return false;
+    g->tensor[kept].producer = (int32_t)i;
+    put_node(g, i, i, n.op, &attr, n.in, n.n_in, out, 3);
     return true;
 }
 
@@ -124,6 +147,7 @@ static const struct {
 } rules[] = {
     { "opt.silu_in_conv", silu_in_conv },
     { "opt.write_in_outer", write_in_outer },
+    { "opt.keep_states", keep_states },
 };
 
 void tn_pass_absorb(tn_graph *g, bool recompute, const tn_seed *seeds, int n_seeds)

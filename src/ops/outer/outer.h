@@ -16,7 +16,8 @@
  * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again.
  *
  * The planner alone fills the last input (CUDA, opt.write_in_outer): v_t is to be multiplied by its number of `write`
- * (B,T,H,1), which has a gradient too. */
+ * (B,T,H,1), which has a gradient too. And it alone asks for a third output (CUDA, opt.keep_states): S before every chunk,
+ * as the forward kernel makes it anyway. */
 #ifndef TN_OPS_OUTER_H
 #define TN_OPS_OUTER_H
 
@@ -25,6 +26,7 @@
 typedef struct tn_outer_attr {
     int64_t chunk;
     bool steps; /* one step per token: the plain twin */
+    bool keeps; /* there is an output TN_OUTER_KEPT, for the backward pass */
 } tn_outer_attr;
 
 typedef struct tn_outer_options {
@@ -35,11 +37,14 @@ typedef struct tn_outer_options {
 } tn_outer_options;
 
 enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_WRITE, TN_OUTER_INPUTS };
+enum { TN_OUTER_O, TN_OUTER_FINAL, TN_OUTER_KEPT };
 
 extern const tn_op tn_op_outer;
 
-/* For the planner: do CUDA's kernels take `write` with these types and shapes? Rows of q, k and v begin at 16 bytes. */
-bool tn_outer_takes_write(const tn_sig *s);
+/* For the planner: do CUDA's kernels take `write`, and keep states, with these types and shapes? Rows of q, k and v begin at
+ * 16 bytes. And the shape of what they keep. */
+bool tn_outer_in_tiles(const tn_sig *s);
+tn_dims tn_outer_kept_dims(const tn_sig *s);
 
 #define tn_outer(g, q, k, v, alpha, ...)                                                                               \
     tn_outer_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (tn_outer_options){ .unused_ = 0, __VA_ARGS__ })

@@ -188,6 +188,32 @@ __device__ __forceinline__ void tn_mma_multiply(tn_mma_part &acc, const tn_mma_l
     }
 }
 
+/* Two numbers by two decays. */
+__device__ __forceinline__ uint32_t tn_mma_scaled(uint32_t x, float2 by)
+{
+    return tn_pack_bf16(__fmul_rn(__uint_as_float(x << 16), by.x), __fmul_rn(__uint_as_float(x & 0xffff0000u), by.y));
+}
+
+/* s += (by A)^T B */
+__device__ __forceinline__ void tn_mma_add_turned(tn_mma_part &s, const float *by, const tn_b16 *a, const tn_b16 *b)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const float *at = by + k * 16 + threadIdx.x % 4 * 2;
+        const float2 low = *(const float2 *)at, high = *(const float2 *)(at + 8);
+        uint32_t fa[4];
+        tn_mma_columns_of(a, k, fa);
+        fa[0] = tn_mma_scaled(fa[0], low), fa[1] = tn_mma_scaled(fa[1], low), fa[2] = tn_mma_scaled(fa[2], high), fa[3] = tn_mma_scaled(fa[3], high);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t fb[4];
+            tn_mma_right<false>(b, k, i, fb);
+            tn_mma(s.v[2 * i], fa, fb);
+            tn_mma(s.v[2 * i + 1], fa, fb + 2);
+        }
+    }
+}
+
 /* --- on the parts ------------------------------------------------------------------------------------------------- */
 
 /* Rows by the decay from the chunk's beginning (or to its end); rows of another document get nothing. */

@@ -65,32 +65,6 @@ __device__ __forceinline__ void cut_rows(const tn_mma_decays &d, int doc, tn_b16
     });
 }
 
-/* Two numbers by two decays. */
-__device__ __forceinline__ uint32_t scaled(uint32_t x, float2 by)
-{
-    return tn_pack_bf16(__fmul_rn(__uint_as_float(x << 16), by.x), __fmul_rn(__uint_as_float(x & 0xffff0000u), by.y));
-}
-
-/* s += (by A)^T B */
-__device__ __forceinline__ void add_products(tn_mma_part &s, const float *by, const tn_b16 *a, const tn_b16 *b)
-{
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const float *at = by + k * 16 + threadIdx.x % 4 * 2;
-        const float2 low = *(const float2 *)at, high = *(const float2 *)(at + 8);
-        uint32_t fa[4];
-        tn_mma_columns_of(a, k, fa);
-        fa[0] = scaled(fa[0], low), fa[1] = scaled(fa[1], low), fa[2] = scaled(fa[2], high), fa[3] = scaled(fa[3], high);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t fb[4];
-            tn_mma_right<false>(b, k, i, fb);
-            tn_mma(s.v[2 * i], fa, fb);
-            tn_mma(s.v[2 * i + 1], fa, fb + 2);
-        }
-    }
-}
-
 /* f(n, p, number) for this thread's numbers of a state that exist. */
 template <class F>
 __device__ __forceinline__ void each_number(const tn_outer_shape &z, tn_mma_part &s, F f)
@@ -190,7 +164,7 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
 #pragma unroll
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
-        add_products(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
+        tn_mma_add_turned(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
         if (turn) tn_mma_decays_fill(alphas, &decays[(i + 1) % 2]);
     }
     finish(w, head, segment, left, s);
@@ -549,11 +523,17 @@ static tn_status launch_walk(const tn_call *c, walk *w, char *enters, char *deca
     return TN_OK;
 }
 
+/* Where S before every chunk is, or is to be: kept for the backward pass, or in the workspace. */
+static tn_b16 *states_of(const tn_call *c)
+{
+    return (tn_b16 *)(c->n_out > TN_OUTER_KEPT && c->out[TN_OUTER_KEPT].data ? c->out[TN_OUTER_KEPT].data : c->work);
+}
+
 static tn_status walk_states(const tn_call *c, const tn_outer_shape *z, const layout *l, const tn_arg *final)
 {
     char *work = (char *)c->work;
     walk w = {};
-    w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = (tn_b16 *)work;
+    w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = states_of(c);
     if (final) w.end = tn_outer_state_of(final, false);
     return launch_walk(c, &w, work + l->enters, work + l->decays);
 }
@@ -565,7 +545,7 @@ extern "C" tn_status tn_outer_mma_forward_cuda(const tn_call *c)
     outputs a = {};
     a.z = tn_outer_shape_of(c);
     a.o = tn_outer_of(&c->out[0], false);
-    a.states = (const tn_b16 *)c->work;
+    a.states = states_of(c);
     TN_CUDA_TRY(cudaFuncSetAttribute(out_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     TN_RETURN_IF(walk_states(c, &a.z, &l, &c->out[1]));
     out_kernel<<<(unsigned)(a.z.B * a.z.H * a.z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(a);
@@ -598,9 +578,9 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
     a.dwrite = tn_outer_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
     const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at || a.dwrite.at;
-    if (states) a.states = (const tn_b16 *)c->work;
+    if (states) a.states = states_of(c);
     if (tokens) a.g = (const tn_b16 *)((char *)c->work + l.g);
-    if (states) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));
+    if (states && (const void *)a.states == c->work) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));
     TN_RETURN_IF(walk_gradients(c, &a, &l));
     if (!tokens) return TN_OK;
     TN_CUDA_TRY(cudaFuncSetAttribute(back_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

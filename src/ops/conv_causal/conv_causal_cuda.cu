@@ -242,6 +242,7 @@ extern "C" tn_status tn_conv_causal_backward_cuda(const tn_call *c)
     const rows dw = rows_of(&c->din[TN_CONV_W], c->accumulate >> TN_CONV_W & 1);
     const rows dbias = rows_of(&c->din[TN_CONV_BIAS], c->accumulate >> TN_CONV_BIAS & 1);
     v.want_w = dw.at && v.dy.at;
+    v.want_bias = dbias.at && v.dy.at;
     v.sums.B = v.dy.at ? v.B : 0; /* no gradient of y: nothing to add */
     v.sums.parts = v.parts, v.sums.columns = (v.taps + 1) * v.C, v.sums.live = v.live;
     v.sums.partial = (const float *)c->work;

@@ -8,6 +8,8 @@
 
 #include "ops/conv_causal/conv_causal_rows.cuh"
 
+#include <type_traits>
+
 namespace
 {
 
@@ -79,16 +81,24 @@ __device__ __forceinline__ float at_most(float x, float hi)
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(x), "f"(hi));
     return r;
 }
+/* sigmoid for x >= -80: what is under way is no denormal, which the exact instructions would take care of. */
+__device__ __forceinline__ float short_sigmoid(float x)
+{
+    float e, s;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(x * -1.44269504f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(s) : "f"(1.f + e));
+    return s;
+}
 template <>
 __device__ __forceinline__ float silu_of<__nv_bfloat16>(float x)
 {
     const float c = at_least(x, -80.f);
-    return __fmul_rn(c, __fdividef(1.f, 1.f + __expf(-c)));
+    return __fmul_rn(c, short_sigmoid(c));
 }
 template <>
 __device__ __forceinline__ float silu_slope_of<__nv_bfloat16>(float x)
 {
-    const float c = at_most(at_least(x, -80.f), 80.f), s = __fdividef(1.f, 1.f + __expf(-c));
+    const float c = at_most(at_least(x, -80.f), 80.f), s = short_sigmoid(c);
     return fmaf(__fmul_rn(c, s), 1.f - s, s);
 }
 
@@ -210,18 +220,21 @@ __device__ __forceinline__ unsigned near_of(unsigned long long bits, unsigned be
     return (unsigned)(i >= 2 ? bits >> (i - 2) : (bits << 2 | before) >> i) & 7;
 }
 
-/* A span's token i: its gradient g of y, `old` what is at dx already. */
-template <class T, bool ADD>
+/* A span's token i: its gradient g of y, `old` what is at dx already. PLAIN: the final state has no gradient. */
+template <class T, bool ADD, bool PLAIN = false>
 __device__ __forceinline__ void step_back(const conv &v, const place &p, int i, const few<4> &x, const few<4> &g,
                                           const four<T> &old, T *dx, walk<USUAL, 4> &k)
 {
     enum { W = USUAL };
-    const int64_t kept = p.first + i - (v.T - W + 1);
     few<4> d = zero<4>();
-    if (kept >= 0 && k.open && v.dfinal.at) d = get<4>(v.dfinal, p.b * v.dfinal.b + kept * v.dfinal.t + p.c);
+    if (!PLAIN && v.dfinal.at) {
+        const int64_t kept = p.first + i - (v.T - W + 1);
+        if (kept >= 0 && k.open) d = get<4>(v.dfinal, p.b * v.dfinal.b + kept * v.dfinal.t + p.c);
+    }
     push(k, g);
+    if (v.want_bias)
 #pragma unroll
-    for (int c = 0; c < 4; c++) k.bias.v[c] += g.v[c];
+        for (int c = 0; c < 4; c++) k.bias.v[c] += g.v[c];
 #pragma unroll
     for (int lag = 0; lag < W; lag++) {
         more(d, k.w[W - 1 - lag], k.window[lag]);
@@ -267,8 +280,9 @@ __device__ __forceinline__ void walk_four(const conv &v, const place &p, unsigne
     }
 }
 
-/* The same through silu. Inputs are asked for three tokens before the gradients that need them; what a row's first three
- * tokens need of the state comes token by token. */
+/* The same through silu. Inputs are asked for three tokens before the gradients that need them. Whole batches of N tokens
+ * come without any question about a token; PLAIN, without one about documents or the final state either. What is left, and
+ * what a row's first tokens need of the state, comes token by token. */
 template <class T, bool ADD>
 __device__ __forceinline__ void walk_silu(const conv &v, const place &p, unsigned long long bits, view &s, walk<USUAL, 4> &k)
 {
@@ -276,37 +290,39 @@ __device__ __forceinline__ void walk_silu(const conv &v, const place &p, unsigne
     const int64_t end = p.last - 1;
     unsigned before = 0;
     for (int i = 1; v.reset && i <= 2; i++) before |= (unsigned)(p.first >= i && starts(v, p.b, p.first - i)) << (2 - i);
-    const bool starting = bits || before;
     const T *dy = (const T *)v.dy.at + p.b * v.dy.b + end * v.dy.t + p.c;
     const T *x = (const T *)v.x.at + p.b * v.x.b + (end - LEAD) * v.x.t + p.c;
     T *dx = (T *)v.dx.at + p.b * v.dx.b + end * v.dx.t + p.c;
-    const int n = (int)(p.last - p.first), least = p.first ? 0 : LEAD;
-    const auto token = [&](int i, const few<4> &earliest, few<4> g, const four<T> &old) {
-        const unsigned near = starting ? near_of(bits, before, i) : 0;
+    const auto token = [&](int i, const few<4> &earliest, few<4> g, const four<T> &old, auto plain) {
+        constexpr bool PLAIN = decltype(plain)::value;
+        const unsigned near = PLAIN ? 0 : near_of(bits, before, i);
         see(s, earliest);
         through_silu<T>(g, s, k.w, near);
-        step_back<T, ADD>(v, p, i, s.x[0], g, old, dx, k);
+        step_back<T, ADD, PLAIN>(v, p, i, s.x[0], g, old, dx, k);
         if (near & 4) cross(k);
         dx -= v.dx.t;
     };
-    int t = n - 1;
-    for (; t >= least; t -= N) {
-        four<T> xs[N], dys[N], old[ADD ? (int)N : 1];
+    int t = (int)(p.last - p.first) - 1;
+    const int least = p.first ? N - 1 : LEAD + N - 1;
+    const auto batches = [&](auto plain) {
+        for (; t >= least; t -= N) {
+            four<T> xs[N], dys[N], old[N];
 #pragma unroll
-        for (int i = 0; i < N; i++, dy -= v.dy.t, x -= v.x.t) {
-            if (t - i < least) break;
-            dys[i] = *(const four<T> *)dy;
-            xs[i] = *(const four<T> *)x;
-            if (ADD) old[ADD ? i : 0] = *(const four<T> *)(dx - i * v.dx.t);
+            for (int i = 0; i < N; i++, dy -= v.dy.t, x -= v.x.t) {
+                dys[i] = *(const four<T> *)dy;
+                xs[i] = *(const four<T> *)x;
+                if (ADD) old[i] = *(const four<T> *)(dx - i * v.dx.t);
+            }
+#pragma unroll
+            for (int i = 0; i < N; i++) token(t - i, xs[i].open(), dys[i].open(), old[i], plain);
         }
-#pragma unroll
-        for (int i = 0; i < N; i++)
-            if (t - i >= least) token(t - i, xs[i].open(), dys[i].open(), old[ADD ? i : 0]);
-    }
-    for (t = min(n, least) - 1; t >= 0; t--) { /* of a row's beginning */
+    };
+    if (bits || before || v.dfinal.at) batches(std::false_type());
+    else batches(std::true_type());
+    for (; t >= 0; t--) {
         four<T> old;
         if (ADD) old = *(const four<T> *)dx;
-        token(t, input_at<4>(v, p, t - LEAD), get<4>(v.dy, p.b * v.dy.b + t * v.dy.t + p.c), old);
+        token(t, input_at<4>(v, p, p.first + t - LEAD), get<4>(v.dy, p.b * v.dy.b + (p.first + t) * v.dy.t + p.c), old, std::false_type());
     }
 }
 

@@ -26,7 +26,7 @@ typedef struct conv {
     rows x, state, y, final, w, bias, dy, dfinal, dx, dstate; /* w: t is its step between taps */
     const int32_t *reset, *live;
     float *partial; /* (B, parts, taps + 1, C), or NULL: sums not wanted */
-    bool want_w;
+    bool want_w, want_bias;
     bool silu; /* y is silu of the sum */
     tn_sum_rows sums;
 } conv;

@@ -148,10 +148,10 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
         tn_b16 *mine = tiles + i % STAGES * 2 * TN_MMA_TILE, *next = tiles + (i + STAGES - 1) % STAGES * 2 * TN_MMA_TILE;
         const tn_mma_decays &d = decays[i % 2];
         const bool turn = warp == (i + 1) % 4 && i + 1 < n;
-        tn_outer_alphas alphas;
+        tn_outer_asked alphas;
         tn_copies_wait<STAGES - 2>();
         __syncthreads();
-        if (turn) alphas = tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + i + 1) * C);
+        if (turn) alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + i + 1) * C);
         if (!w.sums && w.states) keep_state(w, head, chunk_at(w, start + i), s, next);
         if (i + STAGES - 1 < n) fetch_pair(w, b, h, start + i + STAGES - 1, next);
         tn_copies_commit();
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
         tn_mma_add_turned(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
-        if (turn) tn_mma_decays_fill(alphas, &decays[(i + 1) % 2]);
+        if (turn) tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[(i + 1) % 2]);
     }
     finish(w, head, segment, left, s);
 }

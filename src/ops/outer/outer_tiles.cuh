@@ -314,19 +314,57 @@ struct tn_outer_alphas {
     float write[2]; /* by what v is multiplied: 1 where nothing is said */
 };
 
+/* The same as it lies in memory: to be asked for all at once, and opened when it is needed. */
+struct tn_outer_asked {
+    uint32_t alpha[2], write[2];
+    bool starts[2];
+};
+
+__device__ __forceinline__ uint32_t tn_outer_ask(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t t, bool there)
+{
+    const int64_t i = b * p.b + t * p.t + h * p.h;
+    if (!there || !p.at) return 0;
+    if (p.type == TN_F32) return ((const uint32_t *)p.at)[i];
+    if (p.type == TN_F64) return __float_as_uint((float)((const double *)p.at)[i]);
+    return ((const uint16_t *)p.at)[i];
+}
+
+__device__ __forceinline__ float tn_outer_opened(const tn_outer_tensor &p, uint32_t x)
+{
+    if (p.type == TN_BF16) return __uint_as_float(x << 16);
+    return p.type == TN_F16 ? __half2float(__ushort_as_half((unsigned short)x)) : __uint_as_float(x);
+}
+
+__device__ __forceinline__ tn_outer_asked tn_outer_alphas_ask(const tn_outer_shape &z, int64_t b, int64_t h, int64_t first)
+{
+    tn_outer_asked r;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int64_t t = first + threadIdx.x % 32 * 2 + i;
+        r.alpha[i] = tn_outer_ask(z.alpha, b, h, t, t < z.T);
+        r.write[i] = tn_outer_ask(z.write, b, h, t, t < z.T);
+        r.starts[i] = t < z.T && tn_outer_starts(z, b, t);
+    }
+    return r;
+}
+
+__device__ __forceinline__ tn_outer_alphas tn_outer_alphas_open(const tn_outer_shape &z, const tn_outer_asked &r)
+{
+    tn_outer_alphas a;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const float x = tn_outer_opened(z.alpha, r.alpha[i]);
+        a.starts[i] = r.starts[i];
+        a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
+        a.write[i] = z.write.at ? tn_outer_opened(z.write, r.write[i]) : 1.f;
+    }
+    return a;
+}
+
 __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_shape &z, int64_t b, int64_t h,
                                                                 int64_t first)
 {
-    tn_outer_alphas a;
-    for (int i = 0; i < 2; i++) {
-        const int64_t t = first + threadIdx.x % 32 * 2 + i;
-        const float x =
-            t < z.T ? tn_load(z.alpha.at, z.alpha.type, b * z.alpha.b + t * z.alpha.t + h * z.alpha.h) : 0.f;
-        a.starts[i] = t < z.T && tn_outer_starts(z, b, t);
-        a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
-        a.write[i] = t < z.T && z.write.at ? tn_load(z.write.at, z.write.type, b * z.write.b + t * z.write.t + h * z.write.h) : 1.f;
-    }
-    return a;
+    return tn_outer_alphas_open(z, tn_outer_alphas_ask(z, b, h, first));
 }
 
 /* A block's chunk. */

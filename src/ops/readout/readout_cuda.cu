@@ -68,17 +68,7 @@ template <> struct eight<BF16> {
     {
         q = *(const uint4 *)((const uint16_t *)s.a.data + row * s.distance + i);
     }
-    __device__ __forceinline__ tn_f8 open() const
-    {
-        const uint32_t w[4] = { q.x, q.y, q.z, q.w };
-        tn_f8 r;
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            r.v[2 * k] = __uint_as_float(w[k] << 16);
-            r.v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
-        }
-        return r;
-    }
+    __device__ __forceinline__ tn_f8 open() const { return tn_open8(q); }
 };
 
 template <how HOW>

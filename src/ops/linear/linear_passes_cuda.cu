@@ -7,23 +7,25 @@
 #include "ops/act.cuh"
 
 enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-enum { THREADS = 256, PARTS = 128, NARROW = 512, LANES = 32, GROUPS = 8 }; /* PARTS of the rows: their sums are added in the second stage */
+enum { THREADS = 256, PARTS = 128, LANES = 32, GROUPS = 8 }; /* PARTS of the rows: their sums are added in the second stage */
+enum { NARROW = 512, MORE_PARTS = 512 }; /* up to so many columns make few blocks: activations cut their rows into more parts */
 
-/* Few columns make few blocks: their rows are cut into more parts. */
-static int most_parts(int64_t n) { return n <= NARROW ? 4 * PARTS : PARTS; }
-
-size_t tn_linear_parts_bytes(int64_t n) { return tn_align256((size_t)most_parts(n) * (size_t)n * sizeof(float)); }
+size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(MORE_PARTS * (size_t)n * sizeof(float)); }
 
 /* Rows at even distances, of whole vectors; a tensor that is not there counts. */
 static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
 
-static int parts_of(int64_t rows, int64_t n)
+static int parts_of(int64_t rows) { return (int)(rows < PARTS * GROUPS ? (rows + GROUPS - 1) / GROUPS : PARTS); }
+
+static dim3 vector_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)parts_of(rows)); }
+
+static int act_parts(int64_t rows, int64_t n)
 {
-    const int64_t most = most_parts(n), want = (rows + GROUPS - 1) / GROUPS;
+    const int64_t most = n <= NARROW ? MORE_PARTS : PARTS, want = (rows + GROUPS - 1) / GROUPS;
     return (int)(want < most ? want : most);
 }
 
-static dim3 vector_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)parts_of(rows, n)); }
+static dim3 act_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)act_parts(rows, n)); }
 
 static dim3 vector_block() { return dim3(LANES, GROUPS); }
 
@@ -133,7 +135,7 @@ tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre,
 {
     const int64_t n = tn_row_len(y), rows = tn_all_rows(y);
     if (!bias->data && y->dims.rank > 1 && vectors(y) && vectors(pre) && vectors(residual))
-        finish_with[act][all_bf16(y, pre, residual)]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual),
+        finish_with[act][all_bf16(y, pre, residual)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual),
                                                                                         (int)n);
     else finish_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *bias, *residual, act, n);
     TN_CUDA_LAUNCHED();
@@ -253,7 +255,7 @@ static tn_status sum_rows(const tn_call *c, const tn_arg *d, float *parts)
 {
     const int64_t n = tn_row_len(d), rows = tn_all_rows(d);
     const bool fast = d->dims.rank > 1 && vectors(d);
-    const int count = fast ? parts_of(rows, n) : (int)(rows < PARTS ? rows : PARTS);
+    const int count = fast ? parts_of(rows) : (int)(rows < PARTS ? rows : PARTS);
     if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(parts, tn_rows_of(d), n);
     else sum_parts<<<dim3((unsigned)((n + 127) / 128), count), 128, 0, tn_cuda_stream(c)>>>(parts, *d, n);
     TN_CUDA_LAUNCHED();
@@ -273,10 +275,10 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
     const int64_t rows = tn_all_rows(dy), n = tn_row_len(dy);
     *d = tn_contiguous_at(dy, work, dy->dtype);
     if (pre->data && dy->dims.rank > 1 && vectors(dy) && vectors(pre) && vectors(d)) {
-        before_act_of[act][all_bf16(dy, pre, d)]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
+        before_act_of[act][all_bf16(dy, pre, d)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
                                                                                           rows, (int)n);
         TN_CUDA_LAUNCHED();
-        return parts ? put_bias(c, parts, parts_of(rows, n)) : TN_OK;
+        return parts ? put_bias(c, parts, act_parts(rows, n)) : TN_OK;
     }
     before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, rows * n, n);
     TN_CUDA_LAUNCHED();
@@ -286,7 +288,7 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
 tn_status tn_linear_slope(const tn_call *c, const tn_arg *dx, const tn_arg *pre)
 {
     const int64_t rows = tn_all_rows(dx), n = tn_row_len(dx);
-    before_act_of[TN_ACT_GELU][all_bf16(dx, pre, dx)]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(
+    before_act_of[TN_ACT_GELU][all_bf16(dx, pre, dx)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(
         tn_rows_of(dx), tn_rows_of(dx), tn_rows_of(pre), NULL, rows, (int)n);
     TN_CUDA_LAUNCHED();
     return TN_OK;

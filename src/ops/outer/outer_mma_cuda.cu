@@ -26,7 +26,7 @@ namespace
 {
 
 enum { C = TN_MMA_C, THREADS = TN_MMA_THREADS, STAGES = 3, OUT_TILES = 4, BACK_TILES = 7 };
-enum { ENOUGH_BLOCKS = 512, LEAST_CHUNKS = 4, LINKERS = 256 };
+enum { WARPS = THREADS / 32, ENOUGH_BLOCKS = 384, LEAST_CHUNKS = 4, LINKERS = 256 }; /* 384: one wave of a large GPU */
 
 /* --- states along the chunks -------------------------------------------------------------------------------------- */
 
@@ -125,33 +125,33 @@ __device__ __forceinline__ void keep_state(const walk &w, int64_t head, int chun
     __syncwarp();
 }
 
-/* One step's tiles are multiplied while the next two are on their way; the warps take turns at the decays of the next. */
-__global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
+/* One step's tiles are multiplied while the next two are on their way; meanwhile each warp makes the decays of one of the
+ * next four steps. */
+__global__ void __launch_bounds__(THREADS, 3) walk_kernel(walk w)
 {
     extern __shared__ __align__(16) char memory[];
-    __shared__ tn_mma_decays decays[2];
+    __shared__ tn_mma_decays decays[2 * WARPS];
     tn_b16 *tiles = (tn_b16 *)memory;
     const int64_t head = blockIdx.x, b = head / w.z.H, h = head % w.z.H;
     const int segment = blockIdx.y, warp = threadIdx.x / 32, start = segment * w.each;
     const int n = w.z.chunks - start < w.each ? w.z.chunks - start : w.each;
     float left = 1; /* of what entered; -1: nothing, a document started */
     tn_mma_part s;
+    tn_outer_asked alphas = {};
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         if (i < n) fetch_pair(w, b, h, start + i, tiles + i * 2 * TN_MMA_TILE);
         tn_copies_commit();
     }
     begin(w, head, segment, s);
-    if (warp == 0 && n)
-        tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start) * C), &decays[0]);
+    if (warp < n) tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + warp) * C), &decays[warp]);
     for (int i = 0; i < n; i++) {
         tn_b16 *mine = tiles + i % STAGES * 2 * TN_MMA_TILE, *next = tiles + (i + STAGES - 1) % STAGES * 2 * TN_MMA_TILE;
-        const tn_mma_decays &d = decays[i % 2];
-        const bool turn = warp == (i + 1) % 4 && i + 1 < n;
-        tn_outer_asked alphas;
+        const tn_mma_decays &d = decays[i % (2 * WARPS)];
+        const int ahead = i / WARPS * WARPS + WARPS + warp; /* the step whose decays this warp makes */
         tn_copies_wait<STAGES - 2>();
         __syncthreads();
-        if (turn) alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + i + 1) * C);
+        if (i % WARPS == 0 && ahead < n) alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + ahead) * C);
         if (!w.sums && w.states) keep_state(w, head, chunk_at(w, start + i), s, next);
         if (i + STAGES - 1 < n) fetch_pair(w, b, h, start + i + STAGES - 1, next);
         tn_copies_commit();
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
         tn_mma_add_turned(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
-        if (turn) tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[(i + 1) % 2]);
+        if (i % WARPS == 2 && ahead < n) tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[ahead % (2 * WARPS)]);
     }
     finish(w, head, segment, left, s);
 }

@@ -3,6 +3,7 @@
  *
  *     silu(conv_causal(x))      the convolution stores silu of its sums (opt.silu_in_conv)
  *     outer(q, k, v by w)       the recurrence multiplies v by its write strengths (opt.write_in_outer)
+ *     ... with alpha = -softplus(a), w = sigmoid(b): it makes them of a and b (opt.gates_in_outer)
  *
  * Besides, outer keeps the states that its forward kernel has made where a backward pass will read them (opt.keep_states).
  * Runs before the reverse pass, so that the gradient is the fused node's as well. */
@@ -120,6 +121,40 @@ static bool write_in_outer(absorb *a, size_t i)
     return true;
 }
 
+/* --- outer with alpha = -softplus(a) and write = sigmoid(b) ------------------------------------------------------------ */
+
+/* The node that makes x, a unary op of this kind, for node i alone; -1: there is none. */
+static int64_t unary_of(const absorb *a, int32_t x, tn_unary_kind kind, size_t i)
+{
+    const int64_t at = maker_of(a, x, &tn_op_unary, i);
+    return at >= 0 && ((const tn_unary_attr *)a->g->node[at].attr)->kind == kind ? at : -1;
+}
+
+static bool gates_in_outer(absorb *a, size_t i)
+{
+    tn_graph *g = a->g;
+    const tn_node n = g->node[i];
+    if (n.op != &tn_op_outer || !n.in[TN_OUTER_WRITE] || ((const tn_outer_attr *)n.attr)->raw) return false;
+    const tn_gtensor *w = &g->tensor[n.in[TN_OUTER_WRITE]];
+    const int64_t neg = unary_of(a, n.in[TN_OUTER_ALPHA], TN_UNARY_SCALE, i);
+    if (neg < 0 || ((const tn_unary_attr *)g->node[neg].attr)->a != -1 || !tn_gtensor_whole(g, w)) return false;
+    const int64_t decay = unary_of(a, g->node[neg].in[0], TN_UNARY_SOFTPLUS, (size_t)neg), strength = unary_of(a, w->base, TN_UNARY_SIGMOID, i);
+    if (decay < 0 || strength < 0 || g->tensor[g->node[strength].in[0]].dims.rank != 3) return false;
+    int32_t in[TN_OUTER_INPUTS];
+    tn_outer_attr attr = *(const tn_outer_attr *)n.attr;
+    const int32_t b = tn_graph_new_view(g, g->node[strength].in[0]);
+    if (!b) return false;
+    g->tensor[b].dims = tn_shape(g->tensor[b].dims.dim[0], g->tensor[b].dims.dim[1], g->tensor[b].dims.dim[2], 1);
+    g->tensor[b].stride[3] = 1;
+    memcpy(in, n.in, sizeof in);
+    in[TN_OUTER_ALPHA] = g->node[decay].in[0];
+    in[TN_OUTER_WRITE] = b;
+    attr.raw = true;
+    put_node(g, i, (size_t)neg, n.op, &attr, in, TN_OUTER_INPUTS, n.out, n.n_out);
+    g->node[decay].op = g->node[strength].op = NULL;
+    return true;
+}
+
 /* --- states for the backward pass ------------------------------------------------------------------------------------- */
 
 static bool keep_states(absorb *a, size_t i)
@@ -147,6 +182,7 @@ static const struct {
 } rules[] = {
     { "opt.silu_in_conv", silu_in_conv },
     { "opt.write_in_outer", write_in_outer },
+    { "opt.gates_in_outer", gates_in_outer },
     { "opt.keep_states", keep_states },
 };
 

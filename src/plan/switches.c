@@ -14,6 +14,8 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.silu_in_conv", "on", "CUDA: silu of a causal convolution in its kernel (off: in a pass over memory)"),
     TN_SETTING_SWITCH("opt.write_in_outer", "on",
                       "CUDA: a matrix-state recurrence multiplies its values by their write strengths (off: in a pass over memory)"),
+    TN_SETTING_SWITCH("opt.gates_in_outer", "on",
+                      "CUDA: ... and makes decays and strengths of what their activations are given (off: those are ops of their own)"),
     TN_SETTING_SWITCH("opt.keep_states", "on",
                       "CUDA: a matrix-state recurrence keeps its states at every 64th token for the backward pass (off: made twice)"),
     TN_SETTING_SWITCH("opt.repeat", "on",

@@ -16,7 +16,7 @@
  * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again.
  *
  * The planner alone fills the last input (CUDA, opt.write_in_outer): v_t is to be multiplied by its number of `write`
- * (B,T,H,1), which has a gradient too. And it alone asks for a third output (CUDA, opt.keep_states): S before every chunk,
+ * (B,T,H,1), which has a gradient too; or by sigmoid of it, where alpha is -softplus of its own input (opt.gates_in_outer). And it alone asks for a third output (CUDA, opt.keep_states): S before every chunk,
  * as the forward kernel makes it anyway. */
 #ifndef TN_OPS_OUTER_H
 #define TN_OPS_OUTER_H
@@ -27,6 +27,7 @@ typedef struct tn_outer_attr {
     int64_t chunk;
     bool steps; /* one step per token: the plain twin */
     bool keeps; /* there is an output TN_OUTER_KEPT, for the backward pass */
+    bool raw;   /* given are a and b of alpha = -softplus(a), write = sigmoid(b) */
 } tn_outer_attr;
 
 typedef struct tn_outer_options {

@@ -22,6 +22,7 @@ struct __align__(16) tn_mma_decays { /* read by pairs */
     float hi[TN_MMA_C], lo[TN_MMA_C];
     float lead[TN_MMA_C], tail[TN_MMA_C]; /* 0 where a document starts between */
     float write[TN_MMA_C], tail_write[TN_MMA_C]; /* v's factor; tail by it */
+    float slope[TN_MMA_C];
     int doc[TN_MMA_C];
     float all;
     int first_doc, last_doc;
@@ -45,6 +46,7 @@ __device__ __forceinline__ void tn_mma_decays_fill(tn_outer_alphas a, tn_mma_dec
         d->lead[t] = doc[i] ? 0.f : tn_outer_exp(a.v[i]);
         d->tail[t] = doc[i] == last_doc ? tn_outer_exp(end - a.v[i]) : 0.f;
         d->write[t] = a.write[i];
+        d->slope[t] = a.slope[i];
         d->tail_write[t] = doc[i] == last_doc ? __fmul_rn(d->tail[t], a.write[i]) : 0.f;
     }
     if (lane == 0) d->all = last_doc ? 0.f : tn_outer_exp(end), d->first_doc = doc[0], d->last_doc = last_doc;

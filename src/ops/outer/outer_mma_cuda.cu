@@ -15,7 +15,7 @@
  * the same rounded dP.
  *
  * v by its strength (`write`) is never stored: the strengths stand where the decays do, and the gradient of one is the
- * dot of v's row with what dv would be without it.
+ * dot of v's row with what dv would be without it. raw: decays and strengths come through their own activations.
  *
  * Bytes at B T = 65536, H = 8, N = P = 64: forward 0.54 GB, backward 1.0 GB: 0.13 and 0.24 ms at copy bandwidth; measured
  * on an H200: 0.22 and 0.48 ms with 64 rows, 0.29 and 0.64 with one or two. */
@@ -344,7 +344,7 @@ __device__ __forceinline__ void write_alpha(const gradients &a, const tn_outer_c
         earlier_cut[i] = d.doc[t] != (t ? d.doc[t - 1] : 0);
         earlier[i] = earlier_cut[i] ? 0 : t ? (double)sums.writes[t - 1] : through;
     }
-    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut);
+    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut, d.slope);
 }
 
 struct tiles {
@@ -369,8 +369,11 @@ __device__ __forceinline__ void through_write(const gradients &a, const tn_outer
     if (a.dwrite.at) {
         tn_mma_dot_rows(dv, x.v, sums.strengths);
         __syncwarp();
-        if (threadIdx.x % 32 < 16 && at.first + row < a.z.T)
-            tn_put(a.dwrite.at, a.dwrite.type, tn_outer_place(a.dwrite, at.b, at.h, at.first + row, 0), sums.strengths[row], a.dwrite.add);
+        if (threadIdx.x % 32 < 16 && at.first + row < a.z.T) {
+            const float w = d.write[row], slope = a.z.raw ? w * (1.f - w) : 1.f;
+            tn_put(a.dwrite.at, a.dwrite.type, tn_outer_place(a.dwrite, at.b, at.h, at.first + row, 0),
+                   __fmul_rn(sums.strengths[row], slope), a.dwrite.add);
+        }
     }
 #pragma unroll
     for (int t = 0; t < 8; t++)

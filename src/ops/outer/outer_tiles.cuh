@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/mma.cuh"
+#include "ops/act.cuh"
 #include "ops/outer/outer.h"
 
 enum {
@@ -28,6 +29,7 @@ typedef struct tn_outer_shape {
     int64_t B, T, H;
     int N, P, chunks;
     bool stateless; /* nothing enters token 0 */
+    bool raw;       /* as in tn_outer_attr */
     tn_outer_tensor q, k, v, alpha, state, write;
     const int32_t *reset;
     int64_t reset_b, reset_t;
@@ -63,6 +65,7 @@ static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
     z.alpha = tn_outer_of(&c->in[TN_OUTER_ALPHA], false);
     z.state = tn_outer_state_of(&c->in[TN_OUTER_STATE], false);
     z.write = tn_outer_of(&c->in[TN_OUTER_WRITE], false);
+    z.raw = ((const tn_outer_attr *)c->attr)->raw;
     z.reset = (const int32_t *)r->data;
     if (z.reset) z.reset_b = r->stride[0], z.reset_t = r->stride[1];
     return z;
@@ -312,12 +315,13 @@ struct tn_outer_alphas {
     double v[2];
     bool starts[2];
     float write[2]; /* by what v is multiplied: 1 where nothing is said */
+    float slope[2]; /* of alpha by what is given for it */
 };
 
 /* The same as it lies in memory: to be asked for all at once, and opened when it is needed. */
 struct tn_outer_asked {
     uint32_t alpha[2], write[2];
-    bool starts[2];
+    bool starts[2], there[2];
 };
 
 __device__ __forceinline__ uint32_t tn_outer_ask(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t t, bool there)
@@ -341,9 +345,10 @@ __device__ __forceinline__ tn_outer_asked tn_outer_alphas_ask(const tn_outer_sha
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         const int64_t t = first + threadIdx.x % 32 * 2 + i;
-        r.alpha[i] = tn_outer_ask(z.alpha, b, h, t, t < z.T);
-        r.write[i] = tn_outer_ask(z.write, b, h, t, t < z.T);
-        r.starts[i] = t < z.T && tn_outer_starts(z, b, t);
+        r.there[i] = t < z.T;
+        r.alpha[i] = tn_outer_ask(z.alpha, b, h, t, r.there[i]);
+        r.write[i] = tn_outer_ask(z.write, b, h, t, r.there[i]);
+        r.starts[i] = r.there[i] && tn_outer_starts(z, b, t);
     }
     return r;
 }
@@ -353,10 +358,16 @@ __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_open(const tn_outer_s
     tn_outer_alphas a;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const float x = tn_outer_opened(z.alpha, r.alpha[i]);
+        float x = tn_outer_opened(z.alpha, r.alpha[i]), w = z.write.at ? tn_outer_opened(z.write, r.write[i]) : 1.f;
+        a.slope[i] = 1.f;
+        if (z.raw) {
+            a.slope[i] = -tn_d_sigmoid(x);
+            x = r.there[i] ? -(tn_d_at_least(x, 0.f) + log1pf(expf(-fabsf(x)))) : 0.f;
+            w = tn_d_sigmoid(w);
+        }
         a.starts[i] = r.starts[i];
         a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
-        a.write[i] = z.write.at ? tn_outer_opened(z.write, r.write[i]) : 1.f;
+        a.write[i] = w;
     }
     return a;
 }
@@ -389,9 +400,10 @@ __device__ __forceinline__ int tn_outer_documents(const tn_outer_alphas &a, int 
 
 /* alpha_t decays everything that passes from before t to t or after it. later (tokens from the end): what belongs to pairs and reads of
  * S0, by the later token; earlier: writes to S1, by the earlier token, and what passes through. Both are added up along the
- * chunk, cut where a document starts. By one warp, two tokens a lane. */
+ * chunk, cut where a document starts. slope (64), or NULL: of alpha by what is given for it. By one warp, two tokens a lane. */
 __device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k, double (&later)[2],
-                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2])
+                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2],
+                                                     const float *slope = NULL)
 {
     const int lane = threadIdx.x % 32;
     tn_outer_running(later, later_cut);
@@ -401,7 +413,7 @@ __device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalp
         const double from_end = __shfl_sync(0xffffffffu, later[1 - i], 31 - lane);
         if (k.first + t >= T) continue;
         tn_put(dalpha.at, dalpha.type, k.b * dalpha.b + (k.first + t) * dalpha.t + k.h * dalpha.h,
-               earlier_cut[i] ? 0.f : (float)(from_end + earlier[i]), dalpha.add);
+               earlier_cut[i] ? 0.f : __fmul_rn((float)(from_end + earlier[i]), slope ? slope[t] : 1.f), dalpha.add);
     }
 }
 

@@ -1,5 +1,5 @@
-/* conv_causal on the GPU. A warp takes SPAN tokens of 32 V neighbouring channels of one row and walks along them,
- * forward for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels
+/* conv_causal on the GPU. A warp takes a span of 64 tokens, or fewer where there are few channels, of 32 V neighbouring
+ * channels of one row and walks along them, forward for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels
  * in registers: x is read once but for the W-1 tokens before a span. A document's start empties that window, so
  * nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have kernels of their own, V = 4
  * (conv_causal_four.cuh); everything else runs as eight taps, of which the first are left out, V = 1. Both add in the
@@ -143,11 +143,19 @@ static bool by_four(const rows *p)
     return !p->at || (p->b % 4 == 0 && p->t % 4 == 0 && (uintptr_t)p->at % unit == 0 && p->type != TN_F64);
 }
 
-static int64_t parts_of(int64_t T) { return T > 0 ? (T + WARPS * SPAN - 1) / (WARPS * SPAN) : 1; }
+static int64_t parts_of(int64_t T, int span) { return T > 0 ? (T + WARPS * span - 1) / (WARPS * span) : 1; }
+
+/* Few channels make few blocks: shorter spans then, by the shape alone, so that sums have the same order on every GPU. */
+static int span_of(int64_t B, int64_t T, int64_t C)
+{
+    int span = SPAN;
+    while (span > 16 && B * parts_of(T, span) * ((C + LANES * 4 - 1) / (LANES * 4)) < 512) span /= 2;
+    return span;
+}
 
 static size_t partial_bytes(int64_t B, int64_t T, int64_t C, int64_t taps)
 {
-    return (sizeof(float) * (size_t)(B * parts_of(T) * (taps + 1) * C) + 63) / 64 * 64;
+    return (sizeof(float) * (size_t)(B * parts_of(T, span_of(B, T, C)) * (taps + 1) * C) + 63) / 64 * 64;
 }
 
 extern "C" size_t tn_conv_causal_work_cuda(const tn_sig *s, bool backward)
@@ -161,7 +169,8 @@ static conv set_up(const tn_call *c)
     const int64_t *d = c->in[TN_CONV_X].dims.dim;
     conv v = {};
     v.B = d[0], v.T = d[1], v.C = d[2], v.taps = (int)c->in[TN_CONV_W].dims.dim[0];
-    v.parts = parts_of(v.T);
+    v.span = span_of(v.B, v.T, v.C);
+    v.parts = parts_of(v.T, v.span);
     v.live = c->in[TN_CONV_X].live;
     for (int k = 0; !v.live && c->dout && k < c->n_out; k++) v.live = c->dout[k].live;
     v.x = rows_of(&c->in[TN_CONV_X], false);

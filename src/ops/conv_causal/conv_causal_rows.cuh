@@ -22,6 +22,7 @@ typedef struct rows {
 
 typedef struct conv {
     int64_t B, T, C, parts; /* parts: blocks along T */
+    int span;               /* tokens of a warp, at most SPAN */
     int taps;
     rows x, state, y, final, w, bias, dy, dfinal, dx, dstate; /* w: t is its step between taps */
     const int32_t *reset, *live;
@@ -132,8 +133,8 @@ __device__ __forceinline__ place place_of(const conv &v)
     place p;
     const int64_t part = part_of<V>(v);
     p.b = part / v.parts;
-    p.first = (part % v.parts * WARPS + warp) * SPAN;
-    p.last = p.first + SPAN < v.T ? p.first + SPAN : v.T;
+    p.first = (part % v.parts * WARPS + warp) * v.span;
+    p.last = p.first + v.span < v.T ? p.first + v.span : v.T;
     p.c = (group_of<V>(v) * (int64_t)LANES + lane) * V;
     p.on = p.c < v.C;
     return p;

@@ -33,6 +33,8 @@ static const tn_case cases[] = {
     { "silu, unbroken", { 2, 70, 12, 4 }, SILU, 1e-6f, 2e-2f },
     { "silu, a span and one token", { 1, 65, 8, 4 }, BIAS | STATE | SILU, 1e-6f, 2e-2f },
     { "silu, channels in fours", { 2, 600, 12, 4 }, BIAS | STATE | RESET | SILU | TN_FEW, 1e-5f, 2e-2f },
+    { "many rows", { 512, 70, 4, 4 }, BIAS | STATE | RESET | TN_FEW, 1e-5f, 2e-2f },
+    { "silu, many rows", { 512, 70, 4, 4 }, BIAS | STATE | RESET | SILU | TN_FEW, 1e-5f, 2e-2f },
     { "silu, only bias", { 2, 9, 5, 4 }, BIAS | ONLY_BIAS | SILU, 1e-6f, 2e-2f },
     { "no row", { 0, 5, 3, 4 }, BIAS | STATE | RESET, 1e-6f, 2e-2f },
     { "no token", { 2, 0, 3, 4 }, BIAS | STATE, 1e-6f, 2e-2f },

@@ -56,8 +56,8 @@ static int64_t maker_of(const absorb *a, int32_t x, const tn_op *op, size_t i)
 }
 
 /* One node in the place of `at`; `gone`, which may be the same, is done by it too. */
-static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const void *attr, const int32_t *in, int n_in, const int32_t *out,
-                     int n_out)
+static void put_node(tn_graph *g, size_t at, size_t gone, const tn_op *op, const void *attr, const int32_t *in, int n_in,
+                     const int32_t *out, int n_out)
 {
     if (!tn_graph_emit(g, op, attr, in, n_in, out, n_out)) return;
     tn_node *both = &g->node[--g->n_nodes];
@@ -121,7 +121,7 @@ static bool write_in_outer(absorb *a, size_t i)
     return true;
 }
 
-/* --- outer with alpha = -softplus(a) and write = sigmoid(b) ------------------------------------------------------------ */
+/* --- outer with alpha = -softplus(a) and write = sigmoid(b) ----------------------------------------------------------- */
 
 /* The node that makes x, a unary op of this kind, for node i alone; -1: there is none. */
 static int64_t unary_of(const absorb *a, int32_t x, tn_unary_kind kind, size_t i)
@@ -138,7 +138,8 @@ static bool gates_in_outer(absorb *a, size_t i)
     const tn_gtensor *w = &g->tensor[n.in[TN_OUTER_WRITE]];
     const int64_t neg = unary_of(a, n.in[TN_OUTER_ALPHA], TN_UNARY_SCALE, i);
     if (neg < 0 || ((const tn_unary_attr *)g->node[neg].attr)->a != -1 || !tn_gtensor_whole(g, w)) return false;
-    const int64_t decay = unary_of(a, g->node[neg].in[0], TN_UNARY_SOFTPLUS, (size_t)neg), strength = unary_of(a, w->base, TN_UNARY_SIGMOID, i);
+    const int64_t decay = unary_of(a, g->node[neg].in[0], TN_UNARY_SOFTPLUS, (size_t)neg);
+    const int64_t strength = unary_of(a, w->base, TN_UNARY_SIGMOID, i);
     if (decay < 0 || strength < 0 || g->tensor[g->node[strength].in[0]].dims.rank != 3) return false;
     int32_t in[TN_OUTER_INPUTS];
     tn_outer_attr attr = *(const tn_outer_attr *)n.attr;

@@ -1,11 +1,11 @@
 /* conv_causal on the GPU. A warp takes a span of 64 tokens, or fewer where there are few channels, of 32 V neighbouring
- * channels of one row and walks along them, forward for the outputs, backward for the gradients, with the last W inputs (or output gradients) of its channels
- * in registers: x is read once but for the W-1 tokens before a span. A document's start empties that window, so
- * nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have kernels of their own, V = 4
- * (conv_causal_four.cuh); everything else runs as eight taps, of which the first are left out, V = 1. Both add in the
- * same order: the same bits. Gradients of w and bias: f32 over a span, over the block's spans in order, then
- * sum_rows.cuh. Bytes per token and channel, bf16: forward 4, backward 6, with silu or without; the 5 % of overlap of spans
- * come from the L2. */
+ * channels of one row and walks along them, forward for the outputs, backward for the gradients, with the last W inputs
+ * (or output gradients) of its channels in registers: x is read once but for the W-1 tokens before a span. A document's
+ * start empties that window, so nothing earlier is seen. Four taps and rows on 8-byte (f32: 16-byte) addresses have
+ * kernels of their own, V = 4 (conv_causal_four.cuh); everything else runs as eight taps, of which the first are left out,
+ * V = 1. Both add in the same order: the same bits. Gradients of w and bias: f32 over a span, over the block's spans in
+ * order, then sum_rows.cuh. Bytes per token and channel, bf16: forward 4, backward 6, with silu or without; the 5 % of
+ * overlap of spans come from the L2. */
 #include "ops/conv_causal/conv_causal_four.cuh"
 
 namespace

@@ -15,9 +15,9 @@
  * outputs of their own and of later tokens only; in gradients they may spread over their chunk.
  * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again.
  *
- * The planner alone fills the last input (CUDA, opt.write_in_outer): v_t is to be multiplied by its number of `write`
- * (B,T,H,1), which has a gradient too; or by sigmoid of it, where alpha is -softplus of its own input (opt.gates_in_outer). And it alone asks for a third output (CUDA, opt.keep_states): S before every chunk,
- * as the forward kernel makes it anyway. */
+ * What the planner alone asks for, on CUDA: an input `write` (B,T,H,1), by whose numbers v_t is to be multiplied, and which
+ * has a gradient too (opt.write_in_outer); alpha = -softplus(a) and write = sigmoid(b) made of a and b (opt.gates_in_outer);
+ * a third output, S before every chunk, as the forward kernel makes it anyway, for the backward pass (opt.keep_states). */
 #ifndef TN_OPS_OUTER_H
 #define TN_OPS_OUTER_H
 

@@ -7,8 +7,9 @@
 #include "ops/act.cuh"
 
 enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-enum { THREADS = 256, PARTS = 128, LANES = 32, GROUPS = 8 }; /* PARTS of the rows: their sums are added in the second stage */
-enum { NARROW = 512, MORE_PARTS = 512 }; /* up to so many columns make few blocks: activations cut their rows into more parts */
+/* PARTS of the rows: their sums are added in the second stage. Up to NARROW columns make few blocks: activations cut their
+ * rows into MORE_PARTS. */
+enum { THREADS = 256, PARTS = 128, MORE_PARTS = 512, NARROW = 512, LANES = 32, GROUPS = 8 };
 
 size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(MORE_PARTS * (size_t)n * sizeof(float)); }
 

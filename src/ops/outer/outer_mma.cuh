@@ -287,6 +287,19 @@ __device__ __forceinline__ void tn_mma_keep(const tn_mma_left &a, tn_b16 *tile)
                 a.v[k][i];
 }
 
+/* This warp's rows of a tile are added. */
+__device__ __forceinline__ void tn_mma_add(tn_mma_part &a, const tn_b16 *tile)
+{
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t x = *(const uint32_t *)(tile + (a.row() + half * 8) * TN_MMA_STEP + a.column(t));
+            a.v[t][half * 2] = __fadd_rn(a.v[t][half * 2], __uint_as_float(x << 16));
+            a.v[t][half * 2 + 1] = __fadd_rn(a.v[t][half * 2 + 1], __uint_as_float(x & 0xffff0000u));
+        }
+}
+
 /* Each row times the same row of a tile, summed, into sums (64). */
 __device__ __forceinline__ void tn_mma_dot_rows(const tn_mma_part &a, const tn_b16 *tile, float *sums)
 {

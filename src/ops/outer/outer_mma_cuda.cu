@@ -302,6 +302,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
 typedef struct gradients {
     tn_outer_shape z;
     tn_outer_tensor d_o, dq, dk, dv, dalpha, dwrite;
+    bool add_dv; /* what is there comes with the tiles: v's readers besides outer have left it there */
     const tn_b16 *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
 
@@ -401,6 +402,7 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
     tn_mma_scale_rows(dv, d.tail, d.doc, d.last_doc);
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_ABOVE>(dv, mr, x.d_o);
     if (a.z.write.at) through_write(a, at, x, d, sums, dv);
+    if (a.add_dv) tn_mma_add(dv, x.stage);
     send(a, at, a.dv, a.z.P, dv, x.stage);
 
     tn_mma_part dk = tn_mma_none(), left = tn_mma_none();
@@ -446,6 +448,7 @@ __global__ void __launch_bounds__(THREADS, 3) back_kernel(gradients a)
     tn_mma_fetch(z.k, at.b, at.h, at.first, z.T, z.N, x.k);
     tn_mma_fetch(z.v, at.b, at.h, at.first, z.T, z.P, x.v);
     tn_mma_fetch(a.d_o, at.b, at.h, at.first, z.T, z.P, x.d_o);
+    if (a.add_dv) tn_mma_fetch(a.dv, at.b, at.h, at.first, z.T, z.P, x.stage);
     tn_mma_fetch_state(kept_state(z, at, a.g), z.N, z.P, x.g);
     tn_mma_fetch_state(kept_state(z, at, a.states), z.N, z.P, x.s0);
     tn_copies_commit();
@@ -577,7 +580,8 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
     a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
-    a.dv = tn_outer_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
+    a.dv = tn_outer_of(&c->din[TN_OUTER_V], false);
+    a.add_dv = a.dv.at && (c->accumulate >> TN_OUTER_V & 1);
     a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
     a.dwrite = tn_outer_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
     const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at || a.dwrite.at;

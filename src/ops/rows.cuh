@@ -9,6 +9,19 @@
 
 #include "backend/cuda/device.cuh"
 
+/* 8 bf16 as they lie in memory. */
+__device__ __forceinline__ tn_f8 tn_open8(const uint4 &q)
+{
+    const uint32_t w[4] = { q.x, q.y, q.z, q.w };
+    tn_f8 r;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        r.v[2 * k] = __uint_as_float(w[k] << 16);
+        r.v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
+    }
+    return r;
+}
+
 /* --- rows ----------------------------------------------------------------------------------------------------------- */
 
 struct tn_rowset {

@@ -57,8 +57,7 @@ static void add_in_norm(tn_graph *g, size_t sum, size_t norm)
     g->node[norm].op = NULL;
 }
 
-/* Drops the nodes without an op; tensors are told the new numbers of theirs. */
-static void close_up(tn_graph *g)
+void tn_graph_close_up(tn_graph *g)
 {
     size_t w = 0;
     for (size_t i = 0; i < g->n_nodes; i++)
@@ -79,5 +78,5 @@ void tn_pass_fuse(tn_graph *g, bool recompute)
         if (at >= 0) add_in_norm(g, (size_t)at, i);
         any |= at >= 0;
     }
-    if (any && g->status == TN_OK) close_up(g);
+    if (any && g->status == TN_OK) tn_graph_close_up(g);
 }

@@ -128,6 +128,7 @@ typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */
 } tn_seed;
 void tn_pass_fuse(tn_graph *g, bool recompute);
+void tn_pass_absorb(tn_graph *g, bool recompute, const tn_seed *seeds, int n_seeds);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);
@@ -140,6 +141,8 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats);
 /* The same for a device whose products take both operands in one type: weights are rounded once for all of them. */
 size_t tn_pass_round_weights(tn_graph *g);
 
+/* Drops the nodes without an op; tensors are told the new numbers of theirs. */
+void tn_graph_close_up(tn_graph *g);
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
 int32_t *tn_graph_changed(tn_graph *g);
 

@@ -34,6 +34,7 @@ static tn_status conv_infer(tn_sig *s)
 
 static void conv_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
+    if (((const tn_conv_causal_attr *)s->attr)->silu) u->in = (1u << TN_CONV_INPUTS) - 1; /* for the sum, made again */
     if (want & (1u << TN_CONV_X | 1u << TN_CONV_STATE)) u->in |= 1u << TN_CONV_W;
     if (want & ~(uint64_t)(1u << TN_CONV_BIAS) && !s->in[TN_CONV_RESET].absent) u->in |= 1u << TN_CONV_RESET;
     if (want >> TN_CONV_W & 1) {
@@ -57,6 +58,7 @@ static size_t conv_work(const tn_sig *s, bool backward)
 
 const tn_op tn_op_conv_causal = {
     .name = "conv_causal",
+    .attr_bytes = sizeof(tn_conv_causal_attr),
     .flags = TN_OP_ROWWISE,
     .strided_in = 1u << TN_CONV_X,
     .infer = conv_infer,
@@ -69,8 +71,9 @@ const tn_op tn_op_conv_causal = {
 tn_ref tn_conv_causal_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref w, tn_conv_causal_options o)
 {
     const tn_ref in[TN_CONV_INPUTS] = { x, w, o.bias, o.state, o.reset };
+    const tn_conv_causal_attr a = { .silu = false };
     tn_ref out[2] = { TN_NONE, TN_NONE };
-    tn_graph_add(g, file, line, &tn_op_conv_causal, NULL, in, TN_CONV_INPUTS, out);
+    tn_graph_add(g, file, line, &tn_op_conv_causal, &a, in, TN_CONV_INPUTS, out);
     if (o.final) *o.final = out[1];
     return out[0];
 }

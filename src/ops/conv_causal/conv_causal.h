@@ -10,7 +10,10 @@
  *
  *     y = tn_conv_causal(g, x, w, .bias = b, .state = s, .reset = starts, .final = &last)
  *
- * Gradients of x, w, bias and state. Splitting a row in two and carrying the state gives the same bits. */
+ * Gradients of x, w, bias and state. Splitting a row in two and carrying the state gives the same bits.
+ *
+ * The planner alone asks for y = silu(the sum above) (CUDA, opt.silu_in_conv): the sum is never stored, the backward pass
+ * computes it again from x. */
 #ifndef TN_OPS_CONV_CAUSAL_H
 #define TN_OPS_CONV_CAUSAL_H
 
@@ -23,6 +26,10 @@ typedef struct tn_conv_causal_options {
     tn_ref bias, state, reset;
     tn_ref *final; /* gets the final state */
 } tn_conv_causal_options;
+
+typedef struct tn_conv_causal_attr {
+    bool silu;
+} tn_conv_causal_attr;
 
 enum { TN_CONV_X, TN_CONV_W, TN_CONV_BIAS, TN_CONV_STATE, TN_CONV_RESET, TN_CONV_INPUTS };
 

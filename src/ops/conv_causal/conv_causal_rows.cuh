@@ -3,6 +3,7 @@
 #ifndef TN_OPS_CONV_CAUSAL_ROWS_CUH
 #define TN_OPS_CONV_CAUSAL_ROWS_CUH
 
+#include "ops/act.cuh"
 #include "ops/conv_causal/conv_causal.h"
 #include "ops/sum_rows.cuh"
 
@@ -21,11 +22,13 @@ typedef struct rows {
 
 typedef struct conv {
     int64_t B, T, C, parts; /* parts: blocks along T */
+    int span;               /* tokens of a warp, at most SPAN */
     int taps;
     rows x, state, y, final, w, bias, dy, dfinal, dx, dstate; /* w: t is its step between taps */
     const int32_t *reset, *live;
     float *partial; /* (B, parts, taps + 1, C), or NULL: sums not wanted */
-    bool want_w;
+    bool want_w, want_bias;
+    bool silu; /* y is silu of the sum */
     tn_sum_rows sums;
 } conv;
 
@@ -130,8 +133,8 @@ __device__ __forceinline__ place place_of(const conv &v)
     place p;
     const int64_t part = part_of<V>(v);
     p.b = part / v.parts;
-    p.first = (part % v.parts * WARPS + warp) * SPAN;
-    p.last = p.first + SPAN < v.T ? p.first + SPAN : v.T;
+    p.first = (part % v.parts * WARPS + warp) * v.span;
+    p.last = p.first + v.span < v.T ? p.first + v.span : v.T;
     p.c = (group_of<V>(v) * (int64_t)LANES + lane) * V;
     p.on = p.c < v.C;
     return p;
@@ -215,10 +218,35 @@ __device__ __forceinline__ void backward_token(const conv &v, const place &p, in
     if (to.at) put<V>(to, i, d);
 }
 
+/* The sum at token t, in the forward pass' order. `w` as load_weights leaves it. */
 template <int W, int V>
-__device__ __forceinline__ few<V> dy_at(const conv &v, const place &p, int64_t t)
+__device__ __forceinline__ few<V> sum_at(const conv &v, const place &p, int64_t t, const few<V> *w)
 {
-    return v.dy.at && t >= 0 && t < v.T ? get<V>(v.dy, p.b * v.dy.b + t * v.dy.t + p.c) : zero<V>();
+    few<V> x[W], y = v.bias.at ? get<V>(v.bias, p.c) : zero<V>();
+    bool hidden = false; /* behind a document's start */
+#pragma unroll
+    for (int lag = 0; lag < W; lag++) {
+        x[lag] = lag < v.taps && !hidden ? input_at<V>(v, p, t - lag) : zero<V>();
+        hidden = hidden || (t - lag >= 0 && starts(v, p.b, t - lag));
+    }
+#pragma unroll
+    for (int i = 0; i < W; i++)
+        if (i >= W - v.taps) more(y, w[i], x[W - 1 - i]);
+    return y;
+}
+
+/* The gradient of the sum at token t, 0 where there is no such token. */
+template <int W, int V>
+__device__ __forceinline__ few<V> dy_at(const conv &v, const place &p, int64_t t, const few<V> *w)
+{
+    if (!v.dy.at || t < p.first || t >= v.T) return zero<V>();
+    few<V> d = get<V>(v.dy, p.b * v.dy.b + t * v.dy.t + p.c);
+    if (v.silu) {
+        const few<V> y = sum_at<W, V>(v, p, t, w);
+#pragma unroll
+        for (int c = 0; c < V; c++) d.v[c] = __fmul_rn(d.v[c], tn_d_silu_grad(y.v[c]));
+    }
+    return d;
 }
 
 /* The state's rows, before token 0. */

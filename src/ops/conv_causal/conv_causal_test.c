@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BIAS = 1, STATE = 2, RESET = 4, LIVE = 8, ONLY_BIAS = 16 };
+enum { BIAS = 1, STATE = 2, RESET = 4, LIVE = 8, ONLY_BIAS = 16, SILU = 32 }; /* SILU: of y, one kernel with it on CUDA */
 
 static const tn_case cases[] = {
     { "plain", { 2, 9, 5, 4 }, 0, 1e-6f, 2e-2f },
@@ -25,6 +25,17 @@ static const tn_case cases[] = {
     { "channels in fours", { 2, 600, 12, 4 }, BIAS | STATE | RESET | TN_FEW, 1e-5f, 2e-2f },
     { "long", { 1, 2500, 3, 3 }, BIAS | RESET | TN_FEW, 1e-5f, 2e-2f },
     { "only bias", { 2, 9, 5, 4 }, BIAS | ONLY_BIAS, 1e-6f, 2e-2f },
+    { "silu", { 2, 9, 5, 4 }, SILU, 1e-6f, 2e-2f },
+    { "silu, all", { 2, 23, 7, 4 }, BIAS | STATE | RESET | SILU, 1e-6f, 2e-2f },
+    { "silu, eight taps", { 1, 30, 66, 8 }, STATE | RESET | SILU, 1e-6f, 2e-2f },
+    { "silu, shorter than state", { 2, 2, 8, 4 }, BIAS | STATE | SILU, 1e-6f, 2e-2f },
+    { "silu, short and reset", { 3, 3, 8, 4 }, STATE | RESET | SILU, 1e-6f, 2e-2f },
+    { "silu, unbroken", { 2, 70, 12, 4 }, SILU, 1e-6f, 2e-2f },
+    { "silu, a span and one token", { 1, 65, 8, 4 }, BIAS | STATE | SILU, 1e-6f, 2e-2f },
+    { "silu, channels in fours", { 2, 600, 12, 4 }, BIAS | STATE | RESET | SILU | TN_FEW, 1e-5f, 2e-2f },
+    { "many rows", { 512, 70, 4, 4 }, BIAS | STATE | RESET | TN_FEW, 1e-5f, 2e-2f },
+    { "silu, many rows", { 512, 70, 4, 4 }, BIAS | STATE | RESET | SILU | TN_FEW, 1e-5f, 2e-2f },
+    { "silu, only bias", { 2, 9, 5, 4 }, BIAS | ONLY_BIAS | SILU, 1e-6f, 2e-2f },
     { "no row", { 0, 5, 3, 4 }, BIAS | STATE | RESET, 1e-6f, 2e-2f },
     { "no token", { 2, 0, 3, 4 }, BIAS | STATE, 1e-6f, 2e-2f },
     { "no channel", { 2, 5, 0, 4 }, BIAS | STATE, 1e-6f, 2e-2f },
@@ -40,7 +51,8 @@ static void build(tn_op_io *io, const tn_case *c)
     if (c->flags & STATE) o.state = tn_test_input(io, tn_shape(B, W - 1, C), normal);
     if (c->flags & RESET) o.reset = tn_test_input(io, tn_shape(B, T), integer);
     if (c->flags & LIVE) x = tn_live(tn_test_graph(io), x, tn_test_input(io, tn_shape(1), integer));
-    tn_test_output(io, tn_conv_causal_(tn_test_graph(io), __FILE__, __LINE__, x, w, o));
+    const tn_ref y = tn_conv_causal_(tn_test_graph(io), __FILE__, __LINE__, x, w, o);
+    tn_test_output(io, c->flags & SILU ? tn_silu(tn_test_graph(io), y) : y);
     tn_test_output(io, last);
 }
 
@@ -66,7 +78,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
                 past[W - 1] = x[(b * T + t) * C + k];
                 double y = bias ? bias[k] : 0;
                 for (int64_t j = 0; j < W; j++) y += w[j * C + k] * past[j];
-                o->out[0][(b * T + t) * C + k] = y;
+                o->out[0][(b * T + t) * C + k] = c->flags & SILU ? y / (1 + exp(-y)) : y;
             }
             for (int64_t i = 0; i < W - 1; i++) o->out[1][(b * (W - 1) + i) * C + k] = past[i + 1];
         }

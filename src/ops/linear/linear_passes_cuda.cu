@@ -7,9 +7,11 @@
 #include "ops/act.cuh"
 
 enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-enum { THREADS = 256, PARTS = 128, LANES = 32, GROUPS = 8 }; /* PARTS of the rows: their sums are added in the second stage */
+/* PARTS of the rows: their sums are added in the second stage. Up to NARROW columns make few blocks: activations cut their
+ * rows into MORE_PARTS. */
+enum { THREADS = 256, PARTS = 128, MORE_PARTS = 512, NARROW = 512, LANES = 32, GROUPS = 8 };
 
-size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(PARTS * (size_t)n * sizeof(float)); }
+size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(MORE_PARTS * (size_t)n * sizeof(float)); }
 
 /* Rows at even distances, of whole vectors; a tensor that is not there counts. */
 static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
@@ -17,6 +19,14 @@ static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
 static int parts_of(int64_t rows) { return (int)(rows < PARTS * GROUPS ? (rows + GROUPS - 1) / GROUPS : PARTS); }
 
 static dim3 vector_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)parts_of(rows)); }
+
+static int act_parts(int64_t rows, int64_t n)
+{
+    const int64_t most = n <= NARROW ? MORE_PARTS : PARTS, want = (rows + GROUPS - 1) / GROUPS;
+    return (int)(want < most ? want : most);
+}
+
+static dim3 act_grid(int64_t rows, int64_t n) { return dim3((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)act_parts(rows, n)); }
 
 static dim3 vector_block() { return dim3(LANES, GROUPS); }
 
@@ -56,36 +66,77 @@ static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_G
     }
 }
 
-template <tn_act ACT>
+/* 8 neighbours of a row as they lie in memory, or opened already. BF16 lets a thread ask for several rows at once: a type that
+ * is looked up for each would make it wait for one after the other. */
+template <bool BF16>
+struct eight {
+    tn_f8 x;
+    __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int j) { x = tn_load8(s.a.data, s.a.dtype, row * s.distance + j); }
+    __device__ __forceinline__ tn_f8 open() const { return x; }
+};
+template <>
+struct eight<true> {
+    uint4 q;
+    __device__ __forceinline__ void ask(const tn_rowset &s, int64_t row, int j)
+    {
+        q = *(const uint4 *)((const uint16_t *)s.a.data + row * s.distance + j);
+    }
+    __device__ __forceinline__ tn_f8 open() const { return tn_open8(q); }
+};
+
+template <bool BF16>
+__device__ __forceinline__ void put(const tn_rowset &s, int64_t row, int j, const tn_f8 &x)
+{
+    tn_store8(s.a.data, BF16 ? TN_BF16 : s.a.dtype, row * s.distance + j, x);
+}
+
+static bool all_bf16(const tn_arg *a, const tn_arg *b, const tn_arg *c)
+{
+    return a->dtype == TN_BF16 && b->dtype == TN_BF16 && (!c->data || c->dtype == TN_BF16);
+}
+
+template <tn_act ACT, bool BF16>
 static __global__ void __launch_bounds__(LANES *GROUPS) finish_vectors(const __grid_constant__ tn_rowset y, const __grid_constant__ tn_rowset pre,
                                                                         const __grid_constant__ tn_rowset residual, int n)
 {
-    const int64_t rows = tn_d_rows(y.a);
+    enum { U = BF16 ? 4 : 1 };
+    const int64_t rows = tn_d_rows(y.a), step = gridDim.y * GROUPS;
     const int j = (blockIdx.x * LANES + threadIdx.x) * 8;
     if (j >= n) return;
-#pragma unroll 4
-    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; r < rows; r += gridDim.y * GROUPS) {
-        tn_f8 x = tn_load8(pre.a.data, pre.a.dtype, r * pre.distance + j);
-        for (int k = 0; k < 8; k++) x.v[k] = tn_d_act(ACT, x.v[k]);
-        if (residual.a.data) {
-            const tn_f8 q = tn_load8(residual.a.data, residual.a.dtype, r * residual.distance + j);
-            for (int k = 0; k < 8; k++) x.v[k] += q.v[k];
+    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; r < rows; r += step * U) {
+        eight<BF16> p[U], q[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (r + u * step >= rows) continue;
+            p[u].ask(pre, r + u * step, j);
+            if (residual.a.data) q[u].ask(residual, r + u * step, j);
         }
-        tn_store8(y.a.data, y.a.dtype, r * y.distance + j, x);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (r + u * step >= rows) continue;
+            tn_f8 x = p[u].open();
+            for (int k = 0; k < 8; k++) x.v[k] = tn_d_act(ACT, x.v[k]);
+            if (residual.a.data) {
+                const tn_f8 more = q[u].open();
+                for (int k = 0; k < 8; k++) x.v[k] += more.v[k];
+            }
+            put<BF16>(y, r + u * step, j, x);
+        }
     }
 }
 
 typedef void finish_kernel(tn_rowset y, tn_rowset pre, tn_rowset residual, int n);
-static finish_kernel *const finish_with[TN_ACTS] = {
-    finish_vectors<TN_ACT_NONE>, finish_vectors<TN_ACT_GELU>,    finish_vectors<TN_ACT_GELU_ERF>, finish_vectors<TN_ACT_SILU>,
-    finish_vectors<TN_ACT_TANH>, finish_vectors<TN_ACT_SIGMOID>, finish_vectors<TN_ACT_RELU>,
-};
+#define EACH_TYPE(kernel, act) { kernel<act, false>, kernel<act, true> }
+#define EACH_ACT(kernel)                                                                                                                      \
+    EACH_TYPE(kernel, TN_ACT_NONE), EACH_TYPE(kernel, TN_ACT_GELU), EACH_TYPE(kernel, TN_ACT_GELU_ERF), EACH_TYPE(kernel, TN_ACT_SILU),      \
+        EACH_TYPE(kernel, TN_ACT_TANH), EACH_TYPE(kernel, TN_ACT_SIGMOID), EACH_TYPE(kernel, TN_ACT_RELU)
+static finish_kernel *const finish_with[TN_ACTS][2] = { EACH_ACT(finish_vectors) };
 
 tn_status tn_linear_finish(const tn_call *c, const tn_arg *y, const tn_arg *pre, const tn_arg *bias, const tn_arg *residual, tn_act act)
 {
     const int64_t n = tn_row_len(y), rows = tn_all_rows(y);
     if (!bias->data && y->dims.rank > 1 && vectors(y) && vectors(pre) && vectors(residual))
-        finish_with[act]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual),
+        finish_with[act][all_bf16(y, pre, residual)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(y), tn_rows_of(pre), tn_rows_of(residual),
                                                                                         (int)n);
     else finish_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*y, *pre, *bias, *residual, act, n);
     TN_CUDA_LAUNCHED();
@@ -142,32 +193,40 @@ static __global__ void __launch_bounds__(LANES *GROUPS) sum_parts_vectors(float 
     put_part(part, sum, n);
 }
 
-template <tn_act ACT>
+template <tn_act ACT, bool BF16>
 static __global__ void __launch_bounds__(LANES *GROUPS) before_act_vectors(const __grid_constant__ tn_rowset d, const __grid_constant__ tn_rowset dy,
                                                                             const __grid_constant__ tn_rowset pre, float *part, int64_t rows, int n)
 {
-    const int64_t alive = tn_d_rows(dy.a);
+    enum { U = BF16 ? 2 : 1 };
+    const int64_t alive = tn_d_rows(dy.a), step = gridDim.y * GROUPS;
     const int j = (blockIdx.x * LANES + threadIdx.x) * 8;
     tn_f8 sum = { { 0 } };
-#pragma unroll 2
-    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; j < n && r < rows; r += gridDim.y * GROUPS) {
-        tn_f8 x = { { 0 } };
-        if (r < alive) {
-            x = tn_load8(dy.a.data, dy.a.dtype, r * dy.distance + j);
-            const tn_f8 p = tn_load8(pre.a.data, pre.a.dtype, r * pre.distance + j);
-            for (int k = 0; k < 8; k++) x.v[k] *= tn_d_act_grad(ACT, p.v[k]);
+    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; j < n && r < rows; r += step * U) {
+        eight<BF16> g[U], p[U];
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            if (r + u * step >= alive) continue;
+            g[u].ask(dy, r + u * step, j);
+            p[u].ask(pre, r + u * step, j);
         }
-        for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
-        tn_store8(d.a.data, d.a.dtype, r * d.distance + j, x);
+#pragma unroll
+        for (int u = 0; u < U; u++) {
+            tn_f8 x = { { 0 } };
+            if (r + u * step >= rows) continue;
+            if (r + u * step < alive) {
+                const tn_f8 at = p[u].open();
+                x = g[u].open();
+                for (int k = 0; k < 8; k++) x.v[k] *= tn_d_act_grad(ACT, at.v[k]);
+            }
+            for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
+            put<BF16>(d, r + u * step, j, x);
+        }
     }
     if (part) put_part(part, sum, n);
 }
 
 typedef void before_act_kernel(tn_rowset d, tn_rowset dy, tn_rowset pre, float *part, int64_t rows, int n);
-static before_act_kernel *const before_act_of[TN_ACTS] = {
-    before_act_vectors<TN_ACT_NONE>, before_act_vectors<TN_ACT_GELU>,    before_act_vectors<TN_ACT_GELU_ERF>, before_act_vectors<TN_ACT_SILU>,
-    before_act_vectors<TN_ACT_TANH>, before_act_vectors<TN_ACT_SIGMOID>, before_act_vectors<TN_ACT_RELU>,
-};
+static before_act_kernel *const before_act_of[TN_ACTS][2] = { EACH_ACT(before_act_vectors) };
 
 /* db (n) (+)= the sums of all parts. A block has LANES columns; its groups share the parts, and are added in their order. */
 static __global__ void add_parts(TN_GRID tn_arg db, const float *part, int parts, int64_t n, bool add)
@@ -217,10 +276,10 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
     const int64_t rows = tn_all_rows(dy), n = tn_row_len(dy);
     *d = tn_contiguous_at(dy, work, dy->dtype);
     if (pre->data && dy->dims.rank > 1 && vectors(dy) && vectors(pre) && vectors(d)) {
-        before_act_of[act]<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
+        before_act_of[act][all_bf16(dy, pre, d)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(d), tn_rows_of(&from), tn_rows_of(pre), parts,
                                                                                           rows, (int)n);
         TN_CUDA_LAUNCHED();
-        return parts ? put_bias(c, parts, parts_of(rows)) : TN_OK;
+        return parts ? put_bias(c, parts, act_parts(rows, n)) : TN_OK;
     }
     before_act_numbers<<<tn_blocks(c, rows * n, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*d, from, *pre, act, rows * n, n);
     TN_CUDA_LAUNCHED();
@@ -230,8 +289,8 @@ tn_status tn_linear_before_act(const tn_call *c, void *work, float *parts, tn_ar
 tn_status tn_linear_slope(const tn_call *c, const tn_arg *dx, const tn_arg *pre)
 {
     const int64_t rows = tn_all_rows(dx), n = tn_row_len(dx);
-    before_act_vectors<TN_ACT_GELU><<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(tn_rows_of(dx), tn_rows_of(dx), tn_rows_of(pre),
-                                                                                                    NULL, rows, (int)n);
+    before_act_of[TN_ACT_GELU][all_bf16(dx, pre, dx)]<<<act_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(
+        tn_rows_of(dx), tn_rows_of(dx), tn_rows_of(pre), NULL, rows, (int)n);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

@@ -34,6 +34,8 @@ static tn_status outer_infer(tn_sig *s)
             return tn_error(TN_USAGE, "reset is %s, it must be i32 (1 where a sequence begins)",
                             tn_dtype_name(reset->dtype));
     }
+    if (!s->in[TN_OUTER_WRITE].absent)
+        TN_RETURN_IF(check(&s->in[TN_OUTER_WRITE], "write", "(B,T,H,1)", tn_shape(B, T, H, 1)));
     if (a->chunk < 1 || a->chunk > MOST_CHUNK)
         return tn_error(TN_USAGE, "chunk=%lld is outside [1, %d]: 64 suits most sizes", (long long)a->chunk,
                         MOST_CHUNK);
@@ -47,10 +49,11 @@ static tn_status outer_infer(tn_sig *s)
 static void outer_grad(const tn_sig *s, uint64_t want, tn_uses *u)
 {
     const uint64_t q = 1 << TN_OUTER_Q, k = 1 << TN_OUTER_K, v = 1 << TN_OUTER_V, alpha = 1 << TN_OUTER_ALPHA;
-    (void)s;
+    const uint64_t write = 1 << TN_OUTER_WRITE;
     u->in = q | alpha | 1 << TN_OUTER_RESET; /* the cotangent of S */
-    if (want & (q | k | v | alpha)) u->in |= k | v;
+    if (want & (q | k | v | alpha | write)) u->in |= k | v | write;
     if (want & (q | alpha)) u->in |= 1 << TN_OUTER_STATE; /* S itself */
+    if ((want & (q | alpha)) && ((const tn_outer_attr *)s->attr)->keeps) u->out |= 1 << TN_OUTER_KEPT;
 }
 
 /* Pairs inside a chunk that causality hides are not counted. */
@@ -62,6 +65,22 @@ static void outer_cost(const tn_sig *s, tn_cost *c)
     const double C = (double)(((const tn_outer_attr *)s->attr)->chunk + 1) / 2;
     c->flops = tokens * 2 * (C * (N + P) + 2 * N * P);
     c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + 5 * N * P);
+}
+
+bool tn_outer_in_tiles(const tn_sig *s)
+{
+    const tn_type *q = &s->in[TN_OUTER_Q], *v = &s->in[TN_OUTER_V];
+    const int64_t T = q->dims.dim[1], N = q->dims.dim[3], P = v->dims.dim[3];
+    for (int i = TN_OUTER_Q; i <= TN_OUTER_V; i++)
+        if (s->in[i].dtype != TN_BF16) return false;
+    return !((const tn_outer_attr *)s->attr)->steps && T > TN_OUTER_FEW && s->out[0].dtype == TN_BF16 && N > 0 && P > 0 &&
+           N % 8 == 0 && P % 8 == 0 && N <= DEFAULT_CHUNK && P <= DEFAULT_CHUNK;
+}
+
+tn_dims tn_outer_kept_dims(const tn_sig *s)
+{
+    const tn_dims q = s->in[TN_OUTER_Q].dims;
+    return tn_shape(q.dim[0], q.dim[2], (q.dim[1] + DEFAULT_CHUNK - 1) / DEFAULT_CHUNK, q.dim[3] * s->in[TN_OUTER_V].dims.dim[3]);
 }
 
 static tn_status outer_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out);

@@ -13,7 +13,11 @@
  * The chunk length changes results by rounding only. Decays are products of e^{alpha}, never quotients, so nothing
  * overflows, and those below 1e-37 count as 0. Later tokens never touch a bit of earlier outputs. NaN and Inf reach the
  * outputs of their own and of later tokens only; in gradients they may spread over their chunk.
- * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again. */
+ * Gradients: q, k, v, alpha, state. The backward pass keeps nothing but the inputs and computes S again.
+ *
+ * What the planner alone asks for, on CUDA: an input `write` (B,T,H,1), by whose numbers v_t is to be multiplied, and which
+ * has a gradient too (opt.write_in_outer); alpha = -softplus(a) and write = sigmoid(b) made of a and b (opt.gates_in_outer);
+ * a third output, S before every chunk, as the forward kernel makes it anyway, for the backward pass (opt.keep_states). */
 #ifndef TN_OPS_OUTER_H
 #define TN_OPS_OUTER_H
 
@@ -22,6 +26,8 @@
 typedef struct tn_outer_attr {
     int64_t chunk;
     bool steps; /* one step per token: the plain twin */
+    bool keeps; /* there is an output TN_OUTER_KEPT, for the backward pass */
+    bool raw;   /* given are a and b of alpha = -softplus(a), write = sigmoid(b) */
 } tn_outer_attr;
 
 typedef struct tn_outer_options {
@@ -31,9 +37,15 @@ typedef struct tn_outer_options {
     tn_ref *final; /* receives the state after the last token */
 } tn_outer_options;
 
-enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_INPUTS };
+enum { TN_OUTER_Q, TN_OUTER_K, TN_OUTER_V, TN_OUTER_ALPHA, TN_OUTER_STATE, TN_OUTER_RESET, TN_OUTER_WRITE, TN_OUTER_INPUTS };
+enum { TN_OUTER_O, TN_OUTER_FINAL, TN_OUTER_KEPT };
 
 extern const tn_op tn_op_outer;
+
+/* For the planner: do CUDA's kernels take `write`, and keep states, with these types and shapes? Rows of q, k and v begin at
+ * 16 bytes. And the shape of what they keep. */
+bool tn_outer_in_tiles(const tn_sig *s);
+tn_dims tn_outer_kept_dims(const tn_sig *s);
 
 #define tn_outer(g, q, k, v, alpha, ...)                                                                               \
     tn_outer_((g), __FILE__, __LINE__, (q), (k), (v), (alpha), (tn_outer_options){ .unused_ = 0, __VA_ARGS__ })

@@ -21,7 +21,6 @@ enum {
     SLICE = 32,
     WALKERS = 128,
     THREADS = 256,
-    FEW_TOKENS = 4,
     FORWARD_TILES = 4,
     BACKWARD_TILES = 5
 };
@@ -420,7 +419,7 @@ __global__ void __launch_bounds__(THREADS, 2) back_kernel(gradients a)
 static bool in_chunks(const void *attr, tn_dims q, tn_dims v)
 {
     const int64_t N = q.dim[3], P = v.dim[3];
-    return !((const tn_outer_attr *)attr)->steps && q.dim[1] > FEW_TOKENS && N > 0 && P > 0 && N <= C && P <= C;
+    return !((const tn_outer_attr *)attr)->steps && q.dim[1] > TN_OUTER_FEW && N > 0 && P > 0 && N <= C && P <= C;
 }
 
 static size_t states_bytes(tn_dims q, tn_dims v, bool half)
@@ -477,6 +476,7 @@ extern "C" tn_status tn_outer_forward_cuda(const tn_call *c)
     a.states = c->work;
     if (!a.z.B || !a.z.H) return TN_OK;
     if (tn_outer_mma_fits(c)) return tn_outer_mma_forward_cuda(c);
+    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     TN_RETURN_IF(walk_states(c, &a.z, c->work, &c->out[1]));
     return on_tensor_cores(c) ? launch_out<__nv_bfloat16>(c, &a) : launch_out<float>(c, &a);
 }
@@ -510,6 +510,7 @@ extern "C" tn_status tn_outer_backward_cuda(const tn_call *c)
     a.z = tn_outer_shape_of(c);
     if (!a.z.B || !a.z.H) return TN_OK;
     if (tn_outer_mma_fits(c)) return tn_outer_mma_backward_cuda(c);
+    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
     a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);

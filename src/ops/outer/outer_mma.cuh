@@ -21,6 +21,8 @@ typedef __nv_bfloat16 tn_b16;
 struct __align__(16) tn_mma_decays { /* read by pairs */
     float hi[TN_MMA_C], lo[TN_MMA_C];
     float lead[TN_MMA_C], tail[TN_MMA_C]; /* 0 where a document starts between */
+    float write[TN_MMA_C], tail_write[TN_MMA_C]; /* v's factor; tail by it */
+    float slope[TN_MMA_C];
     int doc[TN_MMA_C];
     float all;
     int first_doc, last_doc;
@@ -43,6 +45,9 @@ __device__ __forceinline__ void tn_mma_decays_fill(tn_outer_alphas a, tn_mma_dec
         d->doc[t] = doc[i];
         d->lead[t] = doc[i] ? 0.f : tn_outer_exp(a.v[i]);
         d->tail[t] = doc[i] == last_doc ? tn_outer_exp(end - a.v[i]) : 0.f;
+        d->write[t] = a.write[i];
+        d->slope[t] = a.slope[i];
+        d->tail_write[t] = doc[i] == last_doc ? __fmul_rn(d->tail[t], a.write[i]) : 0.f;
     }
     if (lane == 0) d->all = last_doc ? 0.f : tn_outer_exp(end), d->first_doc = doc[0], d->last_doc = last_doc;
 }
@@ -185,6 +190,32 @@ __device__ __forceinline__ void tn_mma_multiply(tn_mma_part &acc, const tn_mma_l
     }
 }
 
+/* Two numbers by two decays. */
+__device__ __forceinline__ uint32_t tn_mma_scaled(uint32_t x, float2 by)
+{
+    return tn_pack_bf16(__fmul_rn(__uint_as_float(x << 16), by.x), __fmul_rn(__uint_as_float(x & 0xffff0000u), by.y));
+}
+
+/* s += (by A)^T B */
+__device__ __forceinline__ void tn_mma_add_turned(tn_mma_part &s, const float *by, const tn_b16 *a, const tn_b16 *b)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const float *at = by + k * 16 + threadIdx.x % 4 * 2;
+        const float2 low = *(const float2 *)at, high = *(const float2 *)(at + 8);
+        uint32_t fa[4];
+        tn_mma_columns_of(a, k, fa);
+        fa[0] = tn_mma_scaled(fa[0], low), fa[1] = tn_mma_scaled(fa[1], low), fa[2] = tn_mma_scaled(fa[2], high), fa[3] = tn_mma_scaled(fa[3], high);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t fb[4];
+            tn_mma_right<false>(b, k, i, fb);
+            tn_mma(s.v[2 * i], fa, fb);
+            tn_mma(s.v[2 * i + 1], fa, fb + 2);
+        }
+    }
+}
+
 /* --- on the parts ------------------------------------------------------------------------------------------------- */
 
 /* Rows by the decay from the chunk's beginning (or to its end); rows of another document get nothing. */
@@ -226,11 +257,12 @@ __device__ __forceinline__ void tn_mma_by_pairs(const tn_mma_decays &d, F f)
     }
 }
 
-template <int PART>
+/* Rows are the later tokens, columns the earlier ones, by what those write. */
 __device__ __forceinline__ void tn_mma_mask(tn_mma_part &a, const tn_mma_decays &d)
 {
-    tn_mma_by_pairs<PART>(d, [&](int t, int e, float decay, bool keep) {
-        a.v[t][e] = keep ? __fmul_rn(a.v[t][e], decay) : 0.f;
+    tn_mma_by_pairs<TN_MMA_BELOW>(d, [&](int t, int e, float decay, bool keep) {
+        const float2 by = *(const float2 *)&d.write[tn_mma_part::column(t)];
+        a.v[t][e] = keep ? __fmul_rn(__fmul_rn(a.v[t][e], decay), e % 2 ? by.y : by.x) : 0.f;
     });
 }
 
@@ -253,6 +285,19 @@ __device__ __forceinline__ void tn_mma_keep(const tn_mma_left &a, tn_b16 *tile)
         for (int i = 0; i < 4; i++)
             *(uint32_t *)(tile + (tn_mma_part::row() + i % 2 * 8) * TN_MMA_STEP + tn_mma_part::column(2 * k + i / 2)) =
                 a.v[k][i];
+}
+
+/* This warp's rows of a tile are added. */
+__device__ __forceinline__ void tn_mma_add(tn_mma_part &a, const tn_b16 *tile)
+{
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const uint32_t x = *(const uint32_t *)(tile + (a.row() + half * 8) * TN_MMA_STEP + a.column(t));
+            a.v[t][half * 2] = __fadd_rn(a.v[t][half * 2], __uint_as_float(x << 16));
+            a.v[t][half * 2 + 1] = __fadd_rn(a.v[t][half * 2 + 1], __uint_as_float(x & 0xffff0000u));
+        }
 }
 
 /* Each row times the same row of a tile, summed, into sums (64). */

@@ -14,6 +14,9 @@
  * i >= t of q_i dq_i - k_i dk_i: a pair both of whose tokens lie at t or later cancels, to f32, since both dots come of
  * the same rounded dP.
  *
+ * v by its strength (`write`) is never stored: the strengths stand where the decays do, and the gradient of one is the
+ * dot of v's row with what dv would be without it. raw: decays and strengths come through their own activations.
+ *
  * Bytes at B T = 65536, H = 8, N = P = 64: forward 0.54 GB, backward 1.0 GB: 0.13 and 0.24 ms at copy bandwidth; measured
  * on an H200: 0.22 and 0.48 ms with 64 rows, 0.29 and 0.64 with one or two. */
 #include "ops/outer/outer_cuda.h"
@@ -23,7 +26,7 @@ namespace
 {
 
 enum { C = TN_MMA_C, THREADS = TN_MMA_THREADS, STAGES = 3, OUT_TILES = 4, BACK_TILES = 7 };
-enum { ENOUGH_BLOCKS = 512, LEAST_CHUNKS = 4, LINKERS = 256 };
+enum { WARPS = THREADS / 32, ENOUGH_BLOCKS = 384, LEAST_CHUNKS = 4, LINKERS = 256 }; /* 384: one wave of a large GPU */
 
 /* --- states along the chunks -------------------------------------------------------------------------------------- */
 
@@ -60,32 +63,6 @@ __device__ __forceinline__ void cut_rows(const tn_mma_decays &d, int doc, tn_b16
         *(uint4 *)(tiles + row * TN_MMA_STEP + column) = make_uint4(0, 0, 0, 0);
         *(uint4 *)(tiles + TN_MMA_TILE + row * TN_MMA_STEP + column) = make_uint4(0, 0, 0, 0);
     });
-}
-
-/* Two numbers by two decays. */
-__device__ __forceinline__ uint32_t scaled(uint32_t x, float2 by)
-{
-    return tn_pack_bf16(__fmul_rn(__uint_as_float(x << 16), by.x), __fmul_rn(__uint_as_float(x & 0xffff0000u), by.y));
-}
-
-/* s += (by A)^T B */
-__device__ __forceinline__ void add_products(tn_mma_part &s, const float *by, const tn_b16 *a, const tn_b16 *b)
-{
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const float *at = by + k * 16 + threadIdx.x % 4 * 2;
-        const float2 low = *(const float2 *)at, high = *(const float2 *)(at + 8);
-        uint32_t fa[4];
-        tn_mma_columns_of(a, k, fa);
-        fa[0] = scaled(fa[0], low), fa[1] = scaled(fa[1], low), fa[2] = scaled(fa[2], high), fa[3] = scaled(fa[3], high);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t fb[4];
-            tn_mma_right<false>(b, k, i, fb);
-            tn_mma(s.v[2 * i], fa, fb);
-            tn_mma(s.v[2 * i + 1], fa, fb + 2);
-        }
-    }
 }
 
 /* f(n, p, number) for this thread's numbers of a state that exist. */
@@ -148,33 +125,33 @@ __device__ __forceinline__ void keep_state(const walk &w, int64_t head, int chun
     __syncwarp();
 }
 
-/* One step's tiles are multiplied while the next two are on their way; the warps take turns at the decays of the next. */
-__global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
+/* One step's tiles are multiplied while the next two are on their way; meanwhile each warp makes the decays of one of the
+ * next four steps. */
+__global__ void __launch_bounds__(THREADS, 3) walk_kernel(walk w)
 {
     extern __shared__ __align__(16) char memory[];
-    __shared__ tn_mma_decays decays[2];
+    __shared__ tn_mma_decays decays[2 * WARPS];
     tn_b16 *tiles = (tn_b16 *)memory;
     const int64_t head = blockIdx.x, b = head / w.z.H, h = head % w.z.H;
     const int segment = blockIdx.y, warp = threadIdx.x / 32, start = segment * w.each;
     const int n = w.z.chunks - start < w.each ? w.z.chunks - start : w.each;
     float left = 1; /* of what entered; -1: nothing, a document started */
     tn_mma_part s;
+    tn_outer_asked alphas = {};
 #pragma unroll
     for (int i = 0; i < STAGES - 1; i++) {
         if (i < n) fetch_pair(w, b, h, start + i, tiles + i * 2 * TN_MMA_TILE);
         tn_copies_commit();
     }
     begin(w, head, segment, s);
-    if (warp == 0 && n)
-        tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start) * C), &decays[0]);
+    if (warp < n) tn_mma_decays_fill(tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + warp) * C), &decays[warp]);
     for (int i = 0; i < n; i++) {
         tn_b16 *mine = tiles + i % STAGES * 2 * TN_MMA_TILE, *next = tiles + (i + STAGES - 1) % STAGES * 2 * TN_MMA_TILE;
-        const tn_mma_decays &d = decays[i % 2];
-        const bool turn = warp == (i + 1) % 4 && i + 1 < n;
-        tn_outer_alphas alphas;
+        const tn_mma_decays &d = decays[i % (2 * WARPS)];
+        const int ahead = i / WARPS * WARPS + WARPS + warp; /* the step whose decays this warp makes */
         tn_copies_wait<STAGES - 2>();
         __syncthreads();
-        if (turn) alphas = tn_outer_alphas_load(w.z, b, h, (int64_t)chunk_at(w, start + i + 1) * C);
+        if (i % WARPS == 0 && ahead < n) alphas = tn_outer_alphas_ask(w.z, b, h, (int64_t)chunk_at(w, start + ahead) * C);
         if (!w.sums && w.states) keep_state(w, head, chunk_at(w, start + i), s, next);
         if (i + STAGES - 1 < n) fetch_pair(w, b, h, start + i + STAGES - 1, next);
         tn_copies_commit();
@@ -187,8 +164,8 @@ __global__ void __launch_bounds__(THREADS, 4) walk_kernel(walk w)
 #pragma unroll
             for (int e = 0; e < 4; e++) s.v[t][e] = tn_outer_by(s.v[t][e], d.all, d.last_doc);
         left = d.last_doc || left < 0 ? -1.f : __fmul_rn(left, d.all);
-        add_products(s, w.reverse ? d.lead : d.tail, mine, mine + TN_MMA_TILE);
-        if (turn) tn_mma_decays_fill(alphas, &decays[(i + 1) % 2]);
+        tn_mma_add_turned(s, w.reverse ? d.lead : d.tail_write, mine, mine + TN_MMA_TILE);
+        if (i % WARPS == 2 && ahead < n) tn_mma_decays_fill(tn_outer_alphas_open(w.z, alphas), &decays[ahead % (2 * WARPS)]);
     }
     finish(w, head, segment, left, s);
 }
@@ -304,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
     const tn_mma_left rows = tn_mma_rows_of(q);
     tn_mma_part m = tn_mma_none(), o = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_BELOW>(m, rows, k);
-    tn_mma_mask<TN_MMA_BELOW>(m, d);
+    tn_mma_mask(m, d);
     const tn_mma_left pairs = tn_mma_rounded(m);
     tn_mma_multiply<false>(o, rows, s0);
     tn_mma_scale_rows(o, d.lead, d.doc, 0);
@@ -324,7 +301,8 @@ __global__ void __launch_bounds__(THREADS, 4) out_kernel(outputs a)
 
 typedef struct gradients {
     tn_outer_shape z;
-    tn_outer_tensor d_o, dq, dk, dv, dalpha;
+    tn_outer_tensor d_o, dq, dk, dv, dalpha, dwrite;
+    bool add_dv; /* what is there comes with the tiles: v's readers besides outer have left it there */
     const tn_b16 *states, *g; /* S before and dL/dS behind every chunk; states may be NULL: not needed */
 } gradients;
 
@@ -334,6 +312,7 @@ struct alpha_sums {
     float pairs[C];  /* k dk of pairs inside the chunk */
     float writes[C]; /* k dk of what the token leaves in S1 */
     float through[THREADS / 32];
+    float strengths[C]; /* v times the gradient of v by its strength: that of the strength */
 };
 
 /* Sum of S0 times G, what passes through the chunk. */
@@ -366,7 +345,7 @@ __device__ __forceinline__ void write_alpha(const gradients &a, const tn_outer_c
         earlier_cut[i] = d.doc[t] != (t ? d.doc[t - 1] : 0);
         earlier[i] = earlier_cut[i] ? 0 : t ? (double)sums.writes[t - 1] : through;
     }
-    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut);
+    tn_outer_alpha_write(a.dalpha, a.z.T, k, later, later_cut, earlier, earlier_cut, d.slope);
 }
 
 struct tiles {
@@ -383,6 +362,26 @@ __device__ __forceinline__ void send(const gradients &a, const tn_outer_chunk &a
     tn_mma_send(p, at.b, at.h, at.first, a.z.T, columns, stage);
 }
 
+/* dv, so far the gradient of v by its strength, and that of the strength; own rows of both. */
+__device__ __forceinline__ void through_write(const gradients &a, const tn_outer_chunk &at, const tiles &x, const tn_mma_decays &d,
+                                              alpha_sums &sums, tn_mma_part &dv)
+{
+    const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32;
+    if (a.dwrite.at) {
+        tn_mma_dot_rows(dv, x.v, sums.strengths);
+        __syncwarp();
+        if (threadIdx.x % 32 < 16 && at.first + row < a.z.T) {
+            const float w = d.write[row], slope = a.z.raw ? w * (1.f - w) : 1.f;
+            tn_put(a.dwrite.at, a.dwrite.type, tn_outer_place(a.dwrite, at.b, at.h, at.first + row, 0),
+                   __fmul_rn(sums.strengths[row], slope), a.dwrite.add);
+        }
+    }
+#pragma unroll
+    for (int t = 0; t < 8; t++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) dv.v[t][e] = __fmul_rn(dv.v[t][e], d.write[dv.row() + e / 2 * 8]);
+}
+
 /* dk and dv: rows are the earlier tokens of pairs. */
 __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_chunk &at, const tiles &x,
                                              const tn_mma_decays &d, alpha_sums &sums)
@@ -391,9 +390,10 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
     tn_mma_part m = tn_mma_none(), dp = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_ABOVE>(m, k, x.q);
     tn_mma_multiply<true, TN_MMA_ABOVE>(dp, v, x.d_o);
+    const float write[2] = { d.write[m.row()], d.write[m.row() + 8] };
     tn_mma_by_pairs<TN_MMA_ABOVE>(d, [&](int t, int e, float decay, bool keep) {
         m.v[t][e] = keep ? __fmul_rn(m.v[t][e], decay) : 0.f;
-        dp.v[t][e] = keep ? __fmul_rn(dp.v[t][e], decay) : 0.f;
+        dp.v[t][e] = keep ? __fmul_rn(__fmul_rn(dp.v[t][e], decay), write[e / 2]) : 0.f;
     });
     const tn_mma_left mr = tn_mma_rounded(m), dpr = tn_mma_rounded(dp);
 
@@ -401,13 +401,15 @@ __device__ __forceinline__ void back_earlier(const gradients &a, const tn_outer_
     tn_mma_multiply<false>(dv, k, x.g);
     tn_mma_scale_rows(dv, d.tail, d.doc, d.last_doc);
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_ABOVE>(dv, mr, x.d_o);
+    if (a.z.write.at) through_write(a, at, x, d, sums, dv);
+    if (a.add_dv) tn_mma_add(dv, x.stage);
     send(a, at, a.dv, a.z.P, dv, x.stage);
 
     tn_mma_part dk = tn_mma_none(), left = tn_mma_none();
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_ABOVE>(dk, dpr, x.q);
     tn_mma_dot_rows(dk, x.k, sums.pairs);
     tn_mma_multiply<true>(left, v, x.g);
-    tn_mma_scale_rows(left, d.tail, d.doc, d.last_doc);
+    tn_mma_scale_rows(left, d.tail_write, d.doc, d.last_doc);
     tn_mma_dot_rows(left, x.k, sums.writes);
 #pragma unroll
     for (int t = 0; t < 8; t++)
@@ -423,7 +425,7 @@ __device__ __forceinline__ void back_later(const gradients &a, const tn_outer_ch
     const tn_mma_left d_o = tn_mma_rows_of(x.d_o);
     tn_mma_part dp = tn_mma_none(), dq = tn_mma_none();
     tn_mma_multiply<true, TN_MMA_BELOW>(dp, d_o, x.v);
-    tn_mma_mask<TN_MMA_BELOW>(dp, d);
+    tn_mma_mask(dp, d);
     tn_mma_multiply<true>(dq, d_o, x.s0);
     tn_mma_scale_rows(dq, d.lead, d.doc, 0);
     tn_mma_multiply<false, TN_MMA_ALL, TN_MMA_BELOW>(dq, tn_mma_rounded(dp), x.k);
@@ -446,6 +448,7 @@ __global__ void __launch_bounds__(THREADS, 3) back_kernel(gradients a)
     tn_mma_fetch(z.k, at.b, at.h, at.first, z.T, z.N, x.k);
     tn_mma_fetch(z.v, at.b, at.h, at.first, z.T, z.P, x.v);
     tn_mma_fetch(a.d_o, at.b, at.h, at.first, z.T, z.P, x.d_o);
+    if (a.add_dv) tn_mma_fetch(a.dv, at.b, at.h, at.first, z.T, z.P, x.stage);
     tn_mma_fetch_state(kept_state(z, at, a.g), z.N, z.P, x.g);
     tn_mma_fetch_state(kept_state(z, at, a.states), z.N, z.P, x.s0);
     tn_copies_commit();
@@ -526,11 +529,17 @@ static tn_status launch_walk(const tn_call *c, walk *w, char *enters, char *deca
     return TN_OK;
 }
 
+/* Where S before every chunk is, or is to be: kept for the backward pass, or in the workspace. */
+static tn_b16 *states_of(const tn_call *c)
+{
+    return (tn_b16 *)(c->n_out > TN_OUTER_KEPT && c->out[TN_OUTER_KEPT].data ? c->out[TN_OUTER_KEPT].data : c->work);
+}
+
 static tn_status walk_states(const tn_call *c, const tn_outer_shape *z, const layout *l, const tn_arg *final)
 {
     char *work = (char *)c->work;
     walk w = {};
-    w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = (tn_b16 *)work;
+    w.z = *z, w.a = z->k, w.b = z->v, w.first = z->state, w.states = states_of(c);
     if (final) w.end = tn_outer_state_of(final, false);
     return launch_walk(c, &w, work + l->enters, work + l->decays);
 }
@@ -542,7 +551,7 @@ extern "C" tn_status tn_outer_mma_forward_cuda(const tn_call *c)
     outputs a = {};
     a.z = tn_outer_shape_of(c);
     a.o = tn_outer_of(&c->out[0], false);
-    a.states = (const tn_b16 *)c->work;
+    a.states = states_of(c);
     TN_CUDA_TRY(cudaFuncSetAttribute(out_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     TN_RETURN_IF(walk_states(c, &a.z, &l, &c->out[1]));
     out_kernel<<<(unsigned)(a.z.B * a.z.H * a.z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(a);
@@ -571,12 +580,14 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dq = tn_outer_of(&c->din[TN_OUTER_Q], c->accumulate >> TN_OUTER_Q & 1);
     a.dk = tn_outer_of(&c->din[TN_OUTER_K], c->accumulate >> TN_OUTER_K & 1);
-    a.dv = tn_outer_of(&c->din[TN_OUTER_V], c->accumulate >> TN_OUTER_V & 1);
+    a.dv = tn_outer_of(&c->din[TN_OUTER_V], false);
+    a.add_dv = a.dv.at && (c->accumulate >> TN_OUTER_V & 1);
     a.dalpha = tn_outer_of(&c->din[TN_OUTER_ALPHA], c->accumulate >> TN_OUTER_ALPHA & 1);
-    const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at;
-    if (states) a.states = (const tn_b16 *)c->work;
+    a.dwrite = tn_outer_of(&c->din[TN_OUTER_WRITE], c->accumulate >> TN_OUTER_WRITE & 1);
+    const bool states = a.dq.at || a.dalpha.at, tokens = states || a.dk.at || a.dv.at || a.dwrite.at;
+    if (states) a.states = states_of(c);
     if (tokens) a.g = (const tn_b16 *)((char *)c->work + l.g);
-    if (states) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));
+    if (states && (const void *)a.states == c->work) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));
     TN_RETURN_IF(walk_gradients(c, &a, &l));
     if (!tokens) return TN_OK;
     TN_CUDA_TRY(cudaFuncSetAttribute(back_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));

@@ -12,7 +12,9 @@
 #include <string.h>
 
 enum { STATE = 1, RESET = 2, STRONG = 4, NO_DECAY = 8, STEPS = 16, SLOW = 32, ROUND = 64 };
-enum { Q, K, V, ALPHA, EXTRA }; /* inputs; then state and reset where there are any */
+/* One kernel with these on CUDA. WRITE: v by a number a token; GATES: by sigmoid of it, and alpha is -softplus of its input. */
+enum { WRITE = 128, GATES = 256 };
+enum { Q, K, V, ALPHA, EXTRA }; /* inputs; then state, reset and strengths where there are any */
 
 static const char *const switches_off[] = { "opt.outer", NULL };
 
@@ -30,6 +32,9 @@ static const tn_case cases[] = {
     { "no values", { 1, 6, 2, 3, 0, 4 }, STATE, 1e-5f, 2e-2f },
     { "no sequences", { 0, 6, 2, 3, 2, 4 }, STATE, 1e-5f, 2e-2f },
     { "bf16 operands", { 2, 67, 2, 16, 16, 16 }, STATE | ROUND | TN_FEW, 3e-2f, 0 },
+    { "strengths", { 2, 21, 2, 8, 16, 0 }, STATE | RESET | WRITE | TN_FEW, 1e-5f, 2e-2f },
+    { "strengths, odd", { 2, 9, 2, 3, 5, 4 }, WRITE, 1e-5f, 2e-2f },
+    { "gates", { 2, 21, 2, 8, 16, 0 }, STATE | RESET | WRITE | GATES | TN_FEW, 1e-5f, 2e-2f },
     { "steps", { 2, 19, 2, 3, 5, 4 }, STATE | RESET | STEPS, 1e-5f, 2e-2f },
     { "steps, no decay", { 1, 9, 2, 4, 3, 0 }, NO_DECAY | STEPS, 1e-5f, 2e-2f },
 };
@@ -44,6 +49,11 @@ static const tn_case long_cases[] = {
     { "two levels", { 1, 1100, 2, 16, 24, 0 }, STATE | SLOW, 1e-5f, 3e-2f },
     { "two levels, documents", { 1, 700, 1, 64, 64, 0 }, STATE | RESET | SLOW, 1e-5f, 3e-2f },
     { "two levels, strong decay", { 2, 600, 1, 8, 16, 0 }, STATE | STRONG, 1e-5f, 3e-2f },
+    { "strengths, documents", { 3, 300, 2, 16, 24, 0 }, STATE | RESET | SLOW | WRITE, 1e-5f, 3e-2f },
+    { "strengths, full size", { 1, 700, 2, 64, 64, 0 }, STATE | SLOW | WRITE, 1e-5f, 3e-2f },
+    { "strengths, strong decay", { 2, 600, 1, 8, 16, 0 }, STATE | STRONG | WRITE, 1e-5f, 3e-2f },
+    { "gates, documents", { 3, 300, 2, 16, 24, 0 }, STATE | RESET | SLOW | WRITE | GATES, 1e-5f, 3e-2f },
+    { "gates, full size", { 1, 700, 2, 64, 64, 0 }, STATE | SLOW | WRITE | GATES, 1e-5f, 3e-2f },
     { "steps, 700 tokens", { 1, 700, 1, 8, 8, 0 }, STATE | RESET | SLOW | STEPS, 1e-5f, 0 },
 };
 
@@ -56,11 +66,18 @@ static void build(tn_op_io *io, const tn_case *c)
     g->options.round = c->flags & ROUND ? TN_BF16 : TN_F32;
     const tn_ref q = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
     const tn_ref k = tn_test_input(io, tn_shape(B, T, H, N), (tn_fill_spec){ 0 });
-    const tn_ref v = tn_test_input(io, tn_shape(B, T, H, P), (tn_fill_spec){ 0 });
-    const tn_ref alpha = tn_test_input(io, tn_shape(B, T, H), (tn_fill_spec){ .kind = TN_FILL_UNIFORM, .lo = least });
+    tn_ref v = tn_test_input(io, tn_shape(B, T, H, P), (tn_fill_spec){ 0 });
+    const bool gates = c->flags & GATES;
+    const tn_fill_spec decays = { .kind = TN_FILL_UNIFORM, .lo = gates ? -7 : least, .hi = gates ? -2 : 0 };
+    tn_ref alpha = tn_test_input(io, tn_shape(B, T, H), decays);
+    if (gates) alpha = tn_neg(g, tn_softplus(g, alpha));
     tn_ref state = TN_NONE, reset = TN_NONE, final;
     if (c->flags & STATE) state = tn_test_input(io, tn_shape(B, H, N, P), (tn_fill_spec){ 0 });
     if (c->flags & RESET) reset = tn_test_input(io, tn_shape(B, T), (tn_fill_spec){ .kind = TN_FILL_INT, .hi = 2 });
+    if (c->flags & WRITE) {
+        const tn_ref b = tn_test_input(io, tn_shape(B, T, H), (tn_fill_spec){ .kind = TN_FILL_UNIFORM, .lo = -1, .hi = 2 });
+        v = tn_mul(g, v, tn_reshape(g, gates ? tn_sigmoid(g, b) : b, tn_shape(B, T, H, 1)));
+    }
     tn_test_output(io,
                    tn_outer(g, q, k, v, alpha, .state = state, .reset = reset, .chunk = c->dim[5], .final = &final));
     tn_test_output(io, final);
@@ -76,7 +93,8 @@ static void adjust(const tn_case *c, int input, double *x, int64_t n)
 
 typedef struct walker { /* one head of one sequence in the oracle's tensors */
     int64_t b, h, T, H, N, P;
-    const double *reset;
+    const double *reset, *write;
+    bool gates;
 } walker;
 
 static int64_t at(const walker *w, int64_t t, int64_t size)
@@ -89,13 +107,29 @@ static bool resets(const walker *w, int64_t t)
     return w->reset && w->reset[w->b * w->T + t] != 0;
 }
 
+static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
+static double strength(const walker *w, int64_t t)
+{
+    return !w->write ? 1 : w->gates ? sigmoid(w->write[at(w, t, 1)]) : w->write[at(w, t, 1)];
+}
+
+/* e^alpha of token t. */
+static double decay_of(const walker *w, const tn_oracle *o, int64_t t)
+{
+    const double a = o->in[ALPHA][at(w, t, 1)];
+    return w->gates ? sigmoid(-a) : exp(a);
+}
+
 static void step(const walker *w, const tn_oracle *o, int64_t t, double *S)
 {
-    const double decay = exp(o->in[ALPHA][at(w, t, 1)]);
+    const double decay = decay_of(w, o, t);
     const double *k = o->in[K] + at(w, t, w->N), *v = o->in[V] + at(w, t, w->P);
     for (int64_t n = 0; n < w->N; n++)
-        for (int64_t p = 0; p < w->P; p++) S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * v[p];
+        for (int64_t p = 0; p < w->P; p++) S[n * w->P + p] = (resets(w, t) ? 0 : decay * S[n * w->P + p]) + k[n] * strength(w, t) * v[p];
 }
+
+static int strengths_at(const tn_case *c) { return EXTRA + !!(c->flags & STATE) + !!(c->flags & RESET); }
 
 static walker walker_of(const tn_case *c, const tn_oracle *o, int64_t b, int64_t h)
 {
@@ -105,7 +139,9 @@ static walker walker_of(const tn_case *c, const tn_oracle *o, int64_t b, int64_t
                      .H = c->dim[2],
                      .N = c->dim[3],
                      .P = c->dim[4],
-                     .reset = c->flags & RESET ? o->in[EXTRA + !!(c->flags & STATE)] : NULL };
+                     .reset = c->flags & RESET ? o->in[EXTRA + !!(c->flags & STATE)] : NULL,
+                     .write = c->flags & WRITE ? o->in[strengths_at(c)] : NULL,
+                     .gates = c->flags & GATES };
 }
 
 static void oracle(const tn_case *c, tn_oracle *o)
@@ -128,11 +164,12 @@ static void oracle(const tn_case *c, tn_oracle *o)
 
 /* One head backwards; states (T+1,N,P) are S before every token, G (N,P) is dL/dS. */
 static void backwards(const walker *w, const tn_oracle *o, const double *states, double *G, double *const *dout,
-                      double *const *din)
+                      double *const *din, double *dwrite)
 {
     const int64_t N = w->N, P = w->P;
     for (int64_t t = w->T; t-- > 0;) {
-        const double decay = resets(w, t) ? 0 : exp(o->in[ALPHA][at(w, t, 1)]);
+        const double decay = resets(w, t) ? 0 : decay_of(w, o, t), s = strength(w, t);
+        const double by_a = w->gates ? -sigmoid(o->in[ALPHA][at(w, t, 1)]) : 1, by_b = w->gates ? s * (1 - s) : 1;
         const double *before = states + t * N * P, *after = before + N * P, *d = dout[0] + at(w, t, P);
         for (int64_t n = 0; n < N; n++)
             for (int64_t p = 0; p < P; p++) {
@@ -140,9 +177,10 @@ static void backwards(const walker *w, const tn_oracle *o, const double *states,
                 double *g = &G[n * P + p];
                 *g += o->in[Q][qn] * d[p];
                 din[Q][qn] += after[n * P + p] * d[p];
-                din[K][qn] += *g * o->in[V][vp];
-                din[V][vp] += *g * o->in[K][qn];
-                din[ALPHA][at(w, t, 1)] += decay * before[n * P + p] * *g;
+                din[K][qn] += *g * strength(w, t) * o->in[V][vp];
+                din[V][vp] += *g * strength(w, t) * o->in[K][qn];
+                if (dwrite) dwrite[at(w, t, 1)] += by_b * *g * o->in[V][vp] * o->in[K][qn];
+                din[ALPHA][at(w, t, 1)] += by_a * decay * before[n * P + p] * *g;
                 *g *= decay;
             }
     }
@@ -160,7 +198,7 @@ static void oracle_grad(const tn_case *c, const tn_oracle *o, double *const *dou
             step(&w, o, t, states + (t + 1) * NP);
         }
         memcpy(G, dout[1] + i * NP, sizeof *G * (size_t)NP);
-        backwards(&w, o, states, G, dout, din);
+        backwards(&w, o, states, G, dout, din, c->flags & WRITE ? din[strengths_at(c)] : NULL);
         memcpy(din[EXTRA] + i * NP, G, sizeof *G * (size_t)NP);
     }
     free(states);

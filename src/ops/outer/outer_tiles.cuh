@@ -8,6 +8,7 @@
 
 #include "backend/cuda/device.cuh"
 #include "backend/cuda/mma.cuh"
+#include "ops/act.cuh"
 #include "ops/outer/outer.h"
 
 enum {
@@ -28,7 +29,8 @@ typedef struct tn_outer_shape {
     int64_t B, T, H;
     int N, P, chunks;
     bool stateless; /* nothing enters token 0 */
-    tn_outer_tensor q, k, v, alpha, state;
+    bool raw;       /* as in tn_outer_attr */
+    tn_outer_tensor q, k, v, alpha, state, write;
     const int32_t *reset;
     int64_t reset_b, reset_t;
 } tn_outer_shape;
@@ -62,6 +64,8 @@ static inline tn_outer_shape tn_outer_shape_of(const tn_call *c)
     z.v = tn_outer_of(&c->in[TN_OUTER_V], false);
     z.alpha = tn_outer_of(&c->in[TN_OUTER_ALPHA], false);
     z.state = tn_outer_state_of(&c->in[TN_OUTER_STATE], false);
+    z.write = tn_outer_of(&c->in[TN_OUTER_WRITE], false);
+    z.raw = ((const tn_outer_attr *)c->attr)->raw;
     z.reset = (const int32_t *)r->data;
     if (z.reset) z.reset_b = r->stride[0], z.reset_t = r->stride[1];
     return z;
@@ -310,20 +314,68 @@ __device__ __forceinline__ void tn_outer_running(double *v, const bool *flag)
 struct tn_outer_alphas {
     double v[2];
     bool starts[2];
+    float write[2]; /* by what v is multiplied: 1 where nothing is said */
+    float slope[2]; /* of alpha by what is given for it */
 };
+
+/* The same as it lies in memory: to be asked for all at once, and opened when it is needed. */
+struct tn_outer_asked {
+    uint32_t alpha[2], write[2];
+    bool starts[2], there[2];
+};
+
+__device__ __forceinline__ uint32_t tn_outer_ask(const tn_outer_tensor &p, int64_t b, int64_t h, int64_t t, bool there)
+{
+    const int64_t i = b * p.b + t * p.t + h * p.h;
+    if (!there || !p.at) return 0;
+    if (p.type == TN_F32) return ((const uint32_t *)p.at)[i];
+    if (p.type == TN_F64) return __float_as_uint((float)((const double *)p.at)[i]);
+    return ((const uint16_t *)p.at)[i];
+}
+
+__device__ __forceinline__ float tn_outer_opened(const tn_outer_tensor &p, uint32_t x)
+{
+    if (p.type == TN_BF16) return __uint_as_float(x << 16);
+    return p.type == TN_F16 ? __half2float(__ushort_as_half((unsigned short)x)) : __uint_as_float(x);
+}
+
+__device__ __forceinline__ tn_outer_asked tn_outer_alphas_ask(const tn_outer_shape &z, int64_t b, int64_t h, int64_t first)
+{
+    tn_outer_asked r;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const int64_t t = first + threadIdx.x % 32 * 2 + i;
+        r.there[i] = t < z.T;
+        r.alpha[i] = tn_outer_ask(z.alpha, b, h, t, r.there[i]);
+        r.write[i] = tn_outer_ask(z.write, b, h, t, r.there[i]);
+        r.starts[i] = r.there[i] && tn_outer_starts(z, b, t);
+    }
+    return r;
+}
+
+__device__ __forceinline__ tn_outer_alphas tn_outer_alphas_open(const tn_outer_shape &z, const tn_outer_asked &r)
+{
+    tn_outer_alphas a;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float x = tn_outer_opened(z.alpha, r.alpha[i]), w = z.write.at ? tn_outer_opened(z.write, r.write[i]) : 1.f;
+        a.slope[i] = 1.f;
+        if (z.raw) {
+            a.slope[i] = -tn_d_sigmoid(x);
+            x = r.there[i] ? -(tn_d_at_least(x, 0.f) + log1pf(expf(-fabsf(x)))) : 0.f;
+            w = tn_d_sigmoid(w);
+        }
+        a.starts[i] = r.starts[i];
+        a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
+        a.write[i] = w;
+    }
+    return a;
+}
 
 __device__ __forceinline__ tn_outer_alphas tn_outer_alphas_load(const tn_outer_shape &z, int64_t b, int64_t h,
                                                                 int64_t first)
 {
-    tn_outer_alphas a;
-    for (int i = 0; i < 2; i++) {
-        const int64_t t = first + threadIdx.x % 32 * 2 + i;
-        const float x =
-            t < z.T ? tn_load(z.alpha.at, z.alpha.type, b * z.alpha.b + t * z.alpha.t + h * z.alpha.h) : 0.f;
-        a.starts[i] = t < z.T && tn_outer_starts(z, b, t);
-        a.v[i] = a.starts[i] ? 0 : x < -200.f ? -200. : (double)x;
-    }
-    return a;
+    return tn_outer_alphas_open(z, tn_outer_alphas_ask(z, b, h, first));
 }
 
 /* A block's chunk. */
@@ -348,9 +400,10 @@ __device__ __forceinline__ int tn_outer_documents(const tn_outer_alphas &a, int 
 
 /* alpha_t decays everything that passes from before t to t or after it. later (tokens from the end): what belongs to pairs and reads of
  * S0, by the later token; earlier: writes to S1, by the earlier token, and what passes through. Both are added up along the
- * chunk, cut where a document starts. By one warp, two tokens a lane. */
+ * chunk, cut where a document starts. slope (64), or NULL: of alpha by what is given for it. By one warp, two tokens a lane. */
 __device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalpha, int64_t T, const tn_outer_chunk &k, double (&later)[2],
-                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2])
+                                                     bool (&later_cut)[2], double (&earlier)[2], bool (&earlier_cut)[2],
+                                                     const float *slope = NULL)
 {
     const int lane = threadIdx.x % 32;
     tn_outer_running(later, later_cut);
@@ -360,7 +413,7 @@ __device__ __forceinline__ void tn_outer_alpha_write(const tn_outer_tensor &dalp
         const double from_end = __shfl_sync(0xffffffffu, later[1 - i], 31 - lane);
         if (k.first + t >= T) continue;
         tn_put(dalpha.at, dalpha.type, k.b * dalpha.b + (k.first + t) * dalpha.t + k.h * dalpha.h,
-               earlier_cut[i] ? 0.f : (float)(from_end + earlier[i]), dalpha.add);
+               earlier_cut[i] ? 0.f : __fmul_rn((float)(from_end + earlier[i]), slope ? slope[t] : 1.f), dalpha.add);
     }
 }
 

@@ -68,17 +68,7 @@ template <> struct eight<BF16> {
     {
         q = *(const uint4 *)((const uint16_t *)s.a.data + row * s.distance + i);
     }
-    __device__ __forceinline__ tn_f8 open() const
-    {
-        const uint32_t w[4] = { q.x, q.y, q.z, q.w };
-        tn_f8 r;
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            r.v[2 * k] = __uint_as_float(w[k] << 16);
-            r.v[2 * k + 1] = __uint_as_float(w[k] & 0xffff0000u);
-        }
-        return r;
-    }
+    __device__ __forceinline__ tn_f8 open() const { return tn_open8(q); }
 };
 
 template <how HOW>
@@ -183,6 +173,19 @@ __device__ __forceinline__ void fold(const job &j, const place &p, const tn_f8 &
     }
 }
 
+/* What the backward pass reads of a row. */
+template <how HOW> struct taken {
+    eight<HOW> c, z, x, d;
+    __device__ __forceinline__ void ask(const job &j, int64_t row, int i)
+    {
+        d.ask(j.dy, row, i, j.width);
+        c.ask(j.c, row, i, j.width);
+        z.ask(j.z, row, i, j.width);
+        if (j.x.a.data) x.ask(j.x, row, i, j.width);
+    }
+};
+
+/* BF16: a row is on its way while the one before it is worked on. */
 template <how HOW, int KIND, bool NORM>
 __global__ void __launch_bounds__(THREADS, 2) backward(const __grid_constant__ job j)
 {
@@ -193,19 +196,16 @@ __global__ void __launch_bounds__(THREADS, 2) backward(const __grid_constant__ j
     const tn_f8 skip = columns_of(j.skip, p.i, j.width, 0.f), gain = columns_of(j.gain, p.i, j.width, 1.f);
     const int64_t rows = p.idle ? 0 : tn_d_rows(j.dy.a);
     tn_f8 dskip = {}, dgain = {};
+    taken<HOW> now, next;
+    if (HOW == BF16 && p.first < rows) next.ask(j, p.first, p.i);
     for (int64_t row = p.first; row < rows; row += p.step) {
-        eight<HOW> c, z, x, d;
-        d.ask(j.dy, row, p.i, j.width);
-        c.ask(j.c, row, p.i, j.width);
-        z.ask(j.z, row, p.i, j.width);
-        tn_f8 more = {};
-        if (skips) {
-            x.ask(j.x, row, p.i, j.width);
-            more = x.open();
-        }
-        tn_f8 s = sum_of(c.open(), more, skip, j.scale);
+        if (HOW == BF16) now = next;
+        else now.ask(j, row, p.i);
+        if (HOW == BF16 && row + p.step < rows) next.ask(j, row + p.step, p.i);
+        const tn_f8 more = skips ? now.x.open() : tn_f8{};
+        tn_f8 s = sum_of(now.c.open(), more, skip, j.scale);
         const float r = NORM ? norm_of(s, j.group, j.eps) : 1.f;
-        tn_f8 dn = d.open(), dz = z.open();
+        tn_f8 dn = now.d.open(), dz = now.z.open();
         float along = 0;
 #pragma unroll
         for (int k = 0; k < 8; k++) { /* s becomes n without its gain, dn its gradient */
@@ -324,6 +324,9 @@ __global__ void __launch_bounds__(32) odd_backward(const __grid_constant__ job j
 
 typedef void kernel(const job j);
 
+/* What kernel a shape goes to must not depend on where its numbers lie. */
+bool is_odd(int group) { return group % 8 || group > 256 || (group & (group - 1)); }
+
 job job_of(const tn_call *c)
 {
     const tn_readout_attr *a = (const tn_readout_attr *)c->attr;
@@ -334,11 +337,9 @@ job job_of(const tn_call *c)
     j.group = (int)a->group, j.act = a->act, j.scale = a->scale, j.eps = a->eps;
     const int most = THREADS * 8; /* columns of a block: whole groups */
     j.columns = j.width <= most ? j.width : j.group ? most / j.group * j.group : most;
+    if (j.width % 256 == 0 && !is_odd(j.group)) j.columns = 256; /* a warp to a row: no thread of a block is idle */
     return j;
 }
-
-/* What kernel a shape goes to must not depend on where its numbers lie. */
-bool is_odd(int group) { return group % 8 || group > 256 || (group & (group - 1)); }
 
 how how_of(const job &j)
 {
@@ -437,7 +438,7 @@ extern "C" tn_status tn_readout_backward_cuda(const tn_call *c)
     j.add_x = c->accumulate >> TN_READOUT_X & 1;
     j.learns = skip->data || gain->data;
     j.partial = (float *)c->work;
-    const int each = j.group ? 2 : 3; /* what the registers leave room for */
+    const int each = 2; /* what the registers leave room for */
     const dim3 grid = is_odd(j.group) ? odd_grid(j, rows) : grid_of(c, j, rows, each, MOST_PARTS);
     if (rows && is_odd(j.group)) odd_backward<<<grid, 32, 0, tn_cuda_stream(c)>>>(j);
     else if (rows) (j.group ? backward_for<true>(j) : backward_for<false>(j))<<<grid, THREADS, 0, tn_cuda_stream(c)>>>(j);

@@ -15,6 +15,8 @@ const tn_setting tn_plan_switches[] = {
                       "CUDA: a recorded solve repeats one iteration until all samples are there (off: all iterations are recorded)"),
     TN_SETTING_SWITCH("opt.slopes", "on",
                       "CUDA: a gradient is multiplied by gelu's slope in the product that makes it (off: in a pass over memory)"),
+    TN_SETTING_SWITCH("opt.column_sums", "on",
+                      "CUDA: a bias' gradient is summed by the kernel that makes the rows (off: in a pass over memory)"),
     TN_SETTING_SWITCH("opt.shared_gradients", "on", "the terms of a sum have one gradient in one place (off: each its own copy)"),
     TN_SETTING_SWITCH("opt.cudnn", "on", "CUDA: attention's forward pass by cuDNN where it is there and measures faster (off: by our own kernels)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),

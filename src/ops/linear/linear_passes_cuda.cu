@@ -7,9 +7,12 @@
 #include "ops/act.cuh"
 
 enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-enum { THREADS = 256, PARTS = 128, LANES = 32, GROUPS = 8 }; /* PARTS of the rows: their sums are added in the second stage */
+enum { THREADS = 256, LANES = 32, GROUPS = 8 };
+/* Parts of the rows, whose sums are added in the second stage; of a sum alone as many as fill the GPU once, with so many
+ * blocks a multiprocessor, but no more than SUM_PARTS. */
+enum { PARTS = 128, SUM_PARTS = 512, SUM_BLOCKS = 6, SUM_AHEAD = 4 };
 
-size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(PARTS * (size_t)n * sizeof(float)); }
+size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(SUM_PARTS * (size_t)n * sizeof(float)); }
 
 /* Rows at even distances, of whole vectors; a tensor that is not there counts. */
 static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
@@ -129,17 +132,46 @@ __device__ __forceinline__ void put_part(float *part, const tn_f8 &sum, int64_t 
     if (column < n) part[blockIdx.y * n + column] = x;
 }
 
-/* The rows of d, where it is made by before_act_vectors, or of dy; as many rows as are alive. */
-static __global__ void __launch_bounds__(LANES *GROUPS) sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
+/* The rows of d, where it is made by before_act_vectors, or of dy; as many rows as are alive. The type is a template
+ * argument, so that several loads are on their way at once. */
+template <tn_dtype T>
+static __global__ void __launch_bounds__(LANES *GROUPS, SUM_BLOCKS) sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
 {
-    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = tn_d_rows(d.a);
+    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = j < n ? tn_d_rows(d.a) : 0, step = gridDim.y * GROUPS;
+    int64_t r = blockIdx.y * GROUPS + threadIdx.y;
     tn_f8 sum = { { 0 } };
-#pragma unroll 4
-    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; j < n && r < count; r += gridDim.y * GROUPS) {
-        const tn_f8 x = tn_load8(d.a.data, d.a.dtype, r * d.distance + j);
+    for (; r + (SUM_AHEAD - 1) * step < count; r += SUM_AHEAD * step) {
+        tn_f8 x[SUM_AHEAD];
+#pragma unroll
+        for (int a = 0; a < SUM_AHEAD; a++) x[a] = tn_load8(d.a.data, T, (r + a * step) * d.distance + j);
+#pragma unroll
+        for (int a = 0; a < SUM_AHEAD; a++)
+            for (int k = 0; k < 8; k++) sum.v[k] += x[a].v[k];
+    }
+    for (; r < count; r += step) {
+        const tn_f8 x = tn_load8(d.a.data, T, r * d.distance + j);
         for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
     }
     put_part(part, sum, n);
+}
+
+static int sum_parts_of(const tn_call *c, int64_t rows, int64_t n)
+{
+    const int64_t across = (n + LANES * 8 - 1) / (LANES * 8), all = tn_cuda_queue_of(c)->multiprocessors * (int64_t)SUM_BLOCKS / across;
+    const int64_t some = (rows + GROUPS - 1) / GROUPS, most = all < 1 ? 1 : all < SUM_PARTS ? all : SUM_PARTS;
+    return (int)(some < most ? some : most);
+}
+
+static tn_status sum_vectors(const tn_call *c, const tn_arg *d, float *parts, int count)
+{
+    const int64_t n = tn_row_len(d);
+    const dim3 grid((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)count);
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (d->dtype == TN_BF16) sum_parts_vectors<TN_BF16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    else if (d->dtype == TN_F16) sum_parts_vectors<TN_F16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    else sum_parts_vectors<TN_F32><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
 }
 
 template <tn_act ACT>
@@ -197,8 +229,8 @@ static tn_status sum_rows(const tn_call *c, const tn_arg *d, float *parts)
 {
     const int64_t n = tn_row_len(d), rows = tn_all_rows(d);
     const bool fast = d->dims.rank > 1 && vectors(d);
-    const int count = fast ? parts_of(rows) : (int)(rows < PARTS ? rows : PARTS);
-    if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(parts, tn_rows_of(d), n);
+    const int count = fast ? sum_parts_of(c, rows, n) : (int)(rows < PARTS ? rows : PARTS);
+    if (fast) TN_RETURN_IF(sum_vectors(c, d, parts, count));
     else sum_parts<<<dim3((unsigned)((n + 127) / 128), count), 128, 0, tn_cuda_stream(c)>>>(parts, *d, n);
     TN_CUDA_LAUNCHED();
     return put_bias(c, parts, count);

@@ -6,7 +6,7 @@
 #include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/norm_cpu.h"
-#include "plan/graph.h"
+#include "plan/plan.h"
 
 /* Is node i a sum of two tensors of its result's shape and type? */
 static bool is_sum(const tn_graph *g, size_t i)
@@ -22,28 +22,31 @@ static bool is_sum(const tn_graph *g, size_t i)
 
 /* --- in a product -------------------------------------------------------------------------------------------------- */
 
-/* What reads memory of base: nodes, custom gradients, and the ends of states. */
-static int readers_of(const tn_graph *g, int32_t base)
+/* What reads memory of base: nodes, custom gradients, the caller, and the ends of states. What has a gradient of its own
+ * counts. */
+static int readers_of(const tn_graph *g, const tn_compile_options *o, int32_t base)
 {
-    int n = 0;
+    int n = o->loss.id && g->tensor[o->loss.id].base == base;
     for (size_t i = 0; i < g->n_nodes; i++) {
         const tn_node *at = &g->node[i];
         for (int k = 0; at->op && k < at->n_in; k++) n += at->in[k] && g->tensor[at->in[k]].base == base;
         for (int k = 0; at->custom && k < at->custom->n; k++) n += g->tensor[at->custom->xs[k].id].base == base;
     }
     for (size_t i = 0; i < g->n_assigns; i++) n += g->tensor[g->assign[i].value].base == base;
+    for (size_t i = 0; i < g->n_outputs; i++) n += g->tensor[g->output[i].id].base == base;
+    for (int i = 0; i < o->n_seeds; i++) n += g->tensor[o->seeds[i].y.id].base == base;
     return n;
 }
 
 /* Is x, one term of sum node i, a product that can take `other` in? */
-static bool takes_other(const tn_graph *g, int32_t x, int32_t other, size_t i, bool recompute)
+static bool takes_other(const tn_graph *g, const tn_compile_options *o, int32_t x, int32_t other, size_t i)
 {
     const tn_gtensor *p = &g->tensor[x], *r = &g->tensor[g->tensor[other].base];
-    if (p->base != x || p->role != TN_ROLE_ACTIVATION || p->producer < 0 || p->output) return false;
+    if (p->base != x || p->role != TN_ROLE_ACTIVATION || p->producer < 0) return false;
     const tn_node *n = &g->node[p->producer];
     return n->op == &tn_op_linear && !n->custom && ((const tn_linear_attr *)n->attr)->act == TN_ACT_NONE && !n->in[TN_LINEAR_RESIDUAL] &&
-           r->role == TN_ROLE_ACTIVATION && r->producer < p->producer && readers_of(g, x) == 1 &&
-           !(recompute && n->segment != g->node[i].segment);
+           r->role == TN_ROLE_ACTIVATION && r->producer < p->producer && readers_of(g, o, x) == 1 &&
+           !(o->recompute && n->segment != g->node[i].segment);
 }
 
 static void add_in_product(tn_graph *g, size_t sum, int32_t x, int32_t other)
@@ -117,24 +120,24 @@ static void close_up(tn_graph *g)
     for (size_t i = 1; i < g->n_tensors; i++) g->tensor[i].producer = g->tensor[g->tensor[i].base].producer;
 }
 
-static void fuse_products(tn_graph *g, bool recompute)
+static void fuse_products(tn_graph *g, const tn_compile_options *o)
 {
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
         const tn_node *n = &g->node[i];
         for (int k = 0; k < 2 && n->op && is_sum(g, i) && !n->custom; k++)
-            if (takes_other(g, n->in[k], n->in[1 - k], i, recompute)) add_in_product(g, i, n->in[k], n->in[1 - k]);
+            if (takes_other(g, o, n->in[k], n->in[1 - k], i)) add_in_product(g, i, n->in[k], n->in[1 - k]);
     }
 }
 
-void tn_pass_fuse(tn_graph *g, bool recompute, tn_device device)
+void tn_pass_fuse(tn_graph *g, const tn_compile_options *o)
 {
-    if (device == TN_CUDA && tn_graph_switch(g, "opt.sum_in_linear")) {
-        fuse_products(g, recompute);
+    if (o->device == TN_CUDA && tn_graph_switch(g, "opt.sum_in_linear")) {
+        fuse_products(g, o);
         close_up(g);
     }
     if (!tn_graph_switch(g, "opt.sum_in_norm")) return;
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
-        const int64_t at = g->node[i].op ? sum_before(g, i, recompute) : -1;
+        const int64_t at = g->node[i].op ? sum_before(g, i, o->recompute) : -1;
         if (at >= 0) add_in_norm(g, (size_t)at, i);
     }
     if (g->status == TN_OK) close_up(g);

@@ -12,7 +12,7 @@
 
 enum { R = 6, D = 12 };
 
-typedef enum kind { STREAM, READ_TWICE, IS_OUTPUT, READ_BETWEEN, BROADCAST, ACROSS_LAYERS, KINDS } kind;
+typedef enum kind { STREAM, READ_TWICE, IS_OUTPUT, PRODUCT_SEEN, READ_BETWEEN, BROADCAST, ACROSS_LAYERS, KINDS } kind;
 
 static const struct {
     const char *name;
@@ -22,6 +22,7 @@ static const struct {
     [STREAM] = { "a residual stream", 2, 0, 1 },
     [READ_TWICE] = { "a term is read twice", 2, 0, 0 },
     [IS_OUTPUT] = { "the sum is an output", 2, 0, 1 },
+    [PRODUCT_SEEN] = { "a view of the product is an output", 2, 0, 0 },
     [READ_BETWEEN] = { "the sum is read before the norm", 1, 1, 1 },
     [BROADCAST] = { "one term is repeated", 1, 1, 1 },
     [ACROSS_LAYERS] = { "the norm is in another layer, to be computed again", 0, 2, 1 },
@@ -37,6 +38,7 @@ static tn_ref build(tn_graph *g, kind k)
                                .bias = weights(g, "b", tn_shape(D)));
     tn_ref s = tn_add(g, x, p);
     if (k == IS_OUTPUT) tn_output(g, "s", s);
+    if (k == PRODUCT_SEEN) tn_output(g, "p", tn_reshape(g, p, tn_shape(R * D)));
     tn_region layer = tn_region_begin(g, "layer0");
     const tn_ref f = tn_sin(g, tn_rmsnorm(g, s, weights(g, "n2", tn_shape(D))));
     s = tn_add(g, s, k == BROADCAST ? tn_reshape(g, tn_mean(g, f, -1), tn_shape(R, 1)) : f);
@@ -90,8 +92,8 @@ static void sums_in_products(void **state)
     (void)state;
     for (int k = 0; k < KINDS; k++) {
         tn_graph *g = tn_world_graph(NULL);
-        build(g, (kind)k);
-        tn_pass_fuse(g, k == ACROSS_LAYERS, TN_CUDA);
+        const tn_ref loss = build(g, (kind)k);
+        tn_pass_fuse(g, &(tn_compile_options){ .device = TN_CUDA, .loss = loss, .recompute = k == ACROSS_LAYERS });
         assert_ok(tn_graph_status(g));
         const int products = nodes_of(g, &tn_op_linear, false, TN_LINEAR_RESIDUAL);
         const int sums = products + nodes_of(g, &tn_op_norm, false, TN_NORM_RESIDUAL) + sums_of(g, false);

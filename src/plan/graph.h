@@ -124,7 +124,8 @@ tn_node *tn_graph_emit(tn_graph *g, const tn_op *op, const void *attr, const int
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */
 } tn_seed;
-void tn_pass_fuse(tn_graph *g, bool recompute, tn_device device);
+struct tn_compile_options;
+void tn_pass_fuse(tn_graph *g, const struct tn_compile_options *o);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
 void tn_pass_assign(tn_graph *g);

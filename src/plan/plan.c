@@ -115,7 +115,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->device = o->device;
     p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
-    tn_pass_fuse(g, o->recompute, p->device);
+    tn_pass_fuse(g, o);
     differentiate(g, o);
     tn_pass_assign(g);
     tn_pass_late(g);

@@ -468,6 +468,27 @@ int32_t *tn_graph_changed(tn_graph *g)
     return at;
 }
 
+bool tn_node_writes(const tn_graph *g, const tn_node *n, int32_t base)
+{
+    bool found = false;
+    for (int k = 0; n->backward && k < n->n_in; k++) found |= n->din[k] && g->tensor[n->din[k]].base == base;
+    for (int k = 0; (!n->backward || n->makes_out) && k < n->n_out; k++) found |= n->out[k] && g->tensor[n->out[k]].base == base;
+    return found;
+}
+
+static bool reads_any(const tn_graph *g, const int32_t *ids, int n, uint64_t which, int32_t base)
+{
+    for (int k = 0; k < n; k++)
+        if ((which >> k & 1) && ids[k] && g->tensor[ids[k]].base == base) return true;
+    return false;
+}
+
+bool tn_node_reads(const tn_graph *g, const tn_node *n, int32_t base)
+{
+    return reads_any(g, n->in, n->n_in, n->backward ? n->reads_in : UINT64_MAX, base) ||
+           (n->backward && (reads_any(g, n->dout, n->n_out, UINT64_MAX, base) || reads_any(g, n->out, n->n_out, n->reads_out, base)));
+}
+
 tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 {
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,

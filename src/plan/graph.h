@@ -127,7 +127,8 @@ void tn_input_by_copy(tn_graph *g, tn_ref x);
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */
 } tn_seed;
-void tn_pass_fuse(tn_graph *g, bool recompute);
+struct tn_compile_options;
+void tn_pass_fuse(tn_graph *g, const struct tn_compile_options *o);
 void tn_pass_absorb(tn_graph *g, bool recompute, const tn_seed *seeds, int n_seeds);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);
@@ -135,6 +136,8 @@ void tn_pass_assign(tn_graph *g);
 void tn_pass_late(tn_graph *g);
 void tn_pass_dead(tn_graph *g);
 void tn_pass_slopes(tn_graph *g);
+/* Bias gradients summed by the nodes that make the rows. */
+void tn_pass_columns(tn_graph *g);
 void tn_pass_legalize(tn_graph *g, tn_device device);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
 size_t tn_pass_pack(tn_graph *g, int64_t repeats);
@@ -145,6 +148,10 @@ size_t tn_pass_round_weights(tn_graph *g);
 void tn_graph_close_up(tn_graph *g);
 /* By base tensor, in the graph's memory: the last node that changes it in place, -1 where none does. NULL: no memory. */
 int32_t *tn_graph_changed(tn_graph *g);
+
+/* Does a node write to, or read, memory of tensor `base`? */
+bool tn_node_writes(const tn_graph *g, const tn_node *n, int32_t base);
+bool tn_node_reads(const tn_graph *g, const tn_node *n, int32_t base);
 
 int32_t tn_graph_find(const tn_graph *g, const char *full_name);
 tn_ref tn_graph_output(const tn_graph *g, const char *name); /* or none */

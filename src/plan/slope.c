@@ -7,36 +7,16 @@
 
 #include <string.h>
 
-static bool in_memory_of(const tn_graph *g, int32_t id, int32_t base) { return id && g->tensor[id].base == base; }
-
-static bool writes(const tn_graph *g, const tn_node *n, int32_t base)
-{
-    bool found = false;
-    for (int k = 0; n->backward && k < n->n_in; k++) found |= in_memory_of(g, n->din[k], base);
-    for (int k = 0; (!n->backward || n->makes_out) && k < n->n_out; k++) found |= in_memory_of(g, n->out[k], base);
-    return found;
-}
-
-static bool reads(const tn_graph *g, const tn_node *n, int32_t base)
-{
-    bool found = false;
-    for (int k = 0; k < n->n_in; k++)
-        if (!n->backward || (n->reads_in >> k & 1)) found |= in_memory_of(g, n->in[k], base);
-    for (int k = 0; n->backward && k < n->n_out; k++)
-        found |= in_memory_of(g, n->dout[k], base) || ((n->reads_out >> k & 1) && in_memory_of(g, n->out[k], base));
-    return found;
-}
-
 /* The one node that writes the gradient at `id`, which `reader` alone reads; -1: there are more. */
 static int64_t only_writer(const tn_graph *g, int32_t id, size_t reader)
 {
     const int32_t base = g->tensor[id].base;
     int64_t writer = -1;
     for (size_t i = 0; i < g->n_outputs; i++)
-        if (in_memory_of(g, g->output[i].id, base)) return -1;
+        if (g->tensor[g->output[i].id].base == base) return -1;
     for (size_t i = 0; i < g->n_nodes; i++) {
-        if (i != reader && reads(g, &g->node[i], base)) return -1;
-        if (!writes(g, &g->node[i], base)) continue;
+        if (i != reader && tn_node_reads(g, &g->node[i], base)) return -1;
+        if (!tn_node_writes(g, &g->node[i], base)) continue;
         if (writer >= 0) return -1;
         writer = (int64_t)i;
     }
@@ -47,7 +27,7 @@ static int64_t only_writer(const tn_graph *g, int32_t id, size_t reader)
 static bool made_before(const tn_graph *g, int32_t id, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (writes(g, &g->node[k], g->tensor[id].base)) return true;
+        if (tn_node_writes(g, &g->node[k], g->tensor[id].base)) return true;
     return false;
 }
 

@@ -7,11 +7,14 @@
 #include "ops/act.cuh"
 
 enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
-/* PARTS of the rows: their sums are added in the second stage. Up to NARROW columns make few blocks: activations cut their
- * rows into MORE_PARTS. */
-enum { THREADS = 256, PARTS = 128, MORE_PARTS = 512, NARROW = 512, LANES = 32, GROUPS = 8 };
+enum { THREADS = 256, LANES = 32, GROUPS = 8 };
+/* Parts of the rows, whose sums are added in the second stage; of a sum alone as many as fill the GPU once, with so many
+ * blocks a multiprocessor, but no more than SUM_PARTS. */
+enum { PARTS = 128, SUM_PARTS = 512, SUM_BLOCKS = 6, SUM_AHEAD = 4 };
+/* Up to NARROW columns make few blocks: activations cut their rows into MORE_PARTS. */
+enum { NARROW = 512, MORE_PARTS = 512 };
 
-size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(MORE_PARTS * (size_t)n * sizeof(float)); }
+size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(SUM_PARTS * (size_t)n * sizeof(float)); }
 
 /* Rows at even distances, of whole vectors; a tensor that is not there counts. */
 static bool vectors(const tn_arg *a) { return tn_rows_of(a).fast; }
@@ -44,6 +47,40 @@ tn_status tn_linear_convert(const tn_call *c, const tn_arg *to, const tn_arg *fr
 {
     const int64_t total = tn_all_count(from);
     convert_rows<<<tn_blocks(c, total, THREADS), THREADS, 0, tn_cuda_stream(c)>>>(*to, *from, total, tn_row_len(from));
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
+}
+
+/* --- turning ------------------------------------------------------------------------------------------------------------ */
+
+enum { TILE = 64 }; /* numbers; a block of (TILE / 2, GROUPS) threads turns one, each thread two neighbours at a time */
+
+static __global__ void __launch_bounds__(LANES *GROUPS) turn_tiles(uint32_t *to, const uint32_t *from, int n, int k)
+{
+    __shared__ uint16_t tile[TILE][TILE + 2]; /* a row is an odd number of banks */
+    const int row = blockIdx.y * TILE, column = blockIdx.x * TILE, j = 2 * threadIdx.x;
+    for (int i = threadIdx.y; i < TILE; i += GROUPS) {
+        const uint32_t two = row + i < n && column + j < k ? from[((int64_t)(row + i) * k + column + j) / 2] : 0;
+        tile[i][j] = (uint16_t)two;
+        tile[i][j + 1] = (uint16_t)(two >> 16);
+    }
+    __syncthreads();
+    for (int i = threadIdx.y; i < TILE; i += GROUPS)
+        if (column + i < k && row + j < n) to[((int64_t)(column + i) * n + row + j) / 2] = tile[j][i] | (uint32_t)tile[j + 1][i] << 16;
+}
+
+bool tn_linear_turns(const tn_arg *w)
+{
+    const int64_t n = w->dims.dim[0], k = w->dims.dim[1];
+    return w->dtype == TN_BF16 && w->stride[1] == 1 && w->stride[0] == k && n % 2 == 0 && k % 2 == 0 && n / TILE < 65535 &&
+           (uintptr_t)w->data % 4 == 0;
+}
+
+tn_status tn_linear_turn(const tn_call *c, void *to, const tn_arg *w)
+{
+    const int64_t n = w->dims.dim[0], k = w->dims.dim[1];
+    turn_tiles<<<dim3((unsigned)((k + TILE - 1) / TILE), (unsigned)((n + TILE - 1) / TILE)), vector_block(), 0, tn_cuda_stream(c)>>>((uint32_t *)to, (const uint32_t *)w->data,
+                                                                                                        (int)n, (int)k);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }
@@ -180,17 +217,46 @@ __device__ __forceinline__ void put_part(float *part, const tn_f8 &sum, int64_t 
     if (column < n) part[blockIdx.y * n + column] = x;
 }
 
-/* The rows of d, where it is made by before_act_vectors, or of dy; as many rows as are alive. */
-static __global__ void __launch_bounds__(LANES *GROUPS) sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
+/* The rows of d, where it is made by before_act_vectors, or of dy; as many rows as are alive. The type is a template
+ * argument, so that several loads are on their way at once. */
+template <tn_dtype T>
+static __global__ void __launch_bounds__(LANES *GROUPS, SUM_BLOCKS) sum_parts_vectors(float *part, const __grid_constant__ tn_rowset d, int64_t n)
 {
-    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = tn_d_rows(d.a);
+    const int64_t j = (blockIdx.x * LANES + threadIdx.x) * 8, count = j < n ? tn_d_rows(d.a) : 0, step = gridDim.y * GROUPS;
+    int64_t r = blockIdx.y * GROUPS + threadIdx.y;
     tn_f8 sum = { { 0 } };
-#pragma unroll 4
-    for (int64_t r = blockIdx.y * GROUPS + threadIdx.y; j < n && r < count; r += gridDim.y * GROUPS) {
-        const tn_f8 x = tn_load8(d.a.data, d.a.dtype, r * d.distance + j);
+    for (; r + (SUM_AHEAD - 1) * step < count; r += SUM_AHEAD * step) {
+        tn_f8 x[SUM_AHEAD];
+#pragma unroll
+        for (int a = 0; a < SUM_AHEAD; a++) x[a] = tn_load8(d.a.data, T, (r + a * step) * d.distance + j);
+#pragma unroll
+        for (int a = 0; a < SUM_AHEAD; a++)
+            for (int k = 0; k < 8; k++) sum.v[k] += x[a].v[k];
+    }
+    for (; r < count; r += step) {
+        const tn_f8 x = tn_load8(d.a.data, T, r * d.distance + j);
         for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
     }
     put_part(part, sum, n);
+}
+
+static int sum_parts_of(const tn_call *c, int64_t rows, int64_t n)
+{
+    const int64_t across = (n + LANES * 8 - 1) / (LANES * 8), all = tn_cuda_queue_of(c)->multiprocessors * (int64_t)SUM_BLOCKS / across;
+    const int64_t some = (rows + GROUPS - 1) / GROUPS, most = all < 1 ? 1 : all < SUM_PARTS ? all : SUM_PARTS;
+    return (int)(some < most ? some : most);
+}
+
+static tn_status sum_vectors(const tn_call *c, const tn_arg *d, float *parts, int count)
+{
+    const int64_t n = tn_row_len(d);
+    const dim3 grid((unsigned)((n + LANES * 8 - 1) / (LANES * 8)), (unsigned)count);
+    const cudaStream_t stream = tn_cuda_stream(c);
+    if (d->dtype == TN_BF16) sum_parts_vectors<TN_BF16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    else if (d->dtype == TN_F16) sum_parts_vectors<TN_F16><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    else sum_parts_vectors<TN_F32><<<grid, vector_block(), 0, stream>>>(parts, tn_rows_of(d), n);
+    TN_CUDA_LAUNCHED();
+    return TN_OK;
 }
 
 template <tn_act ACT, bool BF16>
@@ -256,8 +322,8 @@ static tn_status sum_rows(const tn_call *c, const tn_arg *d, float *parts)
 {
     const int64_t n = tn_row_len(d), rows = tn_all_rows(d);
     const bool fast = d->dims.rank > 1 && vectors(d);
-    const int count = fast ? parts_of(rows) : (int)(rows < PARTS ? rows : PARTS);
-    if (fast) sum_parts_vectors<<<vector_grid(rows, n), vector_block(), 0, tn_cuda_stream(c)>>>(parts, tn_rows_of(d), n);
+    const int count = fast ? sum_parts_of(c, rows, n) : (int)(rows < PARTS ? rows : PARTS);
+    if (fast) TN_RETURN_IF(sum_vectors(c, d, parts, count));
     else sum_parts<<<dim3((unsigned)((n + 127) / 128), count), 128, 0, tn_cuda_stream(c)>>>(parts, *d, n);
     TN_CUDA_LAUNCHED();
     return put_bias(c, parts, count);

@@ -17,6 +17,8 @@ enum {
     VECTOR = 1 << 9,     /* x is (k) */
     TWIN = 1 << 10,      /* what opt.epilogue=off builds */
     DEEP = 1 << 11,      /* a second product, with v (DEEP_N,n), reads the first one's result */
+    NORMED = 1 << 12,    /* layernorm of the result and one more tensor, without weights: it makes the bias' gradient */
+    SUMMED = 1 << 13,    /* ... and the sum is read too */
     ACT = 15
 };
 
@@ -44,6 +46,12 @@ static const tn_case cases[] = {
     { "deep, gelu", { 3, 7, 16, 24 }, DEEP | TN_ACT_GELU | BIAS, 4e-6f, 2e-2f },
     { "deep, silu", { 3, 7, 16, 24 }, DEEP | TN_ACT_SILU | BIAS, 4e-6f, 2e-2f },
     { "deep, odd", { 3, 7, 5, 9 }, DEEP | TN_ACT_GELU | BIAS, 4e-6f, 2e-2f },
+    { "normed", { 3, 7, 16, 24 }, NORMED | BIAS, 8e-6f, 3e-2f },
+    { "normed, summed", { 3, 7, 16, 24 }, NORMED | SUMMED | BIAS, 8e-6f, 3e-2f },
+    { "normed, odd", { 3, 5, 11, 7 }, NORMED | SUMMED | BIAS, 8e-6f, 3e-2f },
+    { "normed, wide", { 2, 45, 8, 776 }, NORMED | SUMMED | BIAS | TN_FEW, 8e-6f, 3e-2f },
+    { "normed, long", { 1, 9, 8, 4104 }, NORMED | BIAS | TN_FEW, 8e-6f, 3e-2f },
+    { "normed, deep", { 3, 7, 16, 24 }, NORMED | DEEP | BIAS, 8e-6f, 3e-2f },
     { "twin", { 3, 5, 11, 6 }, TWIN | TN_ACT_GELU_ERF | BIAS | RESIDUAL, 4e-6f, 3e-2f },
     { "twin vector", { 1, 0, 9, 4 }, TWIN | VECTOR | TN_ACT_RELU | BIAS, 4e-6f, 0 },
     { "twin live", { 6, 3, 8, 5 }, TWIN | LIVE | TN_ACT_SILU | BIAS, 4e-6f, 0 },
@@ -84,6 +92,11 @@ static void build(tn_op_io *io, const tn_case *c)
     } else {
         y = tn_linear(g, x, w, .bias = bias, .act = c->flags & ACT, .residual = residual);
     }
+    if (c->flags & NORMED) {
+        tn_ref sum;
+        y = tn_layernorm(g, y, TN_NONE, TN_NONE, .residual = draw(io, c, n), .sum = &sum);
+        if (c->flags & SUMMED) y = tn_add(g, y, sum);
+    }
     if (c->flags & DEEP) y = tn_linear(g, y, tn_test_input(io, tn_shape(DEEP_N, n), (tn_fill_spec){ 0 }));
     tn_test_output(io, c->flags & LIVE ? tn_slice(g, y, 0, 0, 4) : y);
 }
@@ -101,11 +114,24 @@ static double act(int kind, double x)
     }
 }
 
+/* h (rows,n) becomes layernorm(h + r), plus h + r where the sum is read */
+static void oracle_normed(const tn_case *c, double *h, const double *r, int64_t rows)
+{
+    const int64_t n = c->dim[3];
+    for (int64_t i = 0; i < rows; i++) {
+        double mean = 0, square = 0;
+        for (int64_t j = 0; j < n; j++) mean += (h[i * n + j] += r[i * n + j]) / (double)n;
+        for (int64_t j = 0; j < n; j++) square += (h[i * n + j] - mean) * (h[i * n + j] - mean) / (double)n;
+        for (int64_t j = 0; j < n; j++)
+            h[i * n + j] = (h[i * n + j] - mean) / sqrt(square + 1e-5) + (c->flags & SUMMED ? h[i * n + j] : 0);
+    }
+}
+
 /* y (rows,DEEP_N) of h (rows,n) and v, the last input */
 static void oracle_deep(const tn_case *c, const double *h, int64_t rows, tn_oracle *o)
 {
     const int64_t n = c->dim[3];
-    const double *v = o->in[c->flags & BIAS ? 3 : 2];
+    const double *v = o->in[(c->flags & BIAS ? 3 : 2) + (c->flags & NORMED ? 1 : 0)];
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < DEEP_N; j++) {
             double s = 0;
@@ -130,6 +156,7 @@ static void oracle(const tn_case *c, tn_oracle *o)
             for (int64_t p = 0; p < k; p++) s += row[p * (turned ? all : 1)] * column[p * (turned ? n : 1)];
             y[i * n + j] = act(c->flags & ACT, s) + (res ? res[turned ? j * all + i : i * n + j] : 0);
         }
+    if (c->flags & NORMED) oracle_normed(c, y, o->in[c->flags & BIAS ? 3 : 2], rows);
     if (y == o->out[0]) return;
     oracle_deep(c, y, rows, o);
     free(y);

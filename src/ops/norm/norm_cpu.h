@@ -4,7 +4,9 @@
 
 #include "ops/rows.h"
 
-enum { TN_NORM_X, TN_NORM_RESIDUAL, TN_NORM_W, TN_NORM_B, TN_NORM_INPUTS };
+/* The planner alone fills the last one, and only its gradient, backward on CUDA: (d), it gets the sum of the rows of x's
+ * gradient. */
+enum { TN_NORM_X, TN_NORM_RESIDUAL, TN_NORM_W, TN_NORM_B, TN_NORM_COLUMNS, TN_NORM_INPUTS };
 /* Outputs: y; s where there is a residual; then, last, the rows' numbers: (..., 1) the scale for rms, (..., 3) for
  * layer: scale, and the mean as the sum of two floats. */
 enum { TN_NORM_Y, TN_NORM_SUM };

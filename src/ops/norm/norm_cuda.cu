@@ -17,6 +17,7 @@ using namespace tn_norm;
 enum {
     HELD = TN_TEAM_BLOCK * 8, /* numbers of a row that a team of a whole block can hold */
     MOST_PARTS = 512,         /* blocks of the backward pass, at most */
+    SUM_PARTS = 128,          /* of a pass that sums columns alone */
     SUMMERS = 16              /* threads that share a column of partial sums */
 };
 
@@ -147,7 +148,7 @@ __device__ __forceinline__ void fold_teams(const job &j, const tn_f8 &mine, int 
 #pragma unroll
     for (int k = 0; k < 8; k++) fold[threadIdx.x * 8 + k] = mine.v[k];
     __syncthreads();
-    float *to = j.partial + ((int64_t)blockIdx.x * 2 + which) * j.d;
+    float *to = j.partial + ((int64_t)blockIdx.x * SUMS + which) * j.d;
     for (int i = threadIdx.x; i < j.d; i += blockDim.x) {
         float sum = fold[i];
         for (int k = 1; k < teams; k++) sum += fold[k * whole + i];
@@ -226,9 +227,21 @@ template <bool LAYER> static __global__ void backward_columns(const __grid_const
         const float s = tn_load(j.s.a.data, j.s.a.dtype, tn_row_at<false>(j.s, row) + i * j.s.step);
         dw = fmaf(dy, __fmul_rn(LAYER ? (s - m.m0) - m.m1 : s, m.scale), dw);
     }
-    float *to = j.partial + (int64_t)blockIdx.y * 2 * j.d + i;
+    float *to = j.partial + (int64_t)blockIdx.y * SUMS * j.d + i;
     if (j.want_w) to[0] = dw;
     if (j.want_b) to[j.d] = db;
+}
+
+/* Sums of dx as it lies there; the form of backward_columns. For the kernels that do not make them on their way. */
+static __global__ void sum_columns(const __grid_constant__ job j)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= j.d) return;
+    const int64_t rows = tn_d_rows(j.dx.a);
+    float sum = 0;
+    for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
+        sum += tn_load(j.dx.a.data, j.dx.a.dtype, tn_row_at<false>(j.dx, row) + i * j.dx.step);
+    j.partial[((int64_t)blockIdx.y * SUMS + 2) * j.d + i] = sum;
 }
 
 /* No dy: the gradient of s is dsum alone. */
@@ -249,24 +262,29 @@ struct target {
     tn_dtype dtype;
     int64_t step;
     bool add;
+    int parts; /* partial sums there are */
 };
 
-/* The sum of `parts` partial sums of each column; blockIdx.y: weight or bias. Blocks of (32, SUMMERS). Parts that are not
- * there count as zeros, so that their number does not change the order. */
-static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *partial, int parts, int d, target w, target b)
+struct targets {
+    target of[SUMS];
+};
+
+/* The sum of the partial sums of each column; blockIdx.y: weight, bias or columns of dx. Blocks of (32, SUMMERS). Parts
+ * that are not there count as zeros, so that their number does not change the order. */
+static __global__ void __launch_bounds__(32 * SUMMERS) sum_parts(const float *partial, int d, const __grid_constant__ targets all)
 {
     __shared__ float sums[SUMMERS][33];
     const int i = blockIdx.x * 32 + threadIdx.x, which = blockIdx.y;
-    void *data = which ? b.data : w.data;
-    if (!data) return;
+    const target &t = all.of[which];
+    if (!t.data) return;
     float sum = 0;
 #pragma unroll 8
-    for (int p = threadIdx.y; p < parts && i < d; p += SUMMERS) sum += partial[((int64_t)p * 2 + which) * d + i];
+    for (int p = threadIdx.y; p < t.parts && i < d; p += SUMMERS) sum += partial[((int64_t)p * SUMS + which) * d + i];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || i >= d) return;
     for (int k = 1; k < SUMMERS; k++) sum += sums[k][threadIdx.x];
-    tn_put(data, which ? b.dtype : w.dtype, i * (which ? b.step : w.step), sum, which ? b.add : w.add);
+    tn_put(t.data, t.dtype, i * t.step, sum, t.add);
 }
 
 /* --- on the host ---------------------------------------------------------------------------------------------------- */
@@ -299,10 +317,10 @@ static job job_of(const tn_call *c)
 /* Teams of a block: whole ones. */
 static int teams_of(int threads) { return TN_TEAM_BLOCK / threads; }
 
-static target target_of(const tn_call *c, int input)
+static target target_of(const tn_call *c, int input, int parts)
 {
     const tn_arg *a = &c->din[input];
-    return { a->data, a->dtype, a->data ? a->stride[0] : 0, (bool)(c->accumulate >> input & 1) };
+    return { a->data, a->dtype, a->data ? a->stride[0] : 0, (bool)(c->accumulate >> input & 1), parts };
 }
 
 /* Of the four builds of a kernel the one for this norm and these tensors. */
@@ -382,12 +400,12 @@ extern "C" size_t tn_norm_work_cuda(const tn_sig *s, bool backward)
 {
     const tn_dims dims = s->in[TN_NORM_X].dims;
     const int64_t rows = tn_norm_rows(dims), d = dims.dim[dims.rank - 1];
-    return backward ? (size_t)(least(rows, MOST_PARTS) * 2 * d) * sizeof(float) : 0;
+    return backward ? (size_t)(least(rows, MOST_PARTS) * SUMS * d) * sizeof(float) : 0;
 }
 
 extern "C" tn_status tn_norm_backward_cuda(const tn_call *c)
 {
-    const tn_arg *dw = &c->din[TN_NORM_W], *db = &c->din[TN_NORM_B];
+    const tn_arg *dw = &c->din[TN_NORM_W], *db = &c->din[TN_NORM_B], *dc = &c->din[TN_NORM_COLUMNS];
     const int64_t rows = tn_all_rows(&c->in[TN_NORM_X]);
     job j = job_of(c);
     if (!j.d) return TN_OK;
@@ -400,14 +418,20 @@ extern "C" tn_status tn_norm_backward_cuda(const tn_call *c)
     j.add_r = c->accumulate >> TN_NORM_RESIDUAL & 1;
     j.want_w = dw->data != NULL;
     j.want_b = db->data != NULL;
+    j.want_c = dc->data != NULL;
     j.partial = (float *)c->work;
-    int parts = rows ? launch_warps(c, j, rows) : 0;
+    int parts = rows ? launch_warps(c, j, rows) : 0, columns = parts;
     if (rows && !parts) parts = launch_rows(c, &j, rows);
     TN_CUDA_LAUNCHED();
-    if (!dw->data && !db->data) return TN_OK;
-    const dim3 grid((unsigned)(j.d + 31) / 32, 2), block(32, SUMMERS);
-    sum_parts<<<grid, block, 0, tn_cuda_stream(c)>>>(j.partial, parts, j.d, target_of(c, TN_NORM_W),
-                                                     target_of(c, TN_NORM_B));
+    if (rows && j.want_c && !columns) {
+        const dim3 grid((unsigned)(j.d + 255) / 256, (unsigned)(columns = least(rows, SUM_PARTS)));
+        sum_columns<<<grid, 256, 0, tn_cuda_stream(c)>>>(j);
+        TN_CUDA_LAUNCHED();
+    }
+    if (!dw->data && !db->data && !dc->data) return TN_OK;
+    const targets to = { { target_of(c, TN_NORM_W, parts), target_of(c, TN_NORM_B, parts), target_of(c, TN_NORM_COLUMNS, columns) } };
+    const dim3 grid((unsigned)(j.d + 31) / 32, SUMS), block(32, SUMMERS);
+    sum_parts<<<grid, block, 0, tn_cuda_stream(c)>>>(j.partial, j.d, to);
     TN_CUDA_LAUNCHED();
     return TN_OK;
 }

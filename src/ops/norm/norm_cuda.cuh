@@ -10,13 +10,15 @@
 namespace tn_norm
 {
 
+enum { SUMS = 3 };
+
 struct job {
     tn_rowset x, r, w, b, y, s, stat; /* s: the sum, to be written (forward) or read (backward: x where there is none) */
     tn_rowset dy, dsum, dx, dr;
     int d, threads; /* of a team */
     float eps;
-    bool add_x, add_r, want_w, want_b;
-    float *partial; /* (blocks,2,d): weight, bias */
+    bool add_x, add_r, want_w, want_b, want_c;
+    float *partial; /* (blocks,SUMS,d): weight, bias, columns of dx */
 };
 
 struct statistic {

@@ -119,6 +119,14 @@ template <int V> __device__ __forceinline__ void columns_put(columns<V> &c, int 
     c.at[v][1][threadIdx.x & 31] = make_float4(x.v[4], x.v[5], x.v[6], x.v[7]);
 }
 
+template <int V> __device__ __forceinline__ void columns_add(columns<V> &c, int v, const tn_f8 &x)
+{
+    tn_f8 sum = columns_get<V>(c, v);
+#pragma unroll
+    for (int k = 0; k < 8; k++) sum.v[k] += x.v[k];
+    columns_put<V>(c, v, sum);
+}
+
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 template <bool LAYER, int V> __device__ __forceinline__ statistic measured(const tn_f8 (&s)[V], int d, float eps)
@@ -257,7 +265,7 @@ __device__ __forceinline__ slope learn(const at_hand<T, V> &h, const columns<V> 
 template <int V>
 __device__ __forceinline__ void fold_warps(const job &j, const tn_f8 (&mine)[V], int which, columns<V> &fold)
 {
-    float *to = j.partial + ((int64_t)blockIdx.x * 2 + which) * j.d;
+    float *to = j.partial + ((int64_t)blockIdx.x * SUMS + which) * j.d;
     for (int turn = 0; turn < WARPS; turn++) {
         __syncthreads();
         if ((int)threadIdx.x / 32 != turn) continue;
@@ -281,7 +289,9 @@ static __global__ void __launch_bounds__(WARP_BLOCK, backward_blocks<LAYER, T>(V
 backward_warp(const __grid_constant__ job j)
 {
     constexpr bool AHEAD = backward_blocks<LAYER, T>(V) == 1 || V * sizeof(packed<T>) <= (LAYER ? 32 : 48);
-    __shared__ columns<V> w; /* at last: sums of a block */
+    __shared__ columns<V> w;              /* at last: sums of a block */
+    __shared__ columns<V> of_warp[WARPS]; /* sums of dx: a lane reads and writes its own numbers only */
+    columns<V> &dc = of_warp[threadIdx.x / 32];
     const int d = j.d;
     const bool turns = j.dx.a.data || j.dr.a.data, summed = j.dsum.a.data;
     const int64_t rows = tn_d_rows(j.dy.a), step = (int64_t)gridDim.x * WARPS;
@@ -290,6 +300,8 @@ backward_warp(const __grid_constant__ job j)
     at_hand<T, V> next;
     if (AHEAD && row < rows) gather<LAYER>(next, j, row);
     columns_fill<V>(w, j.w, d, 1);
+#pragma unroll
+    for (int v = 0; v < V; v++) columns_put<V>(dc, v, {});
     __syncthreads();
     for (; row < rows; row += step) {
         packed<T> more[V] = {};
@@ -312,12 +324,17 @@ backward_warp(const __grid_constant__ job j)
                 for (int k = 0; k < 8; k++) ds.v[k] += plus.v[k];
             }
             if (!there<V>(v, d)) continue;
+            if (j.want_c) columns_add<V>(dc, v, ds);
             if (j.dx.a.data) put<T>(j.dx, row, v, ds, j.add_x);
             if (j.dr.a.data) put<T>(j.dr, row, v, ds, j.add_r);
         }
     }
     if (j.want_w) fold_warps<V>(j, dw, 0, w);
     if (LAYER && j.want_b) fold_warps<V>(j, db, 1, w);
+    if (!j.want_c) return;
+#pragma unroll
+    for (int v = 0; v < V; v++) dw[v] = columns_get<V>(dc, v);
+    fold_warps<V>(j, dw, 2, w);
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */

@@ -134,8 +134,8 @@ test-long:
 	@BUILD=$(BUILD) CC='$(CC)' scripts/run-tests --long
 # By hand, on a machine with a GPU.
 test-cuda:
-	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit
-	@BUILD=$(BUILD) tests/cuda/run.sh && BUILD=$(BUILD) tests/cuda/models.sh && BUILD=$(BUILD) tests/cuda/sanitize.sh
+	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit $(BUILD)/libtenon.so
+	@for t in run models api sanitize; do BUILD=$(BUILD) tests/cuda/$$t.sh || exit 1; done
 lint:
 	@scripts/check-layers && scripts/check-size && scripts/check-words
 

@@ -129,23 +129,6 @@ __device__ __forceinline__ void tn_tensor_copy(void *shared, const CUtensorMap *
                  : "memory");
 }
 
-/* For what is read once: it leaves the second cache before anything else. */
-__device__ __forceinline__ uint64_t tn_read_once()
-{
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-__device__ __forceinline__ void tn_tensor_copy_once(void *shared, const CUtensorMap *map, uint64_t *b, int d, int head, int n,
-                                                    int batch)
-{
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
-                 "[%1, {%3,%4,%5,%6}], [%2], %7;" ::"r"(tn_shared_at(shared)),
-                 "l"((uint64_t)map), "r"(tn_shared_at(b)), "r"(d), "r"(head), "r"(n), "r"(batch), "l"(tn_read_once())
-                 : "memory");
-}
-
 /* A multiple of 16 bytes, both ends aligned to 16. */
 __device__ __forceinline__ void tn_bulk_copy(void *shared, const void *from, int bytes, uint64_t *b)
 {

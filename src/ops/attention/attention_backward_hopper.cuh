@@ -66,14 +66,14 @@ __device__ __forceinline__ void hide(float (&w)[N], int2 upper, int2 lower, int 
 
 /* --- out ---------------------------------------------------------------------------------------------------------- */
 
-template <int WIDTH, bool KEYS, bool STREAM = false>
+template <int WIDTH, bool KEYS>
 __device__ __forceinline__ void store(const float (&x)[WIDTH / 2], const view &to, const problem &p, int b, int head,
                                       int row0, float factor, bool add)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int n = row0 + half * 8;
-        put_row<WIDTH, STREAM>(x, half, to, key_at(to, b, head, n), p.D, factor, add, n < (KEYS ? p.S : p.T));
+        put_row<WIDTH>(x, half, to, key_at(to, b, head, n), p.D, factor, add, n < (KEYS ? p.S : p.T));
     }
 }
 

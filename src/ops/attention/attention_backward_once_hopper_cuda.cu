@@ -9,8 +9,6 @@
  * are walked up and down in turn, so that what was used last is used next. */
 #include "ops/attention/attention_backward_hopper.cuh"
 
-#include <stdlib.h>
-
 using namespace tn_attention;
 
 enum { ROWS = 64, KEYS = 128, GROUPS = 2 };
@@ -31,69 +29,6 @@ struct once_room {
     static const int stat = passes + PASSES * pass, stats = 2 * ROWS * 4, barriers = stat + STAGES * stats;
     static const int bytes = barriers + (4 + 2 * STAGES + 2 * PASSES) * 8 + 1024;
 };
-
-/* --- statistics of rows ------------------------------------------------------------------------------------------- */
-
-enum { STAT_THREADS = 256, STAT_ROWS = STAT_THREADS / 8, AT_ONCE = 4 };
-
-/* Eight products of a row, added up in order. */
-__device__ __forceinline__ float eight_products(const view &x, int64_t i, const view &y, int64_t j, int d, int D)
-{
-    float sum = 0;
-    if (x.eights && y.eights) {
-        const tn_f8 u = tn_load8(x.data, x.type, i + d), v = tn_load8(y.data, y.type, j + d);
-#pragma unroll
-        for (int e = 0; e < 8; e++) sum = fmaf(u.v[e], v.v[e], sum);
-    } else {
-        for (int e = d; e < min(d + 8, D); e++)
-            sum = fmaf(tn_load(x.data, x.type, i + e * x.d), tn_load(y.data, y.type, j + e * y.d), sum);
-    }
-    return sum;
-}
-
-/* As row_stats: infinity for rows that see nothing or are not there. Eight lanes have a row, of head after head. */
-__global__ void __launch_bounds__(STAT_THREADS) once_stats(const __grid_constant__ problem p, float *stat, int tiles)
-{
-    const int b = blockIdx.x / (tiles * (ROWS / STAT_ROWS)), d = threadIdx.x % 8 * 8;
-    const int t = blockIdx.x % (tiles * (ROWS / STAT_ROWS)) * STAT_ROWS + threadIdx.x / 8;
-    const bool there = t < p.T && !dead(p.live, b), plain = p.y.vectors && p.dy.vectors;
-    const __nv_bfloat16 *const y = (const __nv_bfloat16 *)p.y.data + key_at(p.y, b, 0, t) + d,
-                        *const g = (const __nv_bfloat16 *)p.dy.data + key_at(p.dy, b, 0, t) + d;
-    for (int h0 = 0; h0 < p.KV; h0 += AT_ONCE) {
-        float sum[AT_ONCE] = {}, lse[AT_ONCE];
-        uint4 u[AT_ONCE], v[AT_ONCE];
-#pragma unroll
-        for (int e = 0; e < AT_ONCE; e++) {
-            const bool wanted = there && h0 + e < p.KV;
-            u[e] = v[e] = make_uint4(0, 0, 0, 0), lse[e] = INFINITY;
-            if (wanted && plain && d < p.D) {
-                u[e] = *(const uint4 *)(y + (h0 + e) * p.y.h);
-                v[e] = *(const uint4 *)(g + (h0 + e) * p.dy.h);
-            }
-            if (wanted && d == 0) lse[e] = p.lse[b * p.lse_b + (h0 + e) * p.lse_h + t * p.lse_t];
-        }
-#pragma unroll
-        for (int e = 0; e < AT_ONCE; e++) {
-            const int h = h0 + e;
-            if (plain) {
-                const __nv_bfloat162 *a = (const __nv_bfloat162 *)&u[e], *c = (const __nv_bfloat162 *)&v[e];
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    const float2 m = __bfloat1622float2(a[i]), n = __bfloat1622float2(c[i]);
-                    sum[e] = fmaf(m.y, n.y, fmaf(m.x, n.x, sum[e]));
-                }
-            } else if (there && h < p.KV && d < p.D) {
-                sum[e] = eight_products(p.y, key_at(p.y, b, h, t), p.dy, key_at(p.dy, b, h, t), d, p.D);
-            }
-#pragma unroll
-            for (int k = 4; k; k >>= 1) sum[e] += __shfl_xor_sync(0xffffffffu, sum[e], k);
-            if (d || h >= p.KV) continue;
-            float *const to = stat + ((int64_t)(b * p.KV + h) * tiles + t / ROWS) * (2 * ROWS) + t % ROWS;
-            to[0] = lse[e] == -INFINITY ? INFINITY : lse[e] * LOG2E;
-            to[ROWS] = sum[e];
-        }
-    }
-}
 
 #if TN_HOPPER
 
@@ -168,7 +103,7 @@ struct once_barriers {
 
 /* --- the warp that fetches ---------------------------------------------------------------------------------------- */
 
-template <int STAGES, int PASSES, bool HINTS>
+template <int STAGES, int PASSES>
 __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -186,8 +121,8 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
             tn_barrier_wait(bar.own_empty + own.at, own.phase);
             for (int g = 0; g < GROUPS; g++) {
                 char *to = room + own.at * at::column + g * 2 * at::half;
-                fetch<64, 64>(to, 0, h.k, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at, HINTS);
-                fetch<64, 64>(to + at::half, 0, h.v, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at, HINTS);
+                fetch<64, 64>(to, 0, h.k, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at);
+                fetch<64, 64>(to + at::half, 0, h.v, D, r.q.b, r.head, r.r0 + g * 64, h.p.S, bar.own_full + own.at);
             }
             own.next();
             for (int head = r.other; head < r.other + r.heads; head++)
@@ -195,8 +130,8 @@ __device__ __forceinline__ void fetch_units(const once_problem &o, char *room)
                     const int n0 = c.row(n);
                     char *to = room + at::stages + t.at * at::stage;
                     tn_barrier_wait(bar.empty + t.at, t.phase);
-                    fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at, HINTS && column == 0);
-                    fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at, HINTS && column == 0);
+                    fetch<64, ROWS>(to, 0, h.q, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
+                    fetch<64, ROWS>(to + at::tile, 0, h.dy, D, r.q.b, head, n0, h.p.T, bar.full + t.at);
                     if ((threadIdx.x & 31) == 0) {
                         tn_barrier_expect(bar.full + t.at, at::stats);
                         tn_bulk_copy(room + at::stat + t.at * at::stats,
@@ -259,8 +194,8 @@ __device__ __forceinline__ void weigh_gradients(uint32_t (&x16)[ROWS / 4], const
         x16[i] = tn_pack_bf16(w[2 * i] * (x[2 * i] - mean[i / 2 * 2]), w[2 * i + 1] * (x[2 * i + 1] - mean[i / 2 * 2 + 1]));
 }
 
-/* A warpgroup with 64 keys. AHEAD: the product that makes dk of a tile is begun after the scores of the next. */
-template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
+/* A warpgroup with 64 keys. */
+template <int STAGES, int PASSES>
 __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -310,11 +245,7 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
 #pragma unroll 1
             for (int head = 0; r.tiles && head < r.heads; head++) {
                 skip(c.up ? way.from : r.tiles - way.to);
-                uint32_t before = tn_tile_at(room + at::stages + t.at * at::stage, 0); /* the rows of the tile before */
-                int before_at = t.at;
-                if (AHEAD)
-#pragma unroll
-                    for (int e = 0; e < ROWS / 4; e++) x16[e] = 0;
+                int before = t.at; /* the stage of the tile before */
 #pragma unroll 1
                 for (int n = 0; n < way.to - way.from; n++) {
                     const int j = c.up ? way.from + n : way.to - 1 - n;
@@ -325,13 +256,12 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                     tn_hold(x);
                     tn_products_begin();
                     begin_rows_at<64, ROWS>(w, own, q);
-                    if (AHEAD) begin_sum_at<64, ROWS>(dk, x16, before);
                     begin_rows_at<64, ROWS>(x, own + at::half / 16, dy);
                     if (n > 0) pass_on(); /* of the tile before, while products are under way */
                     load_stat(stat, stats);
-                    tn_products_wait<AHEAD ? 2 : 1>();
+                    tn_products_wait<1>();
                     tn_hold(w);
-                    if (!AHEAD && n > 0) release(bar.empty + before_at);
+                    if (n > 0) release(bar.empty + before);
                     weigh(w, stat, scale2);
                     if (j < way.whole || j >= way.rest)
                         hide<ROWS / 2>(w, tokens_of(p, r.q, row0), tokens_of(p, r.q, row0 + 8), r.first + j * ROWS);
@@ -341,32 +271,24 @@ __device__ __forceinline__ void meet_units(const once_problem &o, char *room)
                     load_stat(stat, stats + ROWS * 4);
                     tn_products_wait<1>();
                     tn_hold(x);
-                    if (AHEAD && n > 0) release(bar.empty + before_at);
                     weigh_gradients(x16, x, w, stat);
-                    if (!AHEAD) begin_sum_at<64, ROWS>(dk, x16, q);
-                    before = q, before_at = t.at;
+                    begin_sum_at<64, ROWS>(dk, x16, q);
+                    before = t.at;
                     t.next();
                 }
                 if (way.from < way.to) pass_on();
                 tn_products_wait<0>();
                 tn_hold(dv);
                 tn_hold(dk);
-                if (way.from < way.to) {
-                    if (AHEAD) {
-                        begin_sum_at<64, ROWS>(dk, x16, before);
-                        tn_products_wait<0>();
-                        tn_hold(dk);
-                    }
-                    release(bar.empty + before_at);
-                }
+                if (way.from < way.to) release(bar.empty + before);
                 skip(c.up ? r.tiles - way.to : way.from);
             }
             if (r.tiles) {
                 release(bar.own_empty + own_turn.at);
                 own_turn.next();
             }
-            if (!dead(p.live_dk, r.q.b)) store<64, true, HINTS>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
-            if (!dead(p.live_dv, r.q.b)) store<64, true, HINTS>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
+            if (!dead(p.live_dk, r.q.b)) store<64, true>(dk, p.dk, p, r.q.b, r.head, row0, p.scale, p.add >> TN_ATT_K & 1);
+            if (!dead(p.live_dv, r.q.b)) store<64, true>(dv, p.dv, p, r.q.b, r.head, row0, 1, p.add >> TN_ATT_V & 1);
         }
     }
 }
@@ -415,7 +337,7 @@ __device__ __forceinline__ bool turns_back(const once_problem &o, const once_uni
 }
 
 /* The warpgroup that makes dq. */
-template <int STAGES, int PASSES, bool HINTS>
+template <int STAGES, int PASSES>
 __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 {
     typedef once_room<STAGES, PASSES> at;
@@ -481,7 +403,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
                     release(bar.taken + pass.at);
                     pass.next();
                     if (done)
-                        store<64, false, HINTS>(dq, p.dq, p, r.q.b, r.other + head, row_now + lane_row, p.scale,
+                        store<64, false>(dq, p.dq, p, r.q.b, r.other + head, row_now + lane_row, p.scale,
                                          p.add >> TN_ATT_Q & 1);
                     else if (n > 1 || !keep)
                         store_sums(sums + (int64_t)row_now * 64, dq);
@@ -497,7 +419,7 @@ __device__ __forceinline__ void sum_units(const once_problem &o, char *room)
 
 #endif /* TN_HOPPER */
 
-template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
+template <int STAGES, int PASSES>
 __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_constant__ once_problem o)
 {
 #if TN_HOPPER
@@ -508,20 +430,20 @@ __global__ void __launch_bounds__((GROUPS + 2) * 128, 1) meet_once(const __grid_
     __syncthreads();
     if (threadIdx.x >= (GROUPS + 1) * 128) {
         tn_registers_less<24>();
-        if (threadIdx.x / 32 == (GROUPS + 1) * 4) fetch_units<STAGES, PASSES, HINTS>(o, room);
+        if (threadIdx.x / 32 == (GROUPS + 1) * 4) fetch_units<STAGES, PASSES>(o, room);
     } else if (threadIdx.x >= GROUPS * 128) {
         tn_registers_less<104>();
-        sum_units<STAGES, PASSES, HINTS>(o, room);
+        sum_units<STAGES, PASSES>(o, room);
     } else {
         tn_registers_more<192>();
-        meet_units<STAGES, PASSES, AHEAD, HINTS>(o, room);
+        meet_units<STAGES, PASSES>(o, room);
     }
 #endif
 }
 
 /* --- on the host -------------------------------------------------------------------------------------------------- */
 
-static int tiles_of_rows(int64_t T) { return (int)((T + ROWS - 1) / ROWS); }
+static int64_t tiles_of_rows(int64_t T) { return (T + ROWS - 1) / ROWS; }
 
 static size_t stats_bytes(int64_t heads, int64_t T) { return (size_t)(heads * tiles_of_rows(T)) * (2 * ROWS * sizeof(float)); }
 
@@ -535,14 +457,13 @@ static int64_t blocks_for(int64_t heads)
     return heads < most ? heads : most;
 }
 
-/* Blocks take whole heads, so the last round must leave few multiprocessors without work: then it measures faster on an
- * H200, up to this length. */
+/* Blocks take whole heads, so the last round must leave few multiprocessors without work. On an H200, with 27 % of them idle
+ * then, this kernel takes 0.8 of the time of the other two at 1024 tokens and as much as they from 4096 on, where the sums so
+ * far no longer fit the second cache and the work memory grows large. */
 static bool suits(int64_t heads, int64_t T, int64_t D)
 {
-    const char *e = getenv("TENON_ATT");
     const int64_t all = blocks_for(INT64_MAX), rounds = all ? (heads + all - 1) / all : 0;
-    if (e && *e == 'n') return D <= 64 && heads > 0 && all > 0;
-    return D <= 64 && T <= 8192 && heads > 0 && all > 0 && heads * 10 >= rounds * all * 7;
+    return D <= 64 && T <= 8192 && heads > 0 && all > 0 && heads * 10 >= rounds * all * (T <= 2048 ? 7 : 9);
 }
 
 static size_t bytes_for(int64_t heads, int64_t group, int64_t T)
@@ -561,15 +482,14 @@ size_t tn_attention_once_work_cuda(const tn_sig *s)
 
 bool tn_attention_once_takes(const tn_call *c, const problem *p)
 {
-    const char *e = getenv("TENON_ATT");
     const int64_t heads = (int64_t)p->B * p->KV;
-    return !(e && *e == 'o') && p->dq.data && p->dk.data && p->dv.data && suits(heads, p->T, p->D) &&
+    return p->dq.data && p->dk.data && p->dv.data && suits(heads, p->T, p->D) &&
            c->work_bytes >= bytes_for(heads, p->group, p->T);
 }
 
-template <int STAGES, int PASSES, bool AHEAD, bool HINTS>
-static tn_status run(const tn_call *c, const problem *p, void *work)
+tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, void *work)
 {
+    enum { STAGES = 4, PASSES = 2 };
     const int bytes = once_room<STAGES, PASSES>::bytes, heads = p->B * p->KV * p->group;
     once_problem o = {};
     o.h.p = per_head(*p);
@@ -578,27 +498,13 @@ static tn_status run(const tn_call *c, const problem *p, void *work)
     o.h.dy = source_of(&c->dout[0], ROWS);
     o.h.k = source_of(&c->in[TN_ATT_K], 64);
     o.h.v = source_of(&c->in[TN_ATT_V], 64);
-    o.columns = (p->S + KEYS - 1) / KEYS, o.tiles = tiles_of_rows(p->T), o.units = p->B * p->KV;
+    o.columns = (p->S + KEYS - 1) / KEYS, o.tiles = (int)tiles_of_rows(p->T), o.units = p->B * p->KV;
     o.stat = (float *)work;
     o.sums = (float *)((char *)work + stats_bytes(heads, p->T));
     const unsigned blocks = (unsigned)blocks_for(o.units);
-    once_stats<<<(unsigned)(p->B * o.tiles * (ROWS / STAT_ROWS)), STAT_THREADS, 0, tn_cuda_stream(c)>>>(o.h.p, (float *)work,
-                                                                                                     o.tiles);
-    TN_CUDA_LAUNCHED();
-    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES, AHEAD, HINTS>, bytes));
-    meet_once<STAGES, PASSES, AHEAD, HINTS><<<blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
+    TN_RETURN_IF(tn_attention_once_stats_cuda(c, &o.h.p, (float *)work));
+    TN_RETURN_IF(tn_attention_room_cuda((const void *)meet_once<STAGES, PASSES>, bytes));
+    meet_once<STAGES, PASSES><<<blocks, (GROUPS + 2) * 128, bytes, tn_cuda_stream(c)>>>(o);
     TN_CUDA_LAUNCHED();
     return TN_OK;
-}
-
-tn_status tn_attention_once_backward_cuda(const tn_call *c, const problem *p, void *work)
-{
-    const char *e = getenv("TENON_ATT");
-    switch (e && *e && e[1] ? e[1] - '0' : 0) {
-    case 0: return run<4, 2, false, false>(c, p, work);
-    case 1: return run<4, 2, true, false>(c, p, work);
-    case 2: return run<4, 3, false, true>(c, p, work);
-    case 3: return run<4, 2, false, true>(c, p, work);
-    default: return run<4, 2, true, true>(c, p, work);
-    }
 }

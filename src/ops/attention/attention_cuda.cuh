@@ -367,5 +367,7 @@ tn_status tn_attention_hopper_backward_cuda(const tn_call *c, const tn_attention
 size_t tn_attention_once_work_cuda(const tn_sig *s);
 bool tn_attention_once_takes(const tn_call *c, const tn_attention::problem *p);
 tn_status tn_attention_once_backward_cuda(const tn_call *c, const tn_attention::problem *p, void *work);
+/* Its statistics of rows (B * query heads, tiles of 64, 2, 64), of a problem per head: attention_once_stats_cuda.cu. */
+tn_status tn_attention_once_stats_cuda(const tn_call *c, const tn_attention::problem *p, float *stat);
 
 #endif

@@ -108,19 +108,17 @@ __device__ __forceinline__ meeting meet_tokens(const problem &p, const sequence 
 /* --- in ----------------------------------------------------------------------------------------------------------- */
 
 /* Rows [n0, n0 + ROWS) of a head to shared memory, zeros from N on and beyond D, as WIDTH / 64 tiles `beside` bytes
- * apart; `full` is told. By one warp. once: nobody reads them again soon. */
+ * apart; `full` is told. By one warp. */
 template <int WIDTH, int ROWS>
 __device__ __forceinline__ void fetch(char *to, int beside, const source &s, int D, int b, int head, int n0, int N,
-                                      uint64_t *full, bool once = false)
+                                      uint64_t *full)
 {
     const int lane = threadIdx.x & 31;
     if (s.mapped) {
         if (lane) return;
         tn_barrier_expect(full, ROWS * WIDTH * 2);
 #pragma unroll
-        for (int c = 0; c < WIDTH / 64; c++)
-            if (once) tn_tensor_copy_once(to + c * beside, &s.map, full, c * 64, head, n0, b);
-            else tn_tensor_copy(to + c * beside, &s.map, full, c * 64, head, n0, b);
+        for (int c = 0; c < WIDTH / 64; c++) tn_tensor_copy(to + c * beside, &s.map, full, c * 64, head, n0, b);
         return;
     }
 #pragma unroll 1
@@ -171,8 +169,8 @@ __device__ __forceinline__ void turn_words(uint32_t (&w)[4])
 }
 
 /* The half h (0: row lane / 4, 1: eight below) of a warp's sums, times factor, at `row` of a tensor, where `there`.
- * All lanes call. STREAM: it need not stay in the second cache. */
-template <int WIDTH, bool STREAM = false>
+ * All lanes call. */
+template <int WIDTH>
 __device__ __forceinline__ void put_row(const float (&x)[WIDTH / 2], int h, const view &to, int64_t row, int D,
                                         float factor, bool add, bool there)
 {
@@ -185,10 +183,8 @@ __device__ __forceinline__ void put_row(const float (&x)[WIDTH / 2], int h, cons
             for (int i = 0; i < 4; i++)
                 w[i] = tn_pack_bf16(factor * x[(4 * k + i) * 4 + 2 * h], factor * x[(4 * k + i) * 4 + 2 * h + 1]);
             turn_words(w);
-            uint4 *const at = (uint4 *)((__nv_bfloat16 *)to.data + row + (4 * k + c) * 8);
-            if (!there || (4 * k + c) * 8 >= D) continue;
-            if (STREAM) __stcs(at, make_uint4(w[0], w[1], w[2], w[3]));
-            else *at = make_uint4(w[0], w[1], w[2], w[3]);
+            if (there && (4 * k + c) * 8 < D)
+                *(uint4 *)((__nv_bfloat16 *)to.data + row + (4 * k + c) * 8) = make_uint4(w[0], w[1], w[2], w[3]);
         }
         return;
     }

@@ -43,6 +43,7 @@ static tn_status scan_infer(tn_sig *s)
     s->n_out = 2;
     s->out[0].dims = s->in[TN_SCAN_X].dims;
     s->out[1].dims = tn_shape(s->in[TN_SCAN_X].dims.dim[0], s->in[TN_SCAN_X].dims.dim[2]);
+    s->out[1].dtype = TN_F32; /* a carried state keeps all its bits, whatever the activations are */
     return TN_OK;
 }
 

@@ -1,5 +1,6 @@
 /* scan on the GPU, coefficients per channel: lambda^n is known beforehand, so nodes of scan_tiles.cuh hold sums
- * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu.
+ * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu. Rows of more than 128 tokens on
+ * GPUs with 227 KB of shared memory a block: scan_stream_cuda.cu; the kernels here do the rest.
  *
  * Forward: c = lambda c + gamma x. Backward, in steps of falling time: a = dc + g, dx = gamma a, g = conj(lambda) a,
  * and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh. Bytes per token and complex
@@ -11,24 +12,14 @@
  * bandwidth forward, 68 % backward; the rest is look-back and its barriers. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_cuda.h"
-#include "ops/scan/scan_setup.cuh"
+#include "ops/scan/scan_fixed.cuh"
 
 namespace
 {
 
-enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = 3, ROWS = TN_TILE_LEVELS + 2 };
+enum { PIECE = TN_TILE_PIECE, WORDS = 2, SUMS = TN_SCAN_FIXED_SUMS, ROWS = TN_TILE_LEVELS + 2 };
 enum { BLOCKS = 2 }; /* of a multiprocessor */
 enum { LAMBDA, LAMBDA_PIECE, LAMBDA_NODE }; /* rows of the table; the last has one per level */
-
-typedef struct scan {
-    tn_tile_frame f;
-    tn_tile_tensor x, c, final, state; /* forward; backward reads them */
-    tn_tile_tensor gamma;              /* (K) */
-    tn_tile_tensor dc, dx, dstate;
-    const float2 *table; /* (ROWS, padded K): powers of lambda, backward of its conjugate */
-    float *partial;      /* (B, chunks, SUMS, padded K), or NULL: sums not wanted */
-    tn_sum_rows sums;
-} scan;
 
 /* lambda in double, rounded once; powers of the rounded number. */
 __global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int64_t columns, bool conjugate,
@@ -53,27 +44,9 @@ __global__ void prepare(tn_tile_tensor rho, tn_tile_tensor omega, int64_t K, int
     }
 }
 
-template <int V>
-struct channel { /* what a thread knows of its channels */
-    float2 lambda[V];
-    float gamma[V];
-};
-
-template <int V>
-__device__ __forceinline__ channel<V> channel_of(const scan &s, const tn_tile &t)
-{
-    channel<V> q;
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        q.lambda[v] = s.table[LAMBDA * s.f.columns + t.k + v];
-        q.gamma[v] = s.gamma.at && t.on ? tn_load(s.gamma.at, s.gamma.type, t.k + v) : 1.f;
-    }
-    return q;
-}
-
 /* The piece's link from its state after starting at zero. */
 template <int V>
-__device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, const tn_link<V> &from_zero)
+__device__ __forceinline__ tn_link<V> link_of(const tn_scan_fixed &s, const tn_tile &t, const tn_link<V> &from_zero)
 {
     tn_link<V> a = from_zero;
 #pragma unroll
@@ -88,7 +61,7 @@ __device__ __forceinline__ tn_link<V> link_of(const scan &s, const tn_tile &t, c
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 template <int V, bool WRITE, bool PLAIN>
-__device__ __forceinline__ void run(const scan &s, const tn_tile &t, const channel<V> &q, const uint32_t *xr,
+__device__ __forceinline__ void run(const tn_scan_fixed &s, const tn_tile &t, const tn_scan_channel<V> &q, const uint32_t *xr,
                                     const uint32_t *xi, float *re, float *im)
 {
     enum { SIZE = V == 2 ? 2 : 4 };
@@ -119,10 +92,10 @@ __device__ __forceinline__ void run(const scan &s, const tn_tile &t, const chann
 
 /* One tile, whose words are in registers. */
 template <int V, class Note, class Meanwhile>
-__device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn_tile_shared<V, WORDS> &shared,
+__device__ __forceinline__ void forward_tile(const tn_scan_fixed &s, const tn_tile &t, tn_tile_shared<V, WORDS> &shared,
                                              uint32_t *xr, uint32_t *xi, Note note, Meanwhile meanwhile)
 {
-    const channel<V> q = channel_of<V>(s, t);
+    const tn_scan_channel<V> q = tn_scan_channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
         if (t.plain) run<V, false, true>(s, t, q, xr, xi, a.re, a.im);
@@ -145,7 +118,7 @@ __device__ __forceinline__ void forward_tile(const scan &s, const tn_tile &t, tn
 enum { AHEAD_BYTES = 2 * TN_TILE_PLANE_BYTES };
 
 template <int V>
-__device__ __forceinline__ void send_ahead(const scan &s, unsigned i, unsigned tiles, uint32_t *ahead)
+__device__ __forceinline__ void send_ahead(const tn_scan_fixed &s, unsigned i, unsigned tiles, uint32_t *ahead)
 {
     if (i < tiles) {
         const tn_tile t = tn_tile_at<V>(s.f, i);
@@ -157,7 +130,7 @@ __device__ __forceinline__ void send_ahead(const scan &s, unsigned i, unsigned t
 
 /* A block works through tiles; while it looks back from one, the words of the next are on their way. */
 template <int V>
-__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(scan s, unsigned tiles)
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) forward_kernel(tn_scan_fixed s, unsigned tiles)
 {
     extern __shared__ __align__(16) uint32_t ahead[];
     __shared__ tn_tile_shared<V, WORDS> shared;
@@ -201,7 +174,7 @@ enum { C_RE, C_IM, X_RE, X_IM };
 static constexpr int late_bytes(bool gain) { return (gain ? 4 : 2) * TN_TILE_PLANE_BYTES; }
 
 template <int V, bool PLAIN>
-__device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, const reverse_words<V> &w, float *re,
+__device__ __forceinline__ void run_back(const tn_tile &t, const tn_scan_channel<V> &q, const reverse_words<V> &w, float *re,
                                          float *im)
 {
 #pragma unroll
@@ -218,40 +191,9 @@ __device__ __forceinline__ void run_back(const tn_tile &t, const channel<V> &q, 
     }
 }
 
-/* c before token 0: the given state, which may have another type than c. */
-template <int V>
-__device__ __forceinline__ void state_before(const scan &s, const tn_tile &t, float *cr, float *ci)
-{
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        cr[v] = s.state.at && t.on ? tn_load(s.state.at, s.state.type, t.b * s.state.b + t.k + v) : 0.f;
-        ci[v] = s.state.at && t.on ? tn_load(s.state.at, s.state.type, t.b * s.state.b + s.f.K + t.k + v) : 0.f;
-    }
-}
-
-/* One step; sum: of a conj(c before) (re, im) and of Re(a conj(x)). wr, wi: the gradient of x. */
-template <int V, bool GAIN>
-__device__ __forceinline__ void step_back(const channel<V> &q, bool cut, uint32_t dr, uint32_t di, const float *cr,
-                                          const float *ci, uint32_t xr, uint32_t xi, float *re, float *im,
-                                          float (*sum)[V], float *wr, float *wi)
-{
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        const float ar = __fadd_rn(re[v], tn_word_part<V>(dr, v)), ai = __fadd_rn(im[v], tn_word_part<V>(di, v));
-        wr[v] = __fmul_rn(q.gamma[v], ar), wi[v] = __fmul_rn(q.gamma[v], ai);
-        if (!cut) {
-            sum[0][v] = __fmaf_rn(ai, ci[v], __fmaf_rn(ar, cr[v], sum[0][v]));
-            sum[1][v] = __fmaf_rn(-ar, ci[v], __fmaf_rn(ai, cr[v], sum[1][v]));
-        }
-        if (GAIN) sum[2][v] = __fmaf_rn(ai, tn_word_part<V>(xi, v), __fmaf_rn(ar, tn_word_part<V>(xr, v), sum[2][v]));
-        re[v] = cut ? 0.f : __fmaf_rn(-q.lambda[v].y, ai, __fmul_rn(q.lambda[v].x, ar));
-        im[v] = cut ? 0.f : __fmaf_rn(q.lambda[v].y, ar, __fmul_rn(q.lambda[v].x, ai));
-    }
-}
-
 /* A piece with all that is wanted of it. late: this thread's words. */
 template <int V, bool GAIN, bool PLAIN>
-__device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, const channel<V> &q,
+__device__ __forceinline__ void write_back(const tn_scan_fixed &s, const tn_tile &t, const tn_scan_channel<V> &q,
                                            const reverse_words<V> &w, const uint32_t *late, float *re, float *im,
                                            float (*sum)[V])
 {
@@ -265,8 +207,8 @@ __device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, cons
         const uint32_t xr = GAIN ? late[X_RE * PLANE] : 0u, xi = GAIN ? late[X_IM * PLANE] : 0u;
 #pragma unroll
         for (int v = 0; v < V; v++) cr[v] = tn_word_part<V>(late[C_RE * PLANE], v), ci[v] = tn_word_part<V>(late[C_IM * PLANE], v);
-        if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) state_before<V>(s, t, cr, ci);
-        step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr, wi);
+        if ((!PLAIN || i == PIECE - 1) && t.step + i == s.f.T - 1) tn_scan_state_before<V>(s, t, cr, ci);
+        tn_scan_step_back<V, GAIN>(q, !PLAIN && (t.reset >> i & 1), w.dr[i], w.di[i], cr, ci, xr, xi, re, im, sum, wr, wi);
         if (!s.dx.at || !t.on) continue;
         if (PLAIN && !s.dx.add) {
             *(uint32_t *)to_re = tn_word_of<V>(wr);
@@ -279,7 +221,7 @@ __device__ __forceinline__ void write_back(const scan &s, const tn_tile &t, cons
 }
 
 template <int V, bool GAIN>
-__device__ __forceinline__ void send_late(const scan &s, const tn_tile &t, uint32_t *late)
+__device__ __forceinline__ void send_late(const tn_scan_fixed &s, const tn_tile &t, uint32_t *late)
 {
     tn_tile_send<V>(s.f, t, s.c, 0, 1, tn_tile_plane(late, t, C_RE));
     tn_tile_send<V>(s.f, t, s.c, 1, 1, tn_tile_plane(late, t, C_IM));
@@ -291,7 +233,7 @@ __device__ __forceinline__ void send_late(const scan &s, const tn_tile &t, uint3
 }
 
 template <int V, bool GAIN>
-__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(scan s)
+__global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(tn_scan_fixed s)
 {
     extern __shared__ __align__(16) uint32_t late[];
     __shared__ tn_tile_shared<V, WORDS> shared;
@@ -303,7 +245,7 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(scan 
     tn_tile_load<V>(s.f, t, s.dc, 0, w.dr);
     tn_tile_load<V>(s.f, t, s.dc, 1, w.di);
     send_late<V, GAIN>(s, t, late);
-    const channel<V> q = channel_of<V>(s, t);
+    const tn_scan_channel<V> q = tn_scan_channel_of<V>(s, t);
     tn_link<V> a = tn_link_none<V>();
     if (s.f.chunks > 1) {
         if (t.plain) run_back<V, true>(t, q, w, a.re, a.im);
@@ -320,23 +262,6 @@ __global__ void __launch_bounds__(TN_TILE_THREADS, BLOCKS) backward_kernel(scan 
     if (tn_tile_ends(s.f, t)) tn_tile_leave<V>(s.f, t, s.dstate, a.re, a.im);
     if (s.partial) tn_tile_leave_sums<V, WORDS, SUMS>(s.f, t, sum, shared, s.partial);
 }
-
-/* From the gradient of lambda (re, im) to modulus and phase. */
-struct to_gradients {
-    tn_tile_tensor rho, omega, drho, domega, dgamma;
-    int64_t K;
-
-    __device__ void operator()(int64_t k, const double *total) const
-    {
-        if (k >= K) return;
-        const double w = (double)tn_load(omega.at, omega.type, k), cs = cos(w), sn = sin(w);
-        const double r = total[0] * cs + total[1] * sn;
-        const double p = (double)tn_load(rho.at, rho.type, k) * (total[1] * cs - total[0] * sn);
-        if (drho.at) tn_put(drho.at, drho.type, k, (float)r, drho.add);
-        if (domega.at) tn_put(domega.at, domega.type, k, (float)p, domega.add);
-        if (dgamma.at) tn_put(dgamma.at, dgamma.type, k, (float)total[2], dgamma.add);
-    }
-};
 
 } // namespace
 
@@ -358,7 +283,8 @@ extern "C" size_t tn_scan_work_cuda(const tn_sig *s, bool backward)
     const bool tiles =
         per_channel(&s->in[TN_SCAN_RHO].dims, &s->in[TN_SCAN_OMEGA].dims, &s->in[TN_SCAN_GAMMA].dims);
     if (!tiles || ((const tn_scan_attr *)s->attr)->plain) return tn_scan_step_work_cuda(d[0], d[2] / 2);
-    return layout_of(d[0], d[1], d[2] / 2, backward).bytes;
+    const size_t tree = layout_of(d[0], d[1], d[2] / 2, backward).bytes, stream = tn_scan_stream_work(d[0], d[1], d[2] / 2, backward);
+    return tree > stream ? tree : stream;
 }
 
 static bool by_tiles(const tn_call *c)
@@ -367,11 +293,11 @@ static bool by_tiles(const tn_call *c)
            per_channel(&c->in[TN_SCAN_RHO].dims, &c->in[TN_SCAN_OMEGA].dims, &c->in[TN_SCAN_GAMMA].dims);
 }
 
-static scan set_up(const tn_call *c, bool backward)
+static tn_scan_fixed set_up(const tn_call *c, bool backward)
 {
     const int64_t *d = c->in[TN_SCAN_X].dims.dim;
     char *work = (char *)c->work;
-    scan s = {};
+    tn_scan_fixed s = {};
     const tn_tile_layout l = layout_of(d[0], d[1], d[2] / 2, backward);
     s.f = tn_tile_frame_of(c, &c->in[TN_SCAN_X], &c->in[TN_SCAN_RESET], backward);
     s.x = tn_tile_of(&c->in[TN_SCAN_X], false);
@@ -384,7 +310,7 @@ static scan set_up(const tn_call *c, bool backward)
     return s;
 }
 
-static tn_status launch_prepare(const tn_call *c, const scan *s)
+static tn_status launch_prepare(const tn_call *c, const tn_scan_fixed *s)
 {
     enum { THREADS = 256 };
     const tn_tile_layout l = layout_of(s->f.B, s->f.T, s->f.K, false);
@@ -397,7 +323,7 @@ static tn_status launch_prepare(const tn_call *c, const scan *s)
     return TN_OK;
 }
 
-static bool direct(const scan *s, int V)
+static bool direct(const tn_scan_fixed *s, int V)
 {
     const tn_tile_tensor *p[] = { &s->x, &s->c, &s->dc, &s->dx };
     for (size_t i = 0; i < sizeof p / sizeof *p; i++)
@@ -405,13 +331,13 @@ static bool direct(const scan *s, int V)
     return true;
 }
 
-static tn_status launch_forward(const tn_call *c, scan *s)
+static tn_status launch_forward(const tn_call *c, tn_scan_fixed *s)
 {
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->x) && tn_tile_pairs(&s->c);
     const unsigned tiles = tn_tile_blocks(&s->f, pairs ? 2 : 1);
     s->f.direct = direct(s, pairs ? 2 : 1);
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
-    void (*const kernel)(scan, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
+    void (*const kernel)(tn_scan_fixed, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, AHEAD_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
     TN_CUDA_LAUNCHED();
@@ -421,15 +347,16 @@ static tn_status launch_forward(const tn_call *c, scan *s)
 extern "C" tn_status tn_scan_forward_cuda(const tn_call *c)
 {
     if (!by_tiles(c)) return tn_scan_step_forward_cuda(c);
-    scan s = set_up(c, false);
+    tn_scan_fixed s = set_up(c, false);
     if (!s.f.B || !s.f.K) return TN_OK;
     s.f.first = s.state;
     s.final = tn_tile_of(&c->out[1], false);
+    if (tn_scan_streams(c, s.f.T)) return tn_scan_stream_forward(c, &s);
     TN_RETURN_IF(launch_prepare(c, &s));
     return launch_forward(c, &s);
 }
 
-static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
+static tn_status launch_backward(const tn_call *c, tn_scan_fixed *s, bool gain)
 {
     const cudaStream_t stream = tn_cuda_stream(c);
     const bool pairs = s->f.K % 2 == 0 && tn_tile_pairs(&s->dc) && tn_tile_pairs(&s->c) && tn_tile_pairs(&s->x) &&
@@ -437,7 +364,7 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
     const unsigned blocks = tn_tile_blocks(&s->f, pairs ? 2 : 1);
     s->f.direct = direct(s, pairs ? 2 : 1);
     const int bytes = late_bytes(gain);
-    void (*const kernel)(scan) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
+    void (*const kernel)(tn_scan_fixed) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
                                  : gain ? backward_kernel<1, true>
                                         : backward_kernel<1, false>;
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -449,13 +376,13 @@ static tn_status launch_backward(const tn_call *c, scan *s, bool gain)
 extern "C" tn_status tn_scan_backward_cuda(const tn_call *c)
 {
     if (!by_tiles(c)) return tn_scan_step_backward_cuda(c);
-    scan s = set_up(c, true);
+    tn_scan_fixed s = set_up(c, true);
     if (!s.f.K) return TN_OK;
     s.dc = tn_tile_of(&c->dout[0], false);
     s.f.first = tn_tile_of(&c->dout[1], false);
     s.dx = tn_tile_of(&c->din[TN_SCAN_X], c->accumulate >> TN_SCAN_X & 1);
     s.dstate = tn_tile_of(&c->din[TN_SCAN_STATE], c->accumulate >> TN_SCAN_STATE & 1);
-    to_gradients g = {};
+    tn_scan_gradients g = {};
     g.rho = tn_tile_of(&c->in[TN_SCAN_RHO], false), g.omega = tn_tile_of(&c->in[TN_SCAN_OMEGA], false), g.K = s.f.K;
     g.drho = tn_tile_of(&c->din[TN_SCAN_RHO], c->accumulate >> TN_SCAN_RHO & 1);
     g.domega = tn_tile_of(&c->din[TN_SCAN_OMEGA], c->accumulate >> TN_SCAN_OMEGA & 1);
@@ -464,7 +391,9 @@ extern "C" tn_status tn_scan_backward_cuda(const tn_call *c)
     if (!lambda) s.c.at = NULL;
     if (!gain) s.x.at = NULL;
     if (lambda || gain) s.partial = (float *)(uintptr_t)s.sums.partial;
-    if (s.f.B) {
+    if (s.f.B && tn_scan_streams(c, s.f.T)) {
+        TN_RETURN_IF(tn_scan_stream_backward(c, &s, gain));
+    } else if (s.f.B) {
         TN_RETURN_IF(launch_prepare(c, &s));
         TN_RETURN_IF(launch_backward(c, &s, gain));
     }

@@ -253,7 +253,7 @@ __device__ __forceinline__ uint32_t *tn_tile_plane(uint32_t *memory, const tn_ti
 
 /* Sends the piece's words on their way there; `before`: of how many tokens earlier. Zero where there are none. They can be
  * read after tn_tile_arrived. */
-template <int V>
+template <int V, int PIECE = TN_TILE_PIECE>
 __device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_tile &t, const tn_tile_tensor &p, int plane,
                                              int before, uint32_t *to)
 {
@@ -265,7 +265,7 @@ __device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_ti
         const int k = (t.group * TN_TILE_LANES + t.lane % VECTORS * 4) * V;
         const char *from = (const char *)p.at + (row + k) * SIZE;
 #pragma unroll
-        for (int j = 0; j < TN_TILE_PIECE * VECTORS / TN_TILE_LANES; j++) {
+        for (int j = 0; j < PIECE * VECTORS / TN_TILE_LANES; j++) {
             const int i = t.lane / VECTORS + j * (TN_TILE_LANES / VECTORS);
             const bool there = p.at && k < f.K && i < n;
             tn_copy16(to + i * TN_TILE_LANES + t.lane % VECTORS * 4, there ? from + i * step * SIZE : (const char *)p.at, there);
@@ -273,7 +273,7 @@ __device__ __forceinline__ void tn_tile_send(const tn_tile_frame &f, const tn_ti
         return;
     }
 #pragma unroll 4
-    for (int i = 0; i < TN_TILE_PIECE; i++)
+    for (int i = 0; i < PIECE; i++)
         to[i * TN_TILE_LANES + t.lane] = p.at && t.on && i < n ? tn_word<V>(p.at, p.type, row + i * step + t.k) : 0u;
 }
 

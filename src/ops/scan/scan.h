@@ -14,7 +14,8 @@
  * that rounded number is what is raised to the power of thousands of tokens. Per token it is not rounded. The state is
  * carried in double: from one piece of a few tokens to the next where lambda is per channel, else at every token; only
  * where all lambdas per channel forget within a few hundred tokens (TN_SCAN_BRIEF) is it f32 throughout. On the GPU,
- * with all coefficients per channel, it is f32 in a tree of fixed shape over time (scan_tiles.cuh).
+ * with all coefficients per channel, it is f32 within chunks of 128 or 256 tokens and, where rows are longer, double from
+ * one to the next (scan_stream.cuh), or f32 in a tree of fixed shape over time on GPUs with little shared memory (scan_tiles.cuh).
  * Gradients of x, rho, omega, gamma and state are exact through every carry; the backward pass keeps c and what it
  * needs of the inputs.
  *

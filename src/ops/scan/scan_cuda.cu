@@ -1,5 +1,6 @@
 /* scan on the GPU, coefficients per channel: lambda^n is known beforehand, so nodes of scan_tiles.cuh hold sums
- * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu.
+ * only. Coefficients per token, and the plain twin, go token by token: scan_step_cuda.cu. Rows of more than 128 tokens on
+ * GPUs with 227 KB of shared memory a block: scan_stream_cuda.cu; the kernels here do the rest.
  *
  * Forward: c = lambda c + gamma x. Backward, in steps of falling time: a = dc + g, dx = gamma a, g = conj(lambda) a,
  * and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh. Bytes per token and complex

@@ -3,12 +3,15 @@
  * conj(lambda) a, and sums over tokens of a conj(c before) and Re(a conj(x)), through sum_rows.cuh.
  *
  * Bytes per token and complex channel in bf16: forward 8, backward 12 (16 with the gradient of gamma), plus 5 x 8 per chunk
- * for what travels between blocks (256 tokens forward, 128 backward: 2 %) and 24 per chunk for partial sums. */
+ * for what travels between blocks (256 tokens forward, 128 backward: 2 %) and 24 per chunk for partial sums.
+ *
+ * Measured on an H200, of copy bandwidth: one row of 1 M tokens, K = 128: 64 % forward, 68 % backward (the tree of
+ * scan_cuda.cu: 15, 50); 64 rows of 1024: 47, 39 (39, 35); 1024 rows of 1024, where no block waits for another: 72, 71. A
+ * warp executes 84 instructions a token forward and 191 backward, of which the two runs are about half; the rest finds addresses and
+ * constants of tiles. Chunks half as long were slower: those that walk manage one in some 70 ns. */
 #include "ops/scan/scan.h"
 #include "ops/scan/scan_fixed.cuh"
 #include "ops/scan/scan_stream.cuh"
-
-#include <stdlib.h> /* TEMPORARY */
 
 namespace
 {
@@ -232,7 +235,6 @@ size_t tn_scan_stream_work(int64_t B, int64_t T, int64_t K, bool backward) { ret
 bool tn_scan_streams(const tn_call *c, int64_t T)
 {
     const int major = tn_cuda_queue_of(c)->major;
-    if (getenv("TENON_SCAN_TREE")) return false; /* TEMPORARY */
     return (major == 9 || major == 10) && T > TN_TILE_CHUNK;
 }
 

@@ -43,7 +43,7 @@ void tn_pass_columns(tn_graph *g)
         const int64_t at = last_writer(g, g->tensor[dy].base, i);
         tn_node *w = at >= 0 ? &g->node[at] : NULL;
         if (!w || w->op != &tn_op_norm || !w->backward || w->din[TN_NORM_X] != dy || w->din[TN_NORM_RESIDUAL] == dy ||
-            ((w->accumulate >> TN_NORM_X & 1) && w->n_out == 3) || w->din[TN_NORM_COLUMNS] || !may_move(g, db, (size_t)at, i))
+            (w->accumulate >> TN_NORM_X & 1) || w->din[TN_NORM_COLUMNS] || !may_move(g, db, (size_t)at, i))
             continue;
         w->din[TN_NORM_COLUMNS] = db;
         w->accumulate |= (n->accumulate >> TN_LINEAR_BIAS & 1) << TN_NORM_COLUMNS;

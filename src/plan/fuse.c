@@ -1,12 +1,10 @@
 /* Sums of a residual stream. Where a norm follows s = a + b, the norm's own kernel makes the sum on its way (its residual
- * input), at the place where the sum was: one pass over s less. What else reads s finds it there. On CUDA, where one term
- * is a matrix product that nobody else reads, the product makes the sum while its tiles are stored: the norm then reads s
- * alone and writes no sum. Runs before the reverse pass, so that the gradient is the fused node's as well. */
+ * input), at the place where the sum was: one pass over s less. What else reads s finds it there. Runs before the reverse
+ * pass, so that the gradient is the fused node's as well. */
 #include "ops/binary/binary.h"
-#include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/norm_cpu.h"
-#include "plan/plan.h"
+#include "plan/graph.h"
 
 /* Is node i a sum of two tensors of its result's shape and type? */
 static bool is_sum(const tn_graph *g, size_t i)
@@ -19,54 +17,6 @@ static bool is_sum(const tn_graph *g, size_t i)
     }
     return true;
 }
-
-/* --- in a product -------------------------------------------------------------------------------------------------- */
-
-/* What reads memory of base: nodes, custom gradients, the caller, and the ends of states. What has a gradient of its own
- * counts. */
-static int readers_of(const tn_graph *g, const tn_compile_options *o, int32_t base)
-{
-    int n = o->loss.id && g->tensor[o->loss.id].base == base;
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        const tn_node *at = &g->node[i];
-        for (int k = 0; at->op && k < at->n_in; k++) n += at->in[k] && g->tensor[at->in[k]].base == base;
-        for (int k = 0; at->custom && k < at->custom->n; k++) n += g->tensor[at->custom->xs[k].id].base == base;
-    }
-    for (size_t i = 0; i < g->n_assigns; i++) n += g->tensor[g->assign[i].value].base == base;
-    for (size_t i = 0; i < g->n_outputs; i++) n += g->tensor[g->output[i].id].base == base;
-    for (int i = 0; i < o->n_seeds; i++) n += g->tensor[o->seeds[i].y.id].base == base;
-    return n;
-}
-
-/* Is x, one term of sum node i, a product that can take `other` in? */
-static bool takes_other(const tn_graph *g, const tn_compile_options *o, int32_t x, int32_t other, size_t i)
-{
-    const tn_gtensor *p = &g->tensor[x], *r = &g->tensor[g->tensor[other].base];
-    if (p->base != x || p->role != TN_ROLE_ACTIVATION || p->producer < 0) return false;
-    const tn_node *n = &g->node[p->producer];
-    return n->op == &tn_op_linear && !n->custom && ((const tn_linear_attr *)n->attr)->act == TN_ACT_NONE && !n->in[TN_LINEAR_RESIDUAL] &&
-           r->role == TN_ROLE_ACTIVATION && r->producer < p->producer && readers_of(g, o, x) == 1 &&
-           !(o->recompute && n->segment != g->node[i].segment);
-}
-
-static void add_in_product(tn_graph *g, size_t sum, int32_t x, int32_t other)
-{
-    const size_t at = (size_t)g->tensor[x].producer;
-    const tn_node n = g->node[at];
-    int32_t in[TN_LINEAR_INPUTS];
-    for (int k = 0; k < TN_LINEAR_INPUTS; k++) in[k] = k == TN_LINEAR_RESIDUAL ? other : n.in[k];
-    if (!tn_graph_emit(g, n.op, n.attr, in, TN_LINEAR_INPUTS, g->node[sum].out, 1)) return;
-    tn_node *both = &g->node[--g->n_nodes];
-    both->region = n.region;
-    both->segment = n.segment;
-    both->file = n.file;
-    both->line = n.line;
-    g->node[at] = *both;
-    g->tensor[g->node[sum].out[0]].producer = (int32_t)at;
-    g->node[sum].op = NULL;
-}
-
-/* --- in a norm ------------------------------------------------------------------------------------------------------ */
 
 /* Nodes between the two read s. Their gradients would be added in another order. */
 static bool read_between(const tn_graph *g, int32_t s, size_t sum, size_t norm)
@@ -119,25 +69,14 @@ void tn_graph_close_up(tn_graph *g)
     for (size_t i = 1; i < g->n_tensors; i++) g->tensor[i].producer = g->tensor[g->tensor[i].base].producer;
 }
 
-static void fuse_products(tn_graph *g, const tn_compile_options *o)
+void tn_pass_fuse(tn_graph *g, bool recompute)
 {
-    for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
-        const tn_node *n = &g->node[i];
-        for (int k = 0; k < 2 && n->op && is_sum(g, i) && !n->custom; k++)
-            if (takes_other(g, o, n->in[k], n->in[1 - k], i)) add_in_product(g, i, n->in[k], n->in[1 - k]);
-    }
-}
-
-void tn_pass_fuse(tn_graph *g, const tn_compile_options *o)
-{
-    if (o->device == TN_CUDA && tn_graph_switch(g, "opt.sum_in_linear")) {
-        fuse_products(g, o);
-        tn_graph_close_up(g);
-    }
+    bool any = false;
     if (!tn_graph_switch(g, "opt.sum_in_norm")) return;
     for (size_t i = 0; i < g->n_nodes && g->status == TN_OK; i++) {
-        const int64_t at = g->node[i].op ? sum_before(g, i, o->recompute) : -1;
+        const int64_t at = g->node[i].op ? sum_before(g, i, recompute) : -1;
         if (at >= 0) add_in_norm(g, (size_t)at, i);
+        any |= at >= 0;
     }
-    if (g->status == TN_OK) tn_graph_close_up(g);
+    if (any && g->status == TN_OK) tn_graph_close_up(g);
 }

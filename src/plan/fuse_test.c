@@ -4,7 +4,6 @@
 #include "world.h"
 
 #include "ops/binary/binary.h"
-#include "ops/linear/linear.h"
 #include "ops/norm/norm.h"
 #include "ops/norm/norm_cpu.h"
 
@@ -12,20 +11,18 @@
 
 enum { R = 6, D = 12 };
 
-typedef enum kind { STREAM, READ_TWICE, IS_OUTPUT, PRODUCT_SEEN, READ_BETWEEN, BROADCAST, ACROSS_LAYERS, KINDS } kind;
+typedef enum kind { STREAM, READ_TWICE, IS_OUTPUT, READ_BETWEEN, BROADCAST, ACROSS_LAYERS, KINDS } kind;
 
 static const struct {
     const char *name;
     int in_norm, alone; /* how many sums are made where */
-    int in_product;     /* ... on CUDA, by the product alone */
 } rows[KINDS] = {
-    [STREAM] = { "a residual stream", 2, 0, 1 },
-    [READ_TWICE] = { "a term is read twice", 2, 0, 0 },
-    [IS_OUTPUT] = { "the sum is an output", 2, 0, 1 },
-    [PRODUCT_SEEN] = { "a view of the product is an output", 2, 0, 0 },
-    [READ_BETWEEN] = { "the sum is read before the norm", 1, 1, 1 },
-    [BROADCAST] = { "one term is repeated", 1, 1, 1 },
-    [ACROSS_LAYERS] = { "the norm is in another layer, to be computed again", 0, 2, 1 },
+    [STREAM] = { "a residual stream", 2, 0 },
+    [READ_TWICE] = { "a term is read twice", 2, 0 },
+    [IS_OUTPUT] = { "the sum is an output", 2, 0 },
+    [READ_BETWEEN] = { "the sum is read before the norm", 1, 1 },
+    [BROADCAST] = { "one term is repeated", 1, 1 },
+    [ACROSS_LAYERS] = { "the norm is in another layer, to be computed again", 0, 2 },
 };
 
 static tn_ref weights(tn_graph *g, const char *name, tn_dims dims) { return tn_param(g, name, dims, tn_normal(0.5f)); }
@@ -38,7 +35,6 @@ static tn_ref build(tn_graph *g, kind k)
                                .bias = weights(g, "b", tn_shape(D)));
     tn_ref s = tn_add(g, x, p);
     if (k == IS_OUTPUT) tn_output(g, "s", s);
-    if (k == PRODUCT_SEEN) tn_output(g, "p", tn_reshape(g, p, tn_shape(R * D)));
     tn_region layer = tn_region_begin(g, "layer0");
     const tn_ref f = tn_sin(g, tn_rmsnorm(g, s, weights(g, "n2", tn_shape(D))));
     s = tn_add(g, s, k == BROADCAST ? tn_reshape(g, tn_mean(g, f, -1), tn_shape(R, 1)) : f);
@@ -87,23 +83,6 @@ static void where_sums_go(void **state)
     }
 }
 
-static void sums_in_products(void **state)
-{
-    (void)state;
-    for (int k = 0; k < KINDS; k++) {
-        tn_graph *g = tn_world_graph(NULL);
-        const tn_ref loss = build(g, (kind)k);
-        tn_pass_fuse(g, &(tn_compile_options){ .device = TN_CUDA, .loss = loss, .recompute = k == ACROSS_LAYERS });
-        assert_ok(tn_graph_status(g));
-        const int products = nodes_of(g, &tn_op_linear, false, TN_LINEAR_RESIDUAL);
-        const int sums = products + nodes_of(g, &tn_op_norm, false, TN_NORM_RESIDUAL) + sums_of(g, false);
-        if (products != rows[k].in_product || sums != 2) fail_msg("%s: %d sums in products, %d in all", rows[k].name, products, sums);
-        for (size_t i = 0; i < g->n_nodes; i++) /* no node reads what comes later */
-            for (int q = 0; q < g->node[i].n_in; q++) assert_true(g->tensor[g->node[i].in[q]].producer < (int32_t)i);
-        tn_graph_free(g);
-    }
-}
-
 /* No copies, no zeros, and no gradient of a sum: the stream has one gradient in one place. */
 static void one_gradient(void **state)
 {
@@ -140,7 +119,6 @@ static void parts_of_heads(void **state)
 void tn_tests_fuse(tn_test_list *l)
 {
     tn_test_add(l, where_sums_go, NULL, "fuse: where sums are made");
-    tn_test_add(l, sums_in_products, NULL, "fuse: sums that a product makes (CUDA)");
     tn_test_add(l, one_gradient, NULL, "fuse: a stream has one gradient");
     tn_test_add(l, parts_of_heads, NULL, "fuse: parts of heads are written in place");
 }

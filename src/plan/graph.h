@@ -127,8 +127,7 @@ void tn_input_by_copy(tn_graph *g, tn_ref x);
 typedef struct tn_seed {
     tn_ref y, dy; /* dL/dy is given by dy */
 } tn_seed;
-struct tn_compile_options;
-void tn_pass_fuse(tn_graph *g, const struct tn_compile_options *o);
+void tn_pass_fuse(tn_graph *g, bool recompute);
 void tn_pass_absorb(tn_graph *g, bool recompute, const tn_seed *seeds, int n_seeds);
 void tn_pass_reverse(tn_graph *g, const tn_seed *seeds, int n);
 void tn_pass_recompute(tn_graph *g, size_t n_forward);

@@ -115,7 +115,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     p->device = o->device;
     p->portable = !tn_graph_switch(g, "opt.gemm_kernels");
     p->threads = o->threads > 0 ? o->threads : g->options.threads > 0 ? g->options.threads : 1;
-    tn_pass_fuse(g, o);
+    tn_pass_fuse(g, o->recompute);
     const tn_seed loss = { .y = o->loss };
     if (p->device == TN_CUDA) tn_pass_absorb(g, o->recompute, o->loss.id ? &loss : o->seeds, o->loss.id ? 1 : o->n_seeds);
     differentiate(g, o);

@@ -11,7 +11,6 @@ const tn_setting tn_plan_switches[] = {
                       "samples of a solve that are there leave its batch (off: they stay in it and are computed in vain)"),
     TN_SETTING_SWITCH("opt.replay", "on", "CUDA: a step is recorded once and replayed whole (off: its kernels are queued one by one)"),
     TN_SETTING_SWITCH("opt.sum_in_norm", "on", "a norm makes the residual's sum that it reads, in one pass (off: a sum, then a norm)"),
-    TN_SETTING_SWITCH("opt.sum_in_linear", "on", "CUDA: a matrix product adds the residual that its result is added to (off: a norm or a sum does)"),
     TN_SETTING_SWITCH("opt.silu_in_conv", "on", "CUDA: silu of a causal convolution in its kernel (off: in a pass over memory)"),
     TN_SETTING_SWITCH("opt.write_in_outer", "on",
                       "CUDA: a matrix-state recurrence multiplies its values by their write strengths (off: in a pass over memory)"),

@@ -51,40 +51,6 @@ tn_status tn_linear_convert(const tn_call *c, const tn_arg *to, const tn_arg *fr
     return TN_OK;
 }
 
-/* --- turning ------------------------------------------------------------------------------------------------------------ */
-
-enum { TILE = 64 }; /* numbers; a block of (TILE / 2, GROUPS) threads turns one, each thread two neighbours at a time */
-
-static __global__ void __launch_bounds__(LANES *GROUPS) turn_tiles(uint32_t *to, const uint32_t *from, int n, int k)
-{
-    __shared__ uint16_t tile[TILE][TILE + 2]; /* a row is an odd number of banks */
-    const int row = blockIdx.y * TILE, column = blockIdx.x * TILE, j = 2 * threadIdx.x;
-    for (int i = threadIdx.y; i < TILE; i += GROUPS) {
-        const uint32_t two = row + i < n && column + j < k ? from[((int64_t)(row + i) * k + column + j) / 2] : 0;
-        tile[i][j] = (uint16_t)two;
-        tile[i][j + 1] = (uint16_t)(two >> 16);
-    }
-    __syncthreads();
-    for (int i = threadIdx.y; i < TILE; i += GROUPS)
-        if (column + i < k && row + j < n) to[((int64_t)(column + i) * n + row + j) / 2] = tile[j][i] | (uint32_t)tile[j + 1][i] << 16;
-}
-
-bool tn_linear_turns(const tn_arg *w)
-{
-    const int64_t n = w->dims.dim[0], k = w->dims.dim[1];
-    return w->dtype == TN_BF16 && w->stride[1] == 1 && w->stride[0] == k && n % 2 == 0 && k % 2 == 0 && n / TILE < 65535 &&
-           (uintptr_t)w->data % 4 == 0;
-}
-
-tn_status tn_linear_turn(const tn_call *c, void *to, const tn_arg *w)
-{
-    const int64_t n = w->dims.dim[0], k = w->dims.dim[1];
-    turn_tiles<<<dim3((unsigned)((k + TILE - 1) / TILE), (unsigned)((n + TILE - 1) / TILE)), vector_block(), 0, tn_cuda_stream(c)>>>((uint32_t *)to, (const uint32_t *)w->data,
-                                                                                                        (int)n, (int)k);
-    TN_CUDA_LAUNCHED();
-    return TN_OK;
-}
-
 /* --- forward ------------------------------------------------------------------------------------------------------------ */
 
 static __global__ void finish_numbers(TN_GRID tn_arg y, TN_GRID tn_arg pre, TN_GRID tn_arg bias, TN_GRID tn_arg residual, int act, int64_t n)

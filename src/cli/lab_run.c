@@ -122,7 +122,7 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn
 static tn_status emit_result(tn_cli *c, const tn_campaign *k)
 {
     tn_tally *t = tn_alloc(sizeof *t * k->plan->n_sides);
-    tn_status s = t ? tn_lab_tally(k->lab, k->study, k->plan, k->trials, t) : TN_MEMORY;
+    tn_status s = t ? tn_lab_tally(k->lab, k->study, k->plan, k->compare, k->trials, t) : TN_MEMORY;
     for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++) s = emit_side(c, k->plan, i, &t[i]);
     tn_free(t);
     return s;

@@ -143,7 +143,7 @@ tn_status tn_lab_watch_look(tn_lab_watch *w, bool now_please, int64_t *ended)
     const double now = tn_clock_s();
     int64_t n = 0, all = 0;
     if (!now_please && now - w->looked < w->every) return TN_OK;
-    TN_RETURN_IF(tn_lab_tally(w->k->lab, w->k->study, p, w->k->trials, w->tally));
+    TN_RETURN_IF(tn_lab_tally(w->k->lab, w->k->study, p, w->k->compare, w->k->trials, w->tally));
     w->looked = tn_clock_s();
     const double cost = COST * (w->looked - now), least = w->term.tty ? TTY_EVERY_S : PIPE_EVERY_S;
     w->every = cost > least ? cost : least;

@@ -161,7 +161,7 @@ static void seen(void **state)
     assert_int_equal(n, 1);
     tn_free(scores);
     tn_tally t[1];
-    assert_ok(tn_lab_tally(w.lab, w.study, &w.plan, 0, t));
+    assert_ok(tn_lab_tally(w.lab, w.study, &w.plan, false, 0, t));
     assert_true(t[0].count[TN_TRIAL_DONE] == 2 && t[0].count[TN_TRIAL_WAITING] == 1 && t[0].best == 0.9);
     tn_lab_world_close(&w);
 }

@@ -182,7 +182,7 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     return TN_OK;
 }
 
-static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t most,
+static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, bool compare, int64_t most,
                             tn_tally *out)
 {
     sqlite3_stmt *q;
@@ -192,11 +192,12 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     *out = (tn_tally){ .best = NAN, .mean_s = NAN };
     TN_RETURN_IF(tn__db_get(lab,
                             "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
-                            "WHERE study = ? AND side = ? AND (kind = 2) = 0 AND number < ? GROUP BY state",
+                            "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
                             &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_int64(q, 2, (int64_t)side);
-    sqlite3_bind_int64(q, 3, most > 0 ? most : INT64_MAX);
+    sqlite3_bind_int64(q, 3, compare);
+    sqlite3_bind_int64(q, 4, most > 0 ? most : INT64_MAX);
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) break;
@@ -212,9 +213,9 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     return TN_OK;
 }
 
-tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t most, tn_tally *out)
+tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, tn_tally *out)
 {
-    for (size_t i = 0; i < p->n_sides; i++) TN_RETURN_IF(tally_side(lab, study, p, i, most, &out[i]));
+    for (size_t i = 0; i < p->n_sides; i++) TN_RETURN_IF(tally_side(lab, study, p, i, compare, most, &out[i]));
     return TN_OK;
 }
 

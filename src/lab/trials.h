@@ -102,8 +102,8 @@ typedef struct tn_tally {
     double mean_s; /* of those that ended */
 } tn_tally;
 
-/* By side (n_sides); `most`: trials below that number only (0: all). */
-tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t most, tn_tally *out);
+/* By side (n_sides), of the search or of the comparisons; `most`: trials below that number only (0: all). */
+tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, tn_tally *out);
 /* A process whose trial has been running since before `begun` (unix seconds): 0 where there is none. */
 tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim);
 

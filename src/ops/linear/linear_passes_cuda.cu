@@ -10,9 +10,8 @@ enum { X = TN_LINEAR_X, BIAS = TN_LINEAR_BIAS, RESIDUAL = TN_LINEAR_RESIDUAL };
 enum { THREADS = 256, LANES = 32, GROUPS = 8 };
 /* Parts of the rows, whose sums are added in the second stage; of a sum alone as many as fill the GPU once, with so many
  * blocks a multiprocessor, but no more than SUM_PARTS. */
-enum { PARTS = 128, SUM_PARTS = 512, SUM_BLOCKS = 6, SUM_AHEAD = 4 };
-/* Up to NARROW columns make few blocks: activations cut their rows into MORE_PARTS. */
-enum { NARROW = 512, MORE_PARTS = 512 };
+enum { PARTS = 128, SUM_PARTS = 512, SUM_BLOCKS = 6, SUM_AHEAD = 4,
+       MORE_PARTS = 512, NARROW = 512 }; /* up to NARROW columns make few blocks: activations cut their rows into MORE_PARTS */
 
 size_t tn_linear_parts_bytes(int64_t n) { return tn_align256(SUM_PARTS * (size_t)n * sizeof(float)); }
 

@@ -37,13 +37,6 @@ void tn_test_add(tn_test_list *l, tn_test_fn *fn, const void *state, const char 
         if (!strstr(tn_error_text(), (part))) fail_msg("%s: \"%s\" does not say \"%s\"", #call, tn_error_text(), part); \
     } while (0)
 
-/* Built with the address sanitizer: rows that only count how often something happens leave it to the other builds. */
-#if defined(__SANITIZE_ADDRESS__)
-#define TN_SANITIZED 1
-#else
-#define TN_SANITIZED 0
-#endif
-
 /* Where the rows of ops run: TENON_TEST_DEVICE=cuda, or the CPU. */
 tn_device tn_test_device(void);
 

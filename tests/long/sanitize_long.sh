@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The thread pool, loops and training under ThreadSanitizer: a build of its own in BUILD-tsan, and the tests in which
-# several threads share memory. The other sanitizers are part of make test. Ends with "N passed, N failed".
+# several threads share memory. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${BUILD:-build}-tsan
@@ -8,5 +8,5 @@ make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$build" WERROR=1 CFLAGS="-O1 -g1" SAN=-
 run=("$build/unit")
 # Some kernels place memory further apart than ThreadSanitizer can shadow: without that, where it can be had.
 setarch "$(uname -m)" -R true 2>/dev/null && run=(setarch "$(uname -m)" -R "${run[@]}")
-TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${run[@]}" pool loop: overfit twins: "1 thread = 2 threads" trials decode equilibrium \
+TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${run[@]}" pool loop: overfit twins: "1 thread = 2 threads" "families: trials" decode equilibrium \
     gemm: fill: scatter_rows: loader: "prepare: any number"

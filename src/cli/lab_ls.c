@@ -1,5 +1,6 @@
 /* tenon lab ls, best, show: what is in a database. */
 #include "base/clock.h"
+#include "cli/lab_beside.h"
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
 #include "lab/select.h"
@@ -24,11 +25,12 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
         tn_select_sort(s, 0, e.trial, e.n);
         const double top = e.n && e.trial[0]->state == TN_TRIAL_DONE && e.trial[0]->y ? e.trial[0]->y[0] : NAN;
         if (c->json) {
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name", "study", "study", s->name, "side",
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*}", "name", "study", "study", s->name, "side",
                                                   s->sides[side].name, "planned", (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
                                                   (json_int_t)count[1], "done", (json_int_t)count[2], "pruned", (json_int_t)count[3], "failed",
                                                   (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", isnan(top) ? json_null() : json_real(top),
-                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume))));
+                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume), "published",
+                                                  tn_lab_quoted_json(s, side))));
             continue;
         }
         fprintf(c->out, "%s%s%-*s %lld planned: %zu done, %zu pruned, %zu failed, %zu timeout, %zu running, %zu waiting; best %s %s", s->name,
@@ -37,6 +39,7 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
                 s->objectives[0].name, tn_lab_number(top, best));
         if (!isnan(volume)) fprintf(c->out, ", hypervolume %.6g", volume);
         fputc('\n', c->out);
+        tn_lab_quoted_line(c, s, side);
     }
     return TN_OK;
 }
@@ -49,7 +52,8 @@ static tn_status each_study(tn_cli *c, tn_lab *lab, tn_arena *a)
     TN_RETURN_IF(tn_lab_studies(lab, a, &names, &n));
     for (size_t i = 0; i < n; i++) {
         TN_RETURN_IF(tn_lab_load(lab, names[i], &s));
-        const tn_status st = put_study(c, s, a);
+        tn_status st = tn_lab_view_quote(c, s);
+        if (st == TN_OK) st = put_study(c, s, a);
         tn_study_free(s);
         TN_RETURN_IF(st);
     }
@@ -114,6 +118,7 @@ tn_status tn_lab_best(tn_cli *c)
         for (size_t i = 0; s == TN_OK && i < e.n && (front || i < count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
             s = tn_lab_table_row(c, v.study, e.trial[i]);
     }
+    if (s == TN_OK && v.study->published) s = tn_lab_beside(c, v.study);
     tn_arena_free(&a);
     tn_lab_view_close(&v);
     return s;

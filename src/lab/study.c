@@ -265,7 +265,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
 
 typedef struct top {
     const char *study, *base, *db;
-    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer;
+    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *published;
     int64_t trials, lag, retries;
     double seconds, trial_seconds;
     uint64_t seed;
@@ -292,6 +292,7 @@ static const tn_field top_table[] = {
     { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
     { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
+    { "published", TN_FIELD_NODE, AT(published), 0, 0 },
 };
 #undef AT
 
@@ -323,7 +324,7 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer", "published" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -393,6 +394,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(read_rules(r, t.rules, out));
     TN_RETURN_IF(read_transfer(r, t.transfer, out));
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
+    TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
 }
 

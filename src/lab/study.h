@@ -7,6 +7,7 @@
  *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
  *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
+ *     published: { source: "...", sides: { ep: { front: 24, points: [ { accuracy: 0.96, set: { dim: 13 } } ] } } }
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
  * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
@@ -53,6 +54,7 @@ typedef struct tn_study_plan {
     bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */
     int64_t from_best;
+    const tn_published *published; /* NULL: none */
     const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 

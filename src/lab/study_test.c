@@ -159,6 +159,34 @@ static void points(void **state)
     tn_arena_free(&a);
 }
 
+/* How far trials may run apart: the study's word, the pruner's own, or the same for every machine. */
+static void lags(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t lag, pruner, at_once;
+    } rows[] = {
+        { "pruner: asha\n", 8, 8, 9 },
+        { "pruner: asha\nsides: {a: {}, b: {}}\n", 8, 8, 18 },
+        { "pruner: {name: asha, lag: 2}\n", 8, 2, 3 },
+        { "pruner: asha\nlag: 0\n", 0, 0, 1 },
+        { "pruner: {name: median, lag: 5}\nsampler: tpe\nlag: 3\n", 3, 5, 4 },
+        { "sampler: tpe\n", 8, 8, 9 },
+        { "sampler: nsga2\n", 8, 8, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tn_arena a = { 0 };
+        tn_study_plan p;
+        char text[512];
+        snprintf(text, sizeof text, "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n%s", rows[i].text);
+        assert_ok(parse(text, &a, &p));
+        assert_true(p.lag == rows[i].lag && p.sampling.lag == rows[i].lag && p.pruning.lag == rows[i].pruner);
+        assert_int_equal(tn_study_at_once(&p), rows[i].at_once);
+        tn_arena_free(&a);
+    }
+}
+
 /* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
 static void published(void **state)
 {
@@ -311,6 +339,7 @@ void tn_tests_study(tn_test_list *l)
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
+    tn_test_add(l, lags, NULL, "lab/study: how far trials may run apart");
     tn_test_add(l, published, NULL, "lab/study: figures of others");
     tn_test_add(l, points, NULL, "lab/study: a point as settings");
     tn_test_add(l, no_memory, NULL, "lab/study: no memory");

@@ -21,7 +21,7 @@
 enum { MOST_TENSORS = 24 };
 static const double ROUNDINGS = 16; /* how many of them a gradient may be off: 3 to 6 are seen, on the CPU and on a GPU */
 static const double SMALL = 1e-3;
-static const float NEAR_ZERO = 0.02f;
+static const float NEAR_ZERO = 0.02f, BESIDE = 0.2f;
 
 /* One tensor as it was, its gradient, and room to move it: (n) each. */
 typedef struct probe {
@@ -110,9 +110,10 @@ static tn_status slope_error(const probe *p, double loss, double *error, double 
     return TN_OK;
 }
 
-/* Tensors that are all zero are moved a little: zero is a special place. A sample whose input and bias are nothing is at rest before the first step of a
- * solve, and then there are no steps for back-propagation to go through, though the loss around it has a slope. */
-static tn_status leave_zero(tn_trainer *t)
+/* Every tensor is moved by a part of its size: starts are special places. A sample whose input and bias are zero is at rest before the first step of
+ * a solve, and then there are no steps for back-propagation to go through, though the loss around it has a slope; the largest singular value of
+ * an orthogonal matrix, which all others equal, has no gradient at all. */
+static tn_status leave_start(tn_trainer *t)
 {
     tn_status s = TN_OK;
     tn_store *st = tn_trainer_store(t);
@@ -122,15 +123,14 @@ static tn_status leave_zero(tn_trainer *t)
         const tn_entry *e = tn_store_at(st, k);
         const int64_t n = tn_dims_count(e->dims);
         const tn_rng r = { .seed = 1, .stream = tn_rng_stream(e->name) };
-        int64_t zeros = 0;
         if (e->role != TN_ROLE_PARAM || e->dtype != TN_F32) continue;
         const float *x = tn_store_read(st, e->data, sizeof *x * (size_t)n, &host);
         if (!x) TN_TRY(TN_MEMORY);
-        while (zeros < n && x[zeros] == 0) zeros++;
-        if (zeros < n) continue;
+        const double size = norm_of(x, n) / sqrt((double)n);
+        const float by = size > 0 ? BESIDE * (float)size : NEAR_ZERO;
         tn_free(moved);
         if (!(moved = tn_alloc(sizeof *moved * (size_t)n + 64))) TN_TRY(TN_MEMORY);
-        for (int64_t i = 0; i < n; i++) moved[i] = 2 * NEAR_ZERO * (tn_rng_uniform(r, (uint64_t)i) - 0.5f);
+        for (int64_t i = 0; i < n; i++) moved[i] = x[i] + 2 * by * (tn_rng_uniform(r, (uint64_t)i) - 0.5f);
         TN_TRY(tn_store_write(st, e->data, moved, sizeof *moved * (size_t)n));
     }
 done:
@@ -149,7 +149,7 @@ static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_sett
     if (f32) TN_RETURN_IF(tn_settings_set(*st, "compute", "f32", "check"));
     still.settings = *st;
     TN_RETURN_IF(tn__check_open(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
-    TN_RETURN_IF(leave_zero(*t));
+    TN_RETURN_IF(leave_start(*t));
     TN_RETURN_IF(tn_trainer_grad(*t, 0, loss));
     tn_trainer_unscale(*t);
     return TN_OK;

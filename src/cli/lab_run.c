@@ -43,12 +43,16 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
 
 static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const char *file, options *o)
 {
-    double workers = tn_campaign_cores(), trials = (double)p->trials, seconds = 0;
+    const double most = tn_study_at_once(p) > 0 ? (double)tn_study_at_once(p) : TN_CAMPAIGN_WORKERS;
+    double workers = fmin(tn_campaign_cores(), most), trials = (double)p->trials, seconds = 0; /* more would wait for each other */
     TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
     TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
     TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
     if (workers != floor(workers) || trials != floor(trials))
         return tn_error(TN_USAGE, "--workers and --trials are whole numbers");
+    if (workers > most)
+        fprintf(c->err, "note    %g trials can run at once: %g of %g workers wait (a larger `lag` in a study of another name lets more run)\n",
+                most, workers - most, workers);
     o->workers = (int)workers;
     o->trials = (int64_t)trials;
     o->seconds = seconds;

@@ -170,6 +170,8 @@ static const tn_field sampler_table[] = {
     { "crossover", TN_FIELD_NUMBER, AT(s.crossover), 0, 1 },
     { "swap", TN_FIELD_NUMBER, AT(s.swap), 0, 1 },
     { "mutation", TN_FIELD_NUMBER, AT(s.mutation), 0, 1 },
+    { "eta", TN_FIELD_NUMBER, AT(s.eta), 0, 1000 },
+    { "uniform", TN_FIELD_BOOL, AT(s.uniform), 0, 0 },
 };
 static const tn_field pruner_table[] = {
     { "name", TN_FIELD_TEXT, AT(name), 0, 0 },     { "min", TN_FIELD_COUNT, AT(p.min_rung), 1, 1e9 },
@@ -265,7 +267,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
 
 typedef struct top {
     const char *study, *base, *db;
-    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer;
+    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *published;
     int64_t trials, lag, retries;
     double seconds, trial_seconds;
     uint64_t seed;
@@ -292,6 +294,7 @@ static const tn_field top_table[] = {
     { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
     { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
+    { "published", TN_FIELD_NODE, AT(published), 0, 0 },
 };
 #undef AT
 
@@ -323,7 +326,7 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer", "published" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -372,7 +375,9 @@ static tn_status check_name(const tn_study_reader *r, const char *name)
 
 static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
-    enum { LAG = 32 };
+    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most machines, and a tenth of what pruners
+     * see of a study of a hundred. It is no machine's number of cores: a study has the same table wherever it runs. */
+    enum { LAG = 8 };
     top t = { .trials = 0, .lag = LAG, .seed = 42 };
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
@@ -393,7 +398,16 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(read_rules(r, t.rules, out));
     TN_RETURN_IF(read_transfer(r, t.transfer, out));
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
+    TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
+}
+
+int64_t tn_study_at_once(const tn_study_plan *p)
+{
+    int64_t least = -1;
+    if (strcmp(p->pruner->name, "none") != 0) least = p->pruning.lag;
+    if (strcmp(p->sampler->name, "tpe") == 0 && (least < 0 || p->lag < least)) least = p->lag;
+    return least < 0 ? 0 : (least + 1) * (int64_t)p->n_sides;
 }
 
 tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,

@@ -114,6 +114,8 @@ static const tn_preset presets[] = {
       VALUES(TEN_A, SIZE(1536, 16, 192, 32768), "hten=1,2,4,8") },
     { "ten_b", "the second published network: complex input, block resonance, sigmoid gate, 41 M parameters",
       VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4") },
+    { "ten_b_ring", "TEN-B with moduli near 1, normalised input and a slower spectrum",
+      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=true", "spectrum_lr=0.3") },
     { "ten_b_wide", "TEN-B with 112 M parameters", VALUES(TEN_B, SIZE(1024, 6, 128, 512), "heads=8") },
     { "ten_b_small", "TEN-B with 15 M parameters", VALUES(TEN_B, SIZE(256, 4, 32, 256), "heads=4") },
 };

@@ -119,6 +119,18 @@ def outer(q, k, v, alpha, chunk):
     return torch.cat(out, 1)
 
 
+def delta(q, k, v, alpha, beta):
+    """Shapes as in outer, beta (B,T,H): w_t = beta_t (v_t - e^{alpha_t} S_{t-1}^T k_t), S_t = e^{alpha_t} S_{t-1} + k_t w_t^T."""
+    B, T, H, N = q.shape
+    S, out = q.new_zeros(B, H, N, v.shape[-1]), []
+    for t in range(T):
+        S = alpha[:, t].exp()[..., None, None] * S
+        missing = beta[:, t, :, None] * (v[:, t] - torch.einsum("bhnp,bhn->bhp", S, k[:, t]))
+        S = S + k[:, t, :, :, None] * missing[:, :, None, :]
+        out.append(torch.einsum("bhnp,bhn->bhp", S, q[:, t]))
+    return torch.stack(out, 1)
+
+
 # --- model -----------------------------------------------------------------------------------------------------------
 
 class Ten(against.Net):
@@ -210,7 +222,8 @@ class Ten(against.Net):
             q = q / math.sqrt(N)
         q, k = self.turned(q, k, u)
         alpha, write = self.strengths(u)
-        y = outer(q, k, v * write[..., None], alpha, s["chunk"])
+        missing = s["write"] == "delta"
+        y = delta(q, k, v, alpha, write) if missing else outer(q, k, v * write[..., None], alpha, s["chunk"])
         if s["skip"] == "true":
             y = y + v * self.param("skip", (H, N), ones, decay=False)
         n = against.rms(y) * self.param("gain", (H, N), ones, decay=False)

@@ -91,7 +91,7 @@ typedef struct piece {
 
 static piece add_piece(stage *s, int64_t T, bool carry)
 {
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
     piece p = { .batch = { .size = sizeof p.batch, .batch = B, .length = T, .logits = true } };
     p.batch.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
     if (s->marks) p.batch.reset = tn_input(g, "reset", tn_shape(B, T), TN_I32);
@@ -174,7 +174,11 @@ static void starts_afresh(void **state)
     assert_true(p->attends || mark);
     run(&s, &prompt, 0, 0, got);
     run(&s, &step, 6, 6, got);
-    for (int b = 0; b < B; b++) assert_true(tn_world_distance(got + b * S * V, fresh + b * S * V, 7 * V) < 1e-5);
+    const double most = p->variant && strstr(p->variant->line, "rotate") ? 5e-5 : 1e-5; /* angles go on: rounding differs */
+    for (int b = 0; b < B; b++) {
+        const double off = tn_world_distance(got + b * S * V, fresh + b * S * V, 7 * V);
+        if (!(off < most)) fail_msg("off by %g", off);
+    }
     close_stage(&s);
 }
 
@@ -203,7 +207,7 @@ static void attention_stays_inside(void **state)
     static float both[B * S * V], alone[B * S * V];
     stage s;
     open_stage(&s, *state);
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
     piece all = { .batch = { .size = sizeof all.batch, .batch = B, .length = S, .logits = true } };
     all.batch.tokens = tn_input(g, "tokens", tn_shape(B, S), TN_I32);
     all.batch.document = tn_input(g, "document", tn_shape(B, S), TN_I32);
@@ -229,7 +233,7 @@ static void scales_go_token_by_token(void **state)
     (void)state;
     stage s;
     open_stage(&s, &(pupil){ "ten", { "pattern=E", "hten=1,2" }, false, true, NULL });
-    tn_graph *g = tn_world_graph(NULL);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
     tn_batch b = { .size = sizeof b, .batch = B, .length = 2, .logits = true };
     b.tokens = tn_input(g, "tokens", tn_shape(B, 2), TN_I32);
     tn_carry_inputs(g, &b, 32);

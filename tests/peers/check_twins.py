@@ -26,6 +26,7 @@ NETS = [
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 conv=3 conv_act=silu gate=silu"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 skip=false rotate=token qk_norm=true write=normed"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=16 layers=2 heads=2 vocab=11 omega=zero conv=2 gate=sigmoid rotate=learned rotate_pairs=half forget=fixed"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 qk_norm=true write=delta"),
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
 ]
 results = []

@@ -37,6 +37,7 @@ write gpt gpt_conv "heads=$heads kv_heads=$kv conv=4 gate=silu"
 write ten ten_turn "pattern=O heads=2 chunk=5 rotate=token qk_norm=true write=normed"
 write ten ten_still "pattern=O heads=2 chunk=5 skip=false rotate=learned rotate_pairs=half forget=fixed gate=none conv_act=none"
 write ten ten_real "pattern=DO heads=2 omega=zero conv=2 gate=sigmoid write=decay"
+write ten ten_delta "pattern=O heads=2 qk_norm=true write=delta"
 write ten_b ten_a "preset=ten_a k=8"
 write ten_b ten_b "preset=ten_b k=8 heads=2"
 

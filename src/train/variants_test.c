@@ -232,6 +232,19 @@ static void decay_acts_where_asked(void **state)
     }
 }
 
+/* --- what is refused -------------------------------------------------------------------------------------------------- */
+
+static void silu_wants_a_convolution(void **state)
+{
+    const tn_model *model;
+    tn_trainer *t = NULL;
+    (void)state;
+    tn_settings *st = settings_of(&(tn_variant){ "", "gpt", "conv_act=silu" }, NULL, &model);
+    assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .threads = 1 }, &t),
+                 TN_USAGE, "set conv=4, or conv_act=none");
+    tn_settings_free(st);
+}
+
 /* --- the page ------------------------------------------------------------------------------------------------------ */
 
 static void the_page_has_them(void **state)
@@ -261,5 +274,6 @@ void tn_tests_variants(tn_test_list *l)
         tn_test_add(l, again_is_the_same, v, "variants: %s computed again is the same", v->name);
     }
     tn_test_add(l, decay_acts_where_asked, NULL, "variants: weight decay acts where asked");
+    tn_test_add(l, silu_wants_a_convolution, NULL, "variants: gpt: silu wants a convolution");
     tn_test_add(l, the_page_has_them, NULL, "variants: the page has them");
 }

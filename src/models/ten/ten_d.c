@@ -18,12 +18,14 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
                                     .reset = b->reset, .state = tail, .final = b->carry ? &tail_after : NULL);
     const tn_ref ri = tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, d), tn_normal(0.02f)),
                                 .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID);
-    const tn_ref c = tn_scan_gated(g, x, ri, tn_param(g, "nu", tn_shape(K), ten_init_nu(), .lr = n->c->spectrum_lr),
+    const tn_ref nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(), .lr = n->c->spectrum_lr);
+    const tn_ref c = tn_scan_gated(g, x, ri, nu,
                                    tn_param(g, "omega", tn_shape(K), ten_init_omega(), .lr = n->c->spectrum_lr),
                                    .reset = b->reset, .state = state, .final = b->carry ? &after : NULL);
     tn_carry_keep(g, b, tail, tail_after);
     tn_carry_keep(g, b, state, after);
     ten_note_energy(n, c);
+    if (ten_looks(n, b)) ten_look(n, 'D', ten_look_gated(g, ri, nu), c);
     const tn_ref skip = tn_param(g, "skip", tn_shape(2 * K), tn_ones);
     return tn_linear(g, tn_readout(g, c, tn_part(g, xz, 1, 2), .x = x, .skip = skip),
                      tn_param(g, "w_out", tn_shape(d, 2 * K), tn_normal(n->c->out_std)));

@@ -14,14 +14,16 @@ static tn_ref recur(ten_net *n, tn_ref qkv, tn_ref ab, const tn_batch *b)
     tn_graph *g = n->g;
     const int64_t H = n->c->heads, N = n->c->head_dim;
     const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N));
+    const bool looks = ten_looks(n, b);
     tn_ref after = TN_NONE;
     const tn_ref q = turned(n, tn_slice(g, qkv, 2, 0, H), b);
     const tn_ref k = turned(n, tn_slice(g, qkv, 2, H, H), b), v = tn_slice(g, qkv, 2, 2 * H, H);
     const tn_ref alpha = tn_neg(g, tn_softplus(g, tn_part(g, ab, 0, 2)));
     const tn_ref beta = tn_reshape(g, tn_sigmoid(g, tn_part(g, ab, 1, 2)), tn_shape(b->batch, b->length, H, 1));
     const tn_ref o = tn_outer(g, q, k, tn_mul(g, v, beta), alpha, .reset = b->reset, .chunk = n->c->chunk,
-                              .state = state, .final = b->carry ? &after : NULL);
+                              .state = state, .final = b->carry || looks ? &after : NULL);
     tn_carry_keep(g, b, state, after);
+    if (looks) ten_look(n, 'O', ten_look_mean(g, alpha), after);
     return o;
 }
 

@@ -7,6 +7,7 @@
 #include "world.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { B = 2, T = 12, V = 11, K = 6, H = 2, N = 4, D = 8, MOST = 512 };
 
@@ -52,7 +53,7 @@ static const tn_spread *spread_of(const said *s, const char *name)
 
 static rig open_rig(const char *pattern, const char *more, bool look)
 {
-    const char *const set[] = { pattern, more, "layers=1", "dim=8", "k=6", "heads=2", "vocab=11", "train.context=12", "threads=1" };
+    const char *const set[] = { pattern, "layers=1", "dim=8", "k=6", "heads=2", "vocab=11", "train.context=12", "threads=1", more };
     rig r = { 0 };
     const tn_model *model;
     assert_ok(tn_settings_resolve("ten", set, sizeof set / sizeof *set, &r.settings, &model));

@@ -234,7 +234,9 @@ static void when(void **state)
     assert_true(s.n == 2 && s.spreads.n == 0);
     assert_ok(tn_trainer_eval(r.trainer, &loss));
     assert_ok(tn_trainer_eval(without.trainer, &plain));
-    assert_true(loss == plain); /* looking changes nothing */
+    assert_true(loss == plain); /* looking changes nothing, and costs training nothing */
+    assert_int_equal(tn_plan_steps(tn_trainer_plan(r.trainer, true)), tn_plan_steps(tn_trainer_plan(without.trainer, true)));
+    assert_true(tn_plan_steps(tn_trainer_plan(r.trainer, false)) > tn_plan_steps(tn_trainer_plan(without.trainer, false)));
     close_rig(&r);
     close_rig(&without);
 }

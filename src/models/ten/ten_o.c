@@ -23,7 +23,8 @@ static tn_ref recur(ten_net *n, tn_ref qkv, tn_ref ab, const tn_batch *b)
     const tn_ref o = tn_outer(g, q, k, tn_mul(g, v, beta), alpha, .reset = b->reset, .chunk = n->c->chunk,
                               .state = state, .final = b->carry || looks ? &after : NULL);
     tn_carry_keep(g, b, state, after);
-    if (looks) ten_look(n, 'O', ten_look_mean(g, alpha), after);
+    /* a second alpha, so that the first has one reader and can be made inside the recurrence */
+    if (looks) ten_look(n, 'O', ten_look_mean(g, tn_neg(g, tn_softplus(g, tn_part(g, ab, 0, 2)))), after);
     return o;
 }
 

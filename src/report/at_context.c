@@ -23,14 +23,15 @@ static tn_status make_settings(const tn_at_context_options *o, tn_settings **out
     return tn_settings_set(*out, "train.context", text, "contexts");
 }
 
-/* A parameter whose shape follows train.context is a table of positions. */
+/* A tensor whose shape follows train.context is a table of positions. */
 static tn_status check_positions(const tn_at_context_options *o, const tn_settings *st)
 {
-    int64_t had, has;
-    TN_RETURN_IF(tn_parameters_count(o->model, o->settings, &had));
-    TN_RETURN_IF(tn_parameters_count(o->model, st, &has));
-    if (had == has) return TN_OK;
-    return tn_error(TN_USAGE, "its learned positions end at train.context=%s", tn_settings_text(o->settings, "train.context"));
+    int64_t had, has, had_frozen, has_frozen;
+    TN_RETURN_IF(tn_tensors_count(o->model, o->settings, &had, &had_frozen));
+    TN_RETURN_IF(tn_tensors_count(o->model, st, &has, &has_frozen));
+    if (had == has && had_frozen == has_frozen) return TN_OK;
+    return tn_error(TN_USAGE, "its %s train.context=%s", had != has ? "learned positions end at" : "table of positions ends at",
+                    tn_settings_text(o->settings, "train.context"));
 }
 
 static tn_status open_it(const tn_at_context_options *o, tn_at_context *a)

@@ -22,9 +22,9 @@ typedef struct rig {
 
 static void make_trainer(rig *r, const char *model, const char *const *more, bool documents)
 {
-    const char *set[8] = { "dim=32", "layers=2", "heads=2", "vocab=256", "train.context=48", "threads=1" };
+    const char *set[9] = { "dim=32", "layers=2", "heads=2", "vocab=256", "train.context=48", "threads=1" };
     size_t n = 6;
-    for (int i = 0; i < 2 && more[i]; i++) set[n++] = more[i];
+    for (int i = 0; i < 3 && more[i]; i++) set[n++] = more[i];
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &r->model));
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model, .settings = r->settings, .batch = B, .length = T, .logits = true,
                                                     .forward_only = true, .documents = documents }, &r->trainer));
@@ -119,7 +119,7 @@ static void compare(const direct *d, const tn_position_row *row, int bucket)
 }
 
 static const struct row {
-    const char *name, *model, *more[2];
+    const char *name, *model, *more[3];
     bool documents;
 } rows[] = {
     { "gpt, learned positions, documents", "gpt", { "shape=gpt2" }, true },
@@ -162,15 +162,21 @@ static void positions(void **state)
 /* Beyond what it was trained on: rotary models and ten have a loss there, a table of positions has none. */
 static void longer(void **state)
 {
-    static const char *const learned[2] = { "shape=gpt2" }, *const rotary[2] = { "shape=llama" };
+    static const struct { const char *model, *more[3], *why; } row[] = {
+        { "gpt", { "shape=gpt2" }, "learned positions end at train.context=48" },
+        { "ten", { "pos=learned" }, "learned positions end at train.context=48" },
+        { "ten", { "pos=sin" }, "table of positions ends at train.context=48" },
+        { "gpt", { "shape=llama" }, NULL },
+        { "ten", { "pattern=DO" }, NULL },
+    };
     rig r;
     tn_positions p;
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        open_rig(&r, "gpt", i ? rotary : learned, false);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        open_rig(&r, row[i].model, row[i].more, false);
         const tn_positions_options o = { .model = r.model, .settings = r.settings, .store = tn_trainer_store(r.trainer), .data = r.data,
                                          .mode = TN_LOADER_WINDOW, .split = TN_VALID, .context = 2 * T, .batch = 1 };
-        if (i == 0) assert_fails(tn_positions_measure(&o, &p), TN_USAGE, "learned positions end at train.context=48");
+        if (row[i].why) assert_fails(tn_positions_measure(&o, &p), TN_USAGE, row[i].why);
         else {
             assert_ok(tn_positions_measure(&o, &p));
             assert_true(p.n == 7 && p.row[6].first == 64 && p.row[6].last == 95 && p.row[6].tokens > 0);
@@ -220,7 +226,7 @@ static double mean_alone(const rig *r, int64_t stride, int64_t n)
 /* Whole context 16: the last 2 labels of each window are scored; on 8 and fewer tokens each by a row of its own. */
 static void reach(void **state)
 {
-    static const char *const more[2] = { "pattern=DO" };
+    static const char *const more[3] = { "pattern=DO" };
     rig r;
     tn_reach found;
     (void)state;
@@ -238,20 +244,13 @@ static void reach(void **state)
 /* One layer of attention over 4 tokens: what lies further back changes nothing. */
 static void window(void **state)
 {
-    static const char *const more[2] = { "pattern=W", "window=4" };
+    static const char *const more[3] = { "pattern=W", "window=4", "layers=1" };
     rig r;
     tn_reach found;
     (void)state;
     open_rig(&r, "ten", more, false);
-    tn_settings_free(r.settings);
-    tn_trainer_free(r.trainer);
-    const char *const one[2] = { "pattern=W", "window=4" };
-    const char *set[] = { "dim=32", "layers=1", "heads=2", "vocab=256", "train.context=48", "threads=1", one[0], one[1] };
-    assert_ok(tn_settings_resolve("ten", set, 8, &r.settings, &r.model));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r.model, .settings = r.settings, .batch = B, .length = T, .forward_only = true },
-                             &r.trainer));
-    static const char *const loud[] = { "embed", "layer0.mixer.w_qkv", "layer0.mixer.w_out" };
-    for (int k = 0; k < 3; k++) {
+    static const char *const loud[] = { "layer0.mixer.w_qkv", "layer0.mixer.w_out" };
+    for (int k = 0; k < 2; k++) {
         const tn_entry *e = tn_store_find(tn_trainer_store(r.trainer), loud[k]);
         assert_non_null(e);
         for (int64_t i = 0; i < tn_dims_count(e->dims); i++) ((float *)e->data)[i] *= 20;
@@ -266,7 +265,7 @@ static void window(void **state)
 
 static void refused(void **state)
 {
-    static const char *const learned[2] = { "shape=gpt2" };
+    static const char *const learned[3] = { "shape=gpt2" };
     rig r;
     tn_reach found;
     (void)state;

@@ -57,8 +57,11 @@ typedef struct tn_instruments {
     void *ctx;
     const float *(*param)(void *ctx, const char *name, int64_t *count); /* NULL: there is none */
     void (*report)(void *ctx, const char *name, double value, const char *unit);
-    /* An output of the last training step, i32 as floats; NULL: there is none, or no step has run. Valid during the call. */
+    /* An output of the last training step, i32 as floats; NULL: there is none, or no step has run. Valid during the call.
+     * Those named "look.NAME" (tn_graph_options.look) are of the first batch of an evaluation since then. */
     const float *(*output)(void *ctx, const char *name, int64_t *count);
+    /* One of many positive numbers of the same name ("layer0.D.tau"), to be shown as a distribution; NULL: nobody asks. */
+    void (*spread)(void *ctx, const char *name, double value, const char *unit);
 } tn_instruments;
 
 typedef struct tn_model {

@@ -11,21 +11,21 @@
 const char tn_global_flags[] = "--json  one JSON object per line on standard output\n"
                                "--help  how to use this verb\n";
 
-bool tn_flag_next(const char **flags, char name[32], bool *takes_value)
+bool tn_flag_next(const char **flags, char name[32], tn_flag_kind *kind)
 {
     if (strncmp(*flags, "--", 2) != 0) return false;
     const char *start = *flags + 2;
-    const size_t n = strcspn(start, "= \n"), line = strcspn(start, "\n");
+    const size_t n = strcspn(start, "[= \n"), line = strcspn(start, "\n");
     snprintf(name, 32, "%.*s", (int)n, start);
-    *takes_value = start[n] == '=';
+    *kind = start[n] == '=' ? TN_FLAG_VALUE : start[n] == '[' ? TN_FLAG_MAY : TN_FLAG_ALONE;
     *flags = start + line + (start[line] == '\n');
     return true;
 }
 
-static bool flag_find(const char *flags, const char *name, bool *takes_value, tn_nearest *near, char best[32])
+static bool flag_find(const char *flags, const char *name, tn_flag_kind *kind, tn_nearest *near, char best[32])
 {
     char known[32];
-    while (tn_flag_next(&flags, known, takes_value)) {
+    while (tn_flag_next(&flags, known, kind)) {
         if (strcmp(known, name) == 0) return true;
         const size_t before = near->best ? near->distance : SIZE_MAX;
         tn_nearest_try(near, known);
@@ -39,21 +39,21 @@ static tn_status take_flag(tn_args *a, int argc, char *const *argv, int *i, cons
 {
     const char *arg = argv[*i], *text = strcmp(arg, "-h") == 0 ? "help" : arg + strspn(arg, "-");
     char name[32], best[32] = "", quoted[80];
-    bool takes_value = false;
+    tn_flag_kind kind = TN_FLAG_ALONE;
     const size_t n = strcspn(text, "=");
     const char *value = text[n] ? text + n + 1 : NULL;
     snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), text);
     tn_nearest near = { .word = name };
     const bool dashes = arg[1] == '-' || strcmp(arg, "-h") == 0;
     if (!dashes || n >= sizeof name ||
-        (!flag_find(flags, name, &takes_value, &near, best) &&
-         !flag_find(tn_global_flags, name, &takes_value, &near, best))) {
+        (!flag_find(flags, name, &kind, &near, best) &&
+         !flag_find(tn_global_flags, name, &kind, &near, best))) {
         tn_text_quote(arg, quoted, sizeof quoted);
         if (*best) return tn_error(TN_USAGE, "unknown flag %s: did you mean --%s?", quoted, best);
         return tn_error(TN_USAGE, "unknown flag %s: --help lists the flags", quoted);
     }
-    if (!takes_value && value) return tn_error(TN_USAGE, "--%s takes no value", name);
-    if (takes_value && !value) {
+    if (kind == TN_FLAG_ALONE && value) return tn_error(TN_USAGE, "--%s takes no value", name);
+    if (kind == TN_FLAG_VALUE && !value) {
         if (*i + 1 >= argc) return tn_error(TN_USAGE, "--%s needs a value", name);
         value = argv[++*i];
     }

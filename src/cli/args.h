@@ -1,5 +1,5 @@
 /* Arguments of a verb, sorted into positional words, --flags and key=value overrides. Knows nothing of verbs.
- * What flags exist is said by the text that --help prints, one per line: "--name[=VALUE]  help". */
+ * What flags exist is said by the text that --help prints, one per line: "--name=VALUE  help"; "[=VALUE]" may be left out. */
 #ifndef TN_CLI_ARGS_H
 #define TN_CLI_ARGS_H
 
@@ -10,7 +10,7 @@
 
 typedef struct tn_flag {
     char name[32];     /* without the dashes */
-    const char *value; /* NULL for a flag that takes none; borrowed from argv */
+    const char *value; /* NULL for a flag that has none; borrowed from argv */
 } tn_flag;
 
 typedef struct tn_args {
@@ -31,7 +31,10 @@ const char *tn_args_value(const tn_args *a, const char *name);      /* NULL when
 const char *tn_args_positional(const tn_args *a, size_t i);         /* NULL beyond the last */
 tn_status tn_args_expect(const tn_args *a, size_t min, size_t max); /* positional arguments */
 
+/* "--name  help", "--name[=VALUE]  help", "--name=VALUE  help" */
+typedef enum tn_flag_kind { TN_FLAG_ALONE, TN_FLAG_MAY, TN_FLAG_VALUE } tn_flag_kind;
+
 /* Steps through a text of flags; false at its end. */
-bool tn_flag_next(const char **flags, char name[32], bool *takes_value);
+bool tn_flag_next(const char **flags, char name[32], tn_flag_kind *kind);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static const char flags[] = "--fresh  start again\n--prompt=TEXT  text to continue\n";
+static const char flags[] = "--fresh  start again\n--prompt=TEXT  text to continue\n--at[=N]  somewhere\n";
 
 static tn_status parse(tn_args *a, const char *const *argv)
 {
@@ -62,8 +62,22 @@ static void refused(void **state)
     }
 }
 
+static void left_out(void **state)
+{
+    (void)state;
+    tn_args a;
+    assert_ok(parse(&a, (const char *const[]){ "--at", "word", NULL }));
+    assert_true(tn_args_flag(&a, "at") && !tn_args_value(&a, "at"));
+    assert_string_equal(tn_args_positional(&a, 0), "word");
+    tn_args_free(&a);
+    assert_ok(parse(&a, (const char *const[]){ "--at=7", NULL }));
+    assert_string_equal(tn_args_value(&a, "at"), "7");
+    tn_args_free(&a);
+}
+
 void tn_tests_args(tn_test_list *l)
 {
     tn_test_add(l, sorted, NULL, "args: sorted");
+    tn_test_add(l, left_out, NULL, "args: a value that may be left out");
     tn_test_add(l, refused, NULL, "args: refused");
 }

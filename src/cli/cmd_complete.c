@@ -70,11 +70,11 @@ static void offer_words(const char *words, const char *lead, const char *typed, 
 static void offer_flags(const char *flags, const char *typed, FILE *f)
 {
     char name[32], word[40], words[128];
-    bool takes_value;
-    for (const char *line = flags; tn_flag_next(&flags, name, &takes_value); line = flags) {
-        snprintf(word, sizeof word, "--%s%s", name, takes_value ? "=" : "");
+    tn_flag_kind kind;
+    for (const char *line = flags; tn_flag_next(&flags, name, &kind); line = flags) {
+        snprintf(word, sizeof word, "--%s%s", name, kind == TN_FLAG_VALUE ? "=" : "");
         if (begins(word, typed)) fprintf(f, "%s\n", word);
-        if (!takes_value || !begins(typed, word)) continue;
+        if (kind != TN_FLAG_VALUE || !begins(typed, word)) continue;
         snprintf(words, sizeof words, "%.*s", (int)strcspn(line + strlen(word), " \n"), line + strlen(word));
         if (strchr(words, '|')) offer_words(words, word, typed, f);
     }

@@ -1,9 +1,9 @@
-/* tenon eval: the held-out loss, and of a task the accuracy, of a trained run, or of a file of weights on data that are named, over a whole split. Trains
- * nothing and writes nothing. */
+/* tenon eval: the held-out loss, and of a task the accuracy, of a trained run, or of a file of weights on data that are named, over a whole split; or
+ * one of the views of eval.h. Trains nothing. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
-#include "cli/cli.h"
+#include "cli/eval.h"
 #include "cli/session_view.h"
 #include "train/checkpoint.h"
 #include "train/saved_model.h"
@@ -131,19 +131,30 @@ static tn_status emit_play(tn_cli *c, const char *target, const tn_env_play *p)
                                     "episodes", (json_int_t)p->episodes));
 }
 
-static tn_status evaluate(tn_cli *c, tn_session *s, const char *target, tn_data_split split)
+static tn_status (*const views[])(const tn_eval *e, tn_session *s) = {
+    [TN_EVAL_POSITIONS] = tn_eval_positions, [TN_EVAL_CONTEXTS] = tn_eval_contexts,
+    [TN_EVAL_REACH] = tn_eval_reach, [TN_EVAL_SPECTRUM] = tn_eval_spectrum,
+};
+
+static tn_status evaluate(const tn_eval *e, tn_session *s)
 {
+    tn_cli *c = e->c;
+    const char *target = e->target;
+    const tn_data_split split = e->split;
     tn_env_play played;
     char checkpoint[TN_PATH_BYTES];
     bool is_file;
     outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
                   .samples = s->samples ? s->samples->count[split] : 0 };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
+    if (e->view && !s->data)
+        return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
     if (!s->env) TN_RETURN_IF(check_split(s, split));
     TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer))
                          : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
+    if (e->view) return views[e->view](e, s);
     if (s->env) {
         TN_RETURN_IF(tn_source_env_play(&s->source, TN_SESSION_EPISODES, &played));
         return emit_play(c, target, &played);
@@ -161,16 +172,21 @@ tn_status tn_cmd_eval(tn_cli *c)
     tn_session s = { 0 };
     tn_session_options o = { .needs_data = true, .evaluates = true };
     char run[TN_PATH_BYTES + 8], text[TN_WEIGHTS_TEXT];
+    tn_eval e;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
-    const char *target = tn_args_positional(&c->args, 0);
+    TN_RETURN_IF(tn_eval_read(c, &e));
+    const char *target = e.target;
     const char **settings = tn_alloc((c->args.overrides_n + MOST_WORDS + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
     if (st == TN_OK) st = find_settings(target, run, text, settings, &o.n);
     o.target = tn_is_weights_file(target) ? NULL : run;
     o.overrides = settings;
+    o.looks = e.view == TN_EVAL_SPECTRUM;
+    if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
+    e.split = o.split;
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
-    if (st == TN_OK) st = evaluate(c, &s, target, o.split);
+    if (st == TN_OK) st = evaluate(&e, &s);
     tn_session_close(&s);
     tn_free(settings);
     return st;

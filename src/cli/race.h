@@ -4,11 +4,12 @@
 #define TN_CLI_RACE_H
 
 #include "base/alloc.h"
+#include "cli/context_list.h"
 #include "cli/train_view.h"
 #include "report/contexts.h"
 #include "token/tokenizer.h"
 
-enum { TN_RACE_MOST = 8, TN_RACE_CONTEXTS = 16, TN_RACE_PROMPT_BYTES = 48, TN_RACE_MEASURED = -1 };
+enum { TN_RACE_MOST = 8, TN_RACE_PROMPT_BYTES = 48, TN_RACE_MEASURED = -1 };
 
 /* What all of them get the same amount of; the curves are drawn over it. */
 typedef enum tn_race_equal { TN_EQUAL_STEPS = 0, TN_EQUAL_TOKENS = 1, TN_EQUAL_SECONDS = 2 } tn_race_equal;
@@ -26,7 +27,7 @@ typedef struct tn_racer {
     size_t bytes;
     tn_text sample; /* prompt and answer; empty: none */
     char no_sample[256]; /* the reason */
-    tn_context_row context[TN_RACE_CONTEXTS]; /* (n_measured) */
+    tn_context_row context[TN_CONTEXTS_MOST]; /* (n_measured) */
     size_t n_measured;
 } tn_racer;
 
@@ -39,8 +40,8 @@ typedef struct tn_race {
     int64_t parameters; /* each has; 0: what its settings say; TN_RACE_MEASURED: as many as the first */
     const char *width;  /* the setting that is changed for it, or NULL */
     int64_t sample;     /* tokens; 0: none */
-    int64_t context[TN_RACE_CONTEXTS];
-    size_t n_contexts, n;
+    tn_context_list contexts;
+    size_t n;
     const char *svg, *csv; /* files, or NULL */
     tn_text prompt;        /* of the samples: from the held-out text of the first */
     tn_racer racer[TN_RACE_MOST];

@@ -113,14 +113,14 @@ static void say_context(void *ctx, const char *what, int64_t context)
 static tn_status measure_contexts(const tn_race *r, tn_racer *x, const tn_session *on)
 {
     watcher w = { .name = x->name, .start = tn_clock_s() };
-    const int64_t largest = r->context[r->n_contexts - 1], step = on->batch * on->length;
+    const int64_t largest = r->contexts.at[r->contexts.n - 1], step = on->batch * on->length;
     const tn_contexts o = { .model = on->model, .settings = on->settings, .store = tn_trainer_store(on->trainer),
                             .data = on->data, .mode = on->mode, .tokens = step, .score = largest > step ? largest : step,
                             .budget_s = CELL_S, .ctx = &w, .progress = say_context, .interrupted = tn_interrupted };
     tn_progress_start(&w.progress, r->c->err);
-    for (size_t i = 0; i < r->n_contexts; i++) x->context[i].context = r->context[i];
-    x->n_measured = r->n_contexts;
-    const tn_status s = tn_contexts_measure(&o, x->context, r->n_contexts);
+    for (size_t i = 0; i < r->contexts.n; i++) x->context[i].context = r->contexts.at[i];
+    x->n_measured = r->contexts.n;
+    const tn_status s = tn_contexts_measure(&o, x->context, r->contexts.n);
     tn_progress_end(&w.progress);
     return s;
 }
@@ -130,11 +130,11 @@ tn_status tn_race_run(tn_race *r, tn_racer *x)
     tn_session on = { 0 };
     TN_RETURN_IF(open_racer(r, x, &on));
     tn_session_describe(&on, r->c->err);
-    tn_status s = on.samples && r->n_contexts ? tn_error(TN_USAGE, "--contexts is for models that learn from sequences, and %s learns "
+    tn_status s = on.samples && r->contexts.n ? tn_error(TN_USAGE, "--contexts is for models that learn from sequences, and %s learns "
                                                                    "from samples: leave it out", on.model->name)
                                               : train(r, x, &on);
     if (s == TN_OK && r->sample) s = sample(r, x, &on);
-    if (s == TN_OK && r->n_contexts) s = measure_contexts(r, x, &on);
+    if (s == TN_OK && r->contexts.n) s = measure_contexts(r, x, &on);
     tn_session_close(&on);
     return s;
 }

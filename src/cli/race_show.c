@@ -1,24 +1,12 @@
 /* What a race has to show: curves, the table, samples, and the table by context; as text, as JSON Lines, as SVG and CSV files.
  * Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
 #include "cli/race.h"
+#include "cli/table_file.h"
 #include "report/plot.h"
 
 #include <locale.h>
 #include <math.h>
 #include <string.h>
-
-static tn_status open_file(const char *path, FILE **out)
-{
-    *out = fopen(path, "w");
-    return *out ? TN_OK : tn_error(TN_DISK, "cannot write %.640s", path);
-}
-
-static tn_status close_file(const char *path, FILE *f, tn_status s)
-{
-    const bool bad = ferror(f) != 0;
-    if ((fclose(f) != 0 || bad) && s == TN_OK) return tn_error(TN_DISK, "cannot write %.640s", path);
-    return s;
-}
 
 /* --- curves ----------------------------------------------------------------------------------------------------------- */
 
@@ -45,8 +33,8 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
     }
     p.series = series;
     if (p.count > n) p.title = "held-out loss (pale: training loss)";
-    TN_RETURN_IF(open_file(r->svg, &f));
-    return close_file(r->svg, f, tn_plot_svg(&p, f));
+    TN_RETURN_IF(tn_table_open(r->svg, &f));
+    return tn_table_close(r->svg, f, tn_plot_svg(&p, f));
 }
 
 static tn_status draw(const tn_race *r)
@@ -67,8 +55,6 @@ static tn_status draw(const tn_race *r)
 }
 
 /* --- the table -------------------------------------------------------------------------------------------------------- */
-
-static json_t *number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 static int name_width(const tn_race *r)
 {
@@ -103,7 +89,7 @@ static tn_status emit_racer(tn_cli *c, const tn_racer *x)
     const bool per_byte = !isnan(l->bits);
     json_t *row = json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
                             per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
-                            number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token",
+                            tn_number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token",
                             "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens",
                             (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes",
                             (json_int_t)x->bytes);
@@ -222,7 +208,7 @@ static tn_status show_contexts(const tn_race *r)
     if (!r->c->json)
         fprintf(r->c->out, "\n%-*s %14s %14s %9s %11s %10s\n", w, "by context", "batch x tokens", "held out", "scored",
                 "tokens/s ", "memory");
-    for (size_t j = 0; j < r->n_contexts; j++)
+    for (size_t j = 0; j < r->contexts.n; j++)
         for (size_t i = 0; i < r->n; i++) {
             const tn_racer *x = &r->racer[i];
             if (x->n_measured <= j) continue;
@@ -233,42 +219,25 @@ static tn_status show_contexts(const tn_race *r)
     return TN_OK;
 }
 
-/* A field of a CSV file: names may hold commas and quotes. */
-static void put_field(FILE *f, const char *text)
-{
-    fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"') fputc('"', f);
-        fputc(*text, f);
-    }
-    fputc('"', f);
-}
-
-static void put_number(FILE *f, const char *format, double x)
-{
-    fputc(',', f);
-    if (isfinite(x)) fprintf(f, format, x);
-}
-
 static tn_status write_csv(const tn_race *r)
 {
     FILE *f;
-    TN_RETURN_IF(open_file(r->csv, &f));
+    TN_RETURN_IF(tn_table_open(r->csv, &f));
     fputs("config,context,batch,loss,bits_per_byte,scored,tokens_per_s,timed_steps,memory_bytes\n", f);
     for (size_t i = 0; i < r->n; i++)
         for (size_t j = 0; j < r->racer[i].n_measured; j++) {
             const tn_context_row *k = &r->racer[i].context[j];
-            put_field(f, r->racer[i].name);
+            tn_table_field(f, r->racer[i].name);
             fprintf(f, ",%lld,%lld", (long long)k->context, (long long)k->batch);
-            put_number(f, "%.6f", k->loss);
-            put_number(f, "%.6f", k->loss * k->bits);
-            put_number(f, "%.0f", k->scored ? (double)k->scored : NAN);
-            put_number(f, "%.1f", k->tokens_per_s);
-            put_number(f, "%.0f", k->steps ? (double)k->steps : NAN);
-            put_number(f, "%.0f", k->bytes ? (double)k->bytes : NAN);
+            tn_table_number(f, "%.6f", k->loss);
+            tn_table_number(f, "%.6f", k->loss * k->bits);
+            tn_table_number(f, "%.0f", k->scored ? (double)k->scored : NAN);
+            tn_table_number(f, "%.1f", k->tokens_per_s);
+            tn_table_number(f, "%.0f", k->steps ? (double)k->steps : NAN);
+            tn_table_number(f, "%.0f", k->bytes ? (double)k->bytes : NAN);
             fputc('\n', f);
         }
-    return close_file(r->csv, f, TN_OK);
+    return tn_table_close(r->csv, f, TN_OK);
 }
 
 tn_status tn_race_show(const tn_race *r)

@@ -1,12 +1,11 @@
 /* Measuring at other contexts: a trainer per context on the same store, first without gradients for the loss, then with them
- * for speed and memory. Only train.context differs from the settings of the run, and never below it, so that tables of
- * positions keep their length. */
+ * for speed and memory. */
 #include "report/contexts.h"
 
 #include "base/clock.h"
+#include "report/at_context.h"
 #include "report/timing.h"
 #include "train/training.h"
-#include "train/width_fit.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,48 +13,23 @@
 enum { MOST_STEPS = 3 };
 
 typedef struct bench {
-    tn_settings *settings;
-    tn_trainer *trainer;
+    tn_at_context at;
     tn_source source;
 } bench;
 
 static void close_bench(bench *b)
 {
     tn_source_close(&b->source);
-    tn_trainer_free(b->trainer);
-    tn_settings_free(b->settings);
-    *b = (bench){ 0 };
-}
-
-static tn_status make_settings(const tn_contexts *o, int64_t context, tn_settings **out)
-{
-    char text[32];
-    TN_RETURN_IF(tn_settings_clone(o->settings, out));
-    TN_RETURN_IF(tn_settings_set(*out, "train.nonfinite", "skip", "contexts")); /* speed is asked for, not a good run */
-    if (context <= tn_settings_int(o->settings, "train.context")) return TN_OK;
-    snprintf(text, sizeof text, "%lld", (long long)context);
-    return tn_settings_set(*out, "train.context", text, "contexts");
-}
-
-/* A parameter whose shape follows train.context is a table of positions. */
-static tn_status check_positions(const tn_contexts *o, const tn_settings *st)
-{
-    int64_t had, has;
-    TN_RETURN_IF(tn_parameters_count(o->model, o->settings, &had));
-    TN_RETURN_IF(tn_parameters_count(o->model, st, &has));
-    if (had == has) return TN_OK;
-    return tn_error(TN_USAGE, "its learned positions end at train.context=%s", tn_settings_text(o->settings, "train.context"));
+    tn_at_context_close(&b->at);
 }
 
 static tn_status open_bench(const tn_contexts *o, const tn_context_row *r, bool trains, bench *b)
 {
     const tn_source_options how = { .data = o->data, .batch = r->batch, .length = r->context, .mode = o->mode,
-                                    .heldout = TN_VALID, .heldout_only = !trains, .prefetch = 1 };
-    TN_RETURN_IF(make_settings(o, r->context, &b->settings));
-    TN_RETURN_IF(check_positions(o, b->settings));
-    TN_RETURN_IF(tn_trainer_new(&(tn_trainer_options){ .model = o->model, .settings = b->settings, .batch = r->batch,
-                                                       .length = r->context, .forward_only = !trains, .store = o->store,
-                                                       .documents = tn_source_marks_documents(o->mode) }, &b->trainer));
+                                    .heldout = o->split ? o->split : TN_VALID, .heldout_only = !trains, .prefetch = 1 };
+    TN_RETURN_IF(tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store,
+                                                              .batch = r->batch, .context = r->context, .trains = trains,
+                                                              .documents = tn_source_marks_documents(o->mode) }, &b->at));
     return tn_source_open(&how, &b->source);
 }
 
@@ -63,7 +37,7 @@ static tn_status score(const tn_contexts *o, bench *b, tn_context_row *r)
 {
     tn_evaluation e;
     const int64_t a_batch = r->batch * r->context;
-    TN_RETURN_IF(tn_evaluate(b->trainer, &b->source, (o->score + a_batch - 1) / a_batch, &e));
+    TN_RETURN_IF(tn_evaluate(b->at.trainer, &b->source, (o->score + a_batch - 1) / a_batch, &e));
     r->loss = e.loss;
     r->scored = e.tokens;
     r->bits = b->source.bits;
@@ -76,9 +50,9 @@ static tn_status one_step(bench *b, double *seconds)
     float loss;
     tn_applied applied;
     const double start = tn_clock_s();
-    TN_RETURN_IF(b->source.next(b->source.ctx, b->trainer, &count));
-    TN_RETURN_IF(tn_trainer_grad(b->trainer, 0, &loss));
-    TN_RETURN_IF(tn_trainer_apply(b->trainer, 0, 1, loss, &applied));
+    TN_RETURN_IF(b->source.next(b->source.ctx, b->at.trainer, &count));
+    TN_RETURN_IF(tn_trainer_grad(b->at.trainer, 0, &loss));
+    TN_RETURN_IF(tn_trainer_apply(b->at.trainer, 0, 1, loss, &applied));
     *seconds = tn_clock_s() - start;
     return TN_OK;
 }
@@ -86,7 +60,7 @@ static tn_status one_step(bench *b, double *seconds)
 static tn_status time_steps(const tn_contexts *o, bench *b, tn_context_row *r)
 {
     double first, took[MOST_STEPS], all = 0;
-    r->bytes = tn_trainer_memory(b->trainer).total;
+    r->bytes = tn_trainer_memory(b->at.trainer).total;
     TN_RETURN_IF(one_step(b, &first));
     took[0] = first;
     r->steps = 1;
@@ -122,6 +96,7 @@ tn_status tn_contexts_measure(const tn_contexts *o, tn_context_row *rows, size_t
                                     .tokens_per_s = NAN };
     }
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(measure(o, &rows[i], false));
-    for (size_t i = 0; i < n; i++) TN_RETURN_IF(measure(o, &rows[i], true));
+    for (size_t i = 0; i < n; i++)
+        if (!o->loss_only) TN_RETURN_IF(measure(o, &rows[i], true));
     return TN_OK;
 }

@@ -35,15 +35,31 @@ static void fill(const tn_check *c, tn_trainer *t, int64_t tokens)
 }
 
 /* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
-tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t)
+static tn_trainer_options options_of(const tn_check *c, int64_t batch, int64_t length)
 {
     const bool samples = c->model->features;
-    const tn_trainer_options o = { .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
-                                   .length = samples ? c->length : length, .labels = c->samples ? c->samples->labels : 0,
-                                   .samples = c->samples ? c->samples->count[TN_TRAIN] : 0, .logits = logits,
-                                   .forward_only = forward_only, .threads = threads };
+    return (tn_trainer_options){ .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
+                                 .length = samples ? c->length : length, .labels = c->samples ? c->samples->labels : 0,
+                                 .samples = c->samples ? c->samples->count[TN_TRAIN] : 0 };
+}
+
+tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t)
+{
+    tn_trainer_options o = options_of(c, batch, length);
+    o.logits = logits;
+    o.forward_only = forward_only;
+    o.threads = threads;
     TN_RETURN_IF(tn_trainer_new(&o, t));
     fill(c, *t, batch * length);
+    return TN_OK;
+}
+
+tn_status tn__check_open_looking(const tn_check *c, tn_trainer **t)
+{
+    tn_trainer_options o = options_of(c, c->batch, c->length);
+    o.look = o.forward_only = true;
+    TN_RETURN_IF(tn_trainer_new(&o, t));
+    fill(c, *t, c->batch * c->length);
     return TN_OK;
 }
 
@@ -314,7 +330,7 @@ tn_status tn_check_run(const tn_check *c)
     } checks[] = {
         { "parameters", check_parameters }, { "memory", check_memory },           { "gradients", tn__check_gradients },
         { "leak", check_leak },             { "overfit", check_overfit },         { "determinism", check_determinism },
-        { "allocations", check_allocations }, { "speed", check_speed },
+        { "allocations", check_allocations }, { "speed", check_speed },           { "spectrum", tn__check_spectrum },
     };
     int failed = 0, done = 0;
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
@@ -329,6 +345,6 @@ tn_status tn_check_run(const tn_check *c)
     }
     if (failed) return tn_error(TN_DIVERGED, "%d of %d checks failed", failed, done);
     if (!done) return tn_error(TN_USAGE, "--only=%s names no check: parameters, memory, gradients, leak, overfit, determinism, "
-                                         "allocations or speed", c->only);
+                                         "allocations, speed or spectrum", c->only);
     return TN_OK;
 }

@@ -38,6 +38,7 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
         TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
+        if (i == 0) tn_trainer_keep_look(t); /* its rows are full */
         const float *xent = tn_trainer_output(t, "xent", &n); /* where the loss is more than that */
         sum += (double)(xent ? *xent : loss) * (double)count;
         e.tokens += count;

@@ -2,6 +2,8 @@
 #include "train/graph_setup.h"
 
 #include "backend/backend.h"
+#include "ops/linear_xent/linear_xent.h"
+#include "ops/xent/xent.h"
 #include "train/task_setup.h"
 
 #include <string.h>
@@ -86,6 +88,18 @@ static tn_status add_samples(tn_graph *g, const tn_settings *st, const tn_graph_
     return TN_OK;
 }
 
+/* The op that makes the loss knows it label by label, whatever the model. */
+static tn_status put_nll(tn_graph *g, const tn_model *model)
+{
+    const tn_ref xent = tn_graph_output(g, "xent"), loss = xent.id ? xent : tn_graph_output(g, "loss");
+    const int32_t at = tn_graph_tensor(g, loss.id)->producer;
+    const tn_node *n = at >= 0 ? &g->node[at] : NULL;
+    if (!n || (n->op != &tn_op_linear_xent && n->op != &tn_op_xent))
+        return tn_error(TN_USAGE, "the loss of model %s is no cross-entropy: it has no loss by position", model->name);
+    tn_output(g, "nll", (tn_ref){ n->out[1] });
+    return tn_graph_status(g);
+}
+
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out)
 {
@@ -93,6 +107,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_graph *g = NULL;
     tn_graph_options o = setup->options;
     o.training = shape->training;
+    o.look = shape->look;
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length, .logits = shape->logits };
     if (model->features) TN_TRY(add_samples(g, st, shape, &b));
@@ -100,6 +115,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     TN_TRY(model->build(g, st, &b));
     TN_TRY(tn_graph_status(g));
     if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
+    if (shape->nll) TN_TRY(put_nll(g, model));
     *out = g;
     g = NULL;
 done:

@@ -23,6 +23,8 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
 typedef struct tn_graph_shape {
     int64_t batch, length;
     bool training, logits;
+    bool nll;       /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
+    bool look;      /* with what instruments ask for (tn_graph_options.look) */
     bool documents; /* with inputs that mark where documents start */
     /* A model that learns from samples; `length` is then the tokens of one. Their size is in the settings (inputs). */
     int64_t labels;  /* of a sample; 0: one */

@@ -28,7 +28,13 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
                      .peak = NAN };
     m.n_regions = tn_trainer_times(t->trainer, NULL, 0);
     m.regions = tn_alloc(sizeof *m.regions * (m.n_regions + 1));
-    if (!m.regions) return TN_MEMORY;
+    const bool spreads = m.level >= TN_LOG_TRAINING && tn_trainer_has_instruments(t->trainer);
+    m.spreads = spreads ? tn_alloc(sizeof *m.spreads) : NULL;
+    if (!m.regions || (spreads && !m.spreads)) {
+        tn_metrics_close(&m);
+        return TN_MEMORY;
+    }
+    if (spreads) *m.spreads = (tn_spreads){ 0 };
     tn_trainer_times(t->trainer, m.regions, m.n_regions);
     *out = m;
     return TN_OK;
@@ -37,7 +43,9 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
 void tn_metrics_close(tn_metrics *m)
 {
     tn_free(m->regions);
+    tn_free(m->spreads);
     m->regions = NULL;
+    m->spreads = NULL;
 }
 
 bool tn_metrics_looks(const tn_metrics *m)
@@ -82,6 +90,7 @@ void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_repor
 typedef struct instrument_line {
     tn_jsonl *w; /* or NULL */
     tn_progress_report *r;
+    tn_spreads *spreads;
 } instrument_line;
 
 /* The first one is also for the terminal. */
@@ -95,12 +104,46 @@ static void write_instrument(void *ctx, const char *name, double value, const ch
     l->r->instrument_value = value;
 }
 
+static void count_instrument(void *ctx, const char *name, double value, const char *unit)
+{
+    tn_spreads_take(((const instrument_line *)ctx)->spreads, name, value, unit);
+}
+
+static void write_spread(tn_jsonl *w, const tn_spread *s, bool octaves)
+{
+    static const struct { const char *name; double q; } part[] = { { "p10", 0.1 }, { "p50", 0.5 }, { "p90", 0.9 } };
+    char key[96];
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
+        snprintf(key, sizeof key, "%s_%s", s->name, part[i].name);
+        tn_jsonl_number(w, key, tn_spread_quantile(s, part[i].q));
+    }
+    for (int k = TN_SPREAD_FIRST; octaves && k < TN_SPREAD_FIRST + TN_SPREAD_OCTAVES; k++) {
+        const int64_t n = tn_spread_octave(s, k);
+        if (n == 0) continue;
+        snprintf(key, sizeof key, "%s_hist.%g", s->name, exp2(k));
+        tn_jsonl_number(w, key, (double)n / (double)s->n);
+    }
+}
+
+/* Of all layers together; one by one only where a line may be long. */
+static void write_spreads(const tn_metrics *m, tn_jsonl *w)
+{
+    for (size_t i = 0; i < m->spreads->n; i++) {
+        const tn_spread *s = &m->spreads->row[i];
+        const bool all = !strchr(s->name, '.');
+        if (s->n && (all || m->level >= TN_LOG_PROFILING)) write_spread(w, s, all && m->level >= TN_LOG_PROFILING);
+    }
+}
+
 static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
 {
-    instrument_line l = { w, r };
+    instrument_line l = { w, r, m->spreads };
+    const bool counts = m->spreads && w;
     r->instrument[0] = 0;
     if (m->t->source->look) m->t->source->look(m->t->source->ctx, write_instrument, &l);
-    if (m->level >= TN_LOG_TRAINING) tn_trainer_instruments(m->t->trainer, write_instrument, &l);
+    if (counts) tn_spreads_clear(m->spreads);
+    if (m->level >= TN_LOG_TRAINING) tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
+    if (counts) write_spreads(m, w);
 }
 
 static void write_known(tn_jsonl *w, const char *name, double x)

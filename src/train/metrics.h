@@ -3,15 +3,18 @@
  *   info         step, epoch, loss, heldout (tasks: heldout_accuracy too) and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
  *                seconds, nonfinite where something was done about it
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments
+ *                and NAME_p10, _p50, _p90 of those that are distributions
  *                (utilisation: not where the numbers decide how much a step computes)
  *   performance  + NAME.forward_ms, NAME.backward_ms of each part of the model, data_ms, optimizer_ms: of the line's step
- *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; the memory plan in a line of step 0; memory.csv
+ *   profiling    + op.NAME.forward_ms, op.NAME.backward_ms; distributions layer by layer, and NAME_hist.N, the part of the numbers in
+ *                [N, 2N); the memory plan in a line of step 0; memory.csv
  *
  * What a level leaves out is not computed. Lines come every log.every steps and at evaluations; only the steps that have
  * one are timed part by part, which keeps the cost of the timers small. Allocates at its open only. */
 #ifndef TN_TRAIN_METRICS_H
 #define TN_TRAIN_METRICS_H
 
+#include "train/spread.h"
 #include "train/training.h"
 
 typedef enum tn_log_level { TN_LOG_INFO, TN_LOG_TRAINING, TN_LOG_PERFORMANCE, TN_LOG_PROFILING } tn_log_level;
@@ -26,6 +29,7 @@ typedef struct tn_metrics {
     double step_data_s, step_optimizer_s, step_flops; /* of the last step */
     tn_region_time *regions; /* (n_regions) */
     size_t n_regions;
+    tn_spreads *spreads; /* NULL: the model has no instruments, or the level is below them */
     bool timed; /* the step at work is timed part by part */
 } tn_metrics;
 

@@ -95,7 +95,7 @@ static void instruments(void **state)
     double first = 0;
     float loss;
     tn_applied a;
-    tn_trainer_instruments(r.trainer, take, &before);
+    tn_trainer_instruments(r.trainer, take, NULL, &before);
     assert_int_equal(before.n, 0); /* no step yet */
     give(&r, 5);
     for (int b = 0; b < MOST; b++) first += (double)r.feed.features[b * T * F];
@@ -103,7 +103,7 @@ static void instruments(void **state)
     assert_ok(tn_trainer_apply(r.trainer, 0, 1, loss, &a));
     give(&r, 3);
     assert_ok(tn_trainer_eval(r.trainer, &loss));
-    tn_trainer_instruments(r.trainer, take, &after);
+    tn_trainer_instruments(r.trainer, take, NULL, &after);
     assert_int_equal(after.n, 2);
     assert_true(after.rows == 5 && fabs(after.first - first) < 1e-6);
     close_rig(&r);

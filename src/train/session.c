@@ -1,6 +1,7 @@
 /* Opening a session: the steps that all that runs a model takes. */
 #include "train/session.h"
 
+#include "train/metrics.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -67,7 +68,8 @@ static tn_status open_data(tn_session *s, bool needs_data, tn_samples_cache *cac
 
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
 {
-    const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
+    const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
+    const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
                                    .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused };

@@ -34,6 +34,7 @@ typedef struct tn_session_options {
     size_t n;
     bool needs_data;     /* or a task, by the model */
     bool evaluates;      /* no gradients, no training batches */
+    bool looks;          /* the model's instruments are asked at evaluations; without `evaluates`: as log.level says */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
     tn_samples_cache *cache; /* a task's samples stay in it; NULL: they go with the session */

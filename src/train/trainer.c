@@ -90,7 +90,8 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
-                                   .logits = t->logits && !training, .documents = t->documents, .labels = t->labels,
+                                   .logits = t->logits && !training, .nll = t->nll && !training,
+                                   .look = t->look && !training, .documents = t->documents, .labels = t->labels,
                                    .samples = t->samples, .weighted = t->weighted };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
@@ -192,24 +193,29 @@ static tn_status make_unread(tn_trainer *t)
     return t->unread ? TN_OK : TN_MEMORY;
 }
 
-/* Room for the outputs that instruments may ask for when others have run. */
-static tn_status make_kept(tn_trainer *t)
+static tn_status make_kept_of(const tn_graph *g, const char *lead, tn_kept_output **kept, size_t *n)
 {
-    const tn_graph *g = t->grad ? tn_plan_graph(t->grad) : NULL;
-    if (!g || !t->model->instruments) return TN_OK;
-    t->kept = tn_alloc(sizeof *t->kept * (g->n_outputs + 1));
-    if (!t->kept) return TN_MEMORY;
+    *kept = tn_alloc(sizeof **kept * (g->n_outputs + 1));
+    if (!*kept) return TN_MEMORY;
     for (size_t i = 0; i < g->n_outputs; i++) {
         const tn_ref x = { g->output[i].id };
         const tn_dtype type = tn_ref_dtype(g, x);
-        if (type != TN_F32 && type != TN_I32) continue;
-        tn_kept_output *k = &t->kept[t->n_kept];
+        if ((type != TN_F32 && type != TN_I32) || strncmp(g->output[i].name, lead, strlen(lead)) != 0) continue;
+        tn_kept_output *k = &(*kept)[*n];
         *k = (tn_kept_output){ .name = g->output[i].name, .whole_numbers = type == TN_I32, .count = tn_dims_count(tn_ref_dims(g, x)) };
         k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
         if (!k->value) return TN_MEMORY;
-        t->n_kept++;
+        (*n)++;
     }
     return TN_OK;
+}
+
+/* Room for the outputs that instruments may ask for when others have run. */
+static tn_status make_kept(tn_trainer *t)
+{
+    if (!t->model->instruments) return TN_OK;
+    if (t->grad) TN_RETURN_IF(make_kept_of(tn_plan_graph(t->grad), "", &t->kept, &t->n_kept));
+    return t->eval && t->look ? make_kept_of(tn_plan_graph(t->eval), "look.", &t->looked, &t->n_looked) : TN_OK;
 }
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
@@ -253,7 +259,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
                        .inputs = o->model->features ? tn_settings_inputs(o->settings) : 0,
                        .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
-                       .weighted = o->weighted, .logits = o->logits, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+                       .weighted = o->weighted, .logits = o->logits, .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
     t->refused = o->refused;
     t->store = whole ? whole->store : o->store;
@@ -294,7 +300,9 @@ void tn_trainer_free(tn_trainer *t)
     tn_guard_free(t->guard);
     tn_free(t->unread);
     for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
+    for (size_t i = 0; i < t->n_looked; i++) tn_free(t->looked[i].value);
     tn_free(t->kept);
+    tn_free(t->looked);
     tn_bound_free(t->grad_bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
@@ -375,16 +383,27 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
-void tn__trainer_keep(tn_trainer *t)
+static void keep_outputs(tn_bound *b, const tn_kept_output *kept, size_t n_kept)
 {
-    const tn_trainer *w = t->stepped = t->now;
-    for (size_t i = 0; i < w->n_kept; i++) {
-        const tn_kept_output *k = &w->kept[i];
-        const void *from = tn_bound_data(w->grad_bound, k->name);
+    for (size_t i = 0; i < n_kept; i++) {
+        const tn_kept_output *k = &kept[i];
+        const void *from = tn_bound_data(b, k->name);
         if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
     }
+}
+
+void tn__trainer_keep(tn_trainer *t)
+{
+    const tn_trainer *w = t->stepped = t->now;
+    keep_outputs(w->grad_bound, w->kept, w->n_kept);
+}
+
+void tn_trainer_keep_look(tn_trainer *t)
+{
+    const tn_trainer *w = t->evaluated = t->now;
+    keep_outputs(w->eval_bound, w->looked, w->n_looked);
 }
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w) { t->watch = w; }
@@ -401,6 +420,7 @@ static float gradient_scale(const tn_trainer *t) { return t->weight * (t->scales
 
 tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
 {
+    t->evaluated = NULL;
     if (t->now->chunks) return tn_chunks_queue_grad(t->now->chunks, step, packed_before(t), gradient_scale(t));
     tn_bound *b = t->now->grad_bound;
     if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
@@ -412,6 +432,7 @@ static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
+    t->evaluated = NULL;
     if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), gradient_scale(t), loss);
     TN_RETURN_IF(tn__trainer_run_grad(t, step));
     *loss = *(const float *)tn_bound_data(t->now->grad_bound, "loss");

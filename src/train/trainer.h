@@ -22,6 +22,8 @@ typedef struct tn_trainer_options {
     int64_t samples;   /* samples: of the training set (0: not known) */
     bool weighted;     /* samples: each has a weight and a target */
     bool logits;       /* evaluation also puts out "logits" */
+    bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
+    bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
@@ -119,7 +121,7 @@ void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from
 
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
-/* An output of the last evaluation ("loss", "xent", "logits"), with its numbers counted; NULL: the model has none. */
+/* An output of the last evaluation ("loss", "xent", "logits", "nll"), with its numbers counted; NULL: the model has none. */
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);
 /* Of the width at work, as the next two; in chunks (plan.recompute=chunk): those of one chunk. */
 tn_bound *tn_trainer_bound(tn_trainer *t, bool training);
@@ -156,8 +158,11 @@ typedef struct tn_watch {
 void tn_trainer_watch(tn_trainer *t, tn_watch w); /* a zeroed one: nobody any more */
 
 bool tn_trainer_has_instruments(const tn_trainer *t);
-/* The model's instruments, each given to `report`. */
-void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
-                            void *ctx);
+/* After tn_trainer_eval: instruments may ask for the "look." outputs of this batch until the next training step. */
+void tn_trainer_keep_look(tn_trainer *t);
+
+typedef void tn_instrument_report(void *ctx, const char *name, double value, const char *unit);
+/* The model's instruments, each given to `report`; numbers that are one of many to `spread`, which may be NULL. */
+void tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx);
 
 #endif

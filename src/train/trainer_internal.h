@@ -25,7 +25,7 @@ struct tn_trainer {
     double room;   /* bytes that all it needs may take */
     int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
     bool weighted;
-    bool logits, forward_only, documents;
+    bool logits, nll, look, forward_only, documents;
     int threads;
     tn_graph_setup setup; /* plans point into it */
     tn_store *store;
@@ -50,6 +50,9 @@ struct tn_trainer {
     int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
     tn_kept_output *kept; /* (n_kept): what instruments may ask for */
     size_t n_kept;
+    tn_kept_output *looked; /* (n_looked): the "look." outputs of an evaluation */
+    size_t n_looked;
+    const tn_trainer *evaluated; /* whose `looked` are of an evaluation since the last training step, or NULL */
     const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
 };
 

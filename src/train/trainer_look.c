@@ -102,7 +102,7 @@ enum { READ_AT_ONCE = 16 }; /* tensors an instrument looks at together */
 
 typedef struct instrument_call {
     tn_trainer *trainer;
-    void (*report)(void *ctx, const char *name, double value, const char *unit);
+    tn_instrument_report *report, *spread;
     void *ctx;
     tn_host_copy copy[READ_AT_ONCE];
     int next;
@@ -118,15 +118,21 @@ static const float *param_of(void *ctx, const char *name, int64_t *count)
     return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
 }
 
-static const float *output_of(void *ctx, const char *name, int64_t *count)
+static const float *find_kept(const tn_kept_output *kept, size_t n, const char *name, int64_t *count)
 {
-    const tn_trainer *t = ((const instrument_call *)ctx)->trainer->stepped;
-    for (size_t i = 0; t && i < t->n_kept; i++)
-        if (strcmp(t->kept[i].name, name) == 0) {
-            *count = t->kept[i].count;
-            return t->kept[i].value;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kept[i].name, name) == 0) {
+            *count = kept[i].count;
+            return kept[i].value;
         }
     return NULL;
+}
+
+static const float *output_of(void *ctx, const char *name, int64_t *count)
+{
+    const tn_trainer *t = ((const instrument_call *)ctx)->trainer;
+    if (strncmp(name, "look.", 5) == 0) return t->evaluated ? find_kept(t->evaluated->looked, t->evaluated->n_looked, name, count) : NULL;
+    return t->stepped ? find_kept(t->stepped->kept, t->stepped->n_kept, name, count) : NULL;
 }
 
 static void pass_on(void *ctx, const char *name, double value, const char *unit)
@@ -135,13 +141,19 @@ static void pass_on(void *ctx, const char *name, double value, const char *unit)
     c->report(c->ctx, name, value, unit);
 }
 
+static void pass_on_spread(void *ctx, const char *name, double value, const char *unit)
+{
+    const instrument_call *c = ctx;
+    c->spread(c->ctx, name, value, unit);
+}
+
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 
-void tn_trainer_instruments(tn_trainer *t, void (*report)(void *ctx, const char *name, double value, const char *unit),
-                            void *ctx)
+void tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx)
 {
-    instrument_call c = { .trainer = t, .report = report, .ctx = ctx };
-    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on, .output = output_of };
+    instrument_call c = { .trainer = t, .report = report, .spread = spread, .ctx = ctx };
+    const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on, .output = output_of,
+                                .spread = spread ? pass_on_spread : NULL };
     if (t->model->instruments) t->model->instruments(t->settings, &in);
     for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
 }

@@ -12,20 +12,30 @@
 
 enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
 
-tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, int64_t *out)
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, int64_t *parameters, int64_t *frozen)
 {
     tn_graph_setup setup;
     tn_graph *g = NULL;
-    int64_t n = 0;
+    int64_t n = 0, still = 0;
     const int64_t length = model->features ? tn_settings_tokens(st) : tn_settings_int(st, "train.context");
     const tn_graph_shape shape = { .batch = 1, .length = length, .training = true };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
-    for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) n += tn_gtensor_count(&g->tensor[i]);
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        if (g->tensor[i].base != (int32_t)i) continue;
+        if (g->tensor[i].role == TN_ROLE_PARAM) n += tn_gtensor_count(&g->tensor[i]);
+        if (g->tensor[i].role == TN_ROLE_FROZEN) still += tn_gtensor_count(&g->tensor[i]);
+    }
     tn_graph_free(g);
-    *out = n;
+    *parameters = n;
+    *frozen = still;
     return TN_OK;
+}
+
+tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, int64_t *out)
+{
+    int64_t frozen;
+    return tn_tensors_count(model, st, out, &frozen);
 }
 
 typedef struct search {

@@ -54,6 +54,7 @@ typedef struct ten_net {
     const ten_config *c;
     tn_ref energy; /* sum over the layers with a spectrum of mean |c|^2, or none */
     int spectra;   /* how many they are */
+    int64_t layer, scale; /* being built; scale 0: not of hten */
     tn_ref memory; /* states (B,T,2K) of the E layer before, or none */
     tn_ref memory_resonance;
 } ten_net;
@@ -110,6 +111,13 @@ tn_init ten_init_phase(const ten_config *c);  /* E layer: omega */
 tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */
 tn_init ten_init_identity(void);
 tn_init ten_init_sinusoids(void); /* position table */
+
+/* Instruments (ten_instruments.c). Where ten_looks, a layer puts out the decay of its states, log|lambda| (n) as the mean over
+ * tokens, and of its states (B,T,2K), or those after the last token, the mean square after the last token. */
+bool ten_looks(const ten_net *n, const tn_batch *b);
+void ten_look(ten_net *n, char kind, tn_ref decay, tn_ref states);
+tn_ref ten_look_mean(tn_graph *g, tn_ref x);                 /* (B,T,n) -> (n) f32; (n) stays */
+tn_ref ten_look_gated(tn_graph *g, tn_ref gates, tn_ref nu); /* the decay by gates [r | i] (B,T,2K) and nu (K) */
 void ten_instruments(const tn_settings *st, const tn_instruments *in);
 
 #endif

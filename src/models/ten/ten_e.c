@@ -157,6 +157,7 @@ tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref c = states(n, x, &s, b, K);
     const tn_ref resonance = ten_resonance_param(n);
     ten_note_energy(n, c);
+    if (ten_looks(n, b)) ten_look(n, 'E', s.gates.id ? ten_look_gated(g, s.gates, s.nu) : ten_look_mean(g, tn_log(g, s.rho)), c);
     n->memory = c;
     n->memory_resonance = resonance;
     tn_ref y = n->c->skip ? tn_add(g, c, tn_mul(g, x, tn_param(g, "skip", tn_shape(2 * K), tn_ones))) : c;

@@ -65,6 +65,7 @@ tn_ref ten_scales(ten_net *n, tn_ref x, const tn_batch *b, char kind)
     for (int i = 0; i < count; i++) {
         const int64_t s = n->c->scale[i];
         tn_region r = tn_region_begin(g, "scale%lld", (long long)s);
+        n->scale = s;
         const tn_ref y =
             tn_mul(g, s == 1 ? ten_block(n, x, b, kind) : coarse(n, x, b, kind, s), tn_slice(g, weight, 0, i, 1));
         sum = i ? tn_add(g, sum, y) : y;

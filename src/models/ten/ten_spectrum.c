@@ -1,10 +1,8 @@
-/* The spectrum's first values, and what instruments read from it. `uniform(ctx, i)` draws; where an init needs numbers
+/* The spectrum's first values. `uniform(ctx, i)` draws; where an init needs numbers
  * of the configuration they come in p. */
 #include "models/ten/ten.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static const double pi = 3.14159265358979323846;
 
@@ -166,40 +164,4 @@ tn_init ten_init_phase(const ten_config *c)
     tn_init i = CALL(c->start == TEN_START_UNIFORM ? fill_circle : fill_omega);
     i.p[0] = (float)c->k;
     return i;
-}
-
-/* --- instruments -------------------------------------------------------------------------------------------------- */
-
-/* log|lambda| of one state: of a gated recurrence at a gate of one half, else of the fixed eigenvalue. */
-static double log_modulus(const ten_config *c, char kind, double x)
-{
-    if (kind == 'D' || c->select == TEN_SELECT_RG) return -4 * log1p(exp(x));
-    if (c->expexp) return -exp(x);
-    return log((double)c->rho_min + ((double)c->rho_max - (double)c->rho_min) / (1 + exp(-x)));
-}
-
-/* Time constants of the D and E layers: tau = -1 / log|lambda|. Of an hten layer, in tokens of its own scale. */
-void ten_instruments(const tn_settings *st, const tn_instruments *in)
-{
-    double shortest = HUGE_VAL, longest = 0;
-    ten_config c;
-    if (ten_config_read(st, &c) != TN_OK) return;
-    for (int64_t l = 0; l < c.layers * (c.n_scales ? c.n_scales : 1); l++) {
-        const int64_t layer = c.n_scales ? l / c.n_scales : l;
-        const char kind = c.pattern[(size_t)layer % strlen(c.pattern)];
-        const bool nu = kind == 'D' || c.expexp || c.select == TEN_SELECT_RG;
-        char name[96], scale[32] = "";
-        int64_t n = 0;
-        if (c.n_scales) snprintf(scale, sizeof scale, "scale%lld.", (long long)c.scale[l % c.n_scales]);
-        snprintf(name, sizeof name, "layer%lld.%smixer.%s", (long long)layer, scale, nu ? "nu" : "alpha");
-        const float *x = in->param(in->ctx, name, &n);
-        for (int64_t i = 0; x && i < n; i++) {
-            const double tau = -1 / log_modulus(&c, kind, (double)x[i]);
-            shortest = fmin(shortest, tau);
-            longest = fmax(longest, tau);
-        }
-    }
-    if (longest <= 0) return;
-    in->report(in->ctx, "tau_min", shortest, "tokens");
-    in->report(in->ctx, "tau_max", longest, "tokens");
 }

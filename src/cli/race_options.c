@@ -3,70 +3,28 @@
 #include "cli/race.h"
 
 #include "base/setting_value.h"
-#include "train/train_settings.h"
+#include "cli/spans.h"
+#include "cli/target.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- configurations --------------------------------------------------------------------------------------------------- */
 
-/* A comma ends a piece where a key and '=' follow: hten=1,2,4 stays whole. */
-static char *piece_end(char *p)
-{
-    for (; (p = strchr(p, ',')); p++) {
-        const size_t n = strspn(p + 1, "abcdefghijklmnopqrstuvwxyz0123456789_.");
-        if (n > 0 && p[1 + n] == '=') return p;
-    }
-    return NULL;
-}
-
-/* "lr=1e-3" as train.lr=1e-3, where the model has no setting of the short name. */
-static tn_status full_key(tn_race *r, const tn_settings *st, const char *word, const char **out)
-{
-    char key[128];
-    const int n = snprintf(key, sizeof key, "train.%.*s", (int)strcspn(word, "="), word);
-    const bool known = n < (int)sizeof key && tn_settings_find(st, key + 6) != tn_settings_count(st);
-    const bool short_form = n < (int)sizeof key && !known && tn_settings_find(st, key) != tn_settings_count(st);
-    *out = short_form ? tn_arena_printf(&r->arena, "train.%s", word) : word;
-    return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
-}
-
-static tn_status read_pieces(tn_race *r, tn_racer *x, char *text)
-{
-    const tn_model *model;
-    tn_settings *st = NULL;
-    tn_status s = TN_OK;
-    char *comma = piece_end(text);
-    x->target = text;
-    if (!comma) return TN_OK;
-    *comma = 0;
-    TN_TRY(tn_settings_resolve(x->target, NULL, 0, &st, &model));
-    while (comma) {
-        char *word = comma + 1;
-        comma = piece_end(word);
-        if (comma) *comma = 0;
-        TN_TRY(full_key(r, st, word, &x->overrides[x->n++]));
-    }
-done:
-    tn_settings_free(st);
-    return s;
-}
-
 static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
 {
     const tn_args *a = &r->c->args;
-    size_t commas = 0;
-    for (const char *p = word; *p; p++) commas += *p == ',';
+    tn_target t;
     for (const tn_racer *y = r->racer; y < x; y++)
         if (strcmp(y->name, word) == 0)
             return tn_error(TN_USAGE, "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1", word,
                             word);
+    TN_RETURN_IF(tn_target_read(&r->arena, word, a->overrides, a->overrides_n, &t));
     x->name = word;
-    x->overrides = tn_arena_alloc(&r->arena, (a->overrides_n + commas + 1) * sizeof *x->overrides);
-    char *text = tn_arena_strdup(&r->arena, word);
-    if (!x->overrides || !text) return tn_error(TN_MEMORY, "out of memory");
-    for (size_t i = 0; i < a->overrides_n; i++) x->overrides[x->n++] = a->overrides[i];
-    return read_pieces(r, x, text);
+    x->target = t.target;
+    x->overrides = t.overrides;
+    x->n = t.n;
+    return TN_OK;
 }
 
 /* --- flags ------------------------------------------------------------------------------------------------------------ */
@@ -77,7 +35,6 @@ static const tn_setting rows[] = {
     TN_SETTING_FLOAT("--seconds", "0", TN_RANGE_ABOVE(0), "s", ""),
     TN_SETTING_INT("--parameters", "0", TN_RANGE(1, 1e15), "", ""),
     TN_SETTING_INT("--sample", "0", TN_RANGE(1, 1e6), "tokens", ""),
-    TN_SETTING_INT("--contexts", "0", TN_RANGE(1, 1e9), "tokens", ""),
 };
 
 /* The value of a flag by the row of its name; *out is untouched where it was not given. */
@@ -118,44 +75,13 @@ static tn_status read_size(tn_race *r)
     return TN_OK;
 }
 
-static tn_status add_context(tn_race *r, int64_t context)
-{
-    if (r->n_contexts && context <= r->context[r->n_contexts - 1])
-        return tn_error(TN_USAGE, "--contexts: %lld does not come after %lld: write them from small to large", (long long)context,
-                        (long long)r->context[r->n_contexts - 1]);
-    if (r->n_contexts == TN_RACE_CONTEXTS) return tn_error(TN_USAGE, "--contexts: more than %d of them", TN_RACE_CONTEXTS);
-    r->context[r->n_contexts++] = context;
-    return TN_OK;
-}
-
-/* "1k", or "1024..32768": doubled from one to the other. */
-static tn_status read_span(tn_race *r, char *text)
-{
-    tn_setting_value first, last;
-    char *dots = strstr(text, "..");
-    if (dots) *dots = 0;
-    TN_RETURN_IF(tn_setting_parse(&rows[5], text, "command line", &first));
-    last = first;
-    if (dots) TN_RETURN_IF(tn_setting_parse(&rows[5], dots + 2, "command line", &last));
-    if (last.i < first.i) return tn_error(TN_USAGE, "--contexts: write them from small to large");
-    for (int64_t T = first.i; T <= last.i; T *= 2) TN_RETURN_IF(add_context(r, T));
-    return TN_OK;
-}
-
 static tn_status read_contexts(tn_race *r)
 {
     const char *given = tn_args_value(&r->c->args, "contexts");
     r->csv = tn_args_value(&r->c->args, "csv");
     if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
     if (!given) return TN_OK;
-    char *text = tn_arena_strdup(&r->arena, given);
-    if (!text) return tn_error(TN_MEMORY, "out of memory");
-    for (char *comma; text; text = comma) {
-        comma = strchr(text, ',');
-        if (comma) *comma++ = 0;
-        TN_RETURN_IF(read_span(r, text));
-    }
-    return TN_OK;
+    return tn_spans_read("--contexts", given, r->context, TN_RACE_CONTEXTS, &r->n_contexts);
 }
 
 static tn_status read_sample(tn_race *r)

@@ -55,7 +55,7 @@ static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *
 {
     if (!b->carry) return x;
     const tn_dims dims = tn_shape(b->batch, b->capacity, tn_ref_dim(g, x, 2), tn_ref_dim(g, x, 3));
-    return tn_cache_write(g, tn_carry_state(g, b, name, dims), x, b->position);
+    return tn_cache_write(g, tn_carry_cache(g, b, name, dims), x, b->position);
 }
 
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)

@@ -77,16 +77,26 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
 
 /* --- one type for both operands ------------------------------------------------------------------------------------ */
 
-/* Inputs of a product that follow the type of its activations: weight and bias. */
-static uint64_t rounded_inputs(const tn_node *n)
+/* A product of so few rows reads its weight where it lies: half as many bytes where that is rounded ahead. */
+static bool reads_in_place(const tn_graph *g, const tn_node *n)
 {
+    enum { FEW_ROWS = 4 };
+    if (n->op != &tn_op_linear || n->backward || n->in[TN_LINEAR_PACKED]) return false;
+    return tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * g->tensor[n->in[TN_LINEAR_W]].dims.dim[0];
+}
+
+/* Inputs of a product that follow the type of its activations: weight and bias. Where activations are f32 and products round (CPU),
+ * the weights of products of few rows. */
+static uint64_t rounded_inputs(const tn_graph *g, const tn_node *n)
+{
+    if (g->options.activation != TN_BF16) return reads_in_place(g, n) ? 1u << TN_LINEAR_W : 0;
     if (n->op == &tn_op_linear) return 1u << TN_LINEAR_W | 1u << TN_LINEAR_BIAS;
     return n->op == &tn_op_linear_xent ? 1u << TN_LINEAR_XENT_W : 0;
 }
 
 static bool to_round(const tn_graph *g, const tn_node *n, int k)
 {
-    const int32_t id = rounded_inputs(n) >> k & 1 ? n->in[k] : 0;
+    const int32_t id = rounded_inputs(g, n) >> k & 1 ? n->in[k] : 0;
     return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
 }
 
@@ -127,11 +137,13 @@ static void emit_pile(tn_graph *g, pile *p)
     p->n = 0;
 }
 
-size_t tn_pass_round_weights(tn_graph *g)
+size_t tn_pass_round_weights(tn_graph *g, int64_t repeats)
 {
     const size_t n = g->n_nodes;
     pile p = { .n = 0 };
-    if (g->status != TN_OK || g->options.activation != TN_BF16) return 0;
+    const bool half = g->options.activation == TN_BF16;
+    const bool pays = !half && g->options.round == TN_BF16 && repeats >= WORTH_IT && tn_graph_switch(g, "opt.pack_weights");
+    if (g->status != TN_OK || !(repeats == 0 ? half : pays)) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++)
         for (int k = 0; k < g->node[i].n_in && g->status == TN_OK; k++) {
             if (!to_round(g, &g->node[i], k)) continue;

@@ -295,14 +295,10 @@ static tn_gemm_direct direct_kernel(const tn_gemm *g, const tn_gemm_ukernel *u, 
     static const tn_gemm_direct none = { 0 };
     if (u->type != TN_F32 || t->m > TN_GEMM_DIRECT || t->m > u->mr) return none;
     const int r = panel_rows(u, t->m);
-    static const int way[TN_DTYPES][TN_DTYPES] = { /* by B's type and rounding; -1: it has to be packed */
-        [TN_F32] = { [TN_F32] = 0, [TN_BF16] = 1, [TN_F16] = 3 },
-        [TN_BF16] = { [TN_F32] = 2, [TN_BF16] = 2, [TN_F16] = -1 },
-        [TN_F16] = { [TN_F32] = -1, [TN_BF16] = -1, [TN_F16] = -1 },
-    };
-    if (g->b_row == 1 && way[g->b_type][g->round] >= 0) {
+    const int way = tn__gemm_way(g->b_type, g->round);
+    if (g->b_row == 1 && way >= 0) {
         *step = g->b_col;
-        return u->along_k[way[g->b_type][g->round]][r];
+        return u->along_k[way][r];
     }
     *step = g->b_row;
     return g->b_col == 1 && g->b_type == TN_F32 && !g->round ? u->along_n[r] : none;

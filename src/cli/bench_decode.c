@@ -92,8 +92,8 @@ static tn_status emit_row(decode_bench *b, size_t i, const tn_decode_point *at, 
     json_t *row = json_pack("{s:s, s:s, s:I, s:I}", "group", "decode", "name", b->name[i], "batch", (json_int_t)at->batch, "context", (json_int_t)at->context);
     if (row && r->why[0]) json_object_set_new(row, "why", json_string(r->why));
     else if (row)
-        json_object_update_new(row, json_pack("{s:f, s:s, s:f, s:f, s:i, s:I, s:f, s:f, s:f, s:f}", "value", r->tokens_s, "unit", "tokens/s", "ms", r->ms,
-                                              "spread", r->spread_ms, "rounds", at->rounds, "tokens", (json_int_t)r->tokens, "weight_bytes",
+        json_object_update_new(row, json_pack("{s:f, s:s, s:f, s:f, s:f, s:i, s:I, s:f, s:f, s:f, s:f}", "value", r->tokens_s, "unit", "tokens/s", "ms", r->ms,
+                                              "spread", r->spread_ms, "cpu_ms", r->cpu_ms, "rounds", at->rounds, "tokens", (json_int_t)r->tokens, "weight_bytes",
                                               r->weight_bytes, "state_bytes", r->state_bytes, "of_limit", r->of_limit, "ratio", r->ratio));
     return tn_cli_emit(b->c, row);
 }
@@ -112,7 +112,7 @@ static tn_status print_row(decode_bench *b, size_t i, const tn_decode_point *at,
     fprintf(b->c->out, "%5lld %8lld  %-12s ", (long long)at->batch, (long long)at->context, b->name[i]);
     if (r->why[0]) fprintf(b->c->out, "%s\n", r->why);
     else
-        fprintf(b->c->out, "%11.1f %10.3f +-%-7.3f %10s %11s %6.0f %% %7.2fx\n", r->tokens_s, r->ms, r->spread_ms,
+        fprintf(b->c->out, "%11.1f %10.3f +-%-7.3f %9.3f %10s %11s %6.0f %% %7.2fx\n", r->tokens_s, r->ms, r->spread_ms, r->cpu_ms,
                 bytes_text(r->weight_bytes, weights), bytes_text(r->state_bytes, state), 100 * r->of_limit, r->ratio);
     fflush(b->c->out);
     return TN_OK;
@@ -125,8 +125,8 @@ static void print_head(const decode_bench *b)
             "greedy decoding, token by token: median of %d alternating rounds, +- half the distance of the quartiles\n"
             "weights, states and caches are random numbers; a cache holds as many positions as the context, all read by every token\n"
             "limit: weights and state or cache read once a token at %.1f GB/s (bytes read and written by a copy); ratio: to %s\n\n"
-            "%5s %8s  %-12s %11s %10s %9s %10s %11s %8s %8s\n",
-            b->rounds, b->ceilings.copy_gbs, b->name[0], "batch", "context", "model", "tokens/s", "ms/token", "", "weights", "state", "of limit", "ratio");
+            "%5s %8s  %-12s %11s %10s %9s %9s %10s %11s %8s %8s\n",
+            b->rounds, b->ceilings.copy_gbs, b->name[0], "batch", "context", "model", "tokens/s", "ms/token", "", "cpu ms", "weights", "state", "of limit", "ratio");
 }
 
 static tn_status measure_all(decode_bench *b)

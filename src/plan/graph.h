@@ -141,7 +141,7 @@ void tn_pass_legalize(tn_graph *g, tn_device device);
 /* Returns how many nodes pack weights; they come first. repeats: runs of the plan between changes of its weights. */
 size_t tn_pass_pack(tn_graph *g, int64_t repeats);
 /* The same for a device whose products take both operands in one type: weights are rounded once for all of them. */
-size_t tn_pass_round_weights(tn_graph *g, int64_t repeats); /* repeats 0: CUDA, with activations of bf16 */
+size_t tn_pass_round_weights(tn_graph *g);
 
 /* Drops the nodes without an op; tensors are told the new numbers of theirs. */
 void tn_graph_close_up(tn_graph *g);

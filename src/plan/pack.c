@@ -10,6 +10,9 @@
 #include <string.h>
 
 enum { WORTH_IT = 3 }; /* uses: packing once and reading twice is no faster than packing twice on the way */
+/* Products of a few rows read a weight where it lies, in blocks that they turn. Packed it takes less than half the instructions and
+ * is one stream of memory, but the packing is a few times that, and the weight is there twice: for decoding only. */
+enum { FEW_ROWS = 4, FEW_NUMBERS = 1 << 12, MANY_TIMES = 1024 };
 
 static bool is_constant(const tn_graph *g, int32_t id)
 {
@@ -17,12 +20,19 @@ static bool is_constant(const tn_graph *g, int32_t id)
     return t->role == TN_ROLE_PARAM || t->role == TN_ROLE_FROZEN || t->constant;
 }
 
+static bool packs_for_many(const tn_graph *g, const tn_node *n)
+{
+    const tn_dims w = g->tensor[n->in[TN_LINEAR_W]].dims;
+    return !n->backward && tn_dims_count(w) >= FEW_NUMBERS && tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * w.dim[0];
+}
+
 /* The weight that a node multiplies by and may read packed; 0: none. */
-static int32_t weight_of(const tn_graph *g, const tn_node *n)
+static int32_t weight_of(const tn_graph *g, const tn_node *n, int64_t repeats)
 {
     if (n->op != &tn_op_linear || (n->backward && !n->din[0])) return 0;
     const tn_sig s = tn_node_sig(g, n, 1);
-    return is_constant(g, n->in[TN_LINEAR_W]) && tn_linear_packs(&s, n->backward) ? n->in[TN_LINEAR_W] : 0;
+    const bool pays = tn_linear_packs(&s, n->backward) || (repeats >= MANY_TIMES && packs_for_many(g, n));
+    return pays && is_constant(g, n->in[TN_LINEAR_W]) ? n->in[TN_LINEAR_W] : 0;
 }
 
 static bool same_view(const tn_gtensor *a, const tn_gtensor *b)
@@ -32,9 +42,9 @@ static bool same_view(const tn_gtensor *a, const tn_gtensor *b)
 }
 
 /* Do nodes i and k read the same packed weight? */
-static bool share(const tn_graph *g, size_t i, int32_t w, size_t k)
+static bool share(const tn_graph *g, size_t i, int32_t w, size_t k, int64_t repeats)
 {
-    const int32_t v = g->node[i].backward == g->node[k].backward ? weight_of(g, &g->node[k]) : 0;
+    const int32_t v = g->node[i].backward == g->node[k].backward ? weight_of(g, &g->node[k], repeats) : 0;
     return v && same_view(&g->tensor[w], &g->tensor[v]);
 }
 
@@ -62,13 +72,13 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
     const size_t n = g->n_nodes;
     if (g->status != TN_OK || !tn_graph_switch(g, "opt.pack_weights")) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++) {
-        const int32_t w = g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i]) : 0;
+        const int32_t w = g->node[i].op == &tn_op_linear && !g->node[i].in[TN_LINEAR_PACKED] ? weight_of(g, &g->node[i], repeats) : 0;
         int64_t uses = 0;
-        for (size_t k = i; w && k < n; k++) uses += share(g, i, w, k) ? repeats : 0;
+        for (size_t k = i; w && k < n; k++) uses += share(g, i, w, k, repeats) ? repeats : 0;
         if (uses < WORTH_IT) continue;
         const tn_ref packed = tn_pack_weight(g, (tn_ref){ w }, g->node[i].backward);
         for (size_t k = i; packed.id && k < n; k++)
-            if (share(g, i, w, k)) read_packed(g, k, packed.id);
+            if (share(g, i, w, k, repeats)) read_packed(g, k, packed.id);
     }
     const size_t packs = g->n_nodes - n;
     if (g->status == TN_OK && packs) bring_forward(g, packs);
@@ -77,26 +87,16 @@ size_t tn_pass_pack(tn_graph *g, int64_t repeats)
 
 /* --- one type for both operands ------------------------------------------------------------------------------------ */
 
-/* A product of so few rows reads its weight where it lies: half as many bytes where that is rounded ahead. */
-static bool reads_in_place(const tn_graph *g, const tn_node *n)
+/* Inputs of a product that follow the type of its activations: weight and bias. */
+static uint64_t rounded_inputs(const tn_node *n)
 {
-    enum { FEW_ROWS = 4 };
-    if (n->op != &tn_op_linear || n->backward || n->in[TN_LINEAR_PACKED]) return false;
-    return tn_dims_count(g->tensor[n->out[0]].dims) <= FEW_ROWS * g->tensor[n->in[TN_LINEAR_W]].dims.dim[0];
-}
-
-/* Inputs of a product that follow the type of its activations: weight and bias. Where activations are f32 and products round (CPU),
- * the weights of products of few rows. */
-static uint64_t rounded_inputs(const tn_graph *g, const tn_node *n)
-{
-    if (g->options.activation != TN_BF16) return reads_in_place(g, n) ? 1u << TN_LINEAR_W : 0;
     if (n->op == &tn_op_linear) return 1u << TN_LINEAR_W | 1u << TN_LINEAR_BIAS;
     return n->op == &tn_op_linear_xent ? 1u << TN_LINEAR_XENT_W : 0;
 }
 
 static bool to_round(const tn_graph *g, const tn_node *n, int k)
 {
-    const int32_t id = rounded_inputs(g, n) >> k & 1 ? n->in[k] : 0;
+    const int32_t id = rounded_inputs(n) >> k & 1 ? n->in[k] : 0;
     return id && g->tensor[id].dtype == TN_F32 && is_constant(g, id) && (!n->backward || (n->reads_in >> k & 1));
 }
 
@@ -137,13 +137,11 @@ static void emit_pile(tn_graph *g, pile *p)
     p->n = 0;
 }
 
-size_t tn_pass_round_weights(tn_graph *g, int64_t repeats)
+size_t tn_pass_round_weights(tn_graph *g)
 {
     const size_t n = g->n_nodes;
     pile p = { .n = 0 };
-    const bool half = g->options.activation == TN_BF16;
-    const bool pays = !half && g->options.round == TN_BF16 && repeats >= WORTH_IT && tn_graph_switch(g, "opt.pack_weights");
-    if (g->status != TN_OK || !(repeats == 0 ? half : pays)) return 0;
+    if (g->status != TN_OK || g->options.activation != TN_BF16) return 0;
     for (size_t i = 0; i < n && g->status == TN_OK; i++)
         for (int k = 0; k < g->node[i].n_in && g->status == TN_OK; k++) {
             if (!to_round(g, &g->node[i], k)) continue;

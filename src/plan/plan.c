@@ -127,9 +127,7 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     if (p->device == TN_CUDA) tn_pass_slopes(g);
     if (p->device == TN_CUDA) tn_pass_columns(g);
     tn_pass_legalize(g, p->device);
-    const int64_t repeats = o->repeats > 0 ? o->repeats : 1;
-    p->prologue = p->device == TN_CPU ? tn_pass_pack(g, repeats) : 0;
-    p->prologue += tn_pass_round_weights(g, p->device == TN_CPU ? repeats : 0);
+    p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
     const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue };
     if (g->status == TN_OK) tn_pass_place(g, &where, &p->place);
     TN_TRY(tn_graph_status(g));

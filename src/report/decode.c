@@ -16,7 +16,7 @@ typedef struct runner {
     tn_decoder *decoder;
     int32_t *first, *out; /* (B), (B,MOST_TOKENS) */
     int64_t tokens;       /* of a round */
-    double ms[TN_DECODE_ROUNDS];
+    double ms[TN_DECODE_ROUNDS], cpu_ms[TN_DECODE_ROUNDS];
 } runner;
 
 static tn_status open_runner(const tn_decode_side *side, const tn_decode_point *at, runner *r)
@@ -39,20 +39,21 @@ static void close_runner(runner *r)
     *r = (runner){ 0 };
 }
 
-static tn_status run_round(runner *r, int64_t tokens, double *ms)
+static tn_status run_round(runner *r, int64_t tokens, double *ms, double *cpu_ms)
 {
-    const double start = tn_clock_s();
+    const double start = tn_clock_s(), cpu = tn_clock_cpu_s();
     TN_RETURN_IF(tn_decoder_greedy(r->decoder, r->first, tokens, r->out));
     *ms = 1e3 * (tn_clock_s() - start) / (double)tokens;
+    *cpu_ms = 1e3 * (tn_clock_cpu_s() - cpu) / (double)tokens;
     return TN_OK;
 }
 
 /* Kernels are looked up, plans recorded and weights packed by the first tokens; then as many tokens as fill a round's time. */
 static tn_status warm_up(const tn_decode_point *at, runner *r)
 {
-    double ms;
-    TN_RETURN_IF(run_round(r, WARM, &ms));
-    TN_RETURN_IF(run_round(r, 1, &ms));
+    double ms, cpu;
+    TN_RETURN_IF(run_round(r, WARM, &ms, &cpu));
+    TN_RETURN_IF(run_round(r, 1, &ms, &cpu));
     const double fit = 1e3 * at->seconds / at->rounds / (ms > 1e-6 ? ms : 1e-6);
     r->tokens = fit < 1 ? 1 : fit < MOST_TOKENS ? (int64_t)fit : MOST_TOKENS;
     return TN_OK;
@@ -61,8 +62,10 @@ static tn_status warm_up(const tn_decode_point *at, runner *r)
 static void fill_row(const tn_decode_point *at, runner *r, tn_decode_row *row)
 {
     const tn_plan *plan = tn_decoder_plan(r->decoder);
+    double unused;
     row->tokens = r->tokens;
     row->ms = tn_median(r->ms, (size_t)at->rounds, &row->spread_ms);
+    row->cpu_ms = tn_median(r->cpu_ms, (size_t)at->rounds, &unused);
     row->tokens_s = 1e3 * (double)at->batch / row->ms;
     row->weight_bytes = (double)tn_plan_weight_bytes(plan);
     row->state_bytes = (double)tn_plan_memory(plan).state;
@@ -102,7 +105,7 @@ tn_status tn_decode_measure(const tn_decode_side *sides, size_t n, const tn_deco
     }
     for (int k = 0; k < at->rounds; k++)
         for (size_t i = 0; i < n; i++)
-            if (!rows[i].why[0]) TN_TRY(run_round(&r[i], r[i].tokens, &r[i].ms[k]));
+            if (!rows[i].why[0]) TN_TRY(run_round(&r[i], r[i].tokens, &r[i].ms[k], &r[i].cpu_ms[k]));
     fill_rows(at, r, n, rows);
 done:
     for (size_t i = 0; r && i < n && i < TN_DECODE_MOST; i++) close_runner(&r[i]);

@@ -27,6 +27,7 @@ typedef struct tn_decode_point {
 typedef struct tn_decode_row {
     char why[512];               /* it was not measured: the reason; else empty */
     double ms, spread_ms;        /* of one token in each of the batch's rows: median of the rounds, half the distance of the quartiles */
+    double cpu_ms;               /* the processor's time for it, all threads together: waiting for a core does not count */
     double tokens_s;             /* of all rows together */
     double weight_bytes, state_bytes; /* read for a token: weights in the form they are read in; states or caches of all rows */
     double of_limit;             /* the time that reading those bytes once takes at copy_gbs, as a part of ms */

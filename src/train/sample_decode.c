@@ -1,5 +1,5 @@
 /* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context.
- * The plan of a single token packs or rounds weights once for all tokens that follow each other (its prologue); the others are
+ * The plan of a single token packs weights (CUDA: rounds them) once for all tokens that follow each other (its prologue); the others are
  * run too seldom for that. */
 #include "train/sample_decode.h"
 
@@ -99,6 +99,15 @@ static tn_status check_room(const tn_decoder *d, const tn_graph *g)
                     d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, room / 1e9);
 }
 
+/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
+static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
+{
+    double bytes = 0;
+    for (size_t i = 1; i < g->n_tensors; i++)
+        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
+    return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
+}
+
 static tn_status make_piece(tn_decoder *d, int i)
 {
     tn_status s = TN_OK;
@@ -113,7 +122,8 @@ static tn_status make_piece(tn_decoder *d, int i)
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
     TN_TRY(check_room(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
-    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = i == LAST ? MANY : 1 }, &p.plan);
+    const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
+    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats }, &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));

@@ -2,7 +2,7 @@
  *
  * For every block of TN_GEMM_KC along k a tile packs its rows of A once (they stay in L2), then packs a few panels of nr
  * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
- * lies instead, if it can. B may also be packed ahead: by the caller once for many products, or here once for all rows of
+ * lies instead, if it can and is not packed already. B may also be packed ahead: by the caller once for many products, or here once for all rows of
  * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
  * residual or the value to accumulate on.
  * How C is cut depends on the threads, and may: no element's sum crosses a tile (see gemm.h for the order). */
@@ -334,10 +334,10 @@ static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile 
     for (int64_t p0 = 0; p0 < g->k; p0 += TN_GEMM_KC) {
         const block p = block_at(g, c->kernel, p0);
         pack_a(g, c, t, &p);
-        const int64_t direct = sweep_direct(g, c, t, &p); /* panels after it begin anywhere: they are not those packed ahead */
+        const int64_t direct = b->base ? 0 : sweep_direct(g, c, t, &p); /* panels after it begin anywhere */
         for (int64_t j0 = direct; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
-            const panels from = b->base && !direct ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);
+            const panels from = b->base ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);
             for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, from, j0, j);
         }
     }

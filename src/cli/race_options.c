@@ -3,7 +3,6 @@
 #include "cli/race.h"
 
 #include "base/setting_value.h"
-#include "cli/spans.h"
 #include "cli/target.h"
 
 #include <stdlib.h>
@@ -35,6 +34,7 @@ static const tn_setting rows[] = {
     TN_SETTING_FLOAT("--seconds", "0", TN_RANGE_ABOVE(0), "s", ""),
     TN_SETTING_INT("--parameters", "0", TN_RANGE(1, 1e15), "", ""),
     TN_SETTING_INT("--sample", "0", TN_RANGE(1, 1e6), "tokens", ""),
+    TN_SETTING_INT("--contexts", "0", TN_RANGE(1, 1e9), "tokens", ""),
 };
 
 /* The value of a flag by the row of its name; *out is untouched where it was not given. */
@@ -75,13 +75,44 @@ static tn_status read_size(tn_race *r)
     return TN_OK;
 }
 
+static tn_status add_context(tn_race *r, int64_t context)
+{
+    if (r->n_contexts && context <= r->context[r->n_contexts - 1])
+        return tn_error(TN_USAGE, "--contexts: %lld does not come after %lld: write them from small to large", (long long)context,
+                        (long long)r->context[r->n_contexts - 1]);
+    if (r->n_contexts == TN_RACE_CONTEXTS) return tn_error(TN_USAGE, "--contexts: more than %d of them", TN_RACE_CONTEXTS);
+    r->context[r->n_contexts++] = context;
+    return TN_OK;
+}
+
+/* "1k", or "1024..32768": doubled from one to the other. */
+static tn_status read_span(tn_race *r, char *text)
+{
+    tn_setting_value first, last;
+    char *dots = strstr(text, "..");
+    if (dots) *dots = 0;
+    TN_RETURN_IF(tn_setting_parse(&rows[5], text, "command line", &first));
+    last = first;
+    if (dots) TN_RETURN_IF(tn_setting_parse(&rows[5], dots + 2, "command line", &last));
+    if (last.i < first.i) return tn_error(TN_USAGE, "--contexts: write them from small to large");
+    for (int64_t T = first.i; T <= last.i; T *= 2) TN_RETURN_IF(add_context(r, T));
+    return TN_OK;
+}
+
 static tn_status read_contexts(tn_race *r)
 {
     const char *given = tn_args_value(&r->c->args, "contexts");
     r->csv = tn_args_value(&r->c->args, "csv");
     if (!given && r->csv) return tn_error(TN_USAGE, "--csv=FILE is the table of --contexts: name some, such as --contexts=1024..8192");
     if (!given) return TN_OK;
-    return tn_spans_read("--contexts", given, r->context, TN_RACE_CONTEXTS, &r->n_contexts);
+    char *text = tn_arena_strdup(&r->arena, given);
+    if (!text) return tn_error(TN_MEMORY, "out of memory");
+    for (char *comma; text; text = comma) {
+        comma = strchr(text, ',');
+        if (comma) *comma++ = 0;
+        TN_RETURN_IF(read_span(r, text));
+    }
+    return TN_OK;
 }
 
 static tn_status read_sample(tn_race *r)

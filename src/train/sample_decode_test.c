@@ -171,6 +171,36 @@ static void greedy_is_feeding(void **state)
     close_stage(&s);
 }
 
+/* On the device of TENON_TEST_DEVICE: whoever chooses, and however far ahead, the tokens are the same; so they are when a text is
+ * asked for in two pieces. */
+static void ahead_chooses_alike(void **state)
+{
+    enum { B = 3, N = 24 };
+    static const char *const models[] = { "gpt", "ten" };
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        int32_t out[2][B * N], piece[2][B * N / 2];
+        for (int on = 0; on < 2; on++) {
+            const int32_t first[B] = { 1, 2, 3 };
+            const char *list[] = { "dim=64", "heads=2", "layers=2", "vocab=37", "train.context=64", "compute=f32", on ? "opt.decode_ahead=on" : "opt.decode_ahead=off" };
+            stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
+            assert_ok(tn_settings_resolve(models[m], list, sizeof list / sizeof *list, &s.st, &s.model));
+            tn_decoder *d = open_decoder(&s, B, N + 1, 2);
+            assert_ok(tn_decoder_greedy(d, first, N, out[on]));
+            tn_decoder_clear(d);
+            assert_ok(tn_decoder_greedy(d, first, N / 2, piece[0]));
+            int32_t next[B];
+            for (int b = 0; b < B; b++) next[b] = piece[0][b * (N / 2) + N / 2 - 1];
+            assert_ok(tn_decoder_greedy(d, next, N / 2, piece[1]));
+            for (int b = 0; b < B; b++)
+                for (int i = 0; i < N; i++) assert_int_equal(out[on][b * N + i], piece[i / (N / 2)][b * (N / 2) + i % (N / 2)]);
+            tn_decoder_free(d);
+            close_stage(&s);
+        }
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+    }
+}
+
 /* --- memory ----------------------------------------------------------------------------------------------------------- */
 
 static void too_large_is_refused(void **state)
@@ -267,6 +297,7 @@ void tn_tests_sample_decode(tn_test_list *l)
         tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch, (int)p->length);
     }
     tn_test_add(l, greedy_is_feeding, NULL, "decode: greedy is feeding back the largest logit");
+    tn_test_add(l, ahead_chooses_alike, NULL, "decode: the device that chooses ahead chooses alike");
     tn_test_add(l, too_large_is_refused, NULL, "decode: a cache that cannot fit is refused");
     tn_test_add(l, caches_are_half, NULL, "decode: caches are bf16 where products are");
     tn_test_add(l, weights_count_once, NULL, "decode: weights read for a token count once");

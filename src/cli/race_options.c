@@ -3,70 +3,27 @@
 #include "cli/race.h"
 
 #include "base/setting_value.h"
-#include "train/train_settings.h"
+#include "cli/target.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* --- configurations --------------------------------------------------------------------------------------------------- */
 
-/* A comma ends a piece where a key and '=' follow: hten=1,2,4 stays whole. */
-static char *piece_end(char *p)
-{
-    for (; (p = strchr(p, ',')); p++) {
-        const size_t n = strspn(p + 1, "abcdefghijklmnopqrstuvwxyz0123456789_.");
-        if (n > 0 && p[1 + n] == '=') return p;
-    }
-    return NULL;
-}
-
-/* "lr=1e-3" as train.lr=1e-3, where the model has no setting of the short name. */
-static tn_status full_key(tn_race *r, const tn_settings *st, const char *word, const char **out)
-{
-    char key[128];
-    const int n = snprintf(key, sizeof key, "train.%.*s", (int)strcspn(word, "="), word);
-    const bool known = n < (int)sizeof key && tn_settings_find(st, key + 6) != tn_settings_count(st);
-    const bool short_form = n < (int)sizeof key && !known && tn_settings_find(st, key) != tn_settings_count(st);
-    *out = short_form ? tn_arena_printf(&r->arena, "train.%s", word) : word;
-    return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
-}
-
-static tn_status read_pieces(tn_race *r, tn_racer *x, char *text)
-{
-    const tn_model *model;
-    tn_settings *st = NULL;
-    tn_status s = TN_OK;
-    char *comma = piece_end(text);
-    x->target = text;
-    if (!comma) return TN_OK;
-    *comma = 0;
-    TN_TRY(tn_settings_resolve(x->target, NULL, 0, &st, &model));
-    while (comma) {
-        char *word = comma + 1;
-        comma = piece_end(word);
-        if (comma) *comma = 0;
-        TN_TRY(full_key(r, st, word, &x->overrides[x->n++]));
-    }
-done:
-    tn_settings_free(st);
-    return s;
-}
-
 static tn_status read_racer(tn_race *r, tn_racer *x, const char *word)
 {
     const tn_args *a = &r->c->args;
-    size_t commas = 0;
-    for (const char *p = word; *p; p++) commas += *p == ',';
+    tn_target t;
     for (const tn_racer *y = r->racer; y < x; y++)
         if (strcmp(y->name, word) == 0)
             return tn_error(TN_USAGE, "%.200s stands there twice: give one of them a setting of its own, such as %.200s,seed=1", word,
                             word);
+    TN_RETURN_IF(tn_target_read(&r->arena, word, a->overrides, a->overrides_n, &t));
     x->name = word;
-    x->overrides = tn_arena_alloc(&r->arena, (a->overrides_n + commas + 1) * sizeof *x->overrides);
-    char *text = tn_arena_strdup(&r->arena, word);
-    if (!x->overrides || !text) return tn_error(TN_MEMORY, "out of memory");
-    for (size_t i = 0; i < a->overrides_n; i++) x->overrides[x->n++] = a->overrides[i];
-    return read_pieces(r, x, text);
+    x->target = t.target;
+    x->overrides = t.overrides;
+    x->n = t.n;
+    return TN_OK;
 }
 
 /* --- flags ------------------------------------------------------------------------------------------------------------ */

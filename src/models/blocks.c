@@ -64,12 +64,13 @@ static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batc
                    .stretch_context = h->stretch_context, .position = b->position);
 }
 
-/* x (B,T,KV,D) into its cache; returns all of it. Without a cache x is all there is. */
+/* x (B,T,KV,D) into its cache; returns all of it, as (B,S,KV,D). Without a cache x is all there is. In memory a cache is (B,KV,S,D):
+ * what one head looks at for every token is then one stretch, not pieces of D numbers a token apart. */
 static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *b)
 {
     if (!b->carry) return x;
-    const tn_dims dims = tn_shape(b->batch, b->capacity, tn_ref_dim(g, x, 2), tn_ref_dim(g, x, 3));
-    return tn_cache_write(g, tn_carry_state(g, b, name, dims), x, b->position);
+    const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
+    return tn_cache_write(g, tn_transpose(g, tn_carry_cache(g, b, name, dims), 0, 2, 1, 3), x, b->position);
 }
 
 /* Queries, keys and values beside each other: (B,T,(H+2KV) D). */

@@ -35,6 +35,11 @@ tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims 
     return b->carry ? tn_cache(g, name, dims, TN_F32) : TN_NONE;
 }
 
+tn_ref tn_carry_cache(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims)
+{
+    return b->carry ? tn_cache(g, name, dims, g->options.round == TN_BF16 ? TN_BF16 : TN_F32) : TN_NONE;
+}
+
 void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
 {
     if (!state.id) return;

@@ -23,6 +23,9 @@ void tn_carry_clear(tn_store *st);
 /* For models: the state under this name in the open scope, or none where the batch does not carry; and leaving `after`
  * behind in it (nothing where `state` is none), as far as b->commit says. */
 tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
+/* The same for what attention looks back on: in bf16 where the graph rounds the operands of its products to that, as they would be
+ * rounded on every look. */
+tn_ref tn_carry_cache(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
 void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after);
 
 #endif

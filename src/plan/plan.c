@@ -1,6 +1,8 @@
 /* Compiling a graph into a plan: runs the passes, places memory, and writes the flat list of steps that execution
  * walks. The plan keeps the graph for names, shapes and attributes. */
 #include "backend/cpu/gemm.h"
+#include "ops/embed/embed.h"
+#include "ops/linear/linear.h"
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -175,6 +177,30 @@ tn_memory tn_plan_memory(const tn_plan *p)
 }
 
 size_t tn_plan_steps(const tn_plan *p) { return p->n_steps; }
+
+/* Input i of a step: does it read all of this weight? */
+static bool reads_weight(const tn_plan *p, const tn_step *s, int i)
+{
+    const tn_node *n = s->node;
+    const int slot = p->arg[s->in + i].slot;
+    if (slot < 0 || n->op == &tn_op_embed) return false;
+    if (n->op == &tn_op_linear && i == TN_LINEAR_W && n->in[TN_LINEAR_PACKED]) return false;
+    const tn_slot *x = &p->place.slot[slot];
+    return x->role == TN_ROLE_PARAM || x->role == TN_ROLE_FROZEN || (x->ext < 0 && x->first < (int32_t)p->prologue);
+}
+
+size_t tn_plan_weight_bytes(const tn_plan *p)
+{
+    size_t bytes = 0;
+    for (int k = 0; k < p->place.n_slots; k++) {
+        bool read = false;
+        for (size_t i = p->prologue; i < p->n_steps && !read; i++)
+            for (int a = 0; a < p->step[i].n_in && !read; a++)
+                read = p->arg[p->step[i].in + a].slot == k && reads_weight(p, &p->step[i], a);
+        if (read) bytes += p->place.slot[k].bytes;
+    }
+    return bytes;
+}
 
 const char *tn_plan_kernel(const tn_plan *p)
 {

@@ -40,6 +40,9 @@ typedef struct tn_memory {
 
 tn_memory tn_plan_memory(const tn_plan *p);
 size_t tn_plan_steps(const tn_plan *p);
+/* Bytes of weights that a run without its prologue reads, each once, in the form it reads them in (packed, rounded); of a table
+ * that is only looked up in, none. */
+size_t tn_plan_weight_bytes(const tn_plan *p);
 const char *tn_plan_kernel(const tn_plan *p); /* CPU: the micro-kernel of its matrix products */
 const tn_graph *tn_plan_graph(const tn_plan *p); /* names, shapes, regions: for printing */
 

@@ -55,3 +55,15 @@ double tn_memory_limit(void)
     if (of_group < least) least = of_group;
     return version_1 < least ? version_1 : least;
 }
+
+double tn_memory_available(void)
+{
+    char line[256];
+    double kib = 0;
+    const double limit = tn_memory_limit();
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && kib <= 0 && fgets(line, sizeof line, f))
+        if (strncmp(line, "MemAvailable:", 13) == 0) kib = strtod(line + 13, NULL);
+    if (f) fclose(f);
+    return kib > 0 && 1024 * kib < limit ? 1024 * kib : limit;
+}

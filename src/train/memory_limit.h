@@ -4,6 +4,8 @@
 
 /* In bytes. Reads files of the system; what cannot be read limits nothing. */
 double tn_memory_limit(void);
+/* What of it is not in use now, by whomever; all of it where the system does not say. */
+double tn_memory_available(void);
 
 /* The least limit of a control group of version 2 and the groups above it: `root` is where they are mounted, `group` a path
  * below it ("/jobs/a"). A number beyond any machine where there is none. */

@@ -1,15 +1,22 @@
 /* The plans of decoding, made when a prompt first needs them, and running them in turn. All share one store and context.
- * Weights are not packed: one token uses each of them once. */
+ * The plan of a single token packs weights (CUDA: rounds them) once for all tokens that follow each other (its prologue); the others are
+ * run too seldom for that. */
 #include "train/sample_decode.h"
 
+#include "backend/backend.h"
+#include "base/rng.h"
 #include "models/carry.h"
 #include "train/graph_setup.h"
+#include "train/memory_limit.h"
+
+#include <tenon/ops.h>
 
 #include <string.h>
 
 /* Lengths of the pieces of a prompt, longest first: each is run at most 7 times in a row. The last has logits. */
 static const int64_t lengths[] = { 256, 32, 4, 1 };
 enum { PLANS = sizeof lengths / sizeof *lengths, LAST = PLANS - 1, MOST_AT_ONCE = 4096 };
+enum { MANY = 1 << 20 }; /* tokens, one after the other, in a text: as many uses of what its plan prepares */
 
 typedef struct piece {
     tn_plan *plan;
@@ -26,6 +33,12 @@ struct tn_decoder {
     int64_t position; /* tokens fed so far */
     int64_t vocab;
     bool attends;
+    bool stays;  /* position is that of every token: tn_decoder_pretend */
+    bool warm;   /* parameters are as they were when a plan ran last */
+    bool chooses; /* the plan of a token puts out "next" */
+    bool ahead;  /* ... and feeds it to the next run without the host */
+    int32_t *history; /* (n,B) device memory for what was chosen ahead, or NULL */
+    int64_t history_n;
 };
 
 static const tn_gtensor *find_output(const tn_graph *g, const char *name)
@@ -58,6 +71,43 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
     return TN_OK;
 }
 
+/* Bytes that caches of the graph still have to be given. */
+static double cache_bytes(const tn_decoder *d, const tn_graph *g)
+{
+    double bytes = 0;
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const tn_gtensor *t = &g->tensor[i];
+        if (t->role == TN_ROLE_CACHE && t->base == (int32_t)i && !tn_store_find(d->o.store, t->name))
+            bytes += (double)tn_dims_count(t->dims) * (double)tn_dtype_bytes(t->dtype);
+    }
+    return bytes;
+}
+
+/* Memory that a system promises may not be there when it is touched: a cache that cannot fit is refused before. */
+static tn_status check_room(const tn_decoder *d, const tn_graph *g)
+{
+    const double need = cache_bytes(d, g);
+    double room = tn_memory_available();
+    size_t left, all;
+    const tn_backend *b = tn_backend_get(d->setup.device);
+    if (!b->host_memory) {
+        TN_RETURN_IF(b->memory(&left, &all));
+        room = (double)left;
+    }
+    if (need <= 0.95 * room) return TN_OK;
+    return tn_error(TN_MEMORY, "what %s keeps of %lld tokens at batch %lld takes %.1f GB, and %.1f are free: use a smaller context or batch",
+                    d->o.model->name, (long long)d->o.capacity, (long long)d->o.batch, need / 1e9, room / 1e9);
+}
+
+/* How often the plan of a single token may count on its weights: where there is no room for them twice, they are not packed. */
+static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
+{
+    double bytes = 0;
+    for (size_t i = 1; i < g->n_tensors; i++)
+        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
+    return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
+}
+
 static tn_status make_piece(tn_decoder *d, int i)
 {
     tn_status s = TN_OK;
@@ -69,8 +119,11 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(d->o.model->build(g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
+    if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));
+    TN_TRY(check_room(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
-    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = 1 }, &p.plan);
+    const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
+    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats }, &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));
@@ -83,6 +136,11 @@ done:
     return s;
 }
 
+static bool is_on(const tn_settings *st, const char *key)
+{
+    return tn_settings_find(st, key) < tn_settings_count(st) && tn_settings_on(st, key);
+}
+
 tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
 {
     tn_status s = TN_OK;
@@ -91,7 +149,10 @@ tn_status tn_decoder_new(const tn_decoder_options *o, tn_decoder **out)
     d->o = *o;
     const tn_device device = tn_store_device(o->store);
     TN_TRY(tn_graph_setup_read(o->settings, &device, o->threads, &d->setup));
-    if (device != TN_CPU) d->setup.options.activation = d->setup.options.round = TN_F32; /* logits are read as they are */
+    const bool half = is_on(o->settings, "opt.decode_half");
+    if (device != TN_CPU && !half) d->setup.options.activation = d->setup.options.round = TN_F32;
+    d->ahead = o->greedy && device != TN_CPU && is_on(o->settings, "opt.decode_ahead");
+    d->chooses = o->greedy && (device == TN_CPU || d->ahead);
     TN_TRY(tn_context_new(device, d->setup.options.threads, &d->context));
     TN_TRY(make_piece(d, LAST));
     d->attends = tn_bound_data(d->piece[LAST].bound, "carry.keys") != NULL;
@@ -112,6 +173,7 @@ void tn_decoder_free(tn_decoder *d)
         tn_bound_free(d->piece[i].bound);
         tn_plan_free(d->piece[i].plan);
     }
+    if (d->history) tn_context_backend(d->context)->free(d->history);
     tn_context_free(d->context);
     tn_store_drop_caches(d->o.store);
     tn_free(d);
@@ -127,11 +189,12 @@ void tn_decoder_clear(tn_decoder *d)
 {
     tn_carry_clear(d->o.store);
     d->position = 0;
+    d->stays = d->warm = false;
 }
 
 static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_t n)
 {
-    if (n > tn_decoder_room(d))
+    if (n > tn_decoder_room(d) && !d->stays)
         return tn_error(
             TN_USAGE,
             "%lld tokens after %lld do not fit into a context of %lld: use a shorter prompt or a larger context",
@@ -143,6 +206,17 @@ static tn_status check_tokens(const tn_decoder *d, const int32_t *tokens, int64_
     return TN_OK;
 }
 
+/* Runs a piece on the tokens that are in its input. */
+static tn_status run_here(tn_decoder *d, int i)
+{
+    piece *p = &d->piece[i];
+    tn_carry_set(p->bound, &p->batch, d->position);
+    TN_RETURN_IF(i == LAST && d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
+    d->warm = true;
+    if (!d->stays) d->position += lengths[i];
+    return TN_OK;
+}
+
 /* Tokens [at, at + length of piece i) of every row. */
 static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t n, int64_t at)
 {
@@ -150,10 +224,7 @@ static tn_status run_piece(tn_decoder *d, int i, const int32_t *tokens, int64_t 
     int32_t *in = tn_bound_data(p->bound, "tokens"); /* (B,T) */
     const int64_t T = lengths[i];
     for (int64_t b = 0; in && b < d->o.batch; b++) memcpy(in + b * T, tokens + b * n + at, sizeof *in * (size_t)T);
-    tn_carry_set(p->bound, &p->batch, d->position);
-    TN_RETURN_IF(tn_run(p->bound));
-    d->position += T;
-    return TN_OK;
+    return run_here(d, i);
 }
 
 /* The longest piece that fits. A model that takes no piece of this length (token by token only, or no room for such a
@@ -187,3 +258,150 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
     *logits = tn_bound_data(d->piece[LAST].bound, "logits");
     return TN_OK;
 }
+
+/* --- greedy ----------------------------------------------------------------------------------------------------------- */
+
+static tn_status not_a_number(void)
+{
+    return tn_error(TN_DIVERGED, "a logit is NaN: the weights are broken; `tenon ckpt verify` looks at a checkpoint's numbers");
+}
+
+/* The first largest of n logits, or -1. */
+static int32_t largest(const float *x, int64_t n)
+{
+    int64_t at = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (x[i] != x[i]) return -1;
+        if (x[i] > x[at]) at = i;
+    }
+    return (int32_t)at;
+}
+
+/* Number i of n tokens in each row, from what was just run. */
+static tn_status choose(tn_decoder *d, int64_t i, int64_t n, int32_t *out)
+{
+    tn_bound *b = d->piece[LAST].bound;
+    const int32_t *next = d->chooses ? tn_bound_data(b, "next") : NULL; /* (B,1) */
+    const float *logits = d->chooses ? NULL : tn_bound_data(b, "logits"); /* (B,1,V) */
+    if (!next && !logits) return TN_MEMORY;
+    for (int64_t r = 0; r < d->o.batch; r++) {
+        out[r * n + i] = next ? next[r] : largest(logits + r * d->vocab, d->vocab);
+        if (out[r * n + i] < 0) return not_a_number();
+    }
+    return TN_OK;
+}
+
+static tn_status greedy_here(tn_decoder *d, int64_t n, int32_t *out)
+{
+    int32_t *in = tn_bound_data(d->piece[LAST].bound, "tokens"); /* (B,1) */
+    for (int64_t i = 0; i < n; i++) {
+        TN_RETURN_IF(run_here(d, LAST));
+        TN_RETURN_IF(choose(d, i, n, out));
+        for (int64_t r = 0; r < d->o.batch; r++) in[r] = out[r * n + i];
+    }
+    return TN_OK;
+}
+
+static tn_status keep_history(tn_decoder *d, int64_t n)
+{
+    const tn_backend *b = tn_context_backend(d->context);
+    if (n <= d->history_n) return TN_OK;
+    if (d->history) b->free(d->history);
+    d->history_n = 0;
+    d->history = b->alloc(sizeof *d->history * (size_t)(n * d->o.batch));
+    if (!d->history) return TN_MEMORY;
+    d->history_n = n;
+    return TN_OK;
+}
+
+/* The device's "next" is the next run's tokens, and is put aside; a NaN is seen at the end. */
+static tn_status queue_ahead(tn_decoder *d, int64_t n)
+{
+    tn_bound *b = d->piece[LAST].bound;
+    const tn_backend *backend = tn_context_backend(d->context);
+    const size_t bytes = sizeof *d->history * (size_t)d->o.batch;
+    for (int64_t i = 0; i < n; i++) {
+        TN_RETURN_IF(run_here(d, LAST));
+        const void *next = tn_bound_place(b, "next");
+        if (!next) return TN_MEMORY;
+        TN_RETURN_IF(backend->copy(tn_context_queue(d->context), d->history + i * d->o.batch, next, bytes));
+        if (i == 0) TN_RETURN_IF(tn_bound_take(b, "tokens", next));
+    }
+    return TN_OK;
+}
+
+static tn_status greedy_ahead(tn_decoder *d, int64_t n, int32_t *out)
+{
+    tn_status s = TN_OK;
+    const int64_t B = d->o.batch;
+    int32_t *host = tn_alloc(sizeof *host * (size_t)(n * B)); /* (n,B) */
+    if (!host) TN_TRY(TN_MEMORY);
+    TN_TRY(keep_history(d, n));
+    s = queue_ahead(d, n);
+    (void)tn_bound_take(d->piece[LAST].bound, "tokens", NULL);
+    if (s != TN_OK) goto done;
+    TN_TRY(tn_context_backend(d->context)->download(tn_context_queue(d->context), host, d->history, sizeof *host * (size_t)(n * B)));
+    for (int64_t i = 0; i < n * B; i++) {
+        if (host[i] < 0) TN_TRY(not_a_number());
+        out[i % B * n + i / B] = host[i];
+    }
+done:
+    tn_free(host);
+    return s;
+}
+
+tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int32_t *out)
+{
+    if (n < 1) return tn_error(TN_USAGE, "no tokens are asked for");
+    TN_RETURN_IF(check_tokens(d, tokens, 1));
+    if (n > tn_decoder_room(d) && !d->stays)
+        return tn_error(TN_USAGE, "%lld tokens after %lld do not fit into a context of %lld: ask for fewer, or use a larger context", (long long)n,
+                        (long long)d->position, (long long)d->o.capacity);
+    memcpy(tn_bound_data(d->piece[LAST].bound, "tokens"), tokens, sizeof *tokens * (size_t)d->o.batch);
+    return d->ahead ? greedy_ahead(d, n, out) : greedy_here(d, n, out);
+}
+
+/* --- measuring -------------------------------------------------------------------------------------------------------- */
+
+enum { RANDOM_NUMBERS = 1 << 16 };
+
+/* A piece of random numbers, and copies of what is there already, twice as many each time: a cache may be most of the memory. */
+static tn_status fill_random(tn_decoder *d, const tn_entry *e, const float *numbers, void *block)
+{
+    const tn_backend *b = tn_context_backend(d->context);
+    const int64_t count = tn_dims_count(e->dims), first = count < RANDOM_NUMBERS ? count : RANDOM_NUMBERS;
+    const size_t each = tn_dtype_bytes(e->dtype), all = (size_t)count * each;
+    if (count == 0) return TN_OK;
+    tn_convert(block, e->dtype, numbers, TN_F32, first);
+    TN_RETURN_IF(tn_store_write(d->o.store, e->data, block, (size_t)first * each));
+    for (size_t done = (size_t)first * each; done < all;) {
+        const size_t more = all - done < done ? all - done : done;
+        TN_RETURN_IF(b->copy(tn_context_queue(d->context), (char *)e->data + done, e->data, more));
+        done += more;
+    }
+    return TN_OK;
+}
+
+tn_status tn_decoder_pretend(tn_decoder *d, int64_t position, uint64_t seed)
+{
+    tn_status s = TN_OK;
+    const tn_rng rng = { .seed = seed, .stream = tn_rng_stream("pretend") };
+    float *numbers = NULL, *block = NULL;
+    if (position < 0 || (d->attends && position >= d->o.capacity))
+        TN_FAIL(TN_USAGE, "%lld tokens leave no room in a context of %lld: use a larger one", (long long)position, (long long)d->o.capacity);
+    numbers = tn_alloc(sizeof *numbers * RANDOM_NUMBERS);
+    block = tn_alloc(sizeof *block * RANDOM_NUMBERS);
+    if (!numbers || !block) TN_TRY(TN_MEMORY);
+    for (int i = 0; i < RANDOM_NUMBERS; i++) numbers[i] = 0.5f * tn_rng_normal(rng, (uint64_t)i);
+    for (size_t i = 0; i < tn_store_count(d->o.store); i++)
+        if (tn_store_at(d->o.store, i)->role == TN_ROLE_CACHE) TN_TRY(fill_random(d, tn_store_at(d->o.store, i), numbers, block));
+    TN_TRY(tn_context_backend(d->context)->wait(tn_context_queue(d->context)));
+    d->position = position;
+    d->stays = true;
+done:
+    tn_free(numbers);
+    tn_free(block);
+    return s;
+}
+
+const tn_plan *tn_decoder_plan(const tn_decoder *d) { return d->piece[LAST].plan; }

@@ -6,7 +6,7 @@
 #ifndef TN_TRAIN_SAMPLE_DECODE_H
 #define TN_TRAIN_SAMPLE_DECODE_H
 
-#include "plan/store.h"
+#include "plan/plan.h"
 
 #include <tenon/model.h>
 
@@ -19,6 +19,7 @@ typedef struct tn_decoder_options {
     int64_t batch;               /* sequences side by side */
     int64_t capacity;            /* tokens that attention can look back on */
     int threads;                 /* 0: as the settings say */
+    bool greedy;                 /* tn_decoder_greedy will be called */
 } tn_decoder_options;
 
 /* TN_USAGE: the model keeps no state between calls, or puts out no logits. */
@@ -30,9 +31,21 @@ int64_t tn_decoder_batch(const tn_decoder *d);
 /* Tokens that still fit; INT64_MAX for a model without attention. */
 int64_t tn_decoder_room(const tn_decoder *d);
 
-/* Forgets all that was fed. */
+/* Forgets all that was fed. Between two calls of it the parameters stay as they are: what was packed of them is kept. */
 void tn_decoder_clear(tn_decoder *d);
 /* Takes n >= 1 more tokens (B,n), row stride n; *logits (B,vocab) are those after the last, until the next call. */
 tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const float **logits);
+
+/* Feeds `tokens` (B), then n - 1 times the likeliest token of each row; out (B,n) gets the n likeliest tokens that came of it.
+ * TN_DIVERGED: a logit is NaN. On a GPU with opt.decode_ahead the device chooses and the host only queues, so that nothing waits
+ * until all n are there. */
+tn_status tn_decoder_greedy(tn_decoder *d, const int32_t *tokens, int64_t n, int32_t *out);
+
+/* --- for measuring ---------------------------------------------------------------------------------------------------- */
+
+/* As if `position` tokens had been fed: caches and states get random numbers. From then on every token stands at this position,
+ * however many are fed. TN_USAGE: they do not fit. */
+tn_status tn_decoder_pretend(tn_decoder *d, int64_t position, uint64_t seed);
+const tn_plan *tn_decoder_plan(const tn_decoder *d); /* of a single token */
 
 #endif

@@ -2,7 +2,7 @@
  *
  * For every block of TN_GEMM_KC along k a tile packs its rows of A once (they stay in L2), then packs a few panels of nr
  * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
- * lies instead, if it can. B may also be packed ahead: by the caller once for many products, or here once for all rows of
+ * lies instead, if it can and is not packed already. B may also be packed ahead: by the caller once for many products, or here once for all rows of
  * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
  * residual or the value to accumulate on.
  * How C is cut depends on the threads, and may: no element's sum crosses a tile (see gemm.h for the order). */
@@ -295,14 +295,10 @@ static tn_gemm_direct direct_kernel(const tn_gemm *g, const tn_gemm_ukernel *u, 
     static const tn_gemm_direct none = { 0 };
     if (u->type != TN_F32 || t->m > TN_GEMM_DIRECT || t->m > u->mr) return none;
     const int r = panel_rows(u, t->m);
-    static const int way[TN_DTYPES][TN_DTYPES] = { /* by B's type and rounding; -1: it has to be packed */
-        [TN_F32] = { [TN_F32] = 0, [TN_BF16] = 1, [TN_F16] = 3 },
-        [TN_BF16] = { [TN_F32] = 2, [TN_BF16] = 2, [TN_F16] = -1 },
-        [TN_F16] = { [TN_F32] = -1, [TN_BF16] = -1, [TN_F16] = -1 },
-    };
-    if (g->b_row == 1 && way[g->b_type][g->round] >= 0) {
+    const int way = tn__gemm_way(g->b_type, g->round);
+    if (g->b_row == 1 && way >= 0) {
         *step = g->b_col;
-        return u->along_k[way[g->b_type][g->round]][r];
+        return u->along_k[way][r];
     }
     *step = g->b_row;
     return g->b_col == 1 && g->b_type == TN_F32 && !g->round ? u->along_n[r] : none;
@@ -338,10 +334,10 @@ static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile 
     for (int64_t p0 = 0; p0 < g->k; p0 += TN_GEMM_KC) {
         const block p = block_at(g, c->kernel, p0);
         pack_a(g, c, t, &p);
-        const int64_t direct = sweep_direct(g, c, t, &p); /* panels after it begin anywhere: they are not those packed ahead */
+        const int64_t direct = b->base ? 0 : sweep_direct(g, c, t, &p); /* panels after it begin anywhere */
         for (int64_t j0 = direct; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
-            const panels from = b->base && !direct ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);
+            const panels from = b->base ? ahead_at(b, c, t->j0 + j0, &p) : pack_b(g, c, t, j0, n, &p);
             for (int64_t j = 0; j < n; j += c->kernel->nr) sweep_parts(g, c, t, &p, from, j0, j);
         }
     }

@@ -71,6 +71,13 @@ typedef struct tn_gemm_ukernel {
     double (*probe)(int64_t loops);
 } tn_gemm_ukernel;
 
+/* The row of along_k for a B of this type with this rounding; -1: it has to be packed. */
+static inline int tn__gemm_way(tn_dtype type, tn_dtype round)
+{
+    if (type == TN_BF16) return round == TN_F16 ? -1 : 2;
+    return type != TN_F32 ? -1 : round == TN_BF16 ? 1 : round == TN_F16 ? 3 : 0;
+}
+
 extern const tn_gemm_ukernel tn__gemm_portable;
 extern const tn_gemm_ukernel tn__gemm_neon_bf16;                                                 /* arm64 only */
 extern const tn_gemm_ukernel tn__gemm_avx2, tn__gemm_avx512, tn__gemm_avx512_bf16, tn__gemm_amx; /* x86-64 only */

@@ -206,6 +206,74 @@ static void row_product(const tn_gemm_ukernel *u, int64_t k, const float *a, con
         u->run[1](k - p < TN_GEMM_KC ? k - p : TN_GEMM_KC, a + p, b + p * u->nr, u->nr, acc, u->nr);
 }
 
+/* Where all rows see all of a tile, keys and values are read as they lie: a cache is read once, by nobody else, so that packing
+ * it would be most of the work. The kernels add in the order of the packed ones: the same bits. */
+typedef struct direct {
+    int rows; /* of a panel of q: 1, 2 or 4; 0: keys and values have to be packed */
+    const tn_gemm_direct *keys, *values;
+    const float *q; /* (D,rows) */
+} direct;
+
+static direct direct_of(const block *k)
+{
+    const job *w = k->w;
+    const tn_arg *key = &w->c->in[TN_ATT_K], *value = &w->c->in[TN_ATT_V];
+    const int way = tn__gemm_way(key->dtype, w->c->round);
+    const direct none = { 0 };
+    if (way < 0 || key->stride[3] != 1 || value->stride[3] != 1 || w->rows < 2 * FEW) return none;
+    for (int r = 1; r <= FEW; r *= 2) {
+        const direct d = { r, &w->u->along_k[way][r], &w->u->along_n[r], r == 1 ? k->q : k->q + FEW * w->D };
+        if (r >= k->rows && d.keys->run && TN_ATT_KEYS % d.keys->columns == 0 && d.values->run && w->D % d.values->columns == 0) return d;
+    }
+    return none;
+}
+
+/* s (rows,KEYS): scores of all keys of the tile. */
+static void scores_direct(const block *k, const direct *x, int64_t s0, float *s)
+{
+    const job *w = k->w;
+    const tn_gemm_source key = tn_attention_keys_at(k, &w->c->in[TN_ATT_K], s0, false);
+    const int64_t bytes = (int64_t)tn_dtype_bytes(key.type);
+    memset(s, 0, sizeof(float) * (size_t)(x->rows * TN_ATT_KEYS));
+    for (int64_t i = 0; i < TN_ATT_KEYS; i += x->keys->columns)
+        for (int64_t p = 0; p < w->D; p += TN_GEMM_KC)
+            x->keys->run(w->D - p < TN_GEMM_KC ? w->D - p : TN_GEMM_KC, x->q + p * x->rows, (const char *)key.data + (i * key.outer + p) * bytes,
+                         key.outer, s + i, TN_ATT_KEYS);
+}
+
+/* o (rows,wide) += weights s (rows,KEYS) times the values of the tile. Half precision is widened on its way, and f32 rounded where
+ * the graph rounds: rows that stay in L1. */
+static void values_direct(const block *k, const direct *x, int64_t s0, const float *s)
+{
+    const job *w = k->w;
+    const tn_gemm_source value = tn_attention_keys_at(k, &w->c->in[TN_ATT_V], s0, true);
+    const float *v = value.data;
+    int64_t step = value.inner;
+    float turned[FEW * TN_ATT_KEYS]; /* (KEYS,rows) */
+    for (int64_t i = 0; x->rows > 1 && i < TN_ATT_KEYS * x->rows; i++) turned[i] = s[i % x->rows * TN_ATT_KEYS + i / x->rows];
+    if (value.type != TN_F32 || value.round != TN_F32) {
+        tn__gemm_pack(k->v, (int)w->D, value, w->D, TN_ATT_KEYS);
+        v = k->v;
+        step = w->D;
+    }
+    for (int64_t d = 0; d < w->D; d += x->values->columns)
+        x->values->run(TN_ATT_KEYS, x->rows > 1 ? turned : s, v + d, step, k->o + d, w->wide);
+}
+
+static void keys_forward_direct(const block *k, const direct *x, int64_t s0)
+{
+    const job *w = k->w;
+    float *s = k->s;
+    scores_direct(k, x, s0, s);
+    for (int64_t r = 0; r < k->rows; r++) {
+        float *o = k->o + r * w->wide;
+        const float keep = soften_row(s + r * TN_ATT_KEYS, w->scale, &k->max[r], &k->sum[r]);
+        for (int64_t d = 0; keep != 1 && d < w->D; d++) o[d] *= keep;
+        tn_attention_round(w, s + r * TN_ATT_KEYS, TN_ATT_KEYS);
+    }
+    values_direct(k, x, s0, s);
+}
+
 /* Keys in panels (D,nr), values in panels (n,nr), rows of q and o (wide) as they are. */
 static void keys_forward_few(const block *k, int64_t s0)
 {
@@ -259,11 +327,15 @@ static void forward_tile(void *arg, void *scratch, int64_t i)
     tn_attention_block_move(&k, i / (w->KV * w->blocks), i / w->blocks % w->KV, i % w->blocks);
     const bool few = k.rows <= FEW && w->u->run[1];
     tn_attention_rows_load(&k, &w->c->in[TN_ATT_Q], k.x);
-    tn__gemm_pack(k.q, few ? 1 : w->u->nr, (tn_gemm_source){ k.x, TN_F32, w->D, 1, w->c->round, 0 }, k.rows, w->D);
+    const tn_gemm_source rows = { k.x, TN_F32, w->D, 1, w->c->round, 0 };
+    tn__gemm_pack(k.q, few ? 1 : w->u->nr, rows, k.rows, w->D);
+    const direct as_it_lies = few ? direct_of(&k) : (direct){ 0 };
+    if (as_it_lies.rows > 1) tn__gemm_pack(k.q + FEW * w->D, as_it_lies.rows, rows, k.rows, w->D);
     memset(k.o, 0, sizeof(float) * (size_t)(w->rows * (few ? w->wide : w->deep)));
     for (int64_t r = 0; r < w->rows; r++) k.max[r] = -INFINITY, k.sum[r] = 0;
     for (int64_t s0 = k.first; s0 < k.end; s0 += TN_ATT_KEYS)
-        if (few) keys_forward_few(&k, s0);
+        if (as_it_lies.rows && all_see(&k, s0)) keys_forward_direct(&k, &as_it_lies, s0);
+        else if (few) keys_forward_few(&k, s0);
         else keys_forward(&k, s0);
     finish(&k, few);
 }

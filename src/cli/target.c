@@ -1,0 +1,62 @@
+/* Taking a target apart at its commas. Nothing is opened here but the table of its settings. */
+#include "cli/target.h"
+
+#include "train/train_settings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A comma ends a piece where a key and '=' follow: hten=1,2,4 stays whole. */
+static char *piece_end(char *p)
+{
+    for (; (p = strchr(p, ',')); p++) {
+        const size_t n = strspn(p + 1, "abcdefghijklmnopqrstuvwxyz0123456789_.");
+        if (n > 0 && p[1 + n] == '=') return p;
+    }
+    return NULL;
+}
+
+static tn_status full_key(tn_arena *arena, const tn_settings *st, const char *word, const char **out)
+{
+    char key[128];
+    const int n = snprintf(key, sizeof key, "train.%.*s", (int)strcspn(word, "="), word);
+    const bool known = n < (int)sizeof key && tn_settings_find(st, key + 6) != tn_settings_count(st);
+    const bool short_form = n < (int)sizeof key && !known && tn_settings_find(st, key) != tn_settings_count(st);
+    *out = short_form ? tn_arena_printf(arena, "train.%s", word) : word;
+    return *out ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static tn_status read_pieces(tn_arena *arena, char *text, tn_target *x)
+{
+    const tn_model *model;
+    tn_settings *st = NULL;
+    tn_status s = TN_OK;
+    char *comma = piece_end(text);
+    x->target = text;
+    if (!comma) return TN_OK;
+    *comma = 0;
+    TN_TRY(tn_settings_resolve(x->target, NULL, 0, &st, &model));
+    while (comma) {
+        char *word = comma + 1;
+        comma = piece_end(word);
+        if (comma) *comma = 0;
+        TN_TRY(full_key(arena, st, word, &x->overrides[x->n++]));
+    }
+done:
+    tn_settings_free(st);
+    return s;
+}
+
+tn_status tn_target_read(tn_arena *arena, const char *word, const char *const *common, size_t n_common, tn_target *out)
+{
+    tn_target x = { .n = 0 };
+    size_t commas = 0;
+    for (const char *p = word; *p; p++) commas += *p == ',';
+    x.overrides = tn_arena_alloc(arena, (n_common + commas + 1) * sizeof *x.overrides);
+    char *text = tn_arena_strdup(arena, word);
+    if (!x.overrides || !text) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0; i < n_common; i++) x.overrides[x.n++] = common[i];
+    TN_RETURN_IF(read_pieces(arena, text, &x));
+    *out = x;
+    return TN_OK;
+}

@@ -1,0 +1,114 @@
+/* Measuring decoding. All decoders of a point are open at once, so that rounds can alternate: what disturbs one disturbs the
+ * others alike. */
+#include "report/decode.h"
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "report/timing.h"
+#include "train/sample_decode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { WARM = 3, MOST_TOKENS = 512 };
+
+typedef struct runner {
+    tn_decoder *decoder;
+    int32_t *first, *out; /* (B), (B,MOST_TOKENS) */
+    int64_t tokens;       /* of a round */
+    double ms[TN_DECODE_ROUNDS], cpu_ms[TN_DECODE_ROUNDS];
+} runner;
+
+static tn_status open_runner(const tn_decode_side *side, const tn_decode_point *at, runner *r)
+{
+    const tn_decoder_options o = { .model = side->model, .settings = side->settings, .store = side->store, .batch = at->batch,
+                                   .capacity = at->context, .threads = at->threads, .greedy = true };
+    TN_RETURN_IF(tn_decoder_new(&o, &r->decoder));
+    r->first = tn_alloc(sizeof *r->first * (size_t)at->batch);
+    r->out = tn_alloc(sizeof *r->out * (size_t)at->batch * MOST_TOKENS);
+    if (!r->first || !r->out) return tn_error(TN_MEMORY, "out of memory");
+    for (int64_t b = 0; b < at->batch; b++) r->first[b] = (int32_t)(b % tn_decoder_vocab(r->decoder));
+    return tn_decoder_pretend(r->decoder, at->context - 1, 1);
+}
+
+static void close_runner(runner *r)
+{
+    tn_decoder_free(r->decoder);
+    tn_free(r->first);
+    tn_free(r->out);
+    *r = (runner){ 0 };
+}
+
+static tn_status run_round(runner *r, int64_t tokens, double *ms, double *cpu_ms)
+{
+    const double start = tn_clock_s(), cpu = tn_clock_cpu_s();
+    TN_RETURN_IF(tn_decoder_greedy(r->decoder, r->first, tokens, r->out));
+    *ms = 1e3 * (tn_clock_s() - start) / (double)tokens;
+    *cpu_ms = 1e3 * (tn_clock_cpu_s() - cpu) / (double)tokens;
+    return TN_OK;
+}
+
+/* Kernels are looked up, plans recorded and weights packed by the first tokens; then as many tokens as fill a round's time. */
+static tn_status warm_up(const tn_decode_point *at, runner *r)
+{
+    double ms, cpu;
+    TN_RETURN_IF(run_round(r, WARM, &ms, &cpu));
+    TN_RETURN_IF(run_round(r, 1, &ms, &cpu));
+    const double fit = 1e3 * at->seconds / at->rounds / (ms > 1e-6 ? ms : 1e-6);
+    r->tokens = fit < 1 ? 1 : fit < MOST_TOKENS ? (int64_t)fit : MOST_TOKENS;
+    return TN_OK;
+}
+
+static void fill_row(const tn_decode_point *at, runner *r, tn_decode_row *row)
+{
+    const tn_plan *plan = tn_decoder_plan(r->decoder);
+    double unused;
+    row->tokens = r->tokens;
+    row->ms = tn_median(r->ms, (size_t)at->rounds, &row->spread_ms);
+    row->cpu_ms = tn_median(r->cpu_ms, (size_t)at->rounds, &unused);
+    row->tokens_s = 1e3 * (double)at->batch / row->ms;
+    row->weight_bytes = (double)tn_plan_weight_bytes(plan);
+    row->state_bytes = (double)tn_plan_memory(plan).state;
+    if (at->copy_gbs > 0) row->of_limit = (row->weight_bytes + row->state_bytes) / at->copy_gbs * 1e-6 / row->ms;
+}
+
+/* A reason becomes a row; what else goes wrong ends the run. */
+static tn_status take_reason(tn_status s, tn_decode_row *row)
+{
+    if (s != TN_USAGE && s != TN_MEMORY && s != TN_DIVERGED) return s;
+    snprintf(row->why, sizeof row->why, "%s", tn_error_text());
+    return TN_OK;
+}
+
+static void fill_rows(const tn_decode_point *at, runner *r, size_t n, tn_decode_row *rows)
+{
+    const tn_decode_row *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].why[0]) continue;
+        fill_row(at, &r[i], &rows[i]);
+        if (!first) first = &rows[i];
+        rows[i].ratio = rows[i].tokens_s / first->tokens_s;
+    }
+}
+
+tn_status tn_decode_measure(const tn_decode_side *sides, size_t n, const tn_decode_point *at, tn_decode_row *rows)
+{
+    tn_status s = TN_OK;
+    runner *r = tn_alloc(sizeof *r * TN_DECODE_MOST);
+    if (!r) TN_TRY(TN_MEMORY);
+    if (n > TN_DECODE_MOST || at->rounds < 1 || at->rounds > TN_DECODE_ROUNDS) TN_FAIL(TN_USAGE, "at most %d models and %d rounds", TN_DECODE_MOST, TN_DECODE_ROUNDS);
+    memset(rows, 0, sizeof *rows * n);
+    for (size_t i = 0; i < n; i++) {
+        TN_TRY(take_reason(open_runner(&sides[i], at, &r[i]), &rows[i]));
+        if (!rows[i].why[0]) TN_TRY(take_reason(warm_up(at, &r[i]), &rows[i]));
+        if (rows[i].why[0]) close_runner(&r[i]);
+    }
+    for (int k = 0; k < at->rounds; k++)
+        for (size_t i = 0; i < n; i++)
+            if (!rows[i].why[0]) TN_TRY(run_round(&r[i], r[i].tokens, &r[i].ms[k], &r[i].cpu_ms[k]));
+    fill_rows(at, r, n, rows);
+done:
+    for (size_t i = 0; r && i < n && i < TN_DECODE_MOST; i++) close_runner(&r[i]);
+    tn_free(r);
+    return s;
+}

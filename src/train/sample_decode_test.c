@@ -1,0 +1,305 @@
+/* Decoding against the whole sequence: at batch 64, and at contexts of several tiles of keys; greedy decoding; half precision;
+ * caches that do not fit; a context that is only pretended. */
+#include "train/sample_decode.h"
+#include "train/train_settings.h"
+#include "world.h"
+
+#include <stdio.h>
+
+enum { V = 37, STEPS = 6, MOST = 16 };
+
+typedef struct pupil {
+    const char *model, *more[5];
+    int64_t batch, length;
+    bool exact; /* a row's bits do not depend on what stands beside it: attention and products, in f32 */
+    bool half;  /* compute=bf16 */
+} pupil;
+
+/* Heads of 64 and 32 numbers, alone and in groups of 2 and 3: each takes another kernel where a cache is read as it lies. */
+static const pupil pupils[] = {
+    { "ten", { "dim=32" }, 64, 20, false, false },
+    { "ten", { "dim=32" }, 2, 300, false, false },
+    { "ten", { "dim=32", "pattern=DW", "window=70" }, 2, 300, false, false },
+    { "gpt", { "dim=128", "heads=2" }, 64, 70, true, false },
+    { "gpt", { "dim=128", "heads=2" }, 1, 300, true, false },
+    { "gpt", { "dim=128", "heads=2", "kv_heads=1" }, 2, 300, true, false },
+    { "gpt", { "dim=192", "heads=6", "kv_heads=2" }, 3, 200, true, false },
+    { "gpt", { "dim=128", "heads=4" }, 2, 200, true, false },
+    { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 2, 300, false, true },
+    { "gpt", { "dim=128", "heads=2", "compute=bf16" }, 64, 70, false, true },
+    { "ten", { "dim=32", "compute=bf16" }, 2, 100, false, true },
+};
+
+typedef struct stage {
+    tn_world w;
+    const tn_model *model;
+    tn_settings *st;
+    int32_t *tokens; /* (B,T) */
+    float *logits;   /* (B,T,V) of the whole sequence */
+} stage;
+
+static void resolve(stage *s, const pupil *p)
+{
+    const char *list[MOST] = { "layers=2", "vocab=37", "train.context=512", "threads=2" };
+    size_t n = 4;
+    for (int i = 0; i < 5 && p->more[i]; i++) list[n++] = p->more[i];
+    assert_ok(tn_settings_resolve(p->model, list, n, &s->st, &s->model));
+}
+
+/* First values are small: larger ones make a lost state visible. */
+static void enlarge(tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++) {
+        const tn_entry *e = tn_store_at(st, i);
+        float *x = e->data;
+        const bool small = e->role == TN_ROLE_PARAM && e->dims.rank == 2 && fabsf(x[0]) < 0.2f && fabsf(x[1]) < 0.2f;
+        for (int64_t k = 0; small && k < tn_dims_count(e->dims); k++) x[k] *= 4;
+    }
+}
+
+static void open_stage(stage *s, const pupil *p)
+{
+    const int64_t B = p->batch, T = p->length;
+    resolve(s, p);
+    s->w = tn_world_open(3, 2);
+    tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2, .round = p->half ? TN_BF16 : TN_F32 });
+    tn_batch b = { .size = sizeof b, .batch = B, .length = T, .logits = true };
+    b.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
+    assert_ok(s->model->build(g, s->st, &b));
+    tn_bound *whole = tn_world_add(&s->w, g, NULL);
+    enlarge(s->w.store);
+    s->tokens = calloc((size_t)(B * T), sizeof *s->tokens);
+    s->logits = calloc((size_t)(B * T * V), sizeof *s->logits);
+    assert_true(s->tokens && s->logits);
+    uint32_t x = 7;
+    for (int64_t i = 0; i < B * T; i++) s->tokens[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
+    memcpy(tn_world_data(whole, "tokens"), s->tokens, sizeof *s->tokens * (size_t)(B * T));
+    assert_ok(tn_run(whole));
+    memcpy(s->logits, tn_world_data(whole, "logits"), sizeof *s->logits * (size_t)(B * T * V));
+}
+
+static void close_stage(stage *s)
+{
+    free(s->tokens);
+    free(s->logits);
+    tn_world_close(&s->w);
+    tn_settings_free(s->st);
+}
+
+static tn_decoder *open_decoder(const stage *s, int64_t batch, int64_t capacity, int threads)
+{
+    tn_decoder *d;
+    assert_ok(tn_decoder_new(&(tn_decoder_options){ .model = s->model, .settings = s->st, .store = s->w.store, .batch = batch,
+                                                    .capacity = capacity, .threads = threads, .greedy = true }, &d));
+    return d;
+}
+
+/* Tokens [first, first + n) of every row in a row of n. */
+static void gather(const stage *s, const pupil *p, int64_t first, int64_t n, int32_t *out)
+{
+    for (int64_t b = 0; b < p->batch; b++) memcpy(out + b * n, s->tokens + b * p->length + first, sizeof *out * (size_t)n);
+}
+
+static void check_logits(const stage *s, const pupil *p, int64_t t, const float *got)
+{
+    for (int64_t b = 0; b < p->batch; b++) {
+        const float *want = s->logits + (b * p->length + t) * V;
+        const double off = tn_world_distance(got + b * V, want, V);
+        if (!(off <= (p->exact ? 0 : p->half ? 2e-2 : 2e-4))) fail_msg("row %d at position %d is off by %g", (int)b, (int)t, off);
+    }
+}
+
+static void equals_whole(void **state)
+{
+    const pupil *p = *state;
+    const float *logits;
+    stage s;
+    open_stage(&s, p);
+    tn_decoder *d = open_decoder(&s, p->batch, p->length, 2);
+    const int64_t prompt = p->length - STEPS;
+    int32_t *in = calloc((size_t)(p->batch * prompt), sizeof *in);
+    assert_non_null(in);
+    gather(&s, p, 0, prompt, in);
+    assert_ok(tn_decoder_feed(d, in, prompt, &logits));
+    check_logits(&s, p, prompt - 1, logits);
+    for (int64_t t = prompt; t < p->length; t++) {
+        gather(&s, p, t, 1, in);
+        assert_ok(tn_decoder_feed(d, in, 1, &logits));
+        check_logits(&s, p, t, logits);
+    }
+    free(in);
+    tn_decoder_free(d);
+    close_stage(&s);
+}
+
+/* --- greedy ----------------------------------------------------------------------------------------------------------- */
+
+static int32_t largest(const float *x)
+{
+    int at = 0;
+    for (int i = 1; i < V; i++)
+        if (x[i] > x[at]) at = i;
+    return at;
+}
+
+/* What greedy gives in one go is what feeding back the largest logit gives, whatever the threads. */
+static void greedy_is_feeding(void **state)
+{
+    static const pupil p = { "gpt", { "dim=32", "heads=4" }, 5, 12, true, false };
+    enum { B = 5, N = 9 };
+    int32_t first[B], once[B * N], parts[B * N], next[B];
+    const float *logits;
+    stage s;
+    (void)state;
+    open_stage(&s, &p);
+    gather(&s, &p, 0, 1, first);
+    tn_decoder *d = open_decoder(&s, B, 16, 2);
+    assert_ok(tn_decoder_greedy(d, first, N, once));
+    assert_fails(tn_decoder_greedy(d, first, 16, parts), TN_USAGE, "16 tokens after 9 do not fit into a context of 16");
+    tn_decoder_free(d);
+    d = open_decoder(&s, B, 16, 1);
+    memcpy(next, first, sizeof next);
+    for (int i = 0; i < N; i++) {
+        assert_ok(tn_decoder_feed(d, next, 1, &logits));
+        for (int b = 0; b < B; b++) parts[b * N + i] = next[b] = largest(logits + b * V);
+    }
+    assert_memory_equal(once, parts, sizeof once);
+    ((float *)tn_world_entry(&s.w, "norm_f.w")->data)[3] = NAN;
+    tn_decoder_clear(d); /* weights may change here, and are packed again */
+    assert_fails(tn_decoder_greedy(d, first, 2, parts), TN_DIVERGED, "a logit is NaN");
+    tn_decoder_free(d);
+    close_stage(&s);
+}
+
+/* On the device of TENON_TEST_DEVICE: whoever chooses, and however far ahead, the tokens are the same; so they are when a text is
+ * asked for in two pieces. */
+static void ahead_chooses_alike(void **state)
+{
+    enum { B = 3, N = 24 };
+    static const char *const models[] = { "gpt", "ten" };
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        int32_t out[2][B * N], piece[2][B * N / 2];
+        for (int on = 0; on < 2; on++) {
+            const int32_t first[B] = { 1, 2, 3 };
+            const char *list[] = { "dim=64", "heads=2", "layers=2", "vocab=37", "train.context=64", "compute=f32", on ? "opt.decode_ahead=on" : "opt.decode_ahead=off" };
+            stage s = { .w = tn_world_open_on(tn_test_device(), 3, 2) };
+            assert_ok(tn_settings_resolve(models[m], list, sizeof list / sizeof *list, &s.st, &s.model));
+            tn_decoder *d = open_decoder(&s, B, N + 1, 2);
+            assert_ok(tn_decoder_greedy(d, first, N, out[on]));
+            tn_decoder_clear(d);
+            assert_ok(tn_decoder_greedy(d, first, N / 2, piece[0]));
+            int32_t next[B];
+            for (int b = 0; b < B; b++) next[b] = piece[0][b * (N / 2) + N / 2 - 1];
+            assert_ok(tn_decoder_greedy(d, next, N / 2, piece[1]));
+            for (int b = 0; b < B; b++)
+                for (int i = 0; i < N; i++) assert_int_equal(out[on][b * N + i], piece[i / (N / 2)][b * (N / 2) + i % (N / 2)]);
+            tn_decoder_free(d);
+            close_stage(&s);
+        }
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+    }
+}
+
+/* --- memory ----------------------------------------------------------------------------------------------------------- */
+
+static void too_large_is_refused(void **state)
+{
+    static const pupil p = { "gpt", { "dim=128", "heads=2" }, 1, 8, true, false };
+    stage s;
+    tn_decoder *d = NULL;
+    (void)state;
+    open_stage(&s, &p);
+    tn_decoder_options o = { .model = s.model, .settings = s.st, .store = s.w.store, .batch = 64, .capacity = 1000000000, .threads = 1 };
+    assert_fails(tn_decoder_new(&o, &d), TN_MEMORY, "use a smaller context or batch");
+    o.capacity = 8; /* and nothing of it is left behind */
+    assert_ok(tn_decoder_new(&o, &d));
+    tn_decoder_free(d);
+    close_stage(&s);
+}
+
+/* Caches have the type of products, and are what a plan says it keeps. */
+static void caches_are_half(void **state)
+{
+    static const pupil p[2] = { { "gpt", { "dim=32", "heads=4" }, 2, 8, true, false },
+                                { "gpt", { "dim=32", "heads=4", "compute=bf16" }, 2, 8, false, true } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        stage s;
+        open_stage(&s, &p[i]);
+        tn_decoder *d = open_decoder(&s, 2, 10, 1);
+        const tn_entry *e = tn_world_entry(&s.w, "layer1.attn.keys");
+        assert_int_equal(e->dtype, i ? TN_BF16 : TN_F32);
+        const size_t cache = 2 * 10 * 32 * tn_dtype_bytes(e->dtype); /* a multiple of 64: nothing is rounded up */
+        assert_int_equal(tn_plan_memory(tn_decoder_plan(d)).state, 4 * cache);
+        tn_decoder_free(d);
+        close_stage(&s);
+    }
+}
+
+/* All weights but a table that is only looked up in; each once. */
+static void weights_count_once(void **state)
+{
+    static const pupil p[2] = { { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off" }, 1, 8, true, false },
+                                { "gpt", { "dim=32", "heads=4", "opt.pack_weights=off", "tied=false" }, 1, 8, true, false } };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        stage s;
+        size_t bytes = 0;
+        open_stage(&s, &p[i]);
+        for (size_t k = 0; k < tn_store_count(s.w.store); k++) {
+            const tn_entry *e = tn_store_at(s.w.store, k);
+            if (i == 0 || strcmp(e->name, "embed") != 0) bytes += ((size_t)tn_dims_count(e->dims) * sizeof(float) + 63) / 64 * 64;
+        }
+        tn_decoder *d = open_decoder(&s, 1, 10, 1);
+        assert_int_equal(tn_plan_weight_bytes(tn_decoder_plan(d)), bytes);
+        tn_decoder_free(d);
+        close_stage(&s);
+    }
+}
+
+/* --- measuring -------------------------------------------------------------------------------------------------------- */
+
+/* Tokens stand at one position, with something before it; a new text knows nothing of that. */
+static void pretends(void **state)
+{
+    static const pupil p = { "gpt", { "dim=128", "heads=2" }, 2, 8, true, false };
+    float fresh[2 * V], after[2 * V];
+    const int32_t tokens[2] = { 1, 2 };
+    const float *logits;
+    int32_t out[2 * 40];
+    stage s;
+    (void)state;
+    open_stage(&s, &p);
+    tn_decoder *d = open_decoder(&s, 2, 100, 2);
+    assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
+    memcpy(fresh, logits, sizeof fresh);
+    assert_fails(tn_decoder_pretend(d, 100, 1), TN_USAGE, "leave no room in a context of 100");
+    assert_ok(tn_decoder_pretend(d, 99, 1));
+    assert_ok(tn_decoder_greedy(d, tokens, 40, out)); /* more than fit behind it */
+    assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
+    assert_true(tn_world_distance(logits, fresh, 2 * V) > 1e-3);
+    tn_decoder_clear(d);
+    assert_ok(tn_decoder_feed(d, tokens, 1, &logits));
+    memcpy(after, logits, sizeof after);
+    assert_memory_equal(after, fresh, sizeof fresh);
+    tn_decoder_free(d);
+    close_stage(&s);
+}
+
+void tn_tests_sample_decode(tn_test_list *l)
+{
+    for (size_t i = 0; i < sizeof pupils / sizeof *pupils; i++) {
+        const pupil *p = &pupils[i];
+        char name[160];
+        int n = snprintf(name, sizeof name, "%s", p->model);
+        for (int k = 0; k < 5 && p->more[k]; k++) n += snprintf(name + n, sizeof name - (size_t)n, " %s", p->more[k]);
+        tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch, (int)p->length);
+    }
+    tn_test_add(l, greedy_is_feeding, NULL, "decode: greedy is feeding back the largest logit");
+    tn_test_add(l, ahead_chooses_alike, NULL, "decode: the device that chooses ahead chooses alike");
+    tn_test_add(l, too_large_is_refused, NULL, "decode: a cache that cannot fit is refused");
+    tn_test_add(l, caches_are_half, NULL, "decode: caches are bf16 where products are");
+    tn_test_add(l, weights_count_once, NULL, "decode: weights read for a token count once");
+    tn_test_add(l, pretends, NULL, "decode: a context that is only pretended");
+}

@@ -12,6 +12,13 @@
 
 enum { MOST_OVERRIDES = 256, SAMPLES = 16 };
 
+static json_t *numbers(const float *x, int64_t n)
+{
+    json_t *all = json_array();
+    for (int64_t i = 0; all && i < n; i++) json_array_append_new(all, isfinite(x[i]) ? json_real((double)x[i]) : json_null());
+    return all;
+}
+
 static void print_row(void *ctx, const tn_check_row *r)
 {
     tn_cli *c = ctx;
@@ -28,6 +35,7 @@ static void print_row(void *ctx, const tn_check_row *r)
     if (row && r->value == floor(r->value) && fabs(r->value) < 1e15)
         json_object_set_new(row, "value", json_integer((json_int_t)r->value));
     else if (row && isfinite(r->value)) json_object_set_new(row, "value", json_real(r->value));
+    if (row && r->values) json_object_set_new(row, "values", numbers(r->values, r->n_values));
     (void)tn_cli_emit(c, row);
 }
 

@@ -16,21 +16,30 @@ typedef enum ten_gate { TEN_GATE_NONE, TEN_GATE_SIGMOID, TEN_GATE_SILU } ten_gat
 typedef enum ten_select { TEN_SELECT_NONE, TEN_SELECT_BOUNDED, TEN_SELECT_RG } ten_select;
 typedef enum ten_act { TEN_ACT_SWIGLU, TEN_ACT_SILU, TEN_ACT_GELU } ten_act;
 typedef enum ten_pos { TEN_POS_NONE, TEN_POS_LEARNED, TEN_POS_SIN } ten_pos;
+typedef enum ten_omega { TEN_OMEGA_LEARNED, TEN_OMEGA_FIXED, TEN_OMEGA_ZERO } ten_omega;
+typedef enum ten_rotate { TEN_ROTATE_NONE, TEN_ROTATE_FIXED, TEN_ROTATE_LEARNED, TEN_ROTATE_TOKEN } ten_rotate;
+typedef enum ten_write { TEN_WRITE_SIGMOID, TEN_WRITE_NORMED, TEN_WRITE_DECAY } ten_write;
 typedef enum ten_start { TEN_START_LOG, TEN_START_RING, TEN_START_UNIFORM } ten_start;
 
 typedef struct ten_config {
     const char *pattern; /* kinds, repeated over the layers */
     int64_t dim, layers, k, heads, head_dim, ffn, vocab, chunk, window, context, conv, cells, tbptt;
-    bool post_norm, layer_norm, rotate;
+    bool post_norm, layer_norm, skip;
+    ten_gate gate;
+    ten_omega omega;
+    float ring_min, ring_max;
+    /* the O layer */
+    ten_rotate rotate;
+    ten_write write;
+    bool rotate_half, forget_fixed, qk_norm, conv_silu;
     ten_act act;
     ten_pos pos;
     int64_t scale[TEN_SCALES]; /* hten; n_scales 0: off */
     int n_scales;
     float dropout, out_std, energy, spectrum_lr;
     /* the E layer */
-    bool beta_complex, readout_im, skip, xmem, expexp, gamma_norm;
+    bool beta_complex, readout_im, xmem, expexp, gamma_norm;
     ten_resonance resonance;
-    ten_gate gate;
     ten_select select;
     ten_start start;
     float rho_min, rho_max, alpha_min, alpha_max, resonance_eps;
@@ -59,15 +68,34 @@ tn_ref ten_scales(ten_net *n, tn_ref x, const tn_batch *b, char kind);
 /* Notes the energy of a layer's states c (B,T,2K). */
 void ten_note_energy(ten_net *n, tn_ref c);
 
+/* Phases (K) of a D or E layer, as the setting omega says. */
+tn_ref ten_phase(ten_net *n, int64_t K, tn_init first);
+
+/* Turning keys and queries of an O layer (ten_turn.c): cosines and sines, or none; and x (B,T,H,N) turned by them. */
+tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b);
+tn_ref ten_turn(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b);
+
+/* The end of a D or O layer (ten_read.c), widths W: (B,T,W) -> (B,T,d). */
+typedef struct ten_read {
+    tn_ref c, x, z;    /* (B,T,W): what the recurrence put out, what went into it, the gate's branch where there is one */
+    tn_ref skip, gain; /* (W), or none */
+    float scale;       /* of c; 0: 1 */
+    int64_t group;     /* numbers that are normalised together; 0: none are */
+} ten_read;
+
+tn_ref ten_read_out(ten_net *n, tn_ref u, const ten_read *r);
+tn_ref ten_gate_output(ten_net *n, tn_ref u, tn_ref y); /* y sigmoid(w_g u + b_g) where gate=sigmoid, else y */
+
 /* The coupling of eigenstates (ten_resonance.c): its parameter (groups, k, k), or none; and x (n, r K) times it. */
 tn_ref ten_resonance_param(ten_net *n);
 /* fold: rows of a matrix that will meet states, w -> w R. Else rows of states, c -> R c. */
 tn_ref ten_resonate(ten_net *n, tn_ref x, tn_ref resonance, bool fold);
 
 /* Initial values (ten_spectrum.c). */
-tn_init ten_init_nu(void);                    /* gated recurrence: a gate of 1 gives |lambda| in [0.9, 0.999] */
+tn_init ten_init_nu(const ten_config *c);     /* gated recurrence: a gate of 1 gives |lambda| in [ring_min, ring_max] */
 tn_init ten_init_omega(void);                 /* half of the states turn slowly */
-tn_init ten_init_decay(void);                 /* O layer */
+tn_init ten_init_decay(int64_t decays);       /* O layer: so many decays, then write strengths */
+tn_init ten_init_turn(const ten_config *c);   /* O layer: eta */
 tn_init ten_init_radius(const ten_config *c); /* E layer: alpha or nu */
 tn_init ten_init_phase(const ten_config *c);  /* E layer: omega */
 tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */

@@ -1,6 +1,7 @@
 /* Settings and presets of `ten`, reading them with their cross-checks, and the row that registers the model. The first group
- * shapes the frame and the layers D, O and W; the second the E layer, the plain eigenstate cell in which the historical
- * networks are written. */
+ * shapes the frame and the layers D, O and W, the second what D, O and E layers have in common, the third the O layer, the
+ * fourth the E layer, the plain eigenstate cell in which the historical networks are written. docs/variants.md has a line for
+ * each network that was compared. */
 #include "models/ten/ten.h"
 
 #include <math.h>
@@ -22,7 +23,6 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("ffn", "auto", TN_RANGE(1, 1e6), "", "inner width (auto: 5/2 dim for swiglu, else 4 dim)"),
     TN_SETTING_INT("chunk", "64", TN_RANGE(1, 4096), "tokens", "block of the O layers' evaluation; changes no result"),
     TN_SETTING_INT("window", "256", TN_RANGE(1, 1e9), "tokens", "tokens a token of a W layer sees"),
-    TN_SETTING_BOOL("rotate", "false", "O layers turn keys and queries with the position"),
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "",
                         "tokens of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_CHOICE("norm", "pre", "pre|post", "normalise before a branch, or after its sum"),
@@ -40,15 +40,30 @@ static const tn_setting settings[] = {
     TN_SETTING_INT("tbptt", "0", TN_RANGE(0, 1e9), "tokens",
                    "E layers cut the gradient every so many tokens (0: exact)"),
 
+    TN_SETTING_INT("conv", "4", TN_RANGE(0, 8), "tokens",
+                   "taps of the short causal convolution of D, O and E layers (0: none)"),
+    TN_SETTING_BOOL("skip", "true", "D, O, E: what is written is added to what is read, with a learned factor"),
+    TN_SETTING_CHOICE("gate", "silu", "none|sigmoid|silu",
+                      "D, O, E: silu branch before the output matrix, or sigmoid on its output"),
+    TN_SETTING_CHOICE("omega", "learned", "learned|fixed|zero", "D, E: phases of the eigenvalues (zero: they are real)"),
+    TN_SETTING_FLOAT("ring_min", "0.9", TN_RANGE_OPEN(0, 1), "",
+                     "smallest |lambda| at first, of D layers (gate open) and of E layers with spectrum=ring"),
+    TN_SETTING_FLOAT("ring_max", "0.999", TN_RANGE_OPEN(0, 1), "", "... and the largest"),
+
+    TN_SETTING_CHOICE("rotate", "false", "false|true|learned|token",
+                      "O: keys and queries turn with the position, at fixed or learned speeds, or as far as each token says"),
+    TN_SETTING_CHOICE("rotate_pairs", "all", "all|half", "O: how many of a head's pairs turn"),
+    TN_SETTING_CHOICE("write", "sigmoid", "sigmoid|normed|decay",
+                      "O: strength of writing, a gate, the gate times sqrt(1-rho^2), or 1-rho"),
+    TN_SETTING_CHOICE("forget", "token", "token|fixed", "O: decay by the token, or one number per head"),
+    TN_SETTING_BOOL("qk_norm", "false", "O: keys and queries have length 1"),
+    TN_SETTING_CHOICE("conv_act", "silu", "none|silu", "O: what follows the convolution"),
+
     TN_SETTING_BOOL("beta_complex", "true", "E: the input drives real and imaginary parts"),
     TN_SETTING_CHOICE("readout", "re+im", "re|re+im", "E: parts of the state that are read"),
     TN_SETTING_CHOICE("resonance", "none", "none|dense_frob|blockdiag",
                       "E: coupling of eigenstates where they are read"),
     TN_SETTING_FLOAT("resonance_eps", "0.01", TN_RANGE(0, 10), "", "E: norm of a dense_frob coupling"),
-    TN_SETTING_CHOICE("gate", "silu", "none|sigmoid|silu",
-                      "E: sigmoid on the output, or silu branch before the output matrix"),
-    TN_SETTING_INT("conv", "4", TN_RANGE(0, 8), "tokens", "E: width of the short causal convolution (0: none)"),
-    TN_SETTING_BOOL("skip", "true", "E: the input is added to the states with a learned factor"),
     TN_SETTING_BOOL("xmem", "false", "E: the states of the E layer before are added to the input"),
     TN_SETTING_CHOICE("select", "none", "none|bounded|rg", "E: eigenvalues that depend on the token"),
     TN_SETTING_CHOICE("rho", "expexp", "sigmoid|expexp", "E: modulus, lo + (hi-lo) sigmoid(alpha) or exp(-exp(nu))"),
@@ -121,7 +136,6 @@ static void read_frame(const tn_settings *st, ten_config *c)
                        .window = tn_settings_int(st, "window"),
                        .context = tn_settings_int(st, "train.context"),
                        .tbptt = tn_settings_int(st, "tbptt"),
-                       .rotate = tn_settings_on(st, "rotate"),
                        .post_norm = tn_settings_choice(st, "norm") == 1,
                        .layer_norm = tn_settings_choice(st, "norm_kind") == 1,
                        .act = (ten_act)tn_settings_choice(st, "act"),
@@ -137,15 +151,28 @@ static void read_frame(const tn_settings *st, ten_config *c)
     c->out_std = tn_settings_on(st, "scaled_init") ? 0.02f / sqrtf(2.f * (float)c->layers) : 0.02f;
 }
 
+static void read_layers(const tn_settings *st, ten_config *c)
+{
+    c->conv = tn_settings_int(st, "conv");
+    c->skip = tn_settings_on(st, "skip");
+    c->gate = (ten_gate)tn_settings_choice(st, "gate");
+    c->omega = (ten_omega)tn_settings_choice(st, "omega");
+    c->ring_min = number(st, "ring_min");
+    c->ring_max = number(st, "ring_max");
+    c->rotate = (ten_rotate)tn_settings_choice(st, "rotate");
+    c->rotate_half = tn_settings_choice(st, "rotate_pairs") == 1;
+    c->write = (ten_write)tn_settings_choice(st, "write");
+    c->forget_fixed = tn_settings_choice(st, "forget") == 1;
+    c->qk_norm = tn_settings_on(st, "qk_norm");
+    c->conv_silu = tn_settings_choice(st, "conv_act") == 1;
+}
+
 static void read_cell(const tn_settings *st, ten_config *c)
 {
     c->beta_complex = tn_settings_on(st, "beta_complex");
     c->readout_im = tn_settings_choice(st, "readout") == 1;
     c->resonance = (ten_resonance)tn_settings_choice(st, "resonance");
     c->resonance_eps = number(st, "resonance_eps");
-    c->gate = (ten_gate)tn_settings_choice(st, "gate");
-    c->conv = tn_settings_int(st, "conv");
-    c->skip = tn_settings_on(st, "skip");
     c->xmem = tn_settings_on(st, "xmem");
     c->select = (ten_select)tn_settings_choice(st, "select");
     c->expexp = tn_settings_choice(st, "rho") == 1;
@@ -184,8 +211,13 @@ static tn_status check(const ten_config *c)
     if (c->head_dim < 1) return tn_model_error("heads=%lld is more than dim=%lld", heads, d);
     if (strchr(c->pattern, 'W') && (c->dim % c->heads || c->dim / c->heads % 2))
         return tn_model_error("W layers take a dim (%lld) that is heads (%lld) times an even number", d, heads);
-    if (c->rotate && c->head_dim % 2)
-        return tn_model_error("rotate=true takes an even head_dim, it is %lld", (long long)c->head_dim);
+    if (c->rotate && c->head_dim % (c->rotate_half ? 4 : 2))
+        return tn_model_error("rotating takes a head_dim that %d divides, it is %lld", c->rotate_half ? 4 : 2,
+                              (long long)c->head_dim);
+    if (c->ring_min >= c->ring_max)
+        return tn_model_error("ring_min=%g must be below ring_max=%g", (double)c->ring_min, (double)c->ring_max);
+    if (c->select == TEN_SELECT_BOUNDED && c->omega == TEN_OMEGA_ZERO)
+        return tn_model_error("select=bounded moves phases, omega=zero has none: use select=none or rg");
     if (c->resonance == TEN_RESONANCE_BLOCKS && c->k % c->heads)
         return tn_model_error("resonance=blockdiag takes a k (%lld) that heads=%lld divides", k, heads);
     if (c->rho_min >= c->rho_max)
@@ -199,6 +231,7 @@ static tn_status check(const ten_config *c)
 tn_status ten_config_read(const tn_settings *st, ten_config *c)
 {
     read_frame(st, c);
+    read_layers(st, c);
     read_cell(st, c);
     const tn_status s = read_scales(st, c);
     return s == TN_OK ? check(c) : s;

@@ -29,14 +29,8 @@ static tn_ref drive(ten_net *n, tn_ref u, const tn_batch *b, int64_t K)
     tn_graph *g = n->g;
     const ten_config *c = n->c;
     const int64_t rows = c->beta_complex ? 2 * K : K;
-    tn_ref x = tn_linear(g, u, tn_param(g, "w_in", tn_shape(rows, c->dim), tn_normal(0.02f)));
-    if (c->conv) {
-        const tn_ref tail = tn_carry_state(g, b, "conv_state", tn_shape(b->batch, c->conv - 1, rows));
-        const tn_ref w = tn_param(g, "conv", tn_shape(c->conv, rows), tn_uniform(-0.5f, 0.5f), .no_decay = true);
-        tn_ref after = TN_NONE;
-        x = tn_conv_causal(g, x, w, .reset = b->reset, .state = tail, .final = b->carry ? &after : NULL);
-        tn_carry_keep(g, b, tail, after);
-    }
+    const tn_ref w = tn_param(g, "w_in", tn_shape(rows, c->dim), tn_normal(0.02f));
+    tn_ref x = tn_block_conv(g, tn_linear(g, u, w), c->conv, b);
     if (!c->beta_complex) {
         const tn_ref parts[] = { x, tn_fill(g, tn_shape(b->batch, b->length, K), TN_F32, 0) };
         x = tn_concat(g, parts, 2, -1);
@@ -55,12 +49,20 @@ static tn_ref input_scale(ten_net *n, tn_ref log_rho, int64_t K)
     return tn_mul(g, tn_sqrt(g, one_less), tn_exp(g, factor));
 }
 
+tn_ref ten_phase(ten_net *n, int64_t K, tn_init first)
+{
+    tn_graph *g = n->g;
+    if (n->c->omega == TEN_OMEGA_ZERO) return tn_fill(g, tn_shape(K), TN_F32, 0);
+    if (n->c->omega == TEN_OMEGA_FIXED) return tn_frozen(g, "omega", tn_shape(K), TN_F32, first);
+    return tn_param(g, "omega", tn_shape(K), first, .lr = n->c->spectrum_lr);
+}
+
 static spectrum gated(ten_net *n, tn_ref u, int64_t K)
 {
     tn_graph *g = n->g;
     const float lr = n->c->spectrum_lr;
-    return (spectrum){ .omega = tn_param(g, "omega", tn_shape(K), ten_init_phase(n->c), .lr = lr),
-                       .nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(), .lr = lr),
+    return (spectrum){ .omega = ten_phase(n, K, ten_init_phase(n->c)),
+                       .nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(n->c), .lr = lr),
                        .gates =
                            tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, n->c->dim), tn_normal(0.02f)),
                                      .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID) };
@@ -72,7 +74,7 @@ static spectrum eigenvalues(ten_net *n, tn_ref u, int64_t K)
     const ten_config *c = n->c;
     if (c->select == TEN_SELECT_RG) return gated(n, u, K);
     tn_ref a = tn_param(g, c->expexp ? "nu" : "alpha", tn_shape(K), ten_init_radius(c), .lr = c->spectrum_lr);
-    spectrum s = { .omega = tn_param(g, "omega", tn_shape(K), ten_init_phase(c), .lr = c->spectrum_lr) };
+    spectrum s = { .omega = ten_phase(n, K, ten_init_phase(c)) };
     if (c->select == TEN_SELECT_BOUNDED) { /* [p;q]: alpha + 0.1 tanh p, omega + 0.05 tanh q; both zero at first */
         const tn_ref pq = tn_linear(g, u, tn_param(g, "w_sel", tn_shape(2 * K, c->dim), tn_zeros),
                                     .bias = tn_param(g, "b_sel", tn_shape(2 * K), tn_zeros), .act = TN_ACT_TANH);
@@ -143,11 +145,7 @@ static tn_ref read_out(ten_net *n, tn_ref u, tn_ref s, tn_ref resonance, const t
         if (resonance.id) s = ten_resonate(n, tn_reshape(g, s, tn_shape(tokens, width)), resonance, false);
         return tn_linear(g, tn_mul_silu(g, tn_reshape(g, s, tn_shape(b->batch, b->length, width)), z), w);
     }
-    const tn_ref h = tn_linear(g, s, ten_resonate(n, w, resonance, true));
-    if (c->gate == TEN_GATE_NONE) return h;
-    return tn_mul_sigmoid(g, h,
-                          tn_linear(g, u, tn_param(g, "w_g", tn_shape(d, d), tn_normal(0.02f)),
-                                    .bias = tn_param(g, "b_g", tn_shape(d), tn_constant(-2))));
+    return ten_gate_output(n, u, tn_linear(g, s, ten_resonate(n, w, resonance, true)));
 }
 
 tn_ref ten_e_layer(ten_net *n, tn_ref u, const tn_batch *b)

@@ -12,14 +12,18 @@ typedef float draw(const void *ctx, uint64_t i);
 
 #define CALL(f) ((tn_init){ .kind = TN_INIT_CALL, .fill = (f) })
 
-/* nu such that a gate of 1 gives |lambda| = a, a^2 uniform in [0.9^2, 0.999^2]. */
+/* sqrt of a number between the squares of p's two, as decimals (0.999, not the float next to it). */
+static double on_ring(double at, const float *p)
+{
+    const double lo = round((double)p[0] * 1e6) / 1e6, hi = round((double)p[1] * 1e6) / 1e6;
+    return sqrt(at * (hi * hi - lo * lo) + lo * lo);
+}
+
+/* p: lo, hi. nu such that a gate of 1 gives |lambda| = a, a^2 uniform in [lo^2, hi^2]. */
 static void fill_nu(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
-    (void)p;
-    for (int64_t i = 0; i < tn_dims_count(dims); i++) {
-        const double a = sqrt((double)uniform(ctx, (uint64_t)i) * (0.999 * 0.999 - 0.81) + 0.81);
-        x[i] = (float)log(expm1(-log(a) / 8));
-    }
+    for (int64_t i = 0; i < tn_dims_count(dims); i++)
+        x[i] = (float)log(expm1(-log(on_ring((double)uniform(ctx, (uint64_t)i), p)) / 8));
 }
 
 /* Half of the eigenstates turn slowly (up to pi/10 a token), half at any speed up to pi. */
@@ -38,17 +42,25 @@ static void fill_circle(float *x, tn_dims dims, draw *uniform, const void *ctx, 
     for (int64_t i = 0; i < tn_dims_count(dims); i++) x[i] = (float)(2 * pi * (double)(i % K) / (double)K);
 }
 
-/* Decays with time constants log-spaced from 4 to 1024 tokens over the heads; write strengths start at 1/2. */
+/* p[0] decays with time constants log-spaced from 4 to 1024 tokens over the heads; write strengths start at 1/2. */
 static void fill_decay(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
-    const int64_t heads = tn_dims_count(dims) / 2;
-    (void)uniform, (void)ctx, (void)p;
-    for (int64_t h = 0; h < heads; h++) {
-        const double at = heads > 1 ? (double)h / (double)(heads - 1) : 0;
+    const int64_t decays = (int64_t)p[0];
+    (void)uniform, (void)ctx;
+    for (int64_t i = 0; i < tn_dims_count(dims); i++) {
+        const double at = decays > 1 ? (double)i / (double)(decays - 1) : 0;
         const double tau = exp(log(4.0) + at * (log(1024.0) - log(4.0)));
-        x[h] = (float)log(expm1(1 / tau));
-        x[heads + h] = 0;
+        x[i] = i < decays ? (float)log(expm1(1 / tau)) : 0;
     }
+}
+
+/* (H, pairs): logarithms of speeds, evenly from 0 to p[0] in every head. */
+static void fill_turn(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
+{
+    const int64_t pairs = dims.dim[1];
+    (void)uniform, (void)ctx;
+    for (int64_t i = 0; i < tn_dims_count(dims); i++)
+        x[i] = pairs > 1 ? (float)((double)p[0] * (double)(i % pairs) / (double)(pairs - 1)) : 0;
 }
 
 /* p: lo, hi of rho. alpha = logit of where rho lies between them; lo = hi stands for rho = exp(-exp(nu)). */
@@ -66,10 +78,11 @@ static void fill_log(float *x, tn_dims dims, draw *uniform, const void *ctx, con
         x[i] = unconstrained(exp(-exp(-log(4.0) - (double)uniform(ctx, (uint64_t)i) * log(1024.0))), p);
 }
 
+/* p[2], p[3]: smallest and largest rho. */
 static void fill_ring(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
     for (int64_t i = 0; i < tn_dims_count(dims); i++)
-        x[i] = unconstrained(sqrt((double)uniform(ctx, (uint64_t)i) * (0.999 * 0.999 - 0.81) + 0.81), p);
+        x[i] = unconstrained(on_ring((double)uniform(ctx, (uint64_t)i), p + 2), p);
 }
 
 /* p[2], p[3]: alpha from, to. */
@@ -110,9 +123,30 @@ static void fill_sinusoids(float *x, tn_dims dims, draw *uniform, const void *ct
     }
 }
 
-tn_init ten_init_nu(void) { return CALL(fill_nu); }
+tn_init ten_init_nu(const ten_config *c)
+{
+    tn_init i = CALL(fill_nu);
+    i.p[0] = c->ring_min;
+    i.p[1] = c->ring_max;
+    return i;
+}
+
 tn_init ten_init_omega(void) { return CALL(fill_omega); }
-tn_init ten_init_decay(void) { return CALL(fill_decay); }
+tn_init ten_init_decay(int64_t decays)
+{
+    tn_init i = CALL(fill_decay);
+    i.p[0] = (float)decays;
+    return i;
+}
+
+/* The slowest pair turns once in 2 pi 10,000 tokens; where half of the pairs turn, in 2 pi 1,000. */
+tn_init ten_init_turn(const ten_config *c)
+{
+    tn_init i = CALL(fill_turn);
+    i.p[0] = (float)log(c->rotate_half ? 1e-3 : 1e-4);
+    return i;
+}
+
 tn_init ten_init_blocks(void) { return CALL(fill_blocks); }
 tn_init ten_init_identity(void) { return CALL(fill_identity); }
 tn_init ten_init_sinusoids(void) { return CALL(fill_sinusoids); }
@@ -122,8 +156,8 @@ tn_init ten_init_radius(const ten_config *c)
     tn_init i = CALL(c->start == TEN_START_LOG ? fill_log : c->start == TEN_START_RING ? fill_ring : fill_uniform);
     i.p[0] = c->rho_min;
     i.p[1] = c->expexp ? c->rho_min : c->rho_max;
-    i.p[2] = c->alpha_min;
-    i.p[3] = c->alpha_max;
+    i.p[2] = c->start == TEN_START_RING ? c->ring_min : c->alpha_min;
+    i.p[3] = c->start == TEN_START_RING ? c->ring_max : c->alpha_max;
     return i;
 }
 

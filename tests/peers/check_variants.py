@@ -129,6 +129,8 @@ def settings_of(config, text, lr, schedule):
              "train.dropout": 0, "compute": "f32", "device": "cpu", "train.lr": lr, "train.lr_min_frac": 0.05,
              "train.steps": schedule[0], "train.warmup": schedule[1], "train.beta1": 0.9, "train.beta2": 0.95, "train.eps": 1e-8,
              "train.decay": 0.1, "train.clip": 1}
+    if config.mixer != "attn":
+        words.update({"chunk": config.chunk, "head_dim": config.on})
     words.update({ours: config[theirs] for theirs, ours in (("K", "k"), ("window", "window")) if config.get(theirs)})
     words.update(word.split("=", 1) for word in text.split())
     return words
@@ -164,8 +166,10 @@ def train_ours(tenon, path, threads):
 
 def compare(script, name, which, args):
     model, text, lr = CASES[name]
-    window = {"window": args.window} if name.startswith("hybrid") else {}
-    config = script.make_cfg(name, args.vocab, args.length, args.dim, args.layers, **window)
+    sizes = {"chunk": args.chunk, **({"window": args.window} if name.startswith("hybrid") else {})}
+    config = script.make_cfg(name, args.vocab, args.length, args.dim, args.layers, **sizes)
+    if args.heads:
+        config.update(heads=args.heads, oh=args.heads, on=args.dim // args.heads, op=args.dim // args.heads)
     schedule, our_schedule = SCHEDULES[which]
     if schedule is None:
         schedule, our_schedule = (args.steps, 0), (args.steps + 1, 0)
@@ -207,7 +211,9 @@ def parse_arguments():
     a.add_argument("--dim", type=int, default=64)
     a.add_argument("--layers", type=int, default=4)
     a.add_argument("--vocab", type=int, default=256)
-    a.add_argument("--length", type=int, default=128, help="tokens of a sequence, a multiple of 64")
+    a.add_argument("--heads", type=int, default=0, help="0: those of the study, 64 wide")
+    a.add_argument("--length", type=int, default=128, help="tokens of a sequence, a multiple of --chunk")
+    a.add_argument("--chunk", type=int, default=64, help="tokens of a block of the outer-product layers")
     a.add_argument("--window", type=int, default=48, help="of the attention in hybrid_nr")
     a.add_argument("--batch", type=int, default=4)
     a.add_argument("--steps", type=int, default=50)

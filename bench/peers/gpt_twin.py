@@ -9,10 +9,18 @@ import torch
 import torch.nn.functional as F
 
 import against
-from against import normal, zeros
+from against import normal, uniform, zeros
 
 DEFAULTS = {"shape": "llama", "dim": 256, "layers": 4, "heads": 4, "kv_heads": "auto", "ffn": "auto", "vocab": 256,
-            "rope_base": 10000.0, "rope_pairs": "half", "qkv_bias": "false", "tied": "true", "norm_eps": 0.0}
+            "rope_base": 10000.0, "rope_pairs": "half", "qkv_bias": "false", "tied": "true", "norm_eps": 0.0, "conv": 0,
+            "conv_act": "none", "gate": "none"}
+
+
+def conv_causal(x, w):
+    """x (B,T,C), w (W,C): y_t = sum_j w_j x_{t-W+1+j}, zero before the first token."""
+    T, W = x.shape[1], w.shape[0]
+    padded = F.pad(x, (0, 0, W - 1, 0))
+    return sum(w[j] * padded[:, j:j + T] for j in range(W))
 
 
 def rope(x, base, pairs="half"):
@@ -61,11 +69,16 @@ class Gpt(against.Net):
         rows = (H + 2 * G) * hd
         biased = not self.llama or self.settings["qkv_bias"] == "true"
         bias = self.param("b_qkv", (rows,), zeros) if biased else None
-        qkv = F.linear(u, self.param("w_qkv", (rows, d), normal(0.02)), bias).view(B, T, H + 2 * G, hd)
-        q, k, v = qkv.split([H, G, G], 2)
+        qkv = F.linear(u, self.param("w_qkv", (rows, d), normal(0.02)), bias)
+        if self.settings["conv"]:
+            qkv = conv_causal(qkv, self.param("conv", (self.settings["conv"], rows), uniform(-0.5, 0.5), decay=False))
+            qkv = F.silu(qkv) if self.settings["conv_act"] == "silu" else qkv
+        q, k, v = qkv.view(B, T, H + 2 * G, hd).split([H, G, G], 2)
         if self.llama:
             q, k = (rope(x, self.settings["rope_base"], self.settings["rope_pairs"]) for x in (q, k))
         y = causal_attention(q, k, v).reshape(B, T, d)
+        if self.settings["gate"] == "silu":
+            y = y * F.silu(F.linear(u, self.param("w_z", (d, d), normal(0.02))))
         bias = None if self.llama else self.param("b_out", (d,), zeros)
         return F.linear(y, self.param("w_out", (d, d), normal(self.out_std)), bias)
 

@@ -15,7 +15,9 @@ import gpt_twin
 from against import normal, ones, uniform, zeros
 
 DEFAULTS = {"pattern": "DO", "dim": 256, "layers": 4, "k": "auto", "heads": "auto", "head_dim": "auto", "ffn": "auto",
-            "chunk": 64, "vocab": 256, "window": 256, "rotate": "false", "resonance": "none", "select": "none", "xmem": "false"}
+            "chunk": 64, "vocab": 256, "window": 256, "rotate": "false", "resonance": "none", "select": "none", "xmem": "false",
+            "conv": 4, "skip": "true", "gate": "silu", "omega": "learned", "rotate_pairs": "all", "write": "sigmoid", "forget": "token",
+            "qk_norm": "false", "conv_act": "silu"}
 
 
 # --- initial values --------------------------------------------------------------------------------------------------
@@ -48,10 +50,20 @@ def minus_three(rng, shape):
     return torch.full(shape, -3.0)
 
 
-def init_decay(rng, shape):
-    heads = shape[0] // 2
-    tau = torch.exp(torch.linspace(math.log(4), math.log(1024), heads, dtype=torch.float64))
-    return torch.cat([torch.log(torch.expm1(1 / tau)), torch.zeros(heads)])
+def init_decay(decays):
+    """So many decays, then write strengths."""
+    def fill(rng, shape):
+        tau = torch.exp(torch.linspace(math.log(4), math.log(1024), decays, dtype=torch.float64))
+        return torch.cat([torch.log(torch.expm1(1 / tau)), torch.zeros(shape[0] - decays)])
+    return fill
+
+
+def init_turn(last):
+    return lambda rng, shape: torch.linspace(0, math.log(last), shape[1], dtype=torch.float64).repeat(shape[0], 1)
+
+
+def minus_two(rng, shape):
+    return torch.full(shape, -2.0)
 
 
 # --- recurrences -----------------------------------------------------------------------------------------------------
@@ -60,10 +72,14 @@ def softplus(x):
     return F.softplus(x, threshold=40)  # beyond it the two sides agree to the last bit of a float64
 
 
-def conv_causal(x, w):
-    """x (B,T,C), w (4,C): y_t = sum_j w_j x_{t-3+j}, zero before the first token."""
-    T, padded = x.shape[1], F.pad(x, (0, 0, 3, 0))
-    return sum(w[j] * padded[:, j:j + T] for j in range(4))
+conv_causal = gpt_twin.conv_causal
+
+
+def rotated(x, cos, sin):
+    """x (..., N), cos, sin (..., n): turns the pairs (j, j + n) of the first 2n numbers."""
+    n = cos.shape[-1]
+    a, b, rest = x.split([n, n, x.shape[-1] - 2 * n], -1)
+    return torch.cat([a * cos - b * sin, a * sin + b * cos, rest], -1)
 
 
 def scan(a, b):
@@ -103,6 +119,18 @@ def outer(q, k, v, alpha, chunk):
     return torch.cat(out, 1)
 
 
+def delta(q, k, v, alpha, beta):
+    """Shapes as in outer, beta (B,T,H): w_t = beta_t (v_t - e^{alpha_t} S_{t-1}^T k_t), S_t = e^{alpha_t} S_{t-1} + k_t w_t^T."""
+    B, T, H, N = q.shape
+    S, out = q.new_zeros(B, H, N, v.shape[-1]), []
+    for t in range(T):
+        S = alpha[:, t].exp()[..., None, None] * S
+        missing = beta[:, t, :, None] * (v[:, t] - torch.einsum("bhnp,bhn->bhp", S, k[:, t]))
+        S = S + k[:, t, :, :, None] * missing[:, :, None, :]
+        out.append(torch.einsum("bhnp,bhn->bhp", S, q[:, t]))
+    return torch.stack(out, 1)
+
+
 # --- model -----------------------------------------------------------------------------------------------------------
 
 class Ten(against.Net):
@@ -121,29 +149,85 @@ class Ten(against.Net):
         if self.head_dim < 1:
             raise ValueError(f"heads={self.heads} is more than dim={self.dim}")
 
+    def short_conv(self, x):
+        taps = self.settings["conv"]
+        return conv_causal(x, self.param("conv", (taps, x.shape[-1]), uniform(-0.5, 0.5), decay=False)) if taps else x
+
+    def read_out(self, u, s, z):
+        """gate=silu: w_out(s silu(z)); sigmoid: w_out(s) sigmoid(w_g u + b_g); none: w_out(s)."""
+        d, gate = self.dim, self.settings["gate"]
+        y = F.linear(s * F.silu(z) if gate == "silu" else s, self.param("w_out", (d, s.shape[-1]), normal(self.out_std)))
+        if gate != "sigmoid":
+            return y
+        return y * F.linear(u, self.param("w_g", (d, d), normal(0.02)), self.param("b_g", (d,), minus_two)).sigmoid()
+
+    def phases(self):
+        if self.settings["omega"] == "zero":
+            return torch.zeros(self.k, dtype=torch.float64)
+        return self.param("omega", (self.k,), init_omega, lr=0.3)
+
     def d_layer(self, u):
         d, K = self.dim, self.k
-        x, z = F.linear(u, self.param("w_in", (4 * K, d), normal(0.02))).chunk(2, -1)
-        x = conv_causal(x, self.param("conv", (4, 2 * K), uniform(-0.5, 0.5), decay=False))
+        parts = 2 if self.settings["gate"] == "silu" else 1
+        xz = F.linear(u, self.param("w_in", (parts * 2 * K, d), normal(0.02)))
+        x, z = self.short_conv(xz[..., :2 * K]), xz[..., -2 * K:]
         ri = F.linear(u, self.param("w_ri", (2 * K, d), normal(0.02)), self.param("b_ri", (2 * K,), zeros)).sigmoid()
-        c = scan_gated(x, ri, self.param("nu", (K,), init_nu, lr=0.3), self.param("omega", (K,), init_omega, lr=0.3))
-        y = c + x * self.param("skip", (2 * K,), ones)
-        return F.linear(y * F.silu(z), self.param("w_out", (d, 2 * K), normal(self.out_std)))
+        c = scan_gated(x, ri, self.param("nu", (K,), init_nu, lr=0.3), self.phases())
+        if self.settings["skip"] == "true":
+            c = c + x * self.param("skip", (2 * K,), ones)
+        return self.read_out(u, c, z)
+
+    def turned(self, q, k, u):
+        """Queries and keys (B,T,H,N) turned by the angles so far."""
+        s, (B, T, H, N) = self.settings, q.shape
+        half = s["rotate_pairs"] == "half"
+        pairs, token = N // (4 if half else 2), torch.arange(1, T + 1, dtype=q.dtype)[:, None, None]
+        if s["rotate"] == "false":
+            return q, k
+        if s["rotate"] == "true":
+            angle = token * 10000.0 ** (-torch.arange(pairs, dtype=q.dtype) / pairs)
+        else:
+            speed = self.param("eta", (H, pairs), init_turn(1e-3 if half else 1e-4), lr=0.3, decay=False).exp()
+            angle = token * speed
+        if s["rotate"] == "token":
+            much = F.linear(u, self.param("w_turn", (H, self.dim), normal(0.02)), self.param("b_turn", (H,), zeros))
+            angle = (2 * much.sigmoid()).cumsum(1)[..., None] * speed
+        return tuple(rotated(x, angle.cos(), angle.sin()) for x in (q, k))
+
+    def strengths(self, u):
+        """Logarithm of the decay and strength of writing, (B,T,H) each."""
+        s, H = self.settings, self.heads
+        decays = H if s["forget"] == "token" else 0
+        rows = decays + (0 if s["write"] == "decay" else H)
+        if rows:
+            ab = F.linear(u, self.param("w_ab", (rows, self.dim), normal(0.02)), self.param("b_ab", (rows,), init_decay(decays)))
+        a = ab[..., :H] if decays else self.param("decay", (H,), init_decay(H)).expand(*u.shape[:2], H)
+        alpha = -softplus(a)
+        write = -torch.expm1(alpha) if s["write"] == "decay" else ab[..., decays:].sigmoid()
+        if s["write"] == "normed":
+            write = write * torch.sqrt((-torch.expm1(2 * alpha)).clamp_min(1e-6))
+        return alpha, write
 
     def o_layer(self, u):
         B, T, d = u.shape
-        H, N = self.heads, self.head_dim
-        qkv, z = F.linear(u, self.param("w_in", (4 * H * N, d), normal(0.02))).split([3 * H * N, H * N], -1)
-        qkv = F.silu(conv_causal(qkv, self.param("conv", (4, 3 * H * N), uniform(-0.5, 0.5), decay=False)))
+        s, H, N = self.settings, self.heads, self.head_dim
+        parts = 4 if s["gate"] == "silu" else 3
+        xz = F.linear(u, self.param("w_in", (parts * H * N, d), normal(0.02)))
+        qkv, z = self.short_conv(xz[..., :3 * H * N]), xz[..., -H * N:]
+        qkv = F.silu(qkv) if s["conv_act"] == "silu" else qkv
         q, k, v = qkv.view(B, T, 3 * H, N).chunk(3, 2)
-        if self.settings["rotate"] == "true":
-            q, k = gpt_twin.rope(q, 10000.0), gpt_twin.rope(k, 10000.0)
-        a, b = F.linear(u, self.param("w_ab", (2 * H, d), normal(0.02)),
-                        self.param("b_ab", (2 * H,), init_decay)).chunk(2, -1)
-        o = outer(q / math.sqrt(N), k, v * b.sigmoid()[..., None], -softplus(a), self.settings["chunk"])
-        y = o + v * self.param("skip", (H, N), ones, decay=False)
+        if s["qk_norm"] == "true":
+            q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
+        else:
+            q = q / math.sqrt(N)
+        q, k = self.turned(q, k, u)
+        alpha, write = self.strengths(u)
+        missing = s["write"] == "delta"
+        y = delta(q, k, v, alpha, write) if missing else outer(q, k, v * write[..., None], alpha, s["chunk"])
+        if s["skip"] == "true":
+            y = y + v * self.param("skip", (H, N), ones, decay=False)
         n = against.rms(y) * self.param("gain", (H, N), ones, decay=False)
-        return F.linear(n.reshape(B, T, H * N) * F.silu(z), self.param("w_out", (d, H * N), normal(self.out_std)))
+        return self.read_out(u, n.reshape(B, T, H * N), z)
 
     def coupled(self, c, R):
         """c (B,T,2K): real and imaginary parts of each head's states through the head's matrix."""
@@ -155,7 +239,7 @@ class Ten(against.Net):
     def recur_e(self, x, u):
         """Eigenvalues by `select`, and the recurrence."""
         K, d, select = self.k, self.dim, self.settings["select"]
-        omega = self.param("omega", (K,), init_omega, lr=0.3)
+        omega = self.phases()
         if select == "rg":
             nu = self.param("nu", (K,), init_nu, lr=0.3)
             ri = F.linear(u, self.param("w_ri", (2 * K, d), normal(0.02)), self.param("b_ri", (2 * K,), zeros)).sigmoid()

@@ -26,7 +26,7 @@ static int32_t flat(tn_graph *g, const tn_store *st, int bucket, const char *wha
 }
 
 /* One segment per trainable tensor of the bucket; the store lists them in the order of their offsets. */
-static tn_segments segments_of(tn_graph *g, const tn_store *st, int bucket)
+static tn_segments segments_of(tn_graph *g, const tn_store *st, int bucket, bool decay_all)
 {
     const size_t n = tn_store_count(st);
     tn_segment *at = tn_arena_alloc(&g->memory, sizeof *at * (n + 1));
@@ -35,8 +35,9 @@ static tn_segments segments_of(tn_graph *g, const tn_store *st, int bucket)
     for (size_t i = 0; at && i < n; i++) {
         const tn_entry *e = tn_store_at(st, i);
         if (e->role != TN_ROLE_PARAM || e->bucket != bucket) continue;
-        at[s.n++] =
-            (tn_segment){ .offset = e->offset, .count = tn_dims_count(e->dims), .lr = e->lr, .decay = e->decay };
+        at[s.n++] = (tn_segment){
+            .offset = e->offset, .count = tn_dims_count(e->dims), .lr = e->lr, .decay = e->decay || decay_all
+        };
     }
     return s;
 }
@@ -61,9 +62,9 @@ static void put_flats(tn_graph *g, const tn_store *st, int bucket, int32_t *in, 
     for (int i = 0; i < flats; i++) in[i] = flat(g, st, bucket, what[i]);
 }
 
-static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared *x)
+static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared *x, bool decay_all)
 {
-    const tn_segments s = segments_of(g, st, bucket);
+    const tn_segments s = segments_of(g, st, bucket, decay_all);
     const tn_adamw_attr a = { .segment = s.at, .n = s.n };
     int32_t in[TN_ADAMW_INPUTS] = { 0,
                                     0,
@@ -81,10 +82,10 @@ static void emit_adamw(tn_graph *g, const tn_store *st, int bucket, const shared
     emit_in_place(g, &tn_op_adamw, &a, in, TN_ADAMW_INPUTS, TN_ADAMW_FLATS);
 }
 
-static void emit_sgd(tn_graph *g, const tn_store *st, int bucket, const shared *x, bool nesterov)
+static void emit_sgd(tn_graph *g, const tn_store *st, int bucket, const shared *x, const tn_optim_options *o)
 {
-    const tn_segments s = segments_of(g, st, bucket);
-    const tn_sgd_attr a = { .segment = s.at, .n = s.n, .nesterov = nesterov };
+    const tn_segments s = segments_of(g, st, bucket, o->decay_all);
+    const tn_sgd_attr a = { .segment = s.at, .n = s.n, .nesterov = o->nesterov };
     int32_t in[TN_SGD_INPUTS] = {
         0, 0, 0, x->lr.id, x->momentum.id, x->decay.id, x->clip.coefficient.id, x->clip.ok.id
     };
@@ -119,8 +120,8 @@ static void build(tn_graph *g, const tn_store *st, const tn_optim_options *o)
         x.opt_step = tn_scalar(g, "opt_step", 1);
     }
     for (int i = 0; i < tn_store_buckets(st); i++) {
-        if (o->kind == TN_SGD) emit_sgd(g, st, i, &x, o->nesterov);
-        else emit_adamw(g, st, i, &x);
+        if (o->kind == TN_SGD) emit_sgd(g, st, i, &x, o);
+        else emit_adamw(g, st, i, &x, o->decay_all);
     }
     tn_output(g, "grad_norm", x.clip.norm);
     tn_output(g, "ok", x.clip.ok);

@@ -32,6 +32,11 @@ static const pupil pupils[] = {
     { .more = { "preset=ten_a", "k=8", "vocab=23", "train.dropout=0" } },
     { .more = { "preset=ten_b", "k=8", "vocab=23", "train.dropout=0" } },
     { .more = { "pattern=DEO", "layers=3", "norm=post" } },
+    { .more = { "pattern=O", "rotate=learned", "skip=false", "qk_norm=true" } },
+    { .more = { "pattern=O", "rotate=token", "write=normed", "conv_act=none" } },
+    { .more = { "pattern=O", "forget=fixed", "write=decay", "gate=none" } },
+    { .more = { "pattern=O", "qk_norm=true", "write=delta" } },
+    { .more = { "pattern=DO", "omega=zero", "conv=0", "gate=sigmoid" } },
     { .more = { "pattern=E", "hten=1,2,4" }, .no_marks = true, .scale = 4 },
     { .more = { "pattern=DO", "hten=3", "norm=post" }, .no_marks = true, .scale = 3 },
 };

@@ -43,6 +43,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("train.schedule", "cosine", "cosine|wsd|constant", "shape of the learning rate after warmup"),
     TN_SETTING_FLOAT("train.cooldown_frac", "0.2", TN_RANGE(0, 1), "", "part of the steps in which wsd comes down"),
     TN_SETTING_FLOAT("train.decay", "0.1", TN_RANGE(0, 1), "", "weight decay, apart from the gradient"),
+    TN_SETTING_CHOICE("train.decay_on", "matrices", "matrices|all",
+                      "what weight decay acts on (all: norms, biases, convolutions and spectra too)"),
     TN_SETTING_FLOAT("train.beta1", "0.9", TN_RANGE_HI_OPEN(0, 1), "", "memory of the mean gradient (adamw)"),
     TN_SETTING_FLOAT("train.beta2", "0.95", TN_RANGE_HI_OPEN(0, 1), "", "memory of the squared gradient (adamw)"),
     TN_SETTING_FLOAT("train.eps", "1e-8", TN_RANGE_LO_OPEN(0, 1), "",

@@ -129,7 +129,8 @@ static tn_status make_apply(void *user, tn_plan **out)
 {
     tn_trainer *t = user;
     const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t) };
+    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
+                                 .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 

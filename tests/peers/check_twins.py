@@ -23,6 +23,10 @@ NETS = [
     (ten_b_twin.TenB, ten_b_twin.DEFAULTS, "preset=ten_b dim=8 layers=2 k=6 heads=2 vocab=11"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=EW dim=8 layers=2 k=4 heads=2 vocab=11 window=3 resonance=blockdiag"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=E dim=8 layers=2 k=4 heads=2 vocab=11 select=bounded xmem=true resonance=blockdiag"),
+    (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 conv=3 conv_act=silu gate=silu"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 skip=false rotate=token qk_norm=true write=normed"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=16 layers=2 heads=2 vocab=11 omega=zero conv=2 gate=sigmoid rotate=learned rotate_pairs=half forget=fixed"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 qk_norm=true write=delta"),
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
 ]
 results = []
@@ -97,8 +101,8 @@ def check_training(net, tokens, labels, text):
         for n in p:
             m[n] = 0.9 * m[n] + 0.1 * scale * g[n]
             v[n] = 0.95 * v[n] + 0.05 * (scale * g[n]) ** 2
-            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega", ".log_gamma")) and "preset" not in s else 1.0)
-            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain", ".resonance"))
+            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega", ".log_gamma", ".eta")) and "preset" not in s else 1.0)
+            plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain", ".resonance", ".eta"))
             update = m[n] / (1 - 0.9 ** t) / ((v[n] / (1 - 0.95 ** t)).sqrt() + 1e-8)
             p[n] = p[n] - lr * update - (0.0 if plain else lr * 0.3) * p[n]
             worst = max(worst, (net.params[n] - p[n]).abs().max().item())

@@ -19,7 +19,7 @@ typedef enum ten_pos { TEN_POS_NONE, TEN_POS_LEARNED, TEN_POS_SIN } ten_pos;
 typedef enum ten_gamma { TEN_GAMMA_NONE, TEN_GAMMA_FOLLOWS, TEN_GAMMA_FREE } ten_gamma;
 typedef enum ten_omega { TEN_OMEGA_LEARNED, TEN_OMEGA_FIXED, TEN_OMEGA_ZERO } ten_omega;
 typedef enum ten_rotate { TEN_ROTATE_NONE, TEN_ROTATE_FIXED, TEN_ROTATE_LEARNED, TEN_ROTATE_TOKEN } ten_rotate;
-typedef enum ten_write { TEN_WRITE_SIGMOID, TEN_WRITE_NORMED, TEN_WRITE_DECAY } ten_write;
+typedef enum ten_write { TEN_WRITE_SIGMOID, TEN_WRITE_NORMED, TEN_WRITE_DECAY, TEN_WRITE_DELTA } ten_write;
 typedef enum ten_start { TEN_START_LOG, TEN_START_RING, TEN_START_UNIFORM } ten_start;
 
 typedef struct ten_config {
@@ -76,6 +76,13 @@ tn_ref ten_phase(ten_net *n, int64_t K, tn_init first);
 /* Turning keys and queries of an O layer (ten_turn.c): cosines and sines, or none; and x (B,T,H,N) turned by them. */
 tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b);
 tn_ref ten_turn(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b);
+
+/* What an O layer's state meets: q, k, v (B,T,H,N), logarithm of the decay and strength of writing (B,T,H). */
+typedef struct ten_written {
+    tn_ref q, k, v, alpha, write;
+} ten_written;
+
+tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b); /* (B,T,H,N); ten_delta.c */
 
 /* The end of a D or O layer (ten_read.c), widths W: (B,T,W) -> (B,T,d). */
 typedef struct ten_read {

@@ -53,8 +53,8 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("rotate", "false", "false|true|learned|token",
                       "O: keys and queries turn with the position, at fixed or learned speeds, or as far as each token says"),
     TN_SETTING_CHOICE("rotate_pairs", "all", "all|half", "O: how many of a head's pairs turn"),
-    TN_SETTING_CHOICE("write", "sigmoid", "sigmoid|normed|decay",
-                      "O: strength of writing, a gate, the gate times sqrt(1-rho^2), or 1-rho"),
+    TN_SETTING_CHOICE("write", "sigmoid", "sigmoid|normed|decay|delta",
+                      "O: strength of writing, a gate, the gate times sqrt(1-rho^2), or 1-rho; delta: the gate, on what is missing"),
     TN_SETTING_CHOICE("forget", "token", "token|fixed", "O: decay by the token, or one number per head"),
     TN_SETTING_BOOL("qk_norm", "false", "O: keys and queries have length 1"),
     TN_SETTING_CHOICE("conv_act", "silu", "none|silu", "O: what follows the convolution"),
@@ -115,6 +115,8 @@ static const tn_preset presets[] = {
       VALUES(TEN_A, SIZE(1536, 16, 192, 32768), "hten=1,2,4,8") },
     { "ten_b", "the second published network: complex input, block resonance, sigmoid gate, 41 M parameters",
       VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4") },
+    { "ten_b_ring", "TEN-B with moduli near 1, normalised input and a slower spectrum",
+      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=true", "spectrum_lr=0.3") },
     { "ten_b_wide", "TEN-B with 112 M parameters", VALUES(TEN_B, SIZE(1024, 6, 128, 512), "heads=8") },
     { "ten_b_small", "TEN-B with 15 M parameters", VALUES(TEN_B, SIZE(256, 4, 32, 256), "heads=4") },
 };
@@ -220,6 +222,8 @@ static tn_status check(const ten_config *c)
                               (long long)c->head_dim);
     if (c->ring_min >= c->ring_max)
         return tn_model_error("ring_min=%g must be below ring_max=%g", (double)c->ring_min, (double)c->ring_max);
+    if (c->write == TEN_WRITE_DELTA && !c->qk_norm)
+        return tn_model_error("write=delta takes keys of length 1: set qk_norm=true too");
     if (c->select == TEN_SELECT_BOUNDED && c->omega == TEN_OMEGA_ZERO)
         return tn_model_error("select=bounded moves phases, omega=zero has none: use select=none or rg");
     if (c->resonance == TEN_RESONANCE_BLOCKS && c->k % c->heads)

@@ -195,6 +195,7 @@ static const size_of sizes[] = {
     { "ten_a_small_32k", 156662784 },
     { "small_32k", 156662784 },
     { "ten_b", 40974592 },
+    { "ten_b_ring", 40974592 + 6 * 64 }, /* log gamma */
     { "ten_b_wide", 111833600 },
     { "ten_b_small", 15433728 },
     { "gpt2_124m", 124439808 },
@@ -274,6 +275,11 @@ static void bad_settings(void **state)
         { { "xmem=true", "hten=1,2" }, "do not go together" },
         { { "resonance=blockdiag", "k=6" }, "that heads=4 divides" },
         { { "pattern=W", "dim=26" }, "times an even number" },
+        { { "rotate=learned", "head_dim=5" }, "rotating takes a head_dim that 2 divides" },
+        { { "rotate=true", "rotate_pairs=half" }, "that 4 divides, it is 6" },
+        { { "ring_min=0.9", "ring_max=0.8" }, "ring_min=0.9 must be below" },
+        { { "write=delta" }, "set qk_norm=true too" },
+        { { "pattern=E", "select=bounded", "omega=zero" }, "use select=none or rg" },
         { { "pos=learned", "train.context=8" }, "longer than the 8" },
     };
     (void)state;

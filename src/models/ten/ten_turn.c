@@ -2,28 +2,28 @@
  *     true       fixed speeds by position (rope.h)
  *     learned    pair j of head h turns by e^{eta_hj} a token
  *     token      ... by 2 sigmoid(w_turn u + b_turn)_h e^{eta_hj}, so that a token says how far
- * Learned angles are never formed: their cosines and sines are a recurrence of modulus 1, p_t = e^{i omega_t} p_{t-1}, which keeps
- * its precision at any position. Only differences of angles meet, so documents need no marks, and where p starts is nothing. */
+ * Learned angles are never formed: their cosines and sines are a recurrence of modulus 1, p_t = e^{i omega_t} p_{t-1}, whose speeds
+ * are given per token, since only then lambda is not rounded (scan.h) and |p| stays 1 over long sequences. Only differences of angles
+ * meet, so documents need no marks, and where p starts is nothing. */
 #include "models/ten/ten.h"
 
 /* Pairs of a head that turn. */
 static int64_t pairs_of(const ten_config *c) { return c->head_dim / (c->rotate_half ? 4 : 2); }
 
-/* Radians of each token, over all heads: (K), or (B,T,K). */
-static tn_ref speeds(ten_net *n, tn_ref u, const tn_batch *b)
+/* Radians of each token, over all heads: (R,T,K). */
+static tn_ref speeds(ten_net *n, tn_ref u, const tn_batch *b, int64_t R)
 {
     tn_graph *g = n->g;
     const ten_config *c = n->c;
-    const int64_t H = c->heads, pairs = pairs_of(c), K = H * pairs;
+    const int64_t H = c->heads, pairs = pairs_of(c), T = b->length;
     const tn_ref eta =
         tn_param(g, "eta", tn_shape(H, pairs), ten_init_turn(c), .lr = c->spectrum_lr, .no_decay = true);
-    const tn_ref fixed = tn_exp(g, eta);
-    if (c->rotate != TEN_ROTATE_TOKEN) return tn_reshape(g, fixed, tn_shape(K));
+    const tn_ref fixed = tn_add(g, tn_fill(g, tn_shape(R, T, H, pairs), TN_F32, 0), tn_exp(g, eta));
+    if (c->rotate != TEN_ROTATE_TOKEN) return tn_reshape(g, fixed, tn_shape(R, T, H * pairs));
     const tn_ref much = tn_linear(g, u, tn_param(g, "w_turn", tn_shape(H, c->dim), tn_normal(0.02f)),
                                   .bias = tn_param(g, "b_turn", tn_shape(H), tn_zeros), .act = TN_ACT_SIGMOID);
-    const tn_ref each = tn_reshape(g, tn_scale(g, much, 2), tn_shape(b->batch, b->length, H, 1));
-    return tn_reshape(g, tn_mul(g, tn_add(g, tn_fill(g, tn_shape(b->batch, b->length, H, pairs), TN_F32, 0), fixed), each),
-                      tn_shape(b->batch, b->length, K));
+    const tn_ref each = tn_reshape(g, tn_scale(g, much, 2), tn_shape(R, T, H, 1));
+    return tn_reshape(g, tn_mul(g, fixed, each), tn_shape(R, T, H * pairs));
 }
 
 /* [1 | 0] for every row: where p starts. What is carried is p less this, so that a state of zeros is a new beginning. */
@@ -43,7 +43,7 @@ tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref one = start_of(g, R, K), carried = tn_carry_state(g, b, "turn", tn_shape(R, 2 * K));
     tn_ref after = TN_NONE;
     const tn_ref p = tn_scan(g, tn_fill(g, tn_shape(R, T, 2 * K), TN_F32, 0), tn_fill(g, tn_shape(K), TN_F32, 1),
-                             speeds(n, u, b), .state = carried.id ? tn_add(g, carried, one) : one,
+                             speeds(n, u, b, R), .state = carried.id ? tn_add(g, carried, one) : one,
                              .final = b->carry ? &after : NULL);
     if (carried.id) tn_carry_keep(g, b, carried, tn_sub(g, after, one));
     return tn_reshape(g, p, tn_shape(R, T, 2 * n->c->heads, pairs));

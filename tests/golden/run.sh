@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The models against files that their PyTorch twins wrote in float64 (bench/peers): outputs, every gradient, and the
-# losses of 20 training steps; each in plain f32, with every switch off, and with recomputation
-# (of layers; of chunks where there is no attention). Then a file made wrong
+# losses of 20 training steps; ten_study by the study's own program in float32, 50 steps. Each in plain f32, with every switch off, and
+# with recomputation (of layers; of chunks where there is no attention). Then a file made wrong
 # on purpose, which must be noticed. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2

@@ -1,18 +1,19 @@
 """The study's own networks against ours: trains both from the same weights on the same batches, step by step, in float32, and
 prints both losses and the largest distance. Fails where it is more than the limit.
 
-    PYTHON tests/peers/check_variants.py [--script ../shared/reference/ten_variants.py] [--tenon build/tenon] [NAME ...]
+    PYTHON tests/peers/check_variants.py [--script FILE] [--tenon build/tenon] [NAME ...]                (bench/peers/README.md)
 
 The script is the PyTorch program behind the study of TEN's quality. It is imported as it stands and is not part of this tree: its
 models, initial values, groups of the optimizer and schedule are the ones that run. Only what needs a GPU is replaced: its scan's
 kernel by a loop in float64, and nothing is compiled or autocast. No dropout.
-Keep: what differs on purpose is said in CASES, not hidden in the translation of names.
+Keep: our side is the line of docs/variants.md and the sizes; the translation of names changes no number.
 """
 import argparse
 import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,21 +26,15 @@ TREE = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(TREE / "bench" / "peers"))
 import against  # noqa: E402
 
-TEN_B = "preset=ten_b heads=4"
-RING = "rho=expexp spectrum=log gamma_norm=free spectrum_lr=0.3"
+MAIN = ("mix", "outerD", "diag_g256", "hybrid_nr", "diag_s256", "tenb", "tenb_i123", "gpt", "gpt2")
+RATES = {"hybrid_nr": 1.5e-3, "diag_s256": 1.5e-3, "tenb": 1.5e-3, "tenb_i123": 1.5e-3, "gpt": 1.5e-3, "gpt2": 1.5e-3}  # others: 3e-3
 
-# name in the script: our model, our settings, peak learning rate
-CASES = {
-    "mix": ("ten", "", 3e-3),
-    "outerD": ("ten", "preset=recall", 3e-3),
-    "diag_g256": ("ten", "pattern=D", 3e-3),
-    "hybrid_nr": ("ten", "preset=ten_hybrid", 1.5e-3),
-    "diag_s256": ("ten", "preset=ten_static", 1.5e-3),
-    "tenb": ("ten", f"{TEN_B} train.decay_on=all", 1.5e-3),
-    "tenb_i123": ("ten", f"{TEN_B} {RING}", 1.5e-3),
-    "gpt": ("gpt", "shape=llama", 1.5e-3),
-    "gpt2": ("gpt", "shape=gpt2", 1.5e-3),
-}
+
+def read_lines():
+    """{name: (model, settings)} of the table of networks in docs/variants.md: one line of settings for each of the study's."""
+    rows = re.findall(r"^\| (\w+) \| `(\w+) ?([^`]*)` \|$", (TREE / "docs" / "variants.md").read_text(), re.M)
+    return {name: (model, text) for name, model, text in rows}
+
 
 # The first steps of the study's own schedule, and a whole cosine: the script reaches the peak at the last step of its warm-up, ours
 # one later, and its cosine ends one step behind the last; so its (steps, warm-up) are these settings of ours.
@@ -89,8 +84,21 @@ LAYER = {"n1.w": "norm1.w", "n1.weight": "norm1.w", "n1.bias": "norm1.b", "n2.w"
          "ffn.wout.bias": "ffn.b2"}
 MIXER = {"qkv.weight": "w_qkv", "qkv.bias": "b_qkv", "wout.weight": "w_out", "wout.bias": "b_out", "win.weight": "w_in",
          "wg.weight": "w_g", "wg.bias": "b_g", "R": "resonance", "al": "alpha", "om": "omega", "nu": "nu", "lgam": "log_gamma",
-         "conv": "conv", "D": "skip", "wri.weight": "w_ri", "wri.bias": "b_ri", "wab.weight": "w_ab", "wab.bias": "b_ab",
+         "conv": "conv", "D": "skip", "wri.weight": "w_ri", "wri.bias": "b_ri",
          "hn": "gain", "Ds": "skip"}
+
+
+def outer_rows(mixer, scope, bias, x):
+    """Theirs drive decay, strength and rotation, whether these are used or not; ours are those that are."""
+    decay, strength, turn = x.chunk(3)
+    out, rows = [], ([decay] if mixer.dec == "dd" else []) + ([strength] if mixer.wr != "dt" else [])
+    if rows:
+        out.append((f"{scope}.{'b' if bias else 'w'}_ab", torch.cat(rows)))
+    if bias and mixer.dec != "dd":
+        out.append((f"{scope}.decay", decay))
+    if mixer.rotm == "dd":
+        out.append((f"{scope}.{'b' if bias else 'w'}_turn", turn))
+    return out
 
 
 def ours(script, net, model, name, x):
@@ -103,13 +111,12 @@ def ours(script, net, model, name, x):
         return [(f"{layer}.{LAYER[rest]}", x)]
     mixer, leaf = net.blocks[int(index)].mix, rest.removeprefix("mix.")
     scope = f"{layer}.{'attn' if model == 'gpt' else 'mixer'}"
-    if isinstance(mixer, script.Outer):
-        if leaf == "eta":  # of the rotation, which these variants have not
-            return []
-        if leaf.startswith("wab"):  # the last third drives the rotation
-            x = x[: 2 * mixer.H]
-        if leaf == "hn":
-            x = x.view(mixer.H, mixer.P)
+    if isinstance(mixer, script.Outer) and leaf.startswith("wab"):
+        return outer_rows(mixer, scope, leaf == "wab.bias", x)
+    if leaf == "eta":  # there, and unused, where nothing turns
+        return [] if mixer.rotm == "none" else [(f"{scope}.eta", x)]
+    if leaf == "hn":
+        x = x.view(mixer.H, mixer.P)
     if isinstance(mixer, script.Diag) and not mixer.gated and leaf == "win.weight":
         return list(zip((f"{scope}.w_in", f"{scope}.w_z"), x.chunk(2)))
     return [(f"{scope}.{MIXER[leaf]}", x)]
@@ -125,11 +132,11 @@ def translated(script, net, model, pick):
 
 def settings_of(config, text, lr, schedule):
     """Ours for a configuration of theirs; the case's own words come last and win."""
-    words = {"dim": config.d, "layers": config.L, "heads": config.heads, "ffn": config.f, "vocab": config.V, "train.context": config.T,
+    words = {"dim": config.d, "layers": config.L, "heads": 4 if config.mixer == "tenb" else config.heads, "ffn": config.f, "vocab": config.V, "train.context": config.T,
              "train.dropout": 0, "compute": "f32", "device": "cpu", "train.lr": lr, "train.lr_min_frac": 0.05,
              "train.steps": schedule[0], "train.warmup": schedule[1], "train.beta1": 0.9, "train.beta2": 0.95, "train.eps": 1e-8,
              "train.decay": 0.1, "train.clip": 1}
-    if config.mixer != "attn":
+    if "outer" in (config.mixer, config.hkind):
         words.update({"chunk": config.chunk, "head_dim": config.on})
     words.update({ours: config[theirs] for theirs, ours in (("K", "k"), ("window", "window")) if config.get(theirs)})
     words.update(word.split("=", 1) for word in text.split())
@@ -165,7 +172,8 @@ def train_ours(tenon, path, threads):
 
 
 def compare(script, name, which, args):
-    model, text, lr = CASES[name]
+    model, text = args.lines[name]
+    lr = RATES.get(name, 3e-3)
     sizes = {"chunk": args.chunk, **({"window": args.window} if name.startswith("hybrid") else {})}
     config = script.make_cfg(name, args.vocab, args.length, args.dim, args.layers, **sizes)
     if args.heads:
@@ -204,7 +212,7 @@ def compare(script, name, which, args):
 
 def parse_arguments():
     a = argparse.ArgumentParser(description="Trains the study's networks and ours from the same weights and compares the losses.")
-    a.add_argument("name", nargs="*", help=f"which: {', '.join(CASES)} (default: all)")
+    a.add_argument("name", nargs="*", help=f"of docs/variants.md (default: {' '.join(MAIN)}), or all")
     a.add_argument("--script", type=pathlib.Path, default=TREE.parent / "shared" / "reference" / "ten_variants.py")
     a.add_argument("--tenon", default=os.environ.get("TENON", str(TREE / "build" / "tenon")))
     a.add_argument("--schedule", choices=(*SCHEDULES, "both"), default="both")
@@ -224,9 +232,6 @@ def parse_arguments():
     a.add_argument("--keep", type=pathlib.Path, help="leave the files for `tenon check --against` in this folder")
     a.add_argument("--verbose", action="store_true", help="every step")
     args = a.parse_args()
-    for name in args.name:
-        if name not in CASES:
-            a.error(f"{name}: {', '.join(CASES)}")
     if not args.script.exists():
         a.error(f"{args.script} is not there: --script says where ten_variants.py is")
     return args
@@ -237,8 +242,12 @@ def main():
     warnings.filterwarnings("ignore", message=".*autocast.*")
     torch.set_num_threads(args.threads)
     script = load_script(args.script)
+    args.lines = {name: line for name, line in read_lines().items() if name in script.VAR}
+    names = list(args.lines) if args.name == ["all"] else args.name or MAIN
+    if unknown := [name for name in names if name not in args.lines]:
+        sys.exit(f"error: {unknown[0]}: {' '.join(args.lines)}, or all")
     schedules = SCHEDULES if args.schedule == "both" else (args.schedule,)
-    results = [compare(script, name, which, args) for name in args.name or CASES for which in schedules]
+    results = [compare(script, name, which, args) for name in names for which in schedules]
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     sys.exit(not all(results))
 

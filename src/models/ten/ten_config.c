@@ -116,7 +116,7 @@ static const tn_preset presets[] = {
     { "ten_b", "the second published network: complex input, block resonance, sigmoid gate, 41 M parameters",
       VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4") },
     { "ten_b_ring", "TEN-B with moduli near 1, normalised input and a slower spectrum",
-      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=true", "spectrum_lr=0.3") },
+      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=free", "spectrum_lr=0.3") },
     { "ten_b_wide", "TEN-B with 112 M parameters", VALUES(TEN_B, SIZE(1024, 6, 128, 512), "heads=8") },
     { "ten_b_small", "TEN-B with 15 M parameters", VALUES(TEN_B, SIZE(256, 4, 32, 256), "heads=4") },
 };

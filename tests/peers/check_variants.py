@@ -11,6 +11,7 @@ Keep: our side is the line of docs/variants.md and the sizes; the translation of
 import argparse
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import re
@@ -164,10 +165,10 @@ def train_ours(tenon, path, threads):
     """Our losses and the worst row of gradients, as `tenon check --against` prints them."""
     run = subprocess.run([tenon, "check", f"--against={path}", "--json", f"threads={threads}"], capture_output=True, text=True)
     rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
-    losses = next((r["values"] for r in rows if r.get("name") == "output.losses"), None)
-    if losses is None:
+    losses = [r.get("value", math.nan) for r in rows if "step" in r]
+    if not losses:
         sys.exit(f"error: {tenon} check --against={path}: {run.stderr.strip() or run.stdout.strip()}")
-    worst = max((r for r in rows if r["name"].startswith("grad.")), key=lambda r: r.get("value", float("inf")))
+    worst = max((r for r in rows if r["name"].startswith("grad.")), key=lambda r: r.get("value", math.inf))
     return losses, worst
 
 
@@ -198,14 +199,14 @@ def compare(script, name, which, args):
         path = args.keep / f"{name}-{which}.safetensors" if args.keep else pathlib.Path(folder) / "ref.safetensors"
         against.write_file(path, model, settings_of(config, text, lr, our_schedule), out)
         mine, gradient = train_ours(args.tenon, path, args.threads)
-    distance = max(abs(a - b) for a, b in zip(theirs, mine))
+    distance = max((abs(a - b) for a, b in zip(theirs, mine)), key=lambda d: (math.isnan(d), d))
     if args.verbose:
         for step, (a, b) in enumerate(zip(theirs, mine)):
             print(f"    step {step + 1:3}  script {a:.6f}  tenon {b:.6f}  {b - a:+.1e}")
     good = distance <= args.limit and len(mine) == args.steps
     count = sum(p.numel() for p in net.parameters())
     print(f"{'ok    ' if good else 'FAILED'} {name:10} {which:7} {count:9} parameters  {args.steps} steps  script {theirs[0]:.5f} -> {theirs[-1]:.5f}"
-          f"  tenon {mine[0]:.5f} -> {mine[-1]:.5f}  largest distance {distance:.1e}  gradient {gradient.get('value', float('nan')):.1e}"
+          f"  tenon {mine[0]:.5f} -> {mine[-1]:.5f}  largest distance {distance:.1e}  gradient {gradient.get('value', math.nan):.1e}"
           f" ({gradient['name'][5:]})", flush=True)
     return good
 

@@ -18,6 +18,8 @@ for f in tests/golden/*.safetensors; do
   if "$tenon" check --against="$f" train.lr=2e-3 >/tmp/golden.$$ 2>&1; then
     failed=$((failed + 1)); echo "FAILED: another learning rate went unnoticed in $f"; else passed=$((passed + 1)); fi
 done
+steps=$("$tenon" check --against=tests/golden/ten_study.safetensors --json | grep -c '"name":"output.losses","step":')
+if [ "$steps" = 50 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: --json has the losses of $steps steps, not of 50"; fi
 rm -f /tmp/golden.$$
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -52,7 +52,7 @@ compare() {
 }
 
 if wanted steps; then
-    for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=2" "ten preset=ten_b dim=64 layers=2 k=16 heads=2 train.dropout=0" "ten dim=64 layers=4 pattern=DOEW heads=2"; do
+    for model in "gpt dim=64 layers=2 heads=2" "gpt shape=gpt2 dim=64 layers=2 heads=2" "ten dim=64 layers=2" "ten preset=ten_b dim=64 layers=2 k=16 heads=2 train.dropout=0" "ten dim=64 layers=4 pattern=DOEW heads=2" "gpt_conv_gate dim=64 layers=2 heads=2" "ten dim=64 layers=2 pattern=O heads=2 rotate=token qk_norm=true write=normed" "ten dim=64 layers=2 pattern=DO heads=2 omega=zero rotate=learned gate=sigmoid forget=fixed" "ten dim=64 layers=2 pattern=O heads=2 qk_norm=true write=delta train.context=32"; do
         compare "$model" 1e-2
     done
     small="train.eval_every=0 train.warmup=0 train.lr=2e-3 log.every=1 loader.workers=0"

@@ -24,9 +24,9 @@ NETS = [
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=EW dim=8 layers=2 k=4 heads=2 vocab=11 window=3 resonance=blockdiag"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=E dim=8 layers=2 k=4 heads=2 vocab=11 select=bounded xmem=true resonance=blockdiag"),
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 conv=3 conv_act=silu gate=silu"),
-    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 skip=false rotate=token qk_norm=true write=normed"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=16 layers=2 heads=2 vocab=11 rotate=token write=normed"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=16 layers=2 heads=2 vocab=11 omega=zero conv=2 gate=sigmoid rotate=learned rotate_pairs=half forget=fixed"),
-    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=8 layers=2 heads=2 vocab=11 qk_norm=true write=delta"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=32 layers=2 heads=2 vocab=11 qk_norm=true write=delta conv_act=none"),
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=E dim=8 layers=2 k=4 vocab=11 gamma_norm=free"),
 ]

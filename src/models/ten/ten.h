@@ -77,12 +77,14 @@ tn_ref ten_phase(ten_net *n, int64_t K, tn_init first);
 tn_ref ten_turns(ten_net *n, tn_ref u, const tn_batch *b);
 tn_ref ten_turn(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b);
 
-/* What an O layer's state meets: q, k, v (B,T,H,N), logarithm of the decay and strength of writing (B,T,H). */
+/* What meets in an O layer: q, k, v (B,T,H,N), logarithm of the decay and strength of writing (B,T,H), the state before
+ * (B,H,N,N) or none. */
 typedef struct ten_written {
-    tn_ref q, k, v, alpha, write;
+    tn_ref q, k, v, alpha, write, state;
 } ten_written;
 
-tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b); /* (B,T,H,N); ten_delta.c */
+/* (B,T,H,N); *after, where asked for, is the state after (ten_delta.c). */
+tn_ref ten_delta(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after);
 
 /* The end of a D or O layer (ten_read.c), widths W: (B,T,W) -> (B,T,d). */
 typedef struct ten_read {

@@ -5,27 +5,36 @@
 
 static bool has_strength(const ten_config *c) { return c->write != TEN_WRITE_DECAY; }
 
-/* Decay and strength of writing. forget=token: alpha = -softplus(a), [a;b] = w_ab u + b_ab; fixed: one number per
- * head. Rows that are not asked for are not there. */
-static void decide(ten_net *n, tn_ref u, const tn_batch *b, ten_written *x)
+/* alpha (B,T,H), the logarithm of the decay. forget=token: -softplus(a), [a;b] = ab; fixed: one number per head. */
+static tn_ref log_decay(ten_net *n, tn_ref ab, const tn_batch *b)
 {
     tn_graph *g = n->g;
+    const int64_t H = n->c->heads;
+    if (!n->c->forget_fixed) return tn_neg(g, tn_softplus(g, tn_slice(g, ab, -1, 0, H)));
+    const tn_ref a = tn_neg(g, tn_softplus(g, tn_param(g, "decay", tn_shape(H), ten_init_decay(H))));
+    return tn_add(g, tn_fill(g, tn_shape(b->batch, b->length, H), TN_F32, 0), a);
+}
+
+/* ab (B,T,rows): what decays and strengths of writing are made of. Rows that are not asked for are not there. */
+static tn_ref decide(ten_net *n, tn_ref u)
+{
     const ten_config *c = n->c;
     const int64_t H = c->heads, decays = c->forget_fixed ? 0 : H, rows = decays + (has_strength(c) ? H : 0);
-    const tn_ref ab = rows ? tn_linear(g, u, tn_param(g, "w_ab", tn_shape(rows, c->dim), tn_normal(0.02f)),
-                                       .bias = tn_param(g, "b_ab", tn_shape(rows), ten_init_decay(decays)))
-                           : TN_NONE;
-    if (decays) x->alpha = tn_neg(g, tn_softplus(g, tn_slice(g, ab, -1, 0, H)));
-    else {
-        const tn_ref a = tn_neg(g, tn_softplus(g, tn_param(g, "decay", tn_shape(H), ten_init_decay(H))));
-        x->alpha = tn_add(g, tn_fill(g, tn_shape(b->batch, b->length, H), TN_F32, 0), a);
-    }
-    if (has_strength(c)) x->write = tn_sigmoid(g, tn_slice(g, ab, -1, decays, H));
-    else x->write = tn_neg(g, tn_expm1(g, x->alpha));
-    if (c->write == TEN_WRITE_NORMED) {
-        const tn_ref left = tn_clamp_min(g, tn_neg(g, tn_expm1(g, tn_scale(g, x->alpha, 2))), 1e-6f);
-        x->write = tn_mul(g, x->write, tn_sqrt(g, left));
-    }
+    if (!rows) return TN_NONE;
+    return tn_linear(n->g, u, tn_param(n->g, "w_ab", tn_shape(rows, c->dim), tn_normal(0.02f)),
+                     .bias = tn_param(n->g, "b_ab", tn_shape(rows), ten_init_decay(decays)));
+}
+
+/* (B,T,H): a gate, the last rows of ab, or what the decay alpha leaves. */
+static tn_ref strength(ten_net *n, tn_ref ab, tn_ref alpha)
+{
+    tn_graph *g = n->g;
+    const int64_t H = n->c->heads;
+    if (!has_strength(n->c)) return tn_neg(g, tn_expm1(g, alpha));
+    const tn_ref gate = tn_sigmoid(g, tn_slice(g, ab, -1, n->c->forget_fixed ? 0 : H, H));
+    if (n->c->write != TEN_WRITE_NORMED) return gate;
+    const tn_ref left = tn_clamp_min(g, tn_neg(g, tn_expm1(g, tn_scale(g, alpha, 2))), 1e-6f);
+    return tn_mul(g, gate, tn_sqrt(g, left));
 }
 
 /* Queries or keys: x (B,T,H,N) to unit length but for a factor sqrt(N) (which the readout takes out) where asked, and turned. */
@@ -36,32 +45,29 @@ static tn_ref prepared(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b)
 }
 
 /* S_t = e^{alpha_t} S_{t-1} + k_t (beta_t v_t)^T, o_t = S_t^T q_t. */
-static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b)
+static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after)
 {
-    tn_graph *g = n->g;
-    const int64_t H = n->c->heads, N = n->c->head_dim;
-    const tn_ref state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N));
-    const tn_ref write = tn_reshape(g, x->write, tn_shape(b->batch, b->length, H, 1));
-    tn_ref after = TN_NONE;
-    const tn_ref o = tn_outer(g, x->q, x->k, tn_mul(g, x->v, write), x->alpha, .reset = b->reset, .chunk = n->c->chunk,
-                              .state = state, .final = b->carry ? &after : NULL);
-    tn_carry_keep(g, b, state, after);
-    return o;
+    const tn_ref write = tn_reshape(n->g, x->write, tn_shape(b->batch, b->length, n->c->heads, 1));
+    return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = b->reset, .chunk = n->c->chunk,
+                    .state = x->state, .final = after);
 }
 
 /* The recurrence, without the roots of N: qkv (B,T,3H,N) -> (B,T,H,N). */
 static tn_ref recur(ten_net *n, tn_ref u, tn_ref qkv, const tn_batch *b)
 {
     tn_graph *g = n->g;
-    const int64_t H = n->c->heads;
-    const tn_ref turns = ten_turns(n, u, b);
-    ten_written x = { .v = tn_slice(g, qkv, 2, 2 * H, H) };
+    const int64_t H = n->c->heads, N = n->c->head_dim;
+    const tn_ref turns = ten_turns(n, u, b), ab = decide(n, u);
+    tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
+    ten_written x = { .state = tn_carry_state(g, b, "state", tn_shape(b->batch, H, N, N)), .v = tn_slice(g, qkv, 2, 2 * H, H) };
     x.q = prepared(n, tn_slice(g, qkv, 2, 0, H), turns, b);
     x.k = prepared(n, tn_slice(g, qkv, 2, H, H), turns, b);
-    decide(n, u, b, &x);
-    if (n->c->write != TEN_WRITE_DELTA) return add_up(n, &x, b);
-    x.k = tn_scale(g, x.k, 1.f / sqrtf((float)n->c->head_dim));
-    return ten_delta(n, &x, b);
+    x.alpha = log_decay(n, ab, b);
+    x.write = strength(n, ab, x.alpha);
+    if (n->c->write == TEN_WRITE_DELTA) x.k = tn_scale(g, x.k, 1.f / sqrtf((float)N));
+    const tn_ref o = n->c->write == TEN_WRITE_DELTA ? ten_delta(n, &x, b, last) : add_up(n, &x, b, last);
+    tn_carry_keep(g, b, x.state, after);
+    return o;
 }
 
 static tn_ref per_state(ten_net *n, const char *name)

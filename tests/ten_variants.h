@@ -20,7 +20,7 @@ static const tn_variant tn_variants[] = {
     { "gpt_conv_gate", "gpt", "preset=gpt_conv_gate" },
     { "tenb", "ten", "preset=ten_b train.decay_on=all" },
     { "tenb_i123", "ten", "preset=ten_b_ring" },
-    { "diag_s256", "ten", "pattern=E" },
+    { "diag_s256", "ten", "preset=ten_static" },
     { "diag_g256", "ten", "pattern=D" },
     { "diag_g, real", "ten", "pattern=D omega=zero" },
     { "diag_g, fixed phases", "ten", "pattern=D omega=fixed" },

@@ -17,7 +17,7 @@ from against import normal, ones, uniform, zeros
 DEFAULTS = {"pattern": "DO", "dim": 256, "layers": 4, "k": "auto", "heads": "auto", "head_dim": "auto", "ffn": "auto",
             "chunk": 64, "vocab": 256, "window": 256, "rotate": "false", "resonance": "none", "select": "none", "xmem": "false",
             "conv": 4, "skip": "true", "gate": "silu", "omega": "learned", "rotate_pairs": "all", "write": "sigmoid", "forget": "token",
-            "qk_norm": "false", "conv_act": "silu"}
+            "qk_norm": "false", "conv_act": "silu", "gamma_norm": "true"}
 
 
 # --- initial values --------------------------------------------------------------------------------------------------
@@ -249,7 +249,11 @@ class Ten(against.Net):
             pq = F.linear(u, self.param("w_sel", (2 * K, d), zeros), self.param("b_sel", (2 * K,), zeros)).tanh()
             nu, omega = nu + 0.1 * pq[..., :K], omega + 0.05 * pq[..., K:]
         log_rho = -nu.exp()
-        gamma = torch.sqrt(-torch.expm1(2 * log_rho)) * self.param("log_gamma", (K,), zeros, lr=0.3).exp()
+        root = torch.sqrt(-torch.expm1(2 * log_rho))
+        if self.settings["gamma_norm"] == "free":
+            gamma = self.param("log_gamma", (K,), lambda rng, shape: root.detach().log().expand(1, 1, K)[0, 0]).exp()
+        else:
+            gamma = root * self.param("log_gamma", (K,), zeros, lr=0.3).exp()
         lam = torch.polar(log_rho.exp(), omega.expand_as(log_rho)).expand(*x.shape[:2], K)
         c = scan(lam, gamma * torch.complex(*x.chunk(2, -1)))
         return torch.cat([c.real, c.imag], -1)

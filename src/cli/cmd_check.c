@@ -12,6 +12,16 @@
 
 enum { MOST_OVERRIDES = 256, SAMPLES = 16 };
 
+/* A line for each number of the row: of each step its loss. */
+static void emit_values(tn_cli *c, const tn_check_row *r)
+{
+    for (int64_t i = 0; i < r->n_values; i++) {
+        json_t *line = json_pack("{s:s, s:I}", "name", r->name, "step", (json_int_t)(i + 1));
+        if (line && isfinite(r->values[i])) json_object_set_new(line, "value", json_real((double)r->values[i]));
+        (void)tn_cli_emit(c, line);
+    }
+}
+
 static void print_row(void *ctx, const tn_check_row *r)
 {
     tn_cli *c = ctx;
@@ -29,6 +39,7 @@ static void print_row(void *ctx, const tn_check_row *r)
         json_object_set_new(row, "value", json_integer((json_int_t)r->value));
     else if (row && isfinite(r->value)) json_object_set_new(row, "value", json_real(r->value));
     (void)tn_cli_emit(c, row);
+    emit_values(c, r);
 }
 
 /* The file's own settings come before the command line's. Words are cut in place in `text`. */

@@ -23,14 +23,16 @@ typedef struct against {
 /* Tolerances for f32 against f64: max|x - ref| / max|ref|. */
 static const double output_tolerance = 1e-4, gradient_tolerance = 1e-4, losses_tolerance = 1e-4;
 
-static void emit(against *a, const char *name, double error, double tolerance, const char *what)
+/* values: n numbers to show beside it, or NULL. */
+static void emit(against *a, const char *name, double error, double tolerance, const char *what, const float *values, int64_t n)
 {
-    tn_check_row r = { .name = name, .value = error, .unit = "", .verdict = error <= tolerance ? TN_PASS : TN_FAILED };
+    tn_check_row r = { .name = name, .value = error, .unit = "", .verdict = error <= tolerance ? TN_PASS : TN_FAILED,
+                       .values = values, .n_values = n };
     snprintf(r.detail, sizeof r.detail, "%s: error %.2e, tolerance %.0e", what, error, tolerance);
     a->compared++;
     if (r.verdict == TN_FAILED && a->failed++ == 0) {
-        const size_t n = strlen(r.detail);
-        snprintf(r.detail + n, sizeof r.detail - n, "  <- the first that differs");
+        const size_t used = strlen(r.detail);
+        snprintf(r.detail + used, sizeof r.detail - used, "  <- the first that differs");
     }
     a->c->row(a->c->ctx, &r);
 }
@@ -69,7 +71,7 @@ static tn_status compare(against *a, const char *name, const float *x, int64_t n
 {
     double *ref;
     TN_RETURN_IF(read_doubles(a, name, n, &ref));
-    emit(a, name, error_of(x, ref, n), tolerance, what);
+    emit(a, name, error_of(x, ref, n), tolerance, what, NULL, 0);
     tn_free(ref);
     return TN_OK;
 }
@@ -184,7 +186,7 @@ static tn_status compare_training(against *a)
     }
     snprintf(what, sizeof what, "losses of %lld training steps, %.4f -> %.4f", (long long)a->steps, (double)got[0],
              (double)got[a->steps - 1]);
-    emit(a, "output.losses", worst, losses_tolerance, what);
+    emit(a, "output.losses", worst, losses_tolerance, what, got, a->steps);
 done:
     tn_free(got);
     tn_free(ref);

@@ -16,6 +16,8 @@ typedef struct tn_check_row {
     double value; /* the measured quantity, NaN where there is none */
     const char *unit;
     double seconds;
+    const float *values; /* (n_values): what was found step by step; valid during the call, or NULL */
+    int64_t n_values;
 } tn_check_row;
 
 typedef struct tn_check {

@@ -1,4 +1,4 @@
-/* Rows of the training loop and the resolution of a run's settings: defaults < target < overrides.
+/* Rows of the training loop and the resolution of a run's settings: defaults < the model's own < target < overrides.
  * Ranges here are those of one key; checks between keys belong to the code that uses them. */
 #include "train/train_settings.h"
 
@@ -180,15 +180,24 @@ static tn_status find_preset(choice *c, const tn_preset **preset)
     return TN_OK;
 }
 
-static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const char *const *overrides, size_t n)
+/* values: "key=value", NULL at the end, or NULL. */
+static tn_status set_all(tn_settings *st, const char *const *values, const char *source)
 {
-    for (const char *const *v = preset ? preset->values : NULL; v && *v; v++) {
+    for (const char *const *v = values; v && *v; v++) {
         char key[128];
         const char *eq = strchr(*v, '=');
-        if (!eq || (size_t)(eq - *v) >= sizeof key) return tn_error(TN_INTERNAL, "preset %s: \"%s\"", preset->name, *v);
+        if (!eq || (size_t)(eq - *v) >= sizeof key) return tn_error(TN_INTERNAL, "%s: \"%s\"", source, *v);
         snprintf(key, sizeof key, "%.*s", (int)(eq - *v), *v);
-        TN_RETURN_IF(tn_settings_set(st, key, eq + 1, "preset %s", preset->name));
+        TN_RETURN_IF(tn_settings_set(st, key, eq + 1, "%s", source));
     }
+    return TN_OK;
+}
+
+static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const char *const *overrides, size_t n)
+{
+    char source[128];
+    snprintf(source, sizeof source, "preset %s", preset ? preset->name : "");
+    TN_RETURN_IF(set_all(st, preset ? preset->values : NULL, source));
     if (c->file[0]) TN_RETURN_IF(tn_settings_read_yaml(st, c->file));
     TN_RETURN_IF(tn_settings_set(st, "model", c->model, "%s", c->file[0] ? c->file : "command line"));
     if (preset) TN_RETURN_IF(tn_settings_set(st, "preset", preset->name, "%s", c->file[0] ? c->file : "command line"));
@@ -213,6 +222,7 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
     TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_common(st));
     TN_TRY(tn_settings_add(st, m->settings, m->n_settings, m->name));
+    TN_TRY(set_all(st, m->defaults, "default"));
     TN_TRY(apply(st, &c, preset, overrides, n));
     *out = st;
     *model = m;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The models against files that their PyTorch twins wrote in float64 (bench/peers): outputs, every gradient, and the
-# losses of 20 training steps; each in plain f32, with every switch off, and with recomputation
-# (of layers; of chunks where there is no attention). Then a file made wrong
+# losses of 20 training steps; ten_study by the study's own program in float32, 50 steps. Each in plain f32, with every switch off, and
+# with recomputation (of layers; of chunks where there is no attention). Then a file made wrong
 # on purpose, which must be noticed. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -18,6 +18,8 @@ for f in tests/golden/*.safetensors; do
   if "$tenon" check --against="$f" train.lr=2e-3 >/tmp/golden.$$ 2>&1; then
     failed=$((failed + 1)); echo "FAILED: another learning rate went unnoticed in $f"; else passed=$((passed + 1)); fi
 done
+steps=$("$tenon" check --against=tests/golden/ten_study.safetensors --json | grep -c '"name":"output.losses","step":')
+if [ "$steps" = 50 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: --json has the losses of $steps steps, not of 50"; fi
 rm -f /tmp/golden.$$
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

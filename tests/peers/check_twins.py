@@ -28,6 +28,7 @@ NETS = [
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=DO dim=16 layers=2 heads=2 vocab=11 omega=zero conv=2 gate=sigmoid rotate=learned rotate_pairs=half forget=fixed"),
     (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=O dim=32 layers=2 heads=2 vocab=11 qk_norm=true write=delta conv_act=none"),
     (gpt_twin.Gpt, gpt_twin.DEFAULTS, "dim=16 layers=2 heads=4 vocab=11 qkv_bias=true tied=false rope_pairs=interleaved"),
+    (ten_twin.Ten, ten_twin.DEFAULTS, "pattern=E dim=8 layers=2 k=4 vocab=11 gamma_norm=free"),
 ]
 results = []
 
@@ -101,7 +102,8 @@ def check_training(net, tokens, labels, text):
         for n in p:
             m[n] = 0.9 * m[n] + 0.1 * scale * g[n]
             v[n] = 0.95 * v[n] + 0.05 * (scale * g[n]) ** 2
-            lr = 0.02 * (0.3 if n.endswith((".nu", ".omega", ".log_gamma", ".eta")) and "preset" not in s else 1.0)
+            slow = (".nu", ".omega", ".eta") + (() if s.get("gamma_norm") == "free" else (".log_gamma",))
+            lr = 0.02 * (0.3 if n.endswith(slow) and "preset" not in s else 1.0)
             plain = p[n].dim() < 2 or n.endswith((".conv", ".skip", ".gain", ".resonance", ".eta"))
             update = m[n] / (1 - 0.9 ** t) / ((v[n] / (1 - 0.95 ** t)).sqrt() + 1e-8)
             p[n] = p[n] - lr * update - (0.0 if plain else lr * 0.3) * p[n]

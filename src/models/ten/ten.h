@@ -16,6 +16,7 @@ typedef enum ten_gate { TEN_GATE_NONE, TEN_GATE_SIGMOID, TEN_GATE_SILU } ten_gat
 typedef enum ten_select { TEN_SELECT_NONE, TEN_SELECT_BOUNDED, TEN_SELECT_RG } ten_select;
 typedef enum ten_act { TEN_ACT_SWIGLU, TEN_ACT_SILU, TEN_ACT_GELU } ten_act;
 typedef enum ten_pos { TEN_POS_NONE, TEN_POS_LEARNED, TEN_POS_SIN } ten_pos;
+typedef enum ten_gamma { TEN_GAMMA_NONE, TEN_GAMMA_FOLLOWS, TEN_GAMMA_FREE } ten_gamma;
 typedef enum ten_omega { TEN_OMEGA_LEARNED, TEN_OMEGA_FIXED, TEN_OMEGA_ZERO } ten_omega;
 typedef enum ten_rotate { TEN_ROTATE_NONE, TEN_ROTATE_FIXED, TEN_ROTATE_LEARNED, TEN_ROTATE_TOKEN } ten_rotate;
 typedef enum ten_write { TEN_WRITE_SIGMOID, TEN_WRITE_NORMED, TEN_WRITE_DECAY, TEN_WRITE_DELTA } ten_write;
@@ -38,7 +39,8 @@ typedef struct ten_config {
     int n_scales;
     float dropout, out_std, energy, spectrum_lr;
     /* the E layer */
-    bool beta_complex, readout_im, xmem, expexp, gamma_norm;
+    bool beta_complex, readout_im, xmem, expexp;
+    ten_gamma gamma;
     ten_resonance resonance;
     ten_select select;
     ten_start start;
@@ -108,6 +110,7 @@ tn_init ten_init_decay(int64_t decays);       /* O layer: so many decays, then w
 tn_init ten_init_turn(const ten_config *c);   /* O layer: eta */
 tn_init ten_init_radius(const ten_config *c); /* E layer: alpha or nu */
 tn_init ten_init_phase(const ten_config *c);  /* E layer: omega */
+tn_init ten_init_gamma(const ten_config *c);  /* E layer: log sqrt(1-rho^2) of the moduli that ten_init_radius gives */
 tn_init ten_init_blocks(void);                /* I + 0.01 N(0,1)/sqrt(k) */
 tn_init ten_init_identity(void);
 tn_init ten_init_sinusoids(void); /* position table */

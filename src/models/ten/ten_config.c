@@ -69,7 +69,8 @@ static const tn_setting settings[] = {
     TN_SETTING_CHOICE("rho", "expexp", "sigmoid|expexp", "E: modulus, lo + (hi-lo) sigmoid(alpha) or exp(-exp(nu))"),
     TN_SETTING_FLOAT("rho_min", "0", TN_RANGE_HI_OPEN(0, 1), "", "E: lo of rho=sigmoid"),
     TN_SETTING_FLOAT("rho_max", "1", TN_RANGE_LO_OPEN(0, 1), "", "E: hi of rho=sigmoid"),
-    TN_SETTING_BOOL("gamma_norm", "true", "E: the input is scaled by sqrt(1-rho^2) and a learned factor"),
+    TN_SETTING_CHOICE("gamma_norm", "true", "false|true|free",
+                      "E: the input is scaled by sqrt(1-rho^2) and a learned factor; free: by a factor that starts as that root"),
     TN_SETTING_CHOICE("spectrum", "log", "log|ring|uniform",
                       "E: first moduli, by log-uniform time constants 4 to 4096, uniform on a ring, or alpha uniform"),
     TN_SETTING_FLOAT("alpha_min", "-3", TN_RANGE_ANY, "", "E: first alpha of spectrum=uniform, from"),
@@ -94,7 +95,7 @@ static const tn_preset presets[] = {
       VALUES("dim=64", "layers=2", "heads=2", "train.context=128") },
     { "recall", "outer-product layers only: for work that looks things up", VALUES("pattern=O") },
     { "ten_hybrid", "outer-product layers and one window attention in four", VALUES("pattern=OOOW") },
-    { "ten_static", "eigenstates with fixed eigenvalues, convolution, skip and silu branch", VALUES("pattern=E") },
+    { "ten_static", "eigenstates with fixed eigenvalues, convolution, skip and silu branch", VALUES("pattern=E", "gamma_norm=free") },
     { "ten_a", "the first published network: real input, dense resonance, post-norm",
       VALUES(TEN_A, SIZE(512, 6, 64, 2048)) },
     { "ten_a_nano", "TEN-A with 35 M parameters", VALUES(TEN_A, SIZE(512, 4, 64, 512)) },
@@ -115,10 +116,13 @@ static const tn_preset presets[] = {
     { "ten_b", "the second published network: complex input, block resonance, sigmoid gate, 41 M parameters",
       VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4") },
     { "ten_b_ring", "TEN-B with moduli near 1, normalised input and a slower spectrum",
-      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=true", "spectrum_lr=0.3") },
+      VALUES(TEN_B, SIZE(512, 6, 64, 512), "heads=4", "rho=expexp", "spectrum=log", "gamma_norm=free", "spectrum_lr=0.3") },
     { "ten_b_wide", "TEN-B with 112 M parameters", VALUES(TEN_B, SIZE(1024, 6, 128, 512), "heads=8") },
     { "ten_b_small", "TEN-B with 15 M parameters", VALUES(TEN_B, SIZE(256, 4, 32, 256), "heads=4") },
 };
+
+/* Rate and last rate with which the default network was chosen. */
+static const char *const defaults[] = { "train.lr=3e-3", "train.lr_min_frac=0.05", NULL };
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
@@ -180,7 +184,7 @@ static void read_cell(const tn_settings *st, ten_config *c)
     c->expexp = tn_settings_choice(st, "rho") == 1;
     c->rho_min = c->expexp ? 0 : number(st, "rho_min");
     c->rho_max = c->expexp ? 1 : number(st, "rho_max");
-    c->gamma_norm = tn_settings_on(st, "gamma_norm");
+    c->gamma = (ten_gamma)tn_settings_choice(st, "gamma_norm");
     c->start = (ten_start)tn_settings_choice(st, "spectrum");
     c->alpha_min = number(st, "alpha_min");
     c->alpha_max = number(st, "alpha_max");
@@ -250,5 +254,6 @@ const tn_model tn_model_ten = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = ten_build,
+    .defaults = defaults,
     .instruments = ten_instruments,
 };

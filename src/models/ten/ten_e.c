@@ -40,10 +40,12 @@ static tn_ref drive(ten_net *n, tn_ref u, const tn_batch *b, int64_t K)
 
 /* --- eigenvalues -------------------------------------------------------------------------------------------------- */
 
-/* sqrt(1 - rho^2) e^g: rho near 1 would otherwise make states, and the sums behind them, large. */
+/* sqrt(1 - rho^2) e^g: rho near 1 would otherwise make states, and the sums behind them, large. Free: e^g with the same first
+ * value, and rho leaves it alone from there on. */
 static tn_ref input_scale(ten_net *n, tn_ref log_rho, int64_t K)
 {
     tn_graph *g = n->g;
+    if (n->c->gamma == TEN_GAMMA_FREE) return tn_exp(g, tn_param(g, "log_gamma", tn_shape(K), ten_init_gamma(n->c)));
     const tn_ref one_less = tn_clamp_min(g, tn_neg(g, tn_expm1(g, tn_scale(g, log_rho, 2))), 1e-6f);
     const tn_ref factor = tn_param(g, "log_gamma", tn_shape(K), tn_zeros, .lr = n->c->spectrum_lr);
     return tn_mul(g, tn_sqrt(g, one_less), tn_exp(g, factor));
@@ -83,7 +85,7 @@ static spectrum eigenvalues(ten_net *n, tn_ref u, int64_t K)
     }
     const tn_ref minus_exp = c->expexp ? tn_neg(g, tn_exp(g, a)) : TN_NONE;
     s.rho = c->expexp ? tn_exp(g, minus_exp) : tn_affine(g, tn_sigmoid(g, a), c->rho_max - c->rho_min, c->rho_min);
-    if (c->gamma_norm) s.gamma = input_scale(n, c->expexp ? minus_exp : tn_log(g, s.rho), K);
+    if (c->gamma) s.gamma = input_scale(n, c->expexp ? minus_exp : tn_log(g, s.rho), K);
     return s;
 }
 

@@ -92,6 +92,41 @@ static void fill_uniform(float *x, tn_dims dims, draw *uniform, const void *ctx,
     }
 }
 
+/* x: what one of the three above gave; becomes log sqrt(1 - rho^2). */
+static void to_gamma(float *x, tn_dims dims, const float *p)
+{
+    for (int64_t i = 0; i < tn_dims_count(dims); i++) {
+        const double lo = (double)p[0], hi = (double)p[1], a = (double)x[i];
+        const double log_rho = p[0] == p[1] ? -exp(a) : log(lo + (hi - lo) / (1 + exp(-a)));
+        x[i] = (float)(0.5 * log(-expm1(2 * log_rho)));
+    }
+}
+
+/* Where a second tensor starts from the first moduli (gamma_norm=free) they cannot be drawn, for each tensor draws its own numbers:
+ * they follow the multiples of the golden ratio instead, evenly spread over any run of states. */
+static float spread(const void *ctx, uint64_t i)
+{
+    const double x = ((double)i + 0.5) * 0.61803398874989485;
+    (void)ctx;
+    return (float)(x - floor(x));
+}
+
+#define SPREAD(fill)                                                                                                   \
+    static void fill##_spread(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)                  \
+    {                                                                                                                  \
+        (void)uniform;                                                                                                 \
+        fill(x, dims, spread, ctx, p);                                                                                 \
+    }                                                                                                                  \
+    static void fill##_gamma(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)                   \
+    {                                                                                                                  \
+        fill##_spread(x, dims, uniform, ctx, p);                                                                       \
+        to_gamma(x, dims, p);                                                                                          \
+    }
+
+SPREAD(fill_log)
+SPREAD(fill_ring)
+SPREAD(fill_uniform)
+
 /* (groups, k, k): I + 0.01 N(0,1)/sqrt(k), normals from pairs of draws. */
 static void fill_blocks(float *x, tn_dims dims, draw *uniform, const void *ctx, const float *p)
 {
@@ -149,15 +184,23 @@ tn_init ten_init_blocks(void) { return CALL(fill_blocks); }
 tn_init ten_init_identity(void) { return CALL(fill_identity); }
 tn_init ten_init_sinusoids(void) { return CALL(fill_sinusoids); }
 
-tn_init ten_init_radius(const ten_config *c)
+static tn_init from_start(const ten_config *c, int column)
 {
-    tn_init i = CALL(c->start == TEN_START_LOG ? fill_log : c->start == TEN_START_RING ? fill_ring : fill_uniform);
+    static void (*const fills[][3])(float *, tn_dims, draw *, const void *, const float *) = {
+        [TEN_START_LOG] = { fill_log, fill_log_spread, fill_log_gamma },
+        [TEN_START_RING] = { fill_ring, fill_ring_spread, fill_ring_gamma },
+        [TEN_START_UNIFORM] = { fill_uniform, fill_uniform_spread, fill_uniform_gamma },
+    };
+    tn_init i = CALL(fills[c->start][column]);
     i.p[0] = c->rho_min;
     i.p[1] = c->expexp ? c->rho_min : c->rho_max;
     i.p[2] = c->start == TEN_START_RING ? c->ring_min : c->alpha_min;
     i.p[3] = c->start == TEN_START_RING ? c->ring_max : c->alpha_max;
     return i;
 }
+
+tn_init ten_init_radius(const ten_config *c) { return from_start(c, c->gamma == TEN_GAMMA_FREE ? 1 : 0); }
+tn_init ten_init_gamma(const ten_config *c) { return from_start(c, 2); }
 
 tn_init ten_init_phase(const ten_config *c)
 {

@@ -38,9 +38,9 @@ typedef struct crew {
     double begun, spent_at;
 } crew;
 
-int tn_campaign_cores(void)
+int tn_campaign_workers(const tn_study_plan *p)
 {
-    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    const long n = tn_study_on_device(p) ? 1 : sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > TN_CAMPAIGN_WORKERS ? TN_CAMPAIGN_WORKERS : (int)n;
 }
 

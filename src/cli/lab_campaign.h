@@ -24,8 +24,8 @@ typedef struct tn_campaign {
 
 /* TN_OK also where the time was over; TN_INTERRUPTED; or what a worker ended with. */
 tn_status tn_campaign_run(tn_cli *c, tn_campaign *k);
-/* One worker per core. */
-int tn_campaign_cores(void);
+/* One worker per core; one where trials use the GPU, which they would only share. */
+int tn_campaign_workers(const tn_study_plan *p);
 
 /* --- watching (lab_watch.c) --- */
 typedef struct tn_lab_watch tn_lab_watch;
@@ -37,5 +37,7 @@ void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
 /* The words of `tenon lab`. */
 tn_status tn_lab_run(tn_cli *c);
 tn_status tn_lab_work(tn_cli *c);
+/* --plan: opens and times every side; trials: of each. */
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers);
 
 #endif

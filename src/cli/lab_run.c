@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "cli/lab_campaign.h"
 #include "cli/train_view.h"
+#include "lab/common_seeds.h"
 #include "lab/transfer.h"
 #include "lab/trial_run.h"
 #include "lab/worker.h"
@@ -43,7 +44,7 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
 
 static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const char *file, options *o)
 {
-    double workers = tn_campaign_cores(), trials = (double)p->trials, seconds = 0;
+    double workers = tn_campaign_workers(p), trials = (double)p->trials, seconds = 0;
     TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
     TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
     TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
@@ -91,6 +92,7 @@ static void describe(tn_cli *c, const tn_study_plan *p, const options *o, bool f
     fprintf(c->err, "study   %s, ", p->name);
     if (p->n_sides > 1 || p->sides[0].name[0])
         fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
+    if (p->seeds) fprintf(c->err, "%lld common seeds for each of ", (long long)p->seeds);
     fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials,
             o->trials == 1 ? "" : "s", p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
     fprintf(c->err, "data    %s", o->db);
@@ -150,13 +152,24 @@ static tn_status sweep(const tn_study_plan *p, const options *o, tn_lab *lab)
     return st;
 }
 
+/* Trials of the search are the means of what has run. */
+static tn_status settle(const tn_study_plan *p, tn_lab *lab)
+{
+    tn_study *s = NULL;
+    TN_RETURN_IF(tn_lab_load(lab, p->name, &s));
+    const tn_status st = tn_lab_seeds_settle(lab, s, p);
+    tn_study_free(s);
+    return st;
+}
+
 static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_lab *lab, int64_t id, double spent)
 {
     tn_campaign k = { .plan = p,
                       .lab = lab,
                       .study = id,
                       .workers = o->workers,
-                      .trials = o->trials,
+                      .trials = p->seeds ? 0 : o->trials,
+                      .compare = p->seeds > 0,
                       .seconds = seconds_left(p, o, spent) };
     const tn_status s = tn_campaign_run(c, &k);
     char text[1024];
@@ -174,6 +187,9 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
                         (long long)k.ended, o->db);
     if (s != TN_OK) return tn_error(s, "%s", text);
     TN_RETURN_IF(sweep(p, o, lab));
+    if (p->seeds) TN_RETURN_IF(settle(p, lab));
+    k.compare = false;
+    k.trials = o->trials;
     return emit_result(c, &k);
 }
 
@@ -187,7 +203,8 @@ static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, cons
     TN_RETURN_IF(tn_lab_fill(lab, id, p, o->trials));
     TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
     describe(c, p, o, found, there);
-    const tn_status s = run_it(c, p, o, lab, id, there->spent);
+    tn_status s = p->seeds ? tn_lab_seeds_fill(lab, there, p) : TN_OK;
+    if (s == TN_OK) s = run_it(c, p, o, lab, id, there->spent);
     tn_study_free(there);
     return s;
 }
@@ -205,6 +222,10 @@ tn_status tn_lab_run(tn_cli *c)
     TN_TRY(tn_study_read(file, c->args.overrides, c->args.overrides_n, &arena, &text, &plan));
     TN_TRY(tn_study_check(&plan));
     TN_TRY(read_options(c, &plan, file, &o));
+    if (tn_args_flag(&c->args, "plan")) {
+        s = tn_lab_plan(c, &plan, o.db, o.trials, o.workers);
+        goto done;
+    }
     TN_TRY(try_sides(&plan, o.db));
     TN_TRY(tn_lab_open(o.db, true, &lab));
     TN_TRY(begin(c, &plan, text, &o, lab));

@@ -131,7 +131,7 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
         for (int s = TN_TRIAL_PRUNED; s < TN_TRIAL_STATES; s++)
             if (t->count[s])
                 fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
-        fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
+        if (!isnan(t->best)) fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
     }
     fprintf(w->term.f, "  %s gone, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fflush(w->term.f);

@@ -207,7 +207,7 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
         if (!tn_trial_ended((tn_trial_state)state)) continue;
         ended += out->count[state];
         seconds += sqlite3_column_double(q, 2);
-        if (state == TN_TRIAL_DONE) out->best = tn__db_number(q, p->objectives[0].maximise ? 3 : 4);
+        if (state == TN_TRIAL_DONE && !compare) out->best = tn__db_number(q, p->objectives[0].maximise ? 3 : 4);
     }
     if (ended) out->mean_s = seconds / (double)ended;
     return TN_OK;

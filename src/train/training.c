@@ -148,7 +148,7 @@ static tn_status save(loop *l, bool hurry)
     char text[1024];
     if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
     tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
-    if (!l->r.evaluated && !hurry && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
+    if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
     l->at.heldout = e.loss;
     l->at.accuracy = e.accuracy;
     const tn_status s = write_checkpoint(l);
@@ -163,7 +163,7 @@ static bool save_due(const loop *l)
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
     if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
     if (l->at.step != l->queued) return false;
-    if (l->t->source->train_samples > 0 && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
+    if ((l->t->source->train_samples > 0 || l->t->best_evaluated) && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
         return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
     return every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
 }

@@ -41,6 +41,20 @@ tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_st
                      .bias = tn_param(g, "b2", tn_shape(d), tn_zeros));
 }
 
+/* --- short convolution -------------------------------------------------------------------------------------------- */
+
+tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
+{
+    if (!taps) return x;
+    const int64_t C = tn_ref_dim(g, x, -1);
+    const tn_ref tail = tn_carry_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
+    const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
+    tn_ref after = TN_NONE;
+    const tn_ref y = tn_conv_causal(g, x, w, .reset = b->reset, .state = tail, .final = b->carry ? &after : NULL);
+    tn_carry_keep(g, b, tail, after);
+    return y;
+}
+
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
 static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batch *b)
@@ -58,21 +72,28 @@ static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *
     return tn_cache_write(g, tn_carry_state(g, b, name, dims), x, b->position);
 }
 
+/* Queries, keys and values beside each other: (B,T,(H+2KV) D). */
+static tn_ref project(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
+{
+    const int64_t d = tn_ref_dim(g, u, -1), rows = (h->heads + 2 * h->kv_heads) * (d / h->heads);
+    const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
+    const tn_ref w = tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f));
+    const tn_ref qkv = tn_block_conv(g, tn_linear(g, u, w, .bias = bias), h->conv, b);
+    return h->conv && h->conv_silu ? tn_silu(g, qkv) : qkv;
+}
+
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b)
 {
-    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, rows = (H + 2 * KV) * D;
-    const int64_t B = b->batch, T = b->length;
-    const tn_ref bias = h->qkv_bias ? tn_param(g, "b_qkv", tn_shape(rows), tn_zeros) : TN_NONE;
-    const tn_ref qkv =
-        tn_reshape(g, tn_linear(g, u, tn_param(g, "w_qkv", tn_shape(rows, d), tn_normal(0.02f)), .bias = bias),
-                   tn_shape(B, T, H + 2 * KV, D));
+    const int64_t d = tn_ref_dim(g, u, -1), D = d / h->heads, H = h->heads, KV = h->kv_heads, B = b->batch, T = b->length;
+    const tn_ref qkv = tn_reshape(g, project(g, u, h, b), tn_shape(B, T, H + 2 * KV, D));
     const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
-    const tn_ref y = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = b->keys,
-                                  .document = b->carry ? TN_NONE : b->document);
-    return tn_linear(g, tn_reshape(g, y, tn_shape(B, T, d)),
-                     tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
+    const tn_ref heads = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = b->keys,
+                                      .document = b->carry ? TN_NONE : b->document);
+    tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
+    if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
+    return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
                      .bias = h->out_bias ? tn_param(g, "b_out", tn_shape(d), tn_zeros) : TN_NONE);
 }
 

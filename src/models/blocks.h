@@ -13,7 +13,8 @@ tn_ref tn_block_swiglu(tn_graph *g, tn_ref u, int64_t ffn, float out_std);
 /* w2 act(w1 u + b1) + b2. */
 tn_ref tn_block_mlp(tn_graph *g, tn_ref u, int64_t ffn, tn_act act, float out_std);
 
-/* Causal attention in the open scope: w_qkv ((H+2KV) D, d), w_out (d, H D), and b_qkv, b_out where asked for. */
+/* Causal attention in the open scope: w_qkv ((H+2KV) D, d), w_out (d, H D), and where asked for b_qkv, b_out,
+ * conv (taps, (H+2KV) D) and w_z (H D, d). */
 typedef struct tn_block_heads {
     int64_t heads, kv_heads; /* D = d / heads */
     int64_t window;          /* tokens a token sees, itself among them; 0: all */
@@ -21,10 +22,17 @@ typedef struct tn_block_heads {
     bool rotary, interleaved;
     double base, stretch, stretch_context; /* as in rope.h */
     float out_std;
+    int64_t conv;   /* taps of a causal convolution on queries, keys and values, channel by channel; 0: none */
+    bool conv_silu; /* ... and silu behind it */
+    bool gate;      /* what is read is multiplied by silu(w_z u) */
 } tn_block_heads;
 
-/* u (B,T,d) -> (B,T,d). A carrying batch keeps "keys" and "values" (B, capacity, KV, D). */
+/* u (B,T,d) -> (B,T,d). A carrying batch keeps "keys" and "values" (B, capacity, KV, D) and the convolution's tail. */
 tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const tn_batch *b);
+
+/* x (B,T,C) through a causal convolution of so many taps (0: x as it is), parameter conv (taps, C); documents do not see each
+ * other. A carrying batch keeps "conv_state" (B, taps-1, C). */
+tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b);
 
 /* Rows of a position table (context, d) for the batch: (T,d), or (B,T,d) where it carries. */
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b);

@@ -30,6 +30,10 @@ static const pupil pupils[] = {
     { "gpt", { "shape=llama", "kv_heads=2" }, true, false },
     { "gpt", { "shape=llama", "rope_pairs=interleaved", "qkv_bias=true", "tied=false" }, true, false },
     { "gpt", { "shape=gpt2" }, true, false },
+    { "gpt", { "shape=llama", "preset=gpt_conv_gate", "kv_heads=2" }, true, false },
+    { "gpt", { "shape=llama", "conv=1", "gate=silu" }, true, false },
+    { "gpt", { "shape=llama", "conv=8", "conv_act=silu", "qkv_bias=true" }, true, false },
+    { "gpt", { "shape=gpt2", "conv=3", "gate=silu" }, true, false },
 };
 
 typedef struct stage {
@@ -183,7 +187,8 @@ static void documents_are_apart(void **state)
     close_stage(&s);
 }
 
-/* The same for attention, which reads the numbers of documents: rotary positions are relative, so places do not matter. */
+/* The same for attention, which reads the numbers of documents, and a convolution before it, which reads marks: rotary
+ * positions are relative, so places do not matter. */
 static void attention_stays_inside(void **state)
 {
     static float both[B * S * V], alone[B * S * V];
@@ -193,11 +198,14 @@ static void attention_stays_inside(void **state)
     piece all = { .batch = { .size = sizeof all.batch, .batch = B, .length = S, .logits = true } };
     all.batch.tokens = tn_input(g, "tokens", tn_shape(B, S), TN_I32);
     all.batch.document = tn_input(g, "document", tn_shape(B, S), TN_I32);
+    all.batch.reset = tn_input(g, "reset", tn_shape(B, S), TN_I32);
     assert_ok(s.model->build(g, s.st, &all.batch));
     all.bound = tn_world_add(&s.w, g, NULL);
     const piece second = add_piece(&s, S - 9, false);
     enlarge(s.w.store);
     for (int i = 0; i < B * S; i++) ((int32_t *)tn_world_data(all.bound, "document"))[i] = i % S >= 9;
+    int32_t *mark = tn_bound_data(all.bound, "reset");
+    for (int b = 0; mark && b < B; b++) mark[b * S + 9] = 1;
     run(&s, &all, 0, 0, both);
     run(&s, &second, 9, 0, alone);
     for (int b = 0; b < B; b++) {

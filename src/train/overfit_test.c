@@ -18,7 +18,7 @@ static const pupil pupils[] = {
     { "gpt", { "shape=llama", "plan.recompute=layer" } },   { "ten", { "pattern=E", "plan.recompute=none" } },
     { "ten", { "pattern=W", "window=8" } },                 { "ten", { "preset=ten_a", "n_cells=2" } },
     { "ten", { "preset=ten_b", "plan.recompute=layer" } },  { "ten", { "pattern=E", "xmem=true" } },
-    { "gpt", { "qkv_bias=true", "tied=false" } },
+    { "gpt", { "qkv_bias=true", "tied=false" } },           { "gpt", { "preset=gpt_conv_gate", "plan.recompute=layer" } },
 };
 
 static void learns_by_heart(void **state)

@@ -26,6 +26,7 @@ static const char *const ten[] = {
 static const char *const scales[] = { "dim=24",     "layers=2", "heads=4",   "vocab=256", "train.context=512",
                                       "pattern=DO", "hten=3",   "norm=post", NULL };
 static const char *const llama[] = { "dim=24", "layers=2", "heads=4", "vocab=256", "train.context=512", NULL };
+static const char *const conv[] = { "dim=24", "layers=2", "heads=4", "vocab=256", "train.context=512", "conv=4", "gate=silu", NULL };
 static const char *const gpt2[] = { "dim=24",     "layers=2", "heads=4", "vocab=256", "train.context=512",
                                     "shape=gpt2", NULL };
 
@@ -104,7 +105,7 @@ typedef struct pupil {
     const char *model;
     const char *const *list;
 } pupil;
-static const pupil pupils[] = { { "ten", ten }, { "gpt", llama }, { "gpt", gpt2 }, { "ten", scales } };
+static const pupil pupils[] = { { "ten", ten }, { "gpt", llama }, { "gpt", gpt2 }, { "ten", scales }, { "gpt", conv } };
 
 /* 297 tokens at once (pieces of 256, 32, 4 and 1) leave what 297 single ones leave. */
 static void pieces_equal_tokens(void **state)
@@ -441,6 +442,7 @@ void tn_tests_sample(tn_test_list *l)
         const char *name = pupils[i].list == ten     ? "ten"
                            : pupils[i].list == llama ? "llama"
                            : pupils[i].list == gpt2  ? "gpt2"
+                           : pupils[i].list == conv  ? "conv and gate"
                                                      : "scales";
         tn_test_add(l, pieces_equal_tokens, &pupils[i], "sample: a prompt in pieces equals single tokens, %s", name);
         tn_test_add(l, seeds_decide, &pupils[i], "sample: the seed decides, not the threads, %s", name);

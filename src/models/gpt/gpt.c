@@ -1,7 +1,9 @@
 /* gpt: the transformer everything is measured against, in two shapes.
  *   gpt2    layernorm, learned positions, gelu, biases
  *   llama   rmsnorm, rotary positions, swiglu, grouped-query heads, no biases (or those of qwen: qkv_bias)
- * Pre-norm, tied head or one of its own. Parameters are named layer<N>.attn.*, layer<N>.ffn.*; `tenon check gpt` prints them. */
+ * Either with a short convolution on queries, keys and values (conv) and a gate on what attention reads (gate), as layers of
+ * `ten` have them. Pre-norm, tied head or one of its own. Parameters are named layer<N>.attn.*, layer<N>.ffn.*; `tenon check
+ * gpt` prints them. */
 #include "models/blocks.h"
 
 #include <math.h>
@@ -9,7 +11,8 @@
 
 typedef struct gpt_config {
     int64_t dim, layers, heads, kv_heads, ffn, vocab, context;
-    bool llama, qkv_bias, tied, interleaved;
+    int64_t conv;
+    bool llama, qkv_bias, tied, interleaved, conv_silu, gate;
     double rope_base, rope_stretch, rope_stretch_context;
     float norm_eps, dropout, out_std;
 } gpt_config;
@@ -25,6 +28,10 @@ static const tn_setting settings[] = {
                         "tokens of the vocabulary (auto: the data's, 50257 without data)"),
     TN_SETTING_BOOL("tied", "true", "the head is the embedding (false: a matrix of its own)"),
     TN_SETTING_BOOL("qkv_bias", "false", "biases on queries, keys and values (llama; gpt2 always has them)"),
+    TN_SETTING_INT("conv", "0", TN_RANGE(0, 8), "tokens",
+                   "taps of a causal convolution on queries, keys and values, channel by channel (0: none)"),
+    TN_SETTING_CHOICE("conv_act", "none", "none|silu", "what follows that convolution"),
+    TN_SETTING_CHOICE("gate", "none", "none|silu", "silu: what attention reads is multiplied by silu(w_z u)"),
     TN_SETTING_FLOAT("norm_eps", "0", TN_RANGE_HI_OPEN(0, 1), "",
                      "added under the root of norms (0: 1e-6, or 1e-5 for gpt2)"),
     TN_SETTING_FLOAT("rope_base", "10000", TN_RANGE_ABOVE(1), "", "slowest rotation (llama)"),
@@ -49,6 +56,8 @@ static const tn_preset presets[] = {
     { "gpt2_1558m", "GPT-2 with 1558 M parameters", VALUES(GPT2(1600, 48, 25)) },
     { "gpt_tiny", "a llama-shaped network that trains in a minute on two cores",
       VALUES("shape=llama", "dim=64", "layers=2", "heads=4", "train.context=128") },
+    { "gpt_conv_gate", "the llama shape with a convolution of four tokens and a gate in attention",
+      VALUES("shape=llama", "conv=4", "gate=silu") },
     { "llama_stories260k", "the llama2.c storyteller with 260 K parameters",
       VALUES(LLAMA(64, 5, 8, 4, 172, 512), STORIES, "train.context=512") },
     { "llama_stories15m", "the llama2.c storyteller with 15 M parameters",
@@ -81,6 +90,9 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
                        .llama = strcmp(tn_settings_text(st, "shape"), "llama") == 0,
                        .qkv_bias = tn_settings_on(st, "qkv_bias"),
                        .tied = tn_settings_on(st, "tied"),
+                       .conv = tn_settings_int(st, "conv"),
+                       .conv_silu = tn_settings_choice(st, "conv_act") == 1,
+                       .gate = tn_settings_choice(st, "gate") == 1,
                        .interleaved = strcmp(tn_settings_text(st, "rope_pairs"), "interleaved") == 0,
                        .rope_base = tn_settings_float(st, "rope_base"),
                        .rope_stretch = tn_settings_float(st, "rope_stretch"),
@@ -102,6 +114,7 @@ static tn_status config_read(const tn_settings *st, const tn_batch *b, gpt_confi
         return tn_model_error("heads=%lld must be a multiple of kv_heads=%lld", (long long)c->heads,
                               (long long)c->kv_heads);
     if (!c->llama && c->kv_heads != c->heads) return tn_model_error("kv_heads is for shape=llama: leave it at auto");
+    if (c->conv_silu && !c->conv) return tn_model_error("conv_act=silu is for a convolution: set conv=4, or conv_act=none");
     if (!c->llama && b->carry && b->capacity > c->context)
         return tn_model_error("a cache of %lld tokens is longer than the %lld positions of train.context",
                               (long long)b->capacity, (long long)c->context);
@@ -122,7 +135,10 @@ static tn_ref attention(tn_graph *g, const gpt_config *c, tn_ref u, const tn_bat
                                .base = c->rope_base,
                                .stretch = c->rope_stretch,
                                .stretch_context = c->rope_stretch_context,
-                               .out_std = c->out_std };
+                               .out_std = c->out_std,
+                               .conv = c->conv,
+                               .conv_silu = c->conv_silu,
+                               .gate = c->gate };
     tn_region r = tn_region_begin(g, "attn");
     const tn_ref y = tn_block_attention(g, u, &h, b);
     tn_region_end(g, r);

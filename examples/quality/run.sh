@@ -3,7 +3,7 @@
 #   text=DIR   wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz] (../shared/data/text beside the repository)
 #   out=DIR    where everything goes (runs/quality-NAME)
 #   vocab=N    tokens of the tokenizer that is trained on the text (8192; small: 1024)
-#   held=N     bytes of the validation and the test text that are used, from their beginning (0: all; small: 262144)
+#   held=N     bytes of the validation and the test text that are used, from their beginning (0: all; small: 98304)
 #   tenon=FILE the program (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
 #   --workers=N --seconds=S  as `tenon lab run` takes them
@@ -26,7 +26,7 @@ for word in "$@"; do
     esac
 done
 case $study in
-small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-262144} ;;
+small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-98304} ;;
 gpu) file=$root/examples/quality/gpu.yaml vocab=${vocab:-8192} held=${held:-0} ;;
 *) file=$study vocab=${vocab:-8192} held=${held:-0} study=$(basename "$study" .yaml) ;;
 esac

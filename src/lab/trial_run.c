@@ -567,7 +567,7 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
 
 tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x)
 {
-    const tn_claim c = { .side = side, .seed = h->plan->seed };
+    const tn_claim c = { .side = side, .seed = h->plan->seed, .kind = h->plan->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
     close_trial(&t);

@@ -266,7 +266,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
 typedef struct top {
     const char *study, *base, *db;
     const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer;
-    int64_t trials, lag, retries;
+    int64_t trials, lag, retries, lanes;
     double seconds, trial_seconds;
     uint64_t seed;
     bool keep;
@@ -289,6 +289,7 @@ static const tn_field top_table[] = {
     { "lag", TN_FIELD_COUNT, AT(lag), 0, 1e6 },
     { "seed", TN_FIELD_SEED, AT(seed), 0, 9e15 },
     { "retries", TN_FIELD_COUNT, AT(retries), 0, 100 },
+    { "lanes", TN_FIELD_COUNT, AT(lanes), 1, 256 },
     { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
     { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
@@ -323,7 +324,7 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -385,6 +386,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
                             .trial_seconds = t.trial_seconds,
                             .lag = t.lag,
                             .retries = t.retries,
+                            .lanes = t.lanes,
                             .seed = t.seed,
                             .keep = t.keep };
     TN_RETURN_IF(read_objectives(r, t.objectives, out));

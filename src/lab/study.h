@@ -6,7 +6,7 @@
  *     objectives: [ accuracy max 0, seconds min 1000 ]
  *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
- *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
+ *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
  * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
@@ -49,6 +49,7 @@ typedef struct tn_study_plan {
     double seconds;       /* of the study in all; 0: no limit */
     double trial_seconds; /* 0: no limit */
     int64_t lag, retries;
+    int64_t lanes; /* trials that a worker runs at once; 0: not said */
     uint64_t seed;
     bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */

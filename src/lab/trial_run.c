@@ -104,7 +104,7 @@ static tn_status open_session(trial *t, const double *x)
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
     if (s == TN_OK) {
         const tn_session_options o = {
-            .target = t->side->base, .overrides = overrides, .n = n, .needs_data = true, .cache = &t->h->samples
+            .target = t->side->base, .overrides = overrides, .n = n, .needs_data = true, .shared = t->h->shared, .seat = &t->h->seat
         };
         s = tn_session_open_with(&o, &t->on);
     }
@@ -517,11 +517,12 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
     }
 }
 
-tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x)
+tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device)
 {
     const tn_claim c = { .side = side, .seed = h->plan->seed };
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
+    if (s == TN_OK) *device = tn_trainer_device(t.on.trainer);
     close_trial(&t);
     return s;
 }

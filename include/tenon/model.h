@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 4 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+enum { TENON_MODEL_ABI = 5 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
 
 /* What a task feeds into one step. Fields a task does not have are TN_NONE. */
 typedef struct tn_batch {
@@ -79,6 +79,9 @@ typedef struct tn_model {
     /* "key=value", NULL at the end: settings under which its gradient is that of its loss, where others only come near it (a
      * short solve, a finite nudge). `tenon check` compares with those. NULL: it always is. */
     const char *const *exact;
+    /* Settings, NULL at the end, that `build` makes tn_scalar of the same name of and does nothing else with: trials that differ in
+     * those alone share a plan. NULL: none. */
+    const char *const *scalars;
 } tn_model;
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

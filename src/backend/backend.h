@@ -26,7 +26,11 @@ typedef struct tn_backend {
     /* A queue of work: a thread pool (CPU) or a stream (CUDA). */
     tn_status (*open)(int threads, void **queue);
     void (*close)(void *queue);
-    /* Zeroed device memory; NULL with the error text set when there is none. */
+    /* The queue is one of several that threads of this process use at once: it chooses nothing by measuring, which the others would
+     * disturb, and memory that is freed is kept for the next who asks. NULL where that makes no difference. */
+    tn_status (*share)(void *queue);
+    /* Zeroed device memory; NULL with the error text set when there is none. What was queued with it must be done before it is
+     * freed: wait for the queue first. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *p);
     /* Between host and device memory, in the order of the queue (NULL: at once). The host may use its memory again when

@@ -6,6 +6,8 @@
 #include "lab/common_seeds.h"
 #include "lab/compare.h"
 #include "lab/select.h"
+#include "lab/trial_run.h"
+#include "lab/worker.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +15,7 @@
 
 typedef struct request {
     size_t top, seeds;
-    int workers;
+    int workers, lanes; /* 0: not said */
 } request;
 
 static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
@@ -30,11 +32,12 @@ static tn_status whole(const tn_cli *c, const char *flag, long least, long most,
 /* A study with `seeds` has run what is compared: all its points, on its seeds. */
 static tn_status read_request(const tn_cli *c, const tn_study_plan *p, request *r)
 {
-    long top, seeds, workers;
+    long top, seeds, workers, lanes;
     TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, p->seeds ? TN_COMPARE_TOP : 3, &top));
     TN_RETURN_IF(whole(c, "seeds", 3, 1000, p->seeds ? (long)p->seeds : 10, &seeds));
-    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, tn_campaign_workers(p), &workers));
-    *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers };
+    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, 0, &workers));
+    TN_RETURN_IF(whole(c, "lanes", 1, TN_WORKER_LANES, 0, &lanes));
+    *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers, .lanes = (int)lanes };
     return TN_OK;
 }
 
@@ -99,14 +102,29 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
     return TN_OK;
 }
 
+/* Where its points run, by the first of them. One that cannot be opened is for its trial to say. */
+static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_device *device)
+{
+    tn_trial_host h = { .plan = p, .runs = "" };
+    TN_RETURN_IF(tn_shared_new(&h.shared));
+    if (k->contenders[0].n) (void)tn_trial_try(&h, (size_t)k->contenders[0].trial[0]->side, k->contenders[0].trial[0]->x, device);
+    tn_seat_free(&h.seat);
+    tn_shared_free(h.shared);
+    return TN_OK;
+}
+
 static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan, const request *r, tn_arena *arena)
 {
     tn_comparison k;
     size_t points = 0;
+    tn_device device = TN_CPU;
+    char crew[64];
     TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->top, arena, &k));
+    TN_RETURN_IF(find_device(plan, &k, &device));
     TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, r->seeds, arena, &points));
-    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %d worker%s   (the same command goes on)\n", v->study->name, points, r->seeds, r->workers, r->workers == 1 ? "" : "s");
-    tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .workers = r->workers, .compare = true };
+    tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true };
+    tn_campaign_crew(plan, device, r->workers, r->lanes, &run);
+    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (the same command goes on)\n", v->study->name, points, r->seeds, tn_campaign_crew_text(&run, crew));
     return tn_campaign_run(c, &run);
 }
 

@@ -14,6 +14,7 @@ typedef struct plan {
     const tn_study_plan *p;
     int64_t trials; /* of all sides */
     double seconds; /* of them together */
+    tn_device device;
 } plan;
 
 static const char *bytes_text(double n, char buf[32])
@@ -31,6 +32,7 @@ static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_p
     char parameters[16], tokens[16], memory[32];
     k->trials += trials;
     k->seconds += (double)trials * t->seconds;
+    k->device = t->device;
     if (k->c->json)
         return tn_cli_emit(k->c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:f, s:o, s:o}", "name", "plan", "side", name, "trials", (json_int_t)trials,
                                            "parameters", (json_int_t)t->parameters, "steps", (json_int_t)t->steps, "tokens", (json_int_t)t->tokens,
@@ -60,21 +62,27 @@ static tn_status probe_side(plan *k, tn_trial_host *h, size_t side, int64_t aske
     return put_side(k, side, (most > 0 && asked > most ? most : asked) * (p->seeds ? p->seeds : 1), &t);
 }
 
-tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers)
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers, int lanes)
 {
     char runs[TN_PATH_BYTES];
     plan k = { .c = c, .p = p };
     TN_RETURN_IF(tn_lab_runs(db, runs, sizeof runs));
     tn_trial_host h = { .plan = p, .runs = runs };
+    tn_campaign crew = { .plan = p };
+    char text[64];
     tn_status s = TN_OK;
+    TN_RETURN_IF(tn_shared_new(&h.shared));
     if (!c->json)
         fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps", "memory", "s/step", "s/trial",
                 p->parameters ? "equal by" : "");
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++) s = probe_side(&k, &h, i, trials);
-    tn_samples_cache_free(&h.samples);
+    tn_seat_free(&h.seat);
+    tn_shared_free(h.shared);
     if (s != TN_OK || c->json) return s;
+    tn_campaign_crew(p, k.device, workers, lanes, &crew);
+    const double at_once = k.device == TN_CUDA ? 1 : crew.workers * crew.lanes; /* lanes on a GPU share it */
     fprintf(c->out, "%lld trials, ", (long long)k.trials);
     if (isnan(k.seconds)) fputs("time not known: environments are not played for a plan\n", c->out);
-    else fprintf(c->out, "about %.3g minutes with %d worker%s where nothing else runs\n", k.seconds / 60 / workers, workers, workers == 1 ? "" : "s");
+    else fprintf(c->out, "about %.3g minutes with %s where nothing else runs\n", k.seconds / 60 / at_once, tn_campaign_crew_text(&crew, text));
     return TN_OK;
 }

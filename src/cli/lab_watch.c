@@ -74,7 +74,7 @@ static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
     if (fresh >= 3) return (now - w->begun) * (double)(all - ended) / (double)fresh;
     for (size_t i = 0; i < w->k->plan->n_sides; i++)
         seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
-    return seconds / w->k->workers;
+    return seconds / (w->k->workers * w->k->lanes);
 }
 
 static const char *best_text(double best, char buf[32])
@@ -92,15 +92,14 @@ static const char *side_name(const tn_study_plan *p, size_t i)
 static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
 {
     const tn_study_plan *p = w->k->plan;
-    char a[32], b[32], line[512];
+    char a[32], b[32], crew[64], line[512];
     FILE *f = w->term.f;
     int name = 4, best = (int)strlen(p->objectives[0].name) + 5;
     for (size_t i = 0; i < p->n_sides; i++)
         name = (int)strlen(side_name(p, i)) > name ? (int)strlen(side_name(p, i)) : name;
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
-    snprintf(line, sizeof line, "%lld of %lld trials, %d worker%s, %s gone, eta %s", (long long)ended, (long long)all,
-             w->k->workers, w->k->workers == 1 ? "" : "s", clock_text(now - w->begun, a),
-             clock_text(eta(w, ended, all, now), b));
+    snprintf(line, sizeof line, "%lld of %lld trials, %s, %s gone, eta %s", (long long)ended, (long long)all,
+             tn_campaign_crew_text(w->k, crew), clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
              "pruned", "failed", "timeout", p->objectives[0].name);

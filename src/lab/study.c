@@ -268,7 +268,7 @@ typedef struct top {
     const char *study, *base, *db;
     const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *parameters;
     const char *width;
-    int64_t trials, lag, retries, seeds;
+    int64_t trials, lag, retries, lanes, seeds;
     double seconds, trial_seconds;
     uint64_t seed;
     bool keep;
@@ -291,6 +291,7 @@ static const tn_field top_table[] = {
     { "lag", TN_FIELD_COUNT, AT(lag), 0, 1e6 },
     { "seed", TN_FIELD_SEED, AT(seed), 0, 9e15 },
     { "retries", TN_FIELD_COUNT, AT(retries), 0, 100 },
+    { "lanes", TN_FIELD_COUNT, AT(lanes), 1, 256 },
     { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
     { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
@@ -364,7 +365,7 @@ static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_pla
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer", "seeds" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer", "seeds" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -426,6 +427,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
                             .trial_seconds = t.trial_seconds,
                             .lag = t.lag,
                             .retries = t.retries,
+                            .lanes = t.lanes,
                             .seed = t.seed,
                             .keep = t.keep };
     TN_RETURN_IF(read_objectives(r, t.objectives, out));

@@ -6,7 +6,7 @@
  *     objectives: [ accuracy max 0, seconds min 1000 ]
  *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
- *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
+ *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
  *     seeds: 3                         parameters: 29.4e6 (or first)    width: ffn
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
@@ -26,7 +26,6 @@ typedef struct tn_study_side {
     size_t n_set;
     const size_t *set_line;    /* (n_set) in the file; 0: of the command */
     const size_t *search_line; /* (space.n) */
-    bool on_device;            /* device=cuda; known after tn_study_check */
 } tn_study_side;
 
 enum { TN_STUDY_FIRST = -1 };
@@ -53,6 +52,7 @@ typedef struct tn_study_plan {
     double seconds;       /* of the study in all; 0: no limit */
     double trial_seconds; /* 0: no limit */
     int64_t lag, retries;
+    int64_t lanes; /* trials that a worker runs at once; 0: not said */
     uint64_t seed;
     bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */
@@ -73,9 +73,6 @@ tn_status tn_study_read(const char *path, const char *const *overrides, size_t n
 /* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */
 tn_status tn_study_check(tn_study_plan *p);
-
-/* Whether trials of a side say device=cuda: one process then uses the whole device. After tn_study_check. */
-bool tn_study_on_device(const tn_study_plan *p);
 
 /* The plan of a study that is loaded, from what it was begun with. */
 tn_status tn__study_plan_of(const tn_study *s, tn_arena *arena, tn_study_plan *out);

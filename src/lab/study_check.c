@@ -146,7 +146,6 @@ static tn_status check_side(checker *c, tn_study_side *side)
     for (size_t i = 0; i < side->space.n; i++)
         TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
     TN_RETURN_IF(check_width(c));
-    side->on_device = strcmp(tn_settings_text(c->st, "device"), "cuda") == 0;
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));
     return tn__study_at(&r, c->p->sampler->check(&c->p->sampling, &side->space), "sampler", line);
@@ -162,13 +161,6 @@ tn_status tn_study_check(tn_study_plan *p)
         if (s != TN_OK) return s;
     }
     return TN_OK;
-}
-
-bool tn_study_on_device(const tn_study_plan *p)
-{
-    bool on = false;
-    for (size_t i = 0; i < p->n_sides; i++) on = on || p->sides[i].on_device;
-    return on;
 }
 
 tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n)

@@ -269,29 +269,24 @@ static void no_memory(void **state)
     assert_true(n > 5);
 }
 
-/* A study of common seeds has as many trials a side as its largest grid has points; device=cuda of one side is known. */
+/* A study of common seeds has as many trials a side as its largest grid has points. */
 static void seeds_and_sizes(void **state)
 {
     (void)state;
     static const char text[] = "study: s\nbase: ten\nsampler: grid\nseeds: 5\nparameters: 2.5e6\nwidth: ffn\n"
-                               "search: {train.lr: [1e-3, 3e-3]}\nsides: {a: {}, b: {search: {train.decay: [0, 0.1, 0.2]}, set: {device: %s}}}\n";
-    for (int cuda = 0; cuda < 2; cuda++) {
-        char file[512];
-        tn_arena a = { 0 };
-        tn_study_plan p;
-        snprintf(file, sizeof file, text, cuda ? "cuda" : "cpu");
-        assert_ok(parse(file, &a, &p));
-        assert_ok(tn_study_check(&p));
-        assert_true(p.seeds == 5 && p.trials == 6 && p.parameters == 2500000);
-        assert_string_equal(p.width, "ffn");
-        assert_int_equal(tn_study_on_device(&p), cuda);
-        tn_arena_free(&a);
-    }
+                               "search: {train.lr: [1e-3, 3e-3]}\nsides: {a: {}, b: {search: {train.decay: [0, 0.1, 0.2]}, set: {device: cpu}}}\n";
+    tn_arena a = { 0 };
+    tn_study_plan p;
+    assert_ok(parse(text, &a, &p));
+    assert_ok(tn_study_check(&p));
+    assert_true(p.seeds == 5 && p.trials == 6 && p.parameters == 2500000);
+    assert_string_equal(p.width, "ffn");
+    tn_arena_free(&a);
 }
 
 void tn_tests_study(tn_test_list *l)
 {
-    tn_test_add(l, seeds_and_sizes, NULL, "lab/study: common seeds, equal sizes, the device");
+    tn_test_add(l, seeds_and_sizes, NULL, "lab/study: common seeds, equal sizes");
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");

@@ -49,7 +49,7 @@ tn_status tn_trial_probe_side(tn_trial_host *h, const tn_claim *c, const double 
     tn_trial_probe p = { .parameters = tn_trainer_parameters(on.trainer),
                          .steps = tn_settings_int(on.settings, "train.steps"),
                          .memory_bytes = (double)tn_trainer_memory(on.trainer).total,
-                         .step_s = NAN, .seconds = NAN, .width = on.width };
+                         .step_s = NAN, .seconds = NAN, .width = on.width, .device = tn_trainer_device(on.trainer) };
     p.tokens = p.steps * on.batch * on.length * tn_settings_int(on.settings, "train.accumulate");
     const double batches = evaluated(&on, tn_settings_int(on.settings, "train.eval_every"), tn_settings_int(on.settings, "train.eval_batches"),
                                      p.steps, c->kind == TN_TRIAL_COMPARE);

@@ -10,6 +10,7 @@ typedef struct tn_trial_probe {
     double memory_bytes;   /* of its plans */
     double step_s;         /* of a step; NaN: an environment, which is not played for this */
     double seconds;        /* of the whole: steps, evaluations, and a comparison's test */
+    tn_device device;
     tn_width width;        /* text is empty where `parameters` changed nothing */
 } tn_trial_probe;
 

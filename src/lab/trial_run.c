@@ -133,7 +133,8 @@ static tn_status open_session(trial *t, const double *x)
                                        .overrides = overrides,
                                        .n = n,
                                        .needs_data = true,
-                                       .cache = &t->h->samples,
+                                       .shared = t->h->shared,
+                                       .seat = &t->h->seat,
                                        .parameters = wanted,
                                        .width = t->h->plan->width };
         s = tn_session_open_with(&o, &t->on);
@@ -565,11 +566,12 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
     }
 }
 
-tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x)
+tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device)
 {
     const tn_claim c = { .side = side, .seed = h->plan->seed, .kind = h->plan->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
+    if (s == TN_OK) *device = tn_trainer_device(t.on.trainer);
     close_trial(&t);
     return s;
 }

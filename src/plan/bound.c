@@ -76,6 +76,10 @@ void tn_context_free(tn_context *c)
 
 int tn_context_threads(const tn_context *c) { return c->threads; }
 
+size_t tn_context_bytes(const tn_context *c) { return c->arena_bytes; }
+
+tn_status tn_context_share(tn_context *c) { return c->backend->share ? c->backend->share(c->queue) : TN_OK; }
+
 const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
 
 void *tn_context_queue(const tn_context *c) { return c->queue; }

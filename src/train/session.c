@@ -43,10 +43,9 @@ static tn_status take_vocab(tn_session *s, const char *path)
                               "and more", vocab, path, needs, needs);
 }
 
-static tn_status open_data(tn_session *s, bool needs_data, tn_samples_cache *cache)
+static tn_status open_data(tn_session *s, bool needs_data)
 {
-    s->borrowed = cache != NULL;
-    TN_RETURN_IF(tn_task_setup_cached(s->model, s->settings, needs_data, cache, &s->samples, &s->env));
+    TN_RETURN_IF(tn_task_setup_shared(s->model, s->settings, needs_data, s->shared, &s->samples, &s->env));
     if (s->model->features) {
         s->length = tn_settings_tokens(s->settings);
         return TN_OK;
@@ -70,7 +69,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const tn_trainer_options t = { .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
-                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused };
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused, .shared = s->shared, .seat = s->seat };
     return tn_trainer_new(&t, out);
 }
 
@@ -173,10 +172,10 @@ int64_t tn_session_count(const tn_session *s, tn_data_split split)
 
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
-    tn_session s = { 0 };
+    tn_session s = { .shared = o->shared, .seat = o->seat };
     tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, o->needs_data, o->cache);
+    if (st == TN_OK) st = open_data(&s, o->needs_data);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
@@ -196,7 +195,8 @@ void tn_session_close(tn_session *s)
     tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
     tn_trainer_free(s->trainer);
     tn_dataset_close(s->data);
-    if (!s->borrowed) tn_samples_free(s->samples);
+    if (s->shared) tn_shared_return_samples(s->shared, s->samples);
+    else tn_samples_free(s->samples);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }

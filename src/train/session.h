@@ -2,6 +2,7 @@
 #ifndef TN_TRAIN_SESSION_H
 #define TN_TRAIN_SESSION_H
 
+#include "train/shared.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
 #include "train/task_setup.h"
@@ -19,7 +20,8 @@ typedef struct tn_session {
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
     tn_samples *samples; /* of the task, instead of data; NULL: none */
-    bool borrowed;       /* samples are the cache's */
+    tn_shared *shared;   /* where samples and plans are from, or NULL */
+    tn_seat *seat;       /* whose context it runs on, or NULL */
     const tn_env *env;   /* or an environment; NULL: none */
     tn_source source;    /* where one of the three is there */
     tn_trainer *trainer;
@@ -36,7 +38,8 @@ typedef struct tn_session_options {
     bool evaluates;      /* no gradients, no training batches */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
-    tn_samples_cache *cache; /* a task's samples stay in it; NULL: they go with the session */
+    tn_shared *shared;   /* samples and plans stay in it; NULL: they go with the session */
+    tn_seat *seat;       /* its context is taken, and stays; NULL: one of its own */
     const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 

@@ -3,6 +3,7 @@
 #include "train/task_setup.h"
 
 #include "base/alloc.h"
+#include "train/shared.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
 
@@ -147,14 +148,7 @@ static tn_status take_env(tn_settings *st, const tn_task *task, const char *sour
     return TN_OK;
 }
 
-/* --- samples that are kept ---------------------------------------------------------------------------------------------- */
-
-void tn_samples_cache_free(tn_samples_cache *c)
-{
-    tn_free(c->key);
-    tn_samples_free(c->set);
-    *c = (tn_samples_cache){ 0 };
-}
+/* --- samples ------------------------------------------------------------------------------------------------------------- */
 
 /* All that a task's samples depend on, its files aside. */
 static char *samples_key(const tn_settings *st)
@@ -173,36 +167,35 @@ static char *samples_key(const tn_settings *st)
     }
 }
 
-static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_samples_cache *cache, tn_samples **out)
+typedef struct opening {
+    const tn_task *task;
+    const tn_settings *st;
+} opening;
+
+static tn_status make_samples(void *user, tn_samples **out)
 {
-    tn_samples *set = NULL;
-    char *key = cache ? samples_key(st) : NULL;
-    if (cache && !key) return TN_MEMORY;
-    if (cache && cache->key && strcmp(cache->key, key) == 0) {
-        tn_free(key);
-        *out = cache->set;
-        return TN_OK;
-    }
-    const tn_status s = task->open(st, &set);
-    if (s != TN_OK) {
-        if (!strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
-        tn_free(key);
-        return s;
-    }
-    if (cache) {
-        tn_samples_cache_free(cache);
-        *cache = (tn_samples_cache){ .key = key, .set = set };
-    }
-    *out = set;
-    return TN_OK;
+    const opening *o = user;
+    const tn_status s = o->task->open(o->st, out);
+    if (s != TN_OK && !strstr(tn_error_text(), o->task->name)) tn_error_prefix("task %s", o->task->name);
+    return s;
+}
+
+static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_shared *shared, tn_samples **out)
+{
+    opening o = { task, st };
+    if (!shared) return make_samples(&o, out);
+    char *key = samples_key(st);
+    const tn_status s = key ? tn_shared_samples(shared, key, make_samples, &o, out) : TN_MEMORY;
+    tn_free(key);
+    return s;
 }
 
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env)
 {
-    return tn_task_setup_cached(model, st, needed, NULL, samples, env);
+    return tn_task_setup_shared(model, st, needed, NULL, samples, env);
 }
 
-tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool needed, tn_samples_cache *cache, tn_samples **samples,
+tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, tn_shared *shared, tn_samples **samples,
                                const tn_env **env)
 {
     tn_status s = TN_OK;
@@ -226,12 +219,13 @@ tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool need
         *env = task->env;
         return TN_OK;
     }
-    TN_TRY(open_samples(task, st, cache, &set));
+    TN_TRY(open_samples(task, st, shared, &set));
     TN_TRY(take_sizes(st, task->name, set, source));
     TN_TRY(take_defaults(st, task->name, set, source));
     *samples = set;
     set = NULL;
 done:
-    if (!cache) tn_samples_free(set);
+    if (shared) tn_shared_return_samples(shared, set);
+    else tn_samples_free(set);
     return s;
 }

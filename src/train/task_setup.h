@@ -24,15 +24,9 @@
  * remedy: no task and one is needed, a task for a model that learns from tokens, sizes that are not the task's. */
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env);
 
-/* A task's samples that outlive a session, for who opens many on the same task. Starts zeroed. */
-typedef struct tn_samples_cache {
-    char *key; /* all task.* settings, as text */
-    tn_samples *set;
-} tn_samples_cache;
-
-void tn_samples_cache_free(tn_samples_cache *c);
-/* The same; *samples is then the cache's, and its last ones go where the task.* settings are others. cache may be NULL. */
-tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool needed, tn_samples_cache *cache, tn_samples **samples,
+struct tn_shared;
+/* The same; *samples is then what `shared` has of it (tn_shared_return_samples). shared may be NULL. */
+tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, struct tn_shared *shared, tn_samples **samples,
                                const tn_env **env);
 
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };

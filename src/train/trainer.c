@@ -21,13 +21,14 @@ static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond an
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
- * free and what a borrowed store has of it already, a little to the workspaces and the code of kernels. */
+ * free and what a borrowed store, or the context of a seat, has of it already, a little to the workspaces and the code of kernels. */
 static double find_room(const tn_trainer *t)
 {
     size_t left, all;
     if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
     const tn_memory_plan m = tn_trainer_memory(t);
-    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.98 * (double)left - 3e8 + (double)m.total : 0;
+    if (tn_backend_get(t->setup.device)->memory(&left, &all) != TN_OK) return 0;
+    return 0.98 * (double)left - 3e8 + (double)m.total + (double)tn_context_bytes(t->context);
 }
 
 /* For messages: whose memory it is, and how much of it. */
@@ -133,13 +134,40 @@ static tn_status make_apply(void *user, tn_plan **out)
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
+static tn_status get_plan(tn_trainer *t, const char *what, tn_plan_make *make, const tn_plan **out)
+{
+    char key[256];
+    if (!t->shared) {
+        snprintf(key, sizeof key, "%s %lld %lld", what, (long long)t->batch, (long long)t->length);
+        return tn_plan_cache_get(t->plans, key, make, t, out);
+    }
+    snprintf(key, sizeof key, "%s %s %lld %lld %lld %lld %d%d%d%d %d %d", t->key, what, (long long)t->batch, (long long)t->length,
+             (long long)t->labels, (long long)t->samples, t->weighted, t->logits, t->forward_only, t->documents, t->threads,
+             (int)t->setup.device);
+    return tn_shared_plan(t->shared, key, make, t, out);
+}
+
 static tn_status make_whole(tn_trainer *t)
 {
-    char grad[64], key[64];
-    snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
-    snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
-    if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
-    return tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval);
+    if (!t->forward_only) TN_RETURN_IF(get_plan(t, "grad", make_grad, &t->grad));
+    if (t->shared && t->grad) TN_RETURN_IF(tn_store_adopt(t->store, tn_plan_graph(t->grad)));
+    TN_RETURN_IF(get_plan(t, "eval", make_eval, &t->eval));
+    return t->shared ? tn_store_adopt(t->store, tn_plan_graph(t->eval)) : TN_OK;
+}
+
+/* The optimizer's plan: of the store's arrays, all of which are there now. */
+static tn_status make_update(tn_trainer *t)
+{
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    TN_RETURN_IF(get_plan(t, "apply", make_apply, &t->apply));
+    return t->shared ? tn_store_moments(t->store, sgd ? 1 : 2) : TN_OK;
+}
+
+/* A plan that was made for others has their scalars. */
+static tn_status bind_plan(tn_trainer *t, const tn_plan *p, tn_bound **out)
+{
+    TN_RETURN_IF(tn_bind(p, t->context, t->store, out));
+    return t->shared ? tn_plan_scalars(t->model, t->settings, *out) : TN_OK;
 }
 
 static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
@@ -153,12 +181,12 @@ static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
 {
     const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
-    if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
+    if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(check_plans_fit(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     if (t->chunks) return tn_chunks_bind(t->chunks);
-    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
-    return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
+    if (t->grad) TN_RETURN_IF(bind_plan(t, t->grad, &t->grad_bound));
+    return bind_plan(t, t->eval, &t->eval_bound);
 }
 
 static tn_status make_guard(tn_trainer *t)
@@ -242,6 +270,29 @@ static tn_status check_shape(const tn_trainer_options *o)
                                        (long long)o->batch, (long long)o->length));
 }
 
+/* What a part has in common with the whole. */
+static tn_status join(tn_trainer *t, const tn_trainer *whole)
+{
+    t->room = whole->room;
+    t->context = whole->context;
+    t->plans = whole->plans;
+    t->shared = whole->shared;
+    memcpy(t->key, whole->key, sizeof t->key);
+    return TN_OK;
+}
+
+/* A place to run, and where plans come from. A store that others use too may have more in it than the settings tell. */
+static tn_status settle(tn_trainer *t, const tn_trainer_options *o)
+{
+    t->seated = o->seat != NULL;
+    TN_RETURN_IF(t->seated ? tn_seat_context(o->seat, t->setup.device, t->threads, &t->context)
+                           : tn_context_new(t->setup.device, t->threads, &t->context));
+    t->room = find_room(t);
+    t->shared = t->borrowed ? NULL : o->shared;
+    if (t->shared) return tn_plan_key(t->model, t->settings, t->key);
+    return tn_plan_cache_new(&t->plans);
+}
+
 /* whole: the trainer that this one is a narrower part of, or NULL. */
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out)
 {
@@ -261,14 +312,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     t->threads = t->setup.options.threads;
     t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    t->room = whole ? whole->room : find_room(t);
-    if (whole) {
-        t->context = whole->context;
-        t->plans = whole->plans;
-    } else {
-        TN_TRY(tn_context_new(t->setup.device, t->threads, &t->context));
-        TN_TRY(tn_plan_cache_new(&t->plans));
-    }
+    TN_TRY(whole ? join(t, whole) : settle(t, o));
     TN_TRY(bind_all(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
@@ -298,8 +342,13 @@ void tn_trainer_free(tn_trainer *t)
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
     tn_chunks_free(t->chunks);
+    if (t->shared) {
+        tn_shared_return_plan(t->shared, t->grad);
+        tn_shared_return_plan(t->shared, t->eval);
+        tn_shared_return_plan(t->shared, t->apply);
+    }
     if (!t->part) tn_plan_cache_free(t->plans);
-    if (!t->part) tn_context_free(t->context);
+    if (!t->part && !t->seated) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }

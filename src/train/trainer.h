@@ -12,6 +12,8 @@
 
 #include <tenon/model.h>
 
+struct tn_shared;
+struct tn_seat;
 typedef struct tn_trainer tn_trainer;
 
 typedef struct tn_trainer_options {
@@ -28,6 +30,8 @@ typedef struct tn_trainer_options {
     int threads;       /* 0: as the settings say */
     bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
     int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
+    struct tn_shared *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
+    struct tn_seat *seat;     /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 

@@ -5,6 +5,7 @@
 #include "plan/cache.h"
 #include "train/chunks.h"
 #include "train/graph_setup.h"
+#include "train/shared.h"
 #include "train/trainer.h"
 
 /* An output of the training step as it was at its end: the memory it lay in is used again by whatever runs next. */
@@ -27,11 +28,14 @@ struct tn_trainer {
     bool weighted;
     bool logits, forward_only, documents;
     int threads;
-    tn_graph_setup setup; /* plans point into it */
+    tn_graph_setup setup;
     tn_store *store;
     bool borrowed; /* the store */
     tn_context *context;
+    bool seated;       /* the context is a seat's */
     tn_plan_cache *plans;
+    tn_shared *shared; /* where grad, eval and apply are from instead, or NULL */
+    char key[TN_HASH_BYTES]; /* of the settings, in there */
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_chunks *chunks; /* instead of grad and eval, or NULL */

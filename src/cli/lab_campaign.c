@@ -41,8 +41,11 @@ typedef struct crew {
 
 void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k)
 {
-    k->lanes = lanes ? lanes : p->lanes ? (int)p->lanes : device == TN_CUDA ? TN_WORKER_GPU_LANES : 1;
-    k->workers = workers ? workers : device == TN_CUDA ? 1 : (tn_campaign_cores() + k->lanes - 1) / k->lanes;
+    const int64_t limit = k->compare ? 0 : tn_study_at_once(p), most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
+    const int64_t usual = device != TN_CUDA ? 1 : most < TN_WORKER_GPU_LANES ? most : TN_WORKER_GPU_LANES;
+    const int64_t cores = tn_campaign_cores() < most ? tn_campaign_cores() : most;
+    k->lanes = lanes ? lanes : p->lanes ? (int)p->lanes : (int)usual;
+    k->workers = workers ? workers : device == TN_CUDA ? 1 : (int)((cores + k->lanes - 1) / k->lanes);
 }
 
 const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64])

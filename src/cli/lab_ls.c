@@ -1,8 +1,10 @@
 /* tenon lab ls, best, show: what is in a database. */
 #include "base/clock.h"
+#include "cli/lab_beside.h"
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
 #include "lab/select.h"
+#include "lab/study.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,11 +26,12 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
         tn_select_sort(s, 0, e.trial, e.n);
         const double top = e.n && e.trial[0]->state == TN_TRIAL_DONE && e.trial[0]->y ? e.trial[0]->y[0] : NAN;
         if (c->json) {
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "name", "study", "study", s->name, "side",
+            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*}", "name", "study", "study", s->name, "side",
                                                   s->sides[side].name, "planned", (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
                                                   (json_int_t)count[1], "done", (json_int_t)count[2], "pruned", (json_int_t)count[3], "failed",
                                                   (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", isnan(top) ? json_null() : json_real(top),
-                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume))));
+                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume), "published",
+                                                  tn_lab_quoted_json(s, side))));
             continue;
         }
         fprintf(c->out, "%s%s%-*s %lld planned: %zu done, %zu pruned, %zu failed, %zu timeout, %zu running, %zu waiting; best %s %s", s->name,
@@ -37,6 +40,7 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
                 s->objectives[0].name, tn_lab_number(top, best));
         if (!isnan(volume)) fprintf(c->out, ", hypervolume %.6g", volume);
         fputc('\n', c->out);
+        tn_lab_quoted_line(c, s, side);
     }
     return TN_OK;
 }
@@ -49,7 +53,8 @@ static tn_status each_study(tn_cli *c, tn_lab *lab, tn_arena *a)
     TN_RETURN_IF(tn_lab_studies(lab, a, &names, &n));
     for (size_t i = 0; i < n; i++) {
         TN_RETURN_IF(tn_lab_load(lab, names[i], &s));
-        const tn_status st = put_study(c, s, a);
+        tn_status st = tn_lab_view_quote(c, s);
+        if (st == TN_OK) st = put_study(c, s, a);
         tn_study_free(s);
         TN_RETURN_IF(st);
     }
@@ -114,6 +119,7 @@ tn_status tn_lab_best(tn_cli *c)
         for (size_t i = 0; s == TN_OK && i < e.n && (front || i < count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
             s = tn_lab_table_row(c, v.study, e.trial[i]);
     }
+    if (s == TN_OK && v.study->published) s = tn_lab_beside(c, v.study);
     tn_arena_free(&a);
     tn_lab_view_close(&v);
     return s;
@@ -121,27 +127,74 @@ tn_status tn_lab_best(tn_cli *c)
 
 /* --- show -------------------------------------------------------------------------------------------------------------------- */
 
-static tn_status put_curve(tn_cli *c, tn_lab *lab, const tn_trial *t)
+/* What the study names: objectives, what its pruner compares and what its rules watch. */
+static bool is_named(const tn_study_plan *p, const char *metric)
+{
+    for (size_t k = 0; k < p->n_objectives; k++)
+        if (strcmp(p->objectives[k].name, metric) == 0) return true;
+    for (size_t k = 0; k < p->n_rules; k++)
+        if (strcmp(p->rules[k].metric, metric) == 0) return true;
+    return strcmp(p->prune_by, metric) == 0;
+}
+
+/* The columns of a curve: what the study names, or with --all (and where it names nothing that was reported) everything. */
+static tn_status columns_of(const tn_cli *c, const tn_study *s, tn_arena *a, const tn_trial_curve *v, size_t **column, size_t *n)
+{
+    tn_study_plan plan;
+    size_t *list = tn_arena_alloc(a, sizeof *list * (v->metrics + 1));
+    if (!list) return tn_error(TN_MEMORY, "out of memory");
+    TN_RETURN_IF(tn__study_plan_of(s, a, &plan));
+    *n = 0;
+    for (size_t k = 0; k < v->metrics; k++)
+        if (!tn_args_flag(&c->args, "all") && is_named(&plan, v->name[k])) list[(*n)++] = k;
+    for (size_t k = 0, none = *n == 0; none && k < v->metrics; k++) list[(*n)++] = k;
+    *column = list;
+    return TN_OK;
+}
+
+static void put_curve_table(tn_cli *c, const tn_trial_curve *v, const size_t *column, size_t n)
+{
+    char number[24];
+    if (!v->n) return;
+    fprintf(c->out, "%8s %8s", "step", "epoch");
+    for (size_t k = 0; k < n; k++) fprintf(c->out, " %14.14s", v->name[column[k]]);
+    fputc('\n', c->out);
+    for (size_t i = 0; i < v->n; i++) {
+        fprintf(c->out, "%8lld %8.2f", (long long)v->step[i], v->epoch[i]);
+        for (size_t k = 0; k < n; k++) fprintf(c->out, " %14s", tn_lab_number(v->value[i * v->metrics + column[k]], number));
+        fputc('\n', c->out);
+    }
+    if (n == v->metrics) return;
+    fputs("            --all also shows", c->out);
+    for (size_t k = 0, at = 0; k < v->metrics; k++)
+        if (at < n && column[at] == k) at++;
+        else fprintf(c->out, " %s", v->name[k]);
+    fputc('\n', c->out);
+}
+
+static tn_status emit_curve(tn_cli *c, const tn_trial_curve *v)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        json_t *o = json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v->step[i], "epoch", v->epoch[i]);
+        for (size_t k = 0; k < v->metrics; k++) {
+            const double y = v->value[i * v->metrics + k];
+            json_object_set_new(o, v->name[k], isfinite(y) ? json_real(y) : json_null());
+        }
+        TN_RETURN_IF(tn_cli_emit(c, o));
+    }
+    return TN_OK;
+}
+
+static tn_status put_curve(tn_cli *c, const tn_study *study, tn_lab *lab, const tn_trial *t)
 {
     tn_arena a = { 0 };
     tn_trial_curve v;
-    char number[24];
+    size_t *column = NULL, n = 0;
     tn_status s = tn_lab_curve(lab, t->id, &a, &v);
-    if (s == TN_OK && v.n && !c->json) {
-        fprintf(c->out, "%8s %8s", "step", "epoch");
-        for (size_t k = 0; k < v.metrics; k++) fprintf(c->out, " %14.14s", v.name[k]);
-        fputc('\n', c->out);
-    }
-    for (size_t i = 0; s == TN_OK && i < v.n; i++) {
-        json_t *o = c->json ? json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v.step[i], "epoch", v.epoch[i]) : NULL;
-        if (!c->json) fprintf(c->out, "%8lld %8.2f", (long long)v.step[i], v.epoch[i]);
-        for (size_t k = 0; k < v.metrics; k++) {
-            const double y = v.value[i * v.metrics + k];
-            if (c->json) json_object_set_new(o, v.name[k], isfinite(y) ? json_real(y) : json_null());
-            else fprintf(c->out, " %14s", tn_lab_number(y, number));
-        }
-        if (c->json) s = tn_cli_emit(c, o);
-        else fputc('\n', c->out);
+    if (s == TN_OK && c->json) s = emit_curve(c, &v);
+    else if (s == TN_OK) {
+        s = columns_of(c, study, &a, &v, &column, &n);
+        if (s == TN_OK) put_curve_table(c, &v, column, n);
     }
     tn_arena_free(&a);
     return s;
@@ -174,7 +227,7 @@ tn_status tn_lab_show(tn_cli *c)
     tn_status s = tn_select_named(v.study, tn_args_positional(&c->args, 2), &t);
     if (s == TN_OK && c->json) s = tn_lab_table_row(c, v.study, t);
     else if (s == TN_OK) put_trial(c, v.study, t);
-    if (s == TN_OK) s = put_curve(c, v.lab, t);
+    if (s == TN_OK) s = put_curve(c, v.study, v.lab, t);
     tn_lab_view_close(&v);
     return s;
 }

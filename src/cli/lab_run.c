@@ -192,6 +192,14 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
     return emit_result(c, k);
 }
 
+static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k)
+{
+    const int64_t most = k->compare ? 0 : tn_study_at_once(p), all = (int64_t)k->workers * k->lanes;
+    if (most > 0 && all > most)
+        fprintf(c->err, "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name lets more run)\n",
+                (long long)most, (long long)(all - most), (long long)all, k->lanes > 1 ? "lanes" : "workers");
+}
+
 static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, const options *o, tn_lab *lab)
 {
     int64_t id = 0;
@@ -209,6 +217,7 @@ static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, cons
                       .seconds = seconds_left(p, o, there->spent) };
     tn_campaign_crew(p, o->device, o->workers, o->lanes, &k);
     describe(c, p, o, &k, found, there);
+    note_waiting(c, p, &k);
     tn_status s = p->seeds ? tn_lab_seeds_fill(lab, there, p) : TN_OK;
     if (s == TN_OK) s = run_it(c, p, o, &k);
     tn_study_free(there);

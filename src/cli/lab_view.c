@@ -15,9 +15,10 @@ static bool is_study_file(const char *path)
     return dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
 }
 
-/* A study's file stands for its database, and for itself in it. */
-static tn_status database_of(const char *given, tn_arena *arena, const char **path, const char **study)
+/* A study's file stands for its database (--db names another), and for itself in it. */
+static tn_status database_of(const tn_cli *c, tn_arena *arena, const char **path, const char **study)
 {
+    const char *given = tn_args_positional(&c->args, 1), *db = tn_args_value(&c->args, "db");
     tn_study_plan plan;
     char *text = NULL;
     *path = given;
@@ -26,8 +27,28 @@ static tn_status database_of(const char *given, tn_arena *arena, const char **pa
     tn_free(text);
     if (s != TN_OK) return s;
     *study = plan.name;
-    *path = plan.db ? plan.db : tn_arena_printf(arena, "%.*s.db", (int)(strrchr(given, '.') - given), given);
+    *path = db ? db : plan.db ? plan.db : tn_arena_printf(arena, "%.*s.db", (int)(strrchr(given, '.') - given), given);
     return *path ? TN_OK : tn_error(TN_MEMORY, "out of memory");
+}
+
+static bool same_shape(const tn_study *s, const tn_study_plan *p)
+{
+    bool same = s->n_sides == p->n_sides && s->n_objectives == p->n_objectives && strcmp(s->name, p->name) == 0;
+    for (size_t i = 0; same && i < s->n_sides; i++) same = strcmp(s->sides[i].name, p->sides[i].name) == 0;
+    for (size_t k = 0; same && k < s->n_objectives; k++) same = strcmp(s->objectives[k].name, p->objectives[k].name) == 0;
+    return same;
+}
+
+tn_status tn_lab_view_quote(const tn_cli *c, tn_study *s)
+{
+    const char *given = tn_args_positional(&c->args, 1);
+    tn_study_plan plan;
+    char *text = NULL;
+    if (!is_study_file(given)) return TN_OK;
+    TN_RETURN_IF(tn_study_read(given, NULL, 0, &s->arena, &text, &plan));
+    tn_free(text);
+    if (same_shape(s, &plan)) s->published = plan.published;
+    return TN_OK;
 }
 
 static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool load, tn_lab_view *out)
@@ -37,10 +58,11 @@ static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool l
     tn_status s = TN_OK;
     const char *path = NULL, *study = tn_args_value(&c->args, "study");
     TN_TRY(tn_args_expect(&c->args, min + 2, max + 2));
-    TN_TRY(database_of(tn_args_positional(&c->args, 1), &arena, &path, &study));
+    TN_TRY(database_of(c, &arena, &path, &study));
     if (write && access(path, F_OK) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
     TN_TRY(tn_lab_open(path, write, &v.lab));
     if (load) TN_TRY(tn_lab_load(v.lab, study, &v.study));
+    if (load) TN_TRY(tn_lab_view_quote(c, v.study));
     *out = v;
     v = (tn_lab_view){ 0 };
 done:

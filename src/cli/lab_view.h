@@ -17,6 +17,8 @@ tn_status tn_lab_view_write(tn_cli *c, size_t min, size_t max, tn_lab_view *out)
 /* The same without a study. */
 tn_status tn_lab_view_database(tn_cli *c, size_t min, size_t max, tn_lab **out);
 void tn_lab_view_close(tn_lab_view *v);
+/* Figures that are published are those of the study's file as it is now, where the file is named; else those it was begun with. */
+tn_status tn_lab_view_quote(const tn_cli *c, tn_study *s);
 /* --objective=NAME: its place, or 0 (the first) where it is not given. */
 tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out);
 /* The file that --NAME names, or standard output; closed (and kept only whole) by tn_lab_view_put. */

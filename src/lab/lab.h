@@ -37,6 +37,30 @@ typedef struct tn_side {
     tn_space space;
 } tn_side;
 
+/* Figures that others have published for the same question, as the study's file quotes them. */
+typedef struct tn_published_point {
+    const double *y;         /* (objectives); NaN: not said */
+    const char *const *set;  /* (n_set) "key=value", in our names */
+    const size_t *set_line;  /* (n_set) in the file */
+    size_t n_set;
+} tn_published_point;
+
+typedef struct tn_published_side {
+    const double *best;               /* (objectives): the best in each; NaN: not said */
+    const bool *bound;                /* (objectives): it is the best of `points`, so theirs is at least as good */
+    int64_t front;                    /* points of their front; 0: not said */
+    double hours;                     /* their study took; 0: not said */
+    const tn_published_point *points; /* (n_points) */
+    size_t n_points;
+} tn_published_side;
+
+typedef struct tn_published {
+    const char *source, *note;      /* who says so; what was done otherwise ("": nothing is said) */
+    int winner;                     /* a side, or -1: not said */
+    double hours;                   /* of all sides; 0: not said */
+    const tn_published_side *sides; /* (sides of the study) */
+} tn_published;
+
 typedef struct tn_trial {
     int64_t id;     /* in the database */
     int64_t number; /* within its side, from 0; comparisons are numbered apart */
@@ -66,6 +90,7 @@ typedef struct tn_study {
     int64_t planned;              /* trials a side */
     double created;               /* unix seconds */
     double spent;                 /* seconds that it has been run for */
+    const tn_published *published; /* NULL: none are quoted */
     const tn_trial *trials;       /* (n) by kind (comparisons last), number, side */
     size_t n;
     tn_arena arena; /* of all the above */

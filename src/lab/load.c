@@ -136,6 +136,7 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
     s->n_objectives = plan.n_objectives;
     s->sampler = plan.sampler->name;
     s->pruner = plan.pruner->name;
+    s->published = plan.published;
     return TN_OK;
 }
 

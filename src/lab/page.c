@@ -1,6 +1,7 @@
 /* Tables and charts of a study in one page. Everything that comes from a file is escaped on its way out. */
 #include "lab/page.h"
 
+#include "lab/beside.h"
 #include "lab/select.h"
 #include "lab/study_charts.h"
 
@@ -15,7 +16,7 @@ static const char style[] =
     ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",Helvetica,Arial,sans-serif;max-width:980px;"
     "margin:2rem auto;padding:0 1rem;background:#fff;color:#1f2328}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2.2rem}"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #d0d7de}"
-    "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
+    "th:first-child,td:first-child{text-align:left}.wide{overflow-x:auto}td.set,th.set{text-align:left;white-space:nowrap}svg{max-width:100%;height:auto;margin:.6rem 0}pre{overflow-x:auto;padding:.8rem;"
     "background:#f6f8fa}.note{color:#656d76}"
     "@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td,th{border-color:#30363d}pre{background:#161b22}.note{color:#9198a1}}";
 
@@ -122,6 +123,97 @@ static tn_status put_best(const tn_study *s, size_t side, tn_arena *a, FILE *out
     return TN_OK;
 }
 
+/* --- beside what is published ---------------------------------------------------------------------------------------------------- */
+
+/* Theirs, with a sign where it is only bounded. */
+static void put_theirs(const tn_study *s, size_t side, size_t k, FILE *out)
+{
+    const tn_published_side *q = &s->published->sides[side];
+    if (!q->bound[k]) put_value(out, q->best[k]);
+    else fprintf(out, "<td>%s %.7g</td>", s->objectives[k].maximise ? "&ge;" : "&le;", q->best[k]);
+}
+
+static void put_head(const tn_study *s, const char *first, FILE *out)
+{
+    fprintf(out, "<tr><th>%s</th>", first);
+    for (size_t i = 0; i < s->n_sides; i++) {
+        fputs("<th>", out), put_text(out, side_name(s, i)), fputs(": theirs</th><th>ours</th>", out);
+    }
+    fputs("</tr>\n", out);
+}
+
+static void put_totals(const tn_study *s, const tn_beside *b, FILE *out)
+{
+    static const char *const rows[] = { "points of the front", "not dominated by another front", "hours of trials", "hypervolume" };
+    fputs("<div class=\"wide\"><table>", out), put_head(s, "best", out);
+    for (size_t k = 0; k < s->n_objectives; k++) {
+        fputs("<tr>", out), put_cell(out, s->objectives[k].name);
+        for (size_t i = 0; i < s->n_sides; i++)
+            put_theirs(s, i, k, out), put_value(out, b->sides[i].best[k] ? b->sides[i].best[k]->y[k] : NAN);
+        fputs("</tr>\n", out);
+    }
+    for (int r = 0; r < 4; r++) {
+        fputs("<tr>", out), put_cell(out, rows[r]);
+        for (size_t i = 0; i < s->n_sides; i++) {
+            const tn_published_side *q = &s->published->sides[i];
+            const tn_beside_side *v = &b->sides[i];
+            const double theirs[] = { q->front ? (double)q->front : NAN, NAN, q->hours > 0 ? q->hours : NAN, NAN };
+            const double ours[] = { (double)v->front, (double)v->unbeaten, v->hours, v->volume };
+            put_value(out, theirs[r]), put_value(out, ours[r]);
+        }
+        fputs("</tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+}
+
+static bool is_quoted(const tn_beside *b, size_t k)
+{
+    for (size_t i = 0; i < b->n_points; i++)
+        if (!isnan(b->points[i].theirs->y[k])) return true;
+    return false;
+}
+
+/* Objectives that no point gives have no columns. */
+static void put_points(const tn_study *s, const tn_beside *b, FILE *out)
+{
+    if (!b->n_points) return;
+    fputs("<p>Each published point, and our best that has no more parameters:</p>\n<div class=\"wide\"><table><tr><th>side</th>", out);
+    for (size_t k = 0; k < s->n_objectives; k++)
+        if (is_quoted(b, k)) fputs("<th>", out), put_text(out, s->objectives[k].name), fputs("</th><th>ours</th>", out);
+    fputs("<th>trial</th><th class=\"set\">their settings</th></tr>\n", out);
+    for (size_t i = 0; i < b->n_points; i++) {
+        const tn_beside_point *p = &b->points[i];
+        char name[NAME] = "-";
+        if (p->ours) tn_trial_name(s, p->ours, name, sizeof name);
+        fputs("<tr>", out), put_cell(out, side_name(s, p->side));
+        for (size_t k = 0; k < s->n_objectives; k++)
+            if (is_quoted(b, k)) put_value(out, p->theirs->y[k]), put_value(out, p->ours ? p->ours->y[k] : NAN);
+        put_cell(out, name), fputs("<td class=\"set\">", out);
+        for (size_t k = 0; k < p->theirs->n_set; k++) fputs(k ? " " : "", out), put_text(out, p->theirs->set[k]);
+        fputs("</td></tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+}
+
+static tn_status put_beside(const tn_study *s, tn_arena *a, FILE *out)
+{
+    tn_beside b;
+    const tn_published *q = s->published;
+    TN_RETURN_IF(tn_beside_make(s, a, &b));
+    fputs("<h2>Beside what is published</h2>\n<p>", out), put_text(out, q->source), fputs("</p>\n", out);
+    if (q->note[0]) fputs("<p class=\"note\">Protocol: ", out), put_text(out, q->note), fputs("</p>\n", out);
+    if (q->hours > 0) fprintf(out, "<p>Hours in all: theirs %.4g, ours %.3g.</p>\n", q->hours, s->spent / 3600);
+    put_totals(s, &b, out);
+    if (s->n_sides > 1) {
+        fputs("<p>Winner: theirs <b>", out), put_text(out, q->winner < 0 ? "not said" : side_name(s, (size_t)q->winner));
+        fputs("</b>; ours by their rule <b>", out), put_text(out, b.winner < 0 ? "none" : side_name(s, (size_t)b.winner));
+        fprintf(out, "</b> (%s), by hypervolume <b>", b.decided), put_text(out, b.larger < 0 ? "none" : side_name(s, (size_t)b.larger));
+        fputs("</b>. <span class=\"note\">The rule rewards large fronts; <code>tenon lab compare</code> decides on common seeds and the test part.</span></p>\n", out);
+    }
+    put_points(s, &b, out);
+    return TN_OK;
+}
+
 /* --- charts --------------------------------------------------------------------------------------------------------------------- */
 
 /* One that has nothing to draw yet says why in its place. */
@@ -172,6 +264,7 @@ tn_status tn_page_write(const tn_study *s, tn_lab *lab, FILE *out)
     fprintf(out, "</title>\n<style>%s</style></head><body>\n", style);
     put_facts(s, out);
     st = put_sides(s, &a, out);
+    if (st == TN_OK && s->published) st = put_beside(s, &a, out);
     for (size_t side = 0; st == TN_OK && side < s->n_sides; side++) st = put_best(s, side, &a, out);
     if (st == TN_OK) st = put_charts(s, lab, out);
     fputs("<h2>The study's file</h2>\n<pre>", out), put_text(out, s->text ? s->text : "");

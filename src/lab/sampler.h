@@ -21,7 +21,9 @@ typedef struct tn_sampler_options {
     int64_t startup; /* tpe: drawn from the prior; 0: 10 */
     int64_t population;     /* nsga2; 0: from trials, min(50, max(10, 2 sqrt(trials))) */
     double crossover, swap; /* nsga2: chance of two parents (0: 0.9), of a gene from the second (0: 0.5) */
-    double mutation;        /* nsga2: chance a gene is drawn anew; 0: one over the dimensions */
+    double mutation;        /* nsga2: chance a gene is mutated; 0: one over the dimensions */
+    double eta;             /* nsga2: how near to their parents children lie in numbers; 0: 20 */
+    bool uniform;           /* nsga2: genes are a parent's own or drawn anew, never between or near: as in the report */
     size_t objectives;
 } tn_sampler_options;
 

@@ -1,6 +1,12 @@
 /* NSGA-II (Deb, Pratap, Agarwal and Meyarivan 2002) with whole generations: trial i belongs to generation i / P and is bred from all
- * generations before its own. Parents of a generation are the best P of the last one's parents and children. Children take each gene
- * from one of two parents, winners of tournaments of two, and some genes anew from the prior. */
+ * generations before its own. Parents of a generation are the best P of the last one's parents and children. Two parents, winners of
+ * tournaments of two, have a child.
+ *
+ * Genes are changed where the prior is even (tn_dim_place): numbers are crossed by simulated binary crossover and mutated by a polynomial
+ * (Deb and Agrawal 1995, Deb and Goyal 1996), so that children lie near their parents and a good place is searched ever more finely.
+ * Choices, and numbers with few values, are taken from one parent and mutated by drawing anew. With `uniform` every gene is treated so, as
+ * the report did: recombined values are then those that the first generation and mutations drew, and in two dimensions, where
+ * one gene in two mutates, little is left of the parents. */
 #include "lab/samplers.h"
 
 #include "base/alloc.h"
@@ -27,6 +33,7 @@ static tn_status check(const tn_sampler_options *o, const tn_space *s)
         return tn_error(TN_USAGE, "nsga2: population %" PRId64 " must be 2 or more", o->population);
     if (!is_chance(o->crossover) || !is_chance(o->swap) || !is_chance(o->mutation))
         return tn_error(TN_USAGE, "nsga2: crossover, swap and mutation are chances between 0 and 1");
+    if (!(o->eta >= 0 && o->eta <= 1000)) return tn_error(TN_USAGE, "nsga2: eta %g is outside 0..1000", o->eta);
     return TN_OK;
 }
 
@@ -88,19 +95,78 @@ static const double *tournament(const pool *p, const tn_seen *seen, size_t dims,
     return seen->x + p->trial[second ? b : a] * dims;
 }
 
+static double eta_of(const tn_sampler_options *o) { return o->eta > 0 ? o->eta : 20; }
+
+/* How far a child lies from the middle of its parents, in halves of their distance: u in [0,1) drawn so that it stays within `room` (distance from
+ * the nearer parent to the end of the range, over the parents' distance). */
+static double spread_of(double u, double room, double eta)
+{
+    const double alpha = 2 - pow(1 + 2 * room, -(eta + 1));
+    return u <= 1 / alpha ? pow(u * alpha, 1 / (eta + 1)) : pow(1 / (2 - u * alpha), 1 / (eta + 1));
+}
+
+/* Simulated binary crossover of two places: below their middle or above it, each as often. */
+static double cross_places(double a, double b, double eta, double u, bool above)
+{
+    const double lo = fmin(a, b), hi = fmax(a, b), apart = hi - lo;
+    if (!(apart > 1e-12)) return a;
+    const double half = 0.5 * apart * spread_of(u, (above ? 1 - hi : lo) / apart, eta);
+    return 0.5 * (lo + hi) + (above ? half : -half);
+}
+
+/* A place near the old one, within [0,1]. */
+static double mutate_place(double x, double eta, double u)
+{
+    const double power = 1 / (eta + 1);
+    if (u < 0.5) return x + pow(2 * u + (1 - 2 * u) * pow(1 - x, eta + 1), power) - 1;
+    return x + 1 - pow(2 * (1 - u) + (2 * u - 1) * pow(x, eta + 1), power);
+}
+
+/* Whether near means something: a number with more values than a handful. */
+static bool is_fine(const tn_dim *d)
+{
+    enum { FEW = 8 };
+    return d->kind != TN_DIM_CHOICE && (tn_dim_count(d) == 0 || tn_dim_count(d) > FEW);
+}
+
+typedef struct lot { /* what is drawn for a gene, whether it is used or not */
+    double swap, mutate, fresh, near;
+    bool above, far;
+} lot;
+
+static lot draw_lot(tn_lots *lots)
+{
+    lot l = { .swap = tn_lots_uniform(lots), .mutate = tn_lots_uniform(lots), .fresh = tn_lots_uniform(lots) };
+    l.near = tn_lots_uniform(lots);
+    l.above = tn_lots_uniform(lots) < 0.5;
+    l.far = tn_lots_uniform(lots) < 0.1;
+    return l;
+}
+
+/* One gene of a child of both (cross) or of the mother alone. A parent may not have it (NaN), where another gene switched it off. */
+static double gene(const tn_sampler_options *o, const tn_dim *d, double mother, double father, bool cross, double mutation, const lot *l)
+{
+    const double swap = o->swap > 0 ? o->swap : 0.5, eta = eta_of(o), fresh = tn_dim_at(d, l->fresh);
+    const bool from_father = cross && l->swap < swap, fine = !o->uniform && is_fine(d), mutates = l->mutate < mutation;
+    const double first = from_father ? father : mother, other = from_father ? mother : father;
+    double x = !isnan(first) ? first : cross ? other : first;
+    if (isnan(x) || (mutates && (!fine || l->far))) return fresh;
+    if (!fine) return x;
+    double place = tn_dim_place(d, x);
+    if (cross && !isnan(other) && !isnan(first)) place = cross_places(place, tn_dim_place(d, other), eta, l->near, l->above);
+    if (mutates) place = mutate_place(place, eta, l->fresh);
+    return cross || mutates ? tn_dim_at(d, place) : x;
+}
+
 static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p, const tn_seen *seen, tn_lots *lots,
                   double *x)
 {
     const double *mother = tournament(p, seen, s->n, lots), *father = tournament(p, seen, s->n, lots);
     const bool cross = tn_lots_uniform(lots) < (o->crossover > 0 ? o->crossover : 0.9);
-    const double swap = o->swap > 0 ? o->swap : 0.5, mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
+    const double mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
     for (size_t i = 0; i < s->n; i++) {
-        const bool from_father = tn_lots_uniform(lots) < swap, anew = tn_lots_uniform(lots) < mutation;
-        const double fresh = tn_dim_at(&s->dims[i], tn_lots_uniform(lots));
-        const double *first = cross && from_father ? father : mother, *other = first == father ? mother : father;
-        if (!tn_space_has(s, x, i)) x[i] = NAN;
-        else if (anew) x[i] = fresh;
-        else x[i] = !isnan(first[i]) ? first[i] : cross && !isnan(other[i]) ? other[i] : fresh;
+        const lot l = draw_lot(lots);
+        x[i] = tn_space_has(s, x, i) ? gene(o, &s->dims[i], mother[i], father[i], cross, mutation, &l) : NAN;
     }
 }
 

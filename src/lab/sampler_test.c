@@ -172,7 +172,7 @@ static void only_the_best_breed(void **state)
 {
     (void)state;
     const tn_sampler *s = tn_sampler_find("nsga2");
-    const tn_sampler_options o = { .seed = 3, .population = 10, .mutation = 1e-12, .objectives = 1 };
+    tn_sampler_options o = { .seed = 3, .population = 10, .mutation = 1e-12, .uniform = true, .objectives = 1 };
     static past p;
     past_make(&p, 1);
     for (size_t i = 0; i < N; i++) { /* good: 3, 17 and 44, from three generations; better still, but pruned: 5 */
@@ -181,15 +181,52 @@ static void only_the_best_breed(void **state)
     }
     p.y[5] = -1;
     int best = 0, count = 0;
-    for (int64_t i = 50; i < 80; i++) {
+    for (int64_t i = 50; i < 300; i++) {
         double x[DIMS];
-        const tn_seen seen = { .n = (size_t)s->needs(&o, i), .objectives = 1, .x = p.x, .y = p.y, .pruned = p.pruned };
-        assert_ok(s->draw(&o, &space, &seen, i, x));
+        o.seed = (uint64_t)i;
+        const tn_seen seen = { .n = 70, .objectives = 1, .x = p.x, .y = p.y, .pruned = p.pruned };
+        assert_ok(s->draw(&o, &space, &seen, 70, x));
         count++;
         best += x[0] == p.x[3 * DIMS] || x[0] == p.x[17 * DIMS] || x[0] == p.x[44 * DIMS];
         assert_true(x[0] != p.x[5 * DIMS]); /* the pruned one is behind all that ended, and ten did */
     }
     assert_true(best > count / 3); /* three of ten parents, favoured by tournaments: about a half */
+}
+
+/* Where numbers are mutated by a step, children lie near: nearer with a larger eta, on both sides, within the range at its very end; one in ten
+ * is drawn anew. Parents apart from each other have children between and around them. */
+static void children_are_near(void **state)
+{
+    (void)state;
+    enum { POPULATION = 10, DRAWS = 400 };
+    static const struct {
+        double at, apart, crossover, mutation, eta, least, most; /* share of children within a tenth of the parents' range */
+    } rows[] = {
+        { 0.5, 0, 1e-12, 1, 0, 0.8, 0.97 },   { 0.5, 0, 1e-12, 1, 2, 0.3, 0.7 },    { 0, 0, 1e-12, 1, 0, 0.65, 0.95 },
+        { 1, 0, 1e-12, 1, 0, 0.65, 0.95 },     { 0.3, 0.4, 1, 1e-12, 0, 0.97, 1 },   { 0, 1, 1, 1e-12, 0, 1, 1 },
+    };
+    const tn_sampler *s = tn_sampler_find("nsga2");
+    const tn_dim line = { .key = "v", .kind = TN_DIM_FLOAT, .lo = 2, .hi = 4, .when = -1 };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const tn_sampler_options o = { .seed = 3, .population = POPULATION, .crossover = rows[r].crossover, .mutation = rows[r].mutation,
+                                       .eta = rows[r].eta, .objectives = 1 };
+        double x[POPULATION], y[POPULATION] = { 0 }, near = 0, below = 0;
+        for (size_t i = 0; i < POPULATION; i++) x[i] = 2 + 2 * (rows[r].at + (i % 2 ? rows[r].apart : 0));
+        const tn_seen seen = { .n = POPULATION, .objectives = 1, .x = x, .y = y };
+        for (uint64_t seed = 0; seed < DRAWS; seed++) {
+            tn_sampler_options other = o;
+            double v, again;
+            other.seed = seed;
+            assert_ok(s->draw(&other, &(tn_space){ &line, 1 }, &seen, POPULATION + 1, &v));
+            assert_ok(s->draw(&other, &(tn_space){ &line, 1 }, &seen, POPULATION + 1, &again));
+            assert_true(v == again && v >= 2 && v <= 4);
+            const double place = (v - 2) / 2;
+            near += place > rows[r].at - 0.1 && place < rows[r].at + rows[r].apart + 0.1;
+            below += place < rows[r].at + rows[r].apart / 2;
+        }
+        if (near < rows[r].least * DRAWS || near > rows[r].most * DRAWS) fail_msg("row %zu: %g of %d near", r, near, DRAWS);
+        if (rows[r].at > 0 && rows[r].at < 1) assert_true(below > 0.4 * DRAWS && below < 0.6 * DRAWS);
+    }
 }
 
 /* Ten good trials lie in one place; 60 better-looking ones were pruned elsewhere: draws must gather where the good ones are. */
@@ -256,6 +293,7 @@ static void options_refused(void **state)
     assert_fails(nsga2->check(&(tn_sampler_options){ .population = 1 }, &space), TN_USAGE, "population 1");
     assert_fails(nsga2->check(&(tn_sampler_options){ .mutation = 1.5 }, &space), TN_USAGE, "between 0 and 1");
     assert_fails(nsga2->check(&(tn_sampler_options){ .swap = NAN }, &space), TN_USAGE, "between 0 and 1");
+    assert_fails(nsga2->check(&(tn_sampler_options){ .eta = -1 }, &space), TN_USAGE, "outside 0..1000");
     assert_fails(tpe->check(&(tn_sampler_options){ .lag = -1 }, &space), TN_USAGE, "lag");
     assert_fails(tpe->check(&(tn_sampler_options){ 0 }, &(tn_space){ dims, 0 }), TN_USAGE, "no dimension");
     const tn_sampler_options report = { .trials = 300 }, few = { .trials = 5 }, many = { .trials = 100000 };
@@ -282,6 +320,7 @@ void tn_tests_sampler(tn_test_list *l)
         tn_test_add(l, all_failed, learning[i], "lab/sampler: %s where all trials failed", learning[i]);
     }
     tn_test_add(l, only_the_best_breed, NULL, "lab/sampler: nsga2 breeds the best of all generations");
+    tn_test_add(l, children_are_near, NULL, "lab/sampler: nsga2 has children near their parents");
     tn_test_add(l, pruned_are_no_examples, NULL, "lab/sampler: tpe takes no example from pruned trials");
     tn_test_add(l, order_of_trials, NULL, "lab/sampler: the order of trials");
     tn_test_add(l, options_refused, NULL, "lab/sampler: options and what is needed");

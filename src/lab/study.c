@@ -171,6 +171,8 @@ static const tn_field sampler_table[] = {
     { "crossover", TN_FIELD_NUMBER, AT(s.crossover), 0, 1 },
     { "swap", TN_FIELD_NUMBER, AT(s.swap), 0, 1 },
     { "mutation", TN_FIELD_NUMBER, AT(s.mutation), 0, 1 },
+    { "eta", TN_FIELD_NUMBER, AT(s.eta), 0, 1000 },
+    { "uniform", TN_FIELD_BOOL, AT(s.uniform), 0, 0 },
 };
 static const tn_field pruner_table[] = {
     { "name", TN_FIELD_TEXT, AT(name), 0, 0 },     { "min", TN_FIELD_COUNT, AT(p.min_rung), 1, 1e9 },
@@ -266,7 +268,7 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
 
 typedef struct top {
     const char *study, *base, *db;
-    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *parameters;
+    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *parameters, *published;
     const char *width;
     int64_t trials, lag, retries, lanes, seeds;
     double seconds, trial_seconds;
@@ -298,6 +300,7 @@ static const tn_field top_table[] = {
     { "seeds", TN_FIELD_COUNT, AT(seeds), 3, 1000 },
     { "parameters", TN_FIELD_NODE, AT(parameters), 0, 0 },
     { "width", TN_FIELD_TEXT, AT(width), 0, 0 },
+    { "published", TN_FIELD_NODE, AT(published), 0, 0 },
 };
 #undef AT
 
@@ -365,7 +368,7 @@ static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_pla
 
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer", "seeds" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer", "seeds", "published" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -414,7 +417,9 @@ static tn_status check_name(const tn_study_reader *r, const char *name)
 
 static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_study_plan *out)
 {
-    enum { LAG = 32 };
+    /* So many trials of a side may run beside the one that all others wait for: enough for the cores of most machines, and a tenth of what pruners
+     * see of a study of a hundred. It is no machine's number of cores: a study has the same table wherever it runs. */
+    enum { LAG = 8 };
     top t = { .trials = 0, .lag = LAG, .seed = 42 };
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
@@ -438,7 +443,16 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
     TN_RETURN_IF(read_parameters(r, &t, out));
     TN_RETURN_IF(read_seeds(r, &t, out));
+    TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
+}
+
+int64_t tn_study_at_once(const tn_study_plan *p)
+{
+    int64_t least = -1;
+    if (strcmp(p->pruner->name, "none") != 0) least = p->pruning.lag;
+    if (strcmp(p->sampler->name, "tpe") == 0 && (least < 0 || p->lag < least)) least = p->lag;
+    return least < 0 ? 0 : (least + 1) * (int64_t)p->n_sides;
 }
 
 tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,

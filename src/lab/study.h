@@ -5,9 +5,10 @@
  *     sides: { ep: { set: {grad: ep}, search: { beta: log 0.01..0.5 } }, bp: { base: ..., set: {grad: bptt} } }
  *     objectives: [ accuracy max 0, seconds min 1000 ]
  *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
- *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 32    seed: 42
+ *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 8    seed: 42
  *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
  *     seeds: 3                         parameters: 29.4e6 (or first)    width: ffn
+ *     published: { source: "...", sides: { ep: { front: 24, points: [ { accuracy: 0.96, set: { dim: 13 } } ] } } }
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
  * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
@@ -60,6 +61,7 @@ typedef struct tn_study_plan {
     int64_t seeds;       /* > 0: nothing is searched; every point of the grid runs on so many common seeds, as comparisons do (see grid.h) */
     int64_t parameters;  /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
     const char *width;   /* the setting that is changed for it; NULL: see tn_width_fit */
+    const tn_published *published; /* NULL: none */
     const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 
@@ -69,6 +71,9 @@ tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const
 /* *text (tn_free) is the file's. */
 tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text,
                         tn_study_plan *out);
+
+/* How many of its trials can run at once, of all sides together: `lag` and the one that others wait for; 0: nothing but trials sets a limit. */
+int64_t tn_study_at_once(const tn_study_plan *p);
 
 /* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */

@@ -61,24 +61,44 @@ static bool spans_decades(const double *v, size_t n)
     return lo > 0 && hi / lo > 50;
 }
 
+typedef struct marks { /* trials, then published points */
+    double *x, *y;
+    int *group;
+    bool *front, *quoted;
+    size_t n;
+} marks;
+
+static void mark_quoted(const tn_study *s, size_t other, marks *m)
+{
+    for (size_t side = 0; s->published && side < s->n_sides; side++)
+        for (size_t i = 0; i < s->published->sides[side].n_points; i++, m->n++) {
+            const double *y = s->published->sides[side].points[i].y;
+            m->x[m->n] = y[other], m->y[m->n] = y[0], m->group[m->n] = (int)side, m->quoted[m->n] = true;
+        }
+}
+
 static tn_status pareto(const tn_study *s, size_t other, tn_arena *a, FILE *out)
 {
     tn_selection e;
     TN_RETURN_IF(tn_select_ended(s, TN_ALL_SIDES, a, &e));
     if (s->n_objectives < 2 || other == 0 || other >= s->n_objectives)
         return tn_error(TN_USAGE, "a front needs two objectives, and study %s has %zu", s->name, s->n_objectives);
-    double *x = tn_arena_alloc(a, sizeof *x * (e.n + 1)), *y = tn_arena_alloc(a, sizeof *y * (e.n + 1));
-    int *group = tn_arena_alloc(a, sizeof *group * (e.n + 1));
-    if (!x || !y || !group) return no_memory();
-    for (size_t i = 0; i < e.n; i++) {
-        const tn_trial *t = e.trial[i];
-        x[i] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
-        y[i] = t->state == TN_TRIAL_DONE && t->y ? t->y[0] : NAN;
-        group[i] = t->side;
+    size_t most = e.n + 1;
+    for (size_t side = 0; s->published && side < s->n_sides; side++) most += s->published->sides[side].n_points;
+    marks m = { .x = tn_arena_alloc(a, sizeof *m.x * most), .y = tn_arena_alloc(a, sizeof *m.y * most),
+                .group = tn_arena_alloc(a, sizeof *m.group * most), .front = tn_arena_alloc(a, most), .quoted = tn_arena_alloc(a, most) };
+    if (!m.x || !m.y || !m.group || !m.front || !m.quoted) return no_memory();
+    for (; m.n < e.n; m.n++) {
+        const tn_trial *t = e.trial[m.n];
+        m.x[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[other] : NAN;
+        m.y[m.n] = t->state == TN_TRIAL_DONE && t->y ? t->y[0] : NAN;
+        m.group[m.n] = t->side, m.front[m.n] = e.front[m.n];
     }
+    mark_quoted(s, other, &m);
     const tn_scatter c = { .title = tn_arena_printf(a, "%s against %s", s->objectives[0].name, s->objectives[other].name),
                            .x_label = s->objectives[other].name, .y_label = s->objectives[0].name, .groups = side_names(s, a),
-                           .n_groups = s->n_sides, .n = e.n, .x = x, .y = y, .group = group, .front = e.front, .log_x = spans_decades(x, e.n) };
+                           .n_groups = s->n_sides, .n = m.n, .x = m.x, .y = m.y, .group = m.group, .front = m.front, .quoted = m.quoted,
+                           .log_x = spans_decades(m.x, m.n) };
     return tn_chart_scatter(&c, out);
 }
 

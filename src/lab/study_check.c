@@ -137,6 +137,25 @@ static tn_status check_width(const checker *c)
     return TN_OK;
 }
 
+/* --- what is quoted --------------------------------------------------------------------------------------------------- */
+
+/* Settings of published points are those of the side's model, so that one of them can be trained. */
+static tn_status check_quoted(const checker *c, const tn_published_side *quoted)
+{
+    for (size_t i = 0; i < quoted->n_points; i++)
+        for (size_t k = 0; k < quoted->points[i].n_set; k++) {
+            char key[160], where[300];
+            const char *text = quoted->points[i].set[k], *eq = strchr(text, '=');
+            const char *at = place(c, quoted->points[i].set_line[k], where);
+            tn_setting_value v;
+            snprintf(key, sizeof key, "%.*s", (int)(eq - text), text);
+            const tn_setting *row = row_of(c, key);
+            if (!row) return tn_settings_set(c->st, key, "", "%s", at); /* says what is near */
+            TN_RETURN_IF(tn_setting_parse(row, eq + 1, at, &v));
+        }
+    return TN_OK;
+}
+
 static tn_status check_side(checker *c, tn_study_side *side)
 {
     const tn_study_reader r = { .file = c->p->file };
@@ -145,6 +164,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
     TN_RETURN_IF(check_set(c));
     for (size_t i = 0; i < side->space.n; i++)
         TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
+    if (c->p->published) TN_RETURN_IF(check_quoted(c, &c->p->published->sides[side - c->p->sides]));
     TN_RETURN_IF(check_width(c));
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));

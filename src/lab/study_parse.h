@@ -45,4 +45,7 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
 tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn_yaml *search, const tn_yaml *sides,
                           const char *base, tn_study_plan *out);
 
+/* The figures that the file quotes; after objectives and sides. */
+tn_status tn__study_published(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out);
+
 #endif

@@ -159,6 +159,63 @@ static void points(void **state)
     tn_arena_free(&a);
 }
 
+/* How far trials may run apart: the study's word, the pruner's own, or the same for every machine. */
+static void lags(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t lag, pruner, at_once;
+    } rows[] = {
+        { "pruner: asha\n", 8, 8, 9 },
+        { "pruner: asha\nsides: {a: {}, b: {}}\n", 8, 8, 18 },
+        { "pruner: {name: asha, lag: 2}\n", 8, 2, 3 },
+        { "pruner: asha\nlag: 0\n", 0, 0, 1 },
+        { "pruner: {name: median, lag: 5}\nsampler: tpe\nlag: 3\n", 3, 5, 4 },
+        { "sampler: tpe\n", 8, 8, 9 },
+        { "sampler: nsga2\n", 8, 8, 0 },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tn_arena a = { 0 };
+        tn_study_plan p;
+        char text[512];
+        snprintf(text, sizeof text, "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n%s", rows[i].text);
+        assert_ok(parse(text, &a, &p));
+        assert_true(p.lag == rows[i].lag && p.sampling.lag == rows[i].lag && p.pruning.lag == rows[i].pruner);
+        assert_int_equal(tn_study_at_once(&p), rows[i].at_once);
+        tn_arena_free(&a);
+    }
+}
+
+/* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
+static void published(void **state)
+{
+    (void)state;
+    tn_arena a = { 0 };
+    tn_study_plan p, q;
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", whole,
+             "published:\n  source: a report\n  winner: tep\n  hours: 8\n  sides:\n    tep:\n      front: 24\n      hours: 0.5\n"
+             "      best: { seconds: 1.5 }\n      points:\n        - { accuracy: 0.9, seconds: 16, set: { dim: 13, beta: 0.1 } }\n"
+             "        - { accuracy: 0.95, parameters: 3208 }\n");
+    assert_ok(parse(whole, &a, &q));
+    assert_null(q.published);
+    assert_ok(parse(text, &a, &p));
+    assert_string_equal(p.essence, q.essence); /* figures of others shape no trial */
+    assert_non_null(p.published);
+    assert_string_equal(p.published->source, "a report");
+    assert_string_equal(p.published->note, "");
+    assert_true(p.published->winner == 0 && p.published->hours == 8);
+    const tn_published_side *tep = &p.published->sides[0], *bp = &p.published->sides[1];
+    assert_true(tep->front == 24 && tep->hours == 0.5 && tep->n_points == 2);
+    assert_true(tep->best[0] == 0.95 && tep->bound[0] && tep->best[1] == 1.5 && !tep->bound[1]);
+    assert_true(tep->best[2] == 3208 && tep->bound[2] && isnan(tep->best[3]) && !tep->bound[3]);
+    assert_true(tep->points[0].n_set == 2 && isnan(tep->points[0].y[2]) && tep->points[1].n_set == 0);
+    assert_string_equal(tep->points[0].set[1], "beta=0.1");
+    assert_true(bp->n_points == 0 && bp->front == 0 && isnan(bp->best[0]) && !bp->bound[0]);
+    tn_arena_free(&a);
+}
+
 typedef struct wrong {
     const char *name, *text;
     tn_status status;
@@ -166,6 +223,7 @@ typedef struct wrong {
 } wrong;
 
 #define HEAD "study: s\nbase: xor_tep\ntrials: 3\n"
+#define QUOTES HEAD "search: {dim: 4..8}\npublished:\n  source: a\n"
 
 static const wrong wrongs[] = {
     { "not yaml", "study: [\n", TN_BAD_FILE, "not valid YAML" },
@@ -240,6 +298,23 @@ static const wrong wrongs[] = {
     { "outside", HEAD "search: {dim: 4..8}\nretries: 101\n", TN_USAGE, "retries: 101 is outside 0..100" },
     { "transfer", HEAD "search: {dim: 4..8}\ntransfer: {from: xor}\n", TN_USAGE,
       "from names a database and a study in it" },
+    { "published without source", HEAD "search: {dim: 4..8}\npublished: {sides: {all: {front: 3}}}\n", TN_USAGE,
+      "say where the figures are from" },
+    { "published without sides", QUOTES, TN_USAGE, "sides takes names with figures" },
+    { "published side", QUOTES "  sides: {al: {front: 3}}\n", TN_USAGE,
+      "published: the study has no side al: did you mean all?  (s.yaml:7)" },
+    { "published key", QUOTES "  sides: {all: {frnt: 3}}\n", TN_USAGE, "unknown key frnt: did you mean front?  (s.yaml:7)" },
+    { "published objective", QUOTES "  sides: {all: {best: {acuracy: 0.9}}}\n", TN_USAGE,
+      "acuracy is no objective of the study: it has accuracy  (s.yaml:7)" },
+    { "published percent", QUOTES "  sides: {all: {best: {accuracy: 96.67}}}\n", TN_USAGE, "write 0.9667, not 96.67" },
+    { "published number", QUOTES "  sides: {all: {best: {accuracy: high}}}\n", TN_USAGE, "\"high\" is not a number" },
+    { "published list", QUOTES "  sides: {all: {points: {accuracy: 0.9}}}\n", TN_USAGE, "points takes a list" },
+    { "published point", QUOTES "  sides: {all: {points: [0.9]}}\n", TN_USAGE, "take objectives with values" },
+    { "published setting", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dimm: 4}}]}}\n", TN_USAGE,
+      "unknown key dimm: did you mean dim?  (s.yaml:7)" },
+    { "published value", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: {dim: much}}]}}\n", TN_USAGE, "dim=much" },
+    { "published set", QUOTES "  sides: {all: {points: [{accuracy: 0.9, set: [4]}]}}\n", TN_USAGE, "set takes keys with values" },
+    { "published winner", QUOTES "  winner: bp\n  sides: {all: {front: 3}}\n", TN_USAGE, "the study has no side bp" },
     { "keep", HEAD "search: {dim: 4..8}\nkeep: maybe\n", TN_USAGE, "keep is true or false" },
 };
 
@@ -290,6 +365,8 @@ void tn_tests_study(tn_test_list *l)
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
+    tn_test_add(l, lags, NULL, "lab/study: how far trials may run apart");
+    tn_test_add(l, published, NULL, "lab/study: figures of others");
     tn_test_add(l, points, NULL, "lab/study: a point as settings");
     tn_test_add(l, no_memory, NULL, "lab/study: no memory");
     for (size_t i = 0; i < sizeof wrongs / sizeof *wrongs; i++)

@@ -13,7 +13,8 @@
 #include <string.h>
 
 static const char text[] = "# <script>alert(1)</script>\nstudy: s\nbase: xor_tep\ntrials: 30\nsearch: {dim: 4..64, train.lr: log 1e-4..1e-1, train.batch: [16, 32]}\n"
-                           "sides: {a: {}, b: {}}\nobjectives: [accuracy max 0, seconds min 10]\n";
+                           "sides: {a: {}, b: {}}\nobjectives: [accuracy max 0, seconds min 10]\n"
+                           "published: {source: <script>one, winner: b, sides: {a: {front: 3, points: [{accuracy: 0.7, seconds: 4, set: {dim: 6}}]}}}\n";
 
 typedef struct world {
     tn_tempdir dir;
@@ -168,6 +169,10 @@ static void charts_and_page(void **state)
     fclose(out);
     assert_non_null(strstr(page, "<h1>Study s</h1>"));
     assert_non_null(strstr(page, "# &lt;script&gt;alert(1)")); /* its file */
+    assert_non_null(strstr(page, "Beside what is published</h2>\n<p>&lt;script&gt;one</p>"));
+    assert_non_null(strstr(page, "<td>&ge; 0.7</td>"));
+    assert_non_null(strstr(page, "<td class=\"set\">dim=6</td>"));
+    assert_non_null(strstr(page, ">published</text>")); /* in the chart of the front */
     assert_null(strstr(page, "<script"));
     size_t svgs = 0;
     for (const char *s = page; (s = strstr(s, "<svg")); s++) svgs++;

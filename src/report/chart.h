@@ -17,6 +17,7 @@ typedef struct tn_scatter {
     const double *x, *y; /* (n) */
     const int *group;    /* (n), or NULL: all of the first */
     const bool *front;   /* (n): drawn large, joined by a line in the order of x; or NULL */
+    const bool *quoted;  /* (n): somebody else's, drawn as an open diamond, never a front; or NULL */
     bool log_x, log_y;
 } tn_scatter;
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out);

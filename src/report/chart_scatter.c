@@ -35,7 +35,7 @@ static void put_others(const tn_scatter *c, const tn_frame *f, int group, unsign
     fprintf(f->out, "<path class=\"s%d p\" style=\"stroke-width:5\" d=\"", group % TN_SVG_STYLES);
     for (size_t i = 0; i < c->n; i++) {
         spot s;
-        if ((c->front && c->front[i]) || !place(c, f, i, &s) || s.group != group) continue;
+        if ((c->front && c->front[i]) || (c->quoted && c->quoted[i]) || !place(c, f, i, &s) || s.group != group) continue;
         const long cx = lround(s.x / CELL), cy = lround(s.y / CELL);
         unsigned char *cell = &seen[cy * (WIDTH / CELL + 1) + cx];
         if (*cell & bit) continue;
@@ -59,6 +59,28 @@ static void put_front(const tn_frame *f, spot *v, size_t n)
         fprintf(f->out, "<circle class=\"n%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n", v[i].group % TN_SVG_STYLES, v[i].x, v[i].y);
 }
 
+static void put_diamond(FILE *out, int group, double x, double y)
+{
+    enum { HALF = 6 };
+    fprintf(out, "<path class=\"s%d\" d=\"M%.1f %.1fl%d %dl%d %dl%d %dz\"/>\n", group % TN_SVG_STYLES, x - HALF, y, HALF, -HALF, HALF, HALF,
+            -HALF, HALF);
+}
+
+/* On top of all, with what the sign means below the axis. */
+static void put_quoted(const tn_scatter *c, const tn_frame *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; c->quoted && i < c->n; i++) {
+        spot s;
+        if (!c->quoted[i] || !place(c, f, i, &s)) continue;
+        put_diamond(f->out, s.group, s.x, s.y);
+        n++;
+    }
+    if (!n) return;
+    put_diamond(f->out, 0, f->left + 6, f->bottom + 32);
+    tn__svg_label(f->out, "m", f->left + 18, f->bottom + 36, "published", 24);
+}
+
 tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
 {
     if (!c->n || !c->n_groups) return tn_error(TN_USAGE, "a scatter needs points and groups");
@@ -74,13 +96,14 @@ tn_status tn_chart_scatter(const tn_scatter *c, FILE *out)
     tn__plot_axis_of(c->x, c->n, c->log_x, 0.03, 9, &f.x);
     tn__plot_axis_of(c->y, c->n, c->log_y, 0.05, 8, &f.y);
     for (size_t i = 0; i < c->n; i++)
-        if (c->front && c->front[i] && place(c, &f, i, &front[n])) n++;
+        if (c->front && c->front[i] && !(c->quoted && c->quoted[i]) && place(c, &f, i, &front[n])) n++;
     tn__svg_begin(out, WIDTH, HEIGHT, c->title ? c->title : "scatter", c->n_groups);
     tn__svg_heading(out, c->title);
     tn__frame_axes(&f, c->x_label, c->y_label, true);
     tn__frame_names(&f, c->groups, c->n_groups);
     for (size_t g = 0; g < c->n_groups; g++) put_others(c, &f, (int)g, seen);
     put_front(&f, front, n);
+    put_quoted(c, &f);
     tn_free(seen), tn_free(front);
     return tn__frame_done(&f);
 }

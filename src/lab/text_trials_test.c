@@ -304,6 +304,21 @@ static void stopped_often(void **state)
     end(&calm, true);
 }
 
+/* A checkpoint after every step is none of the best: only evaluations decide which parameters the test part sees. */
+static void saved_often(void **state)
+{
+    (void)state;
+    world calm, often;
+    begin(&calm, "one", "sides: {a: {base: ten}}\n" GRID, "calm.db", NULL);
+    begin(&often, "one", "sides: {a: {base: ten, set: {ckpt.every_s: 1e-6}}}\n" GRID, "often.db", &calm);
+    tn_study *a = run_seeds(&calm), *b = run_seeds(&often);
+    for (size_t i = 0; i < a->n; i++) assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1]);
+    tn_study_free(a);
+    tn_study_free(b);
+    end(&often, false);
+    end(&calm, true);
+}
+
 /* --- equal sizes --------------------------------------------------------------------------------------------------------- */
 
 #define SIDES "sides: {ten: {base: ten}, gpt: {base: gpt}, gpt2: {base: gpt, set: {shape: gpt2}}, diag: {base: ten, set: {pattern: D}}}\n"
@@ -387,6 +402,7 @@ void tn_tests_text_trials(tn_test_list *l)
     tn_test_add(l, no_test_part, NULL, "lab/text: a comparison needs a test part");
     tn_test_add(l, means_over_seeds, NULL, "lab/text: points on common seeds");
     tn_test_add(l, stopped_often, NULL, "lab/text: comparisons stopped again and again");
+    tn_test_add(l, saved_often, NULL, "lab/text: checkpoints between evaluations decide nothing");
     tn_test_add(l, equal_sizes, NULL, "lab/text: sides of equal size");
     tn_test_add(l, what_is_probed, NULL, "lab/text: what a trial will cost");
     tn_test_add(l, stand, NULL, "lab/text: how sides stand against one");

@@ -186,10 +186,15 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     look(t);
     tn_trial_log_put(&t->log, "train_loss", r->loss);
     tn_trial_log_put(&t->log, "loss", r->heldout);
-    if (t->on.samples) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    if (t->on.samples || t->on.probe) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    for (int64_t i = 0; i < r->groups; i++) {
+        char name[TN_LOG_NAME];
+        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
+        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
+    }
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env ? (double)r->step : r->epoch, seconds_of(t), &score));
+    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env || t->on.probe ? (double)r->step : r->epoch, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;
@@ -337,7 +342,7 @@ static tn_status test(trial *t, double *accuracy, double *loss)
     tn_status s = TN_OK;
     tn_source source = { 0 };
     tn_evaluation e;
-    if (!t->on.samples || t->on.samples->count[TN_TEST] == 0) return TN_OK;
+    if (!t->on.probe && (!t->on.samples || t->on.samples->count[TN_TEST] == 0)) return TN_OK;
     TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer)));
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));

@@ -65,7 +65,7 @@ static tn_status emit_groups(tn_cli *c, const char *what, const tn_progress_repo
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
     const bool task = !isnan(r->samples_per_s);
-    const char *unit = task ? "nats" : "nats/token";
+    const char *unit = task || r->groups ? "nats" : "nats/token";
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
         if (!isnan(test->reward)) fprintf(c->out, ", %.0f episodes, mean reward of the last %.0f %.1f", test->episodes, fmin(test->episodes, 100), test->reward);

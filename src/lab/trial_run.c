@@ -180,20 +180,27 @@ static tn_status ask_pruner(trial *t, double score)
 
 static double seconds_of(const trial *t) { return t->working_s + t->log.eval_s; }
 
+/* Of a probe: the mean, and each group by its name. */
+static void keep_answers(trial *t, const tn_progress_report *r)
+{
+    tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    for (int64_t i = 0; i < r->groups; i++) {
+        char name[TN_LOG_NAME];
+        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
+        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
+    }
+}
+
 static tn_status evaluated(trial *t, const tn_progress_report *r)
 {
     double score;
     look(t);
     tn_trial_log_put(&t->log, "train_loss", r->loss);
     tn_trial_log_put(&t->log, "loss", r->heldout);
-    if (t->on.samples || t->on.probe) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
-    for (int64_t i = 0; i < r->groups; i++) {
-        char name[TN_LOG_NAME];
-        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
-        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
-    }
+    if (t->on.samples) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
+    if (t->on.probe) keep_answers(t, r);
     TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env || t->on.probe ? (double)r->step : r->epoch, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
@@ -342,7 +349,7 @@ static tn_status test(trial *t, double *accuracy, double *loss)
     tn_status s = TN_OK;
     tn_source source = { 0 };
     tn_evaluation e;
-    if (!t->on.probe && (!t->on.samples || t->on.samples->count[TN_TEST] == 0)) return TN_OK;
+    if (t->on.env || tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
     TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer)));
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));

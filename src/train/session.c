@@ -202,10 +202,10 @@ tn_status tn_session_open(const char *target, const char *const *overrides, size
 void tn_session_close(tn_session *s)
 {
     tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
+    tn_probe_free(s->probe);
     tn_trainer_free(s->trainer);
     tn_dataset_close(s->data);
     if (!s->borrowed) tn_samples_free(s->samples);
-    tn_probe_free(s->probe);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }

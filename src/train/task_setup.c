@@ -128,26 +128,6 @@ static tn_status find_task(const tn_model *model, const tn_settings *st, const t
                     model->name, tn_task_names(false, names, sizeof names));
 }
 
-/* An environment's batch is what its episodes left: as many rows as they can have steps. */
-static tn_status take_env(tn_settings *st, const tn_task *task, const char *source)
-{
-    const tn_env *env = task->env;
-    const tn_samples like = { .tokens = 1, .features = env->observations, .labels = 1, .classes = env->actions };
-    const int64_t together = tn_settings_int(st, "rl.episodes"), rows = tn_source_env_rows(env, st);
-    TN_RETURN_IF(take_sizes(st, task->name, &like, source));
-    if (tn_settings_int(st, "train.accumulate") != 1)
-        return tn_error(TN_USAGE, "train.accumulate is not for environments: rl.episodes says how many episodes make a step");
-    if (!tn_settings_is_auto(st, "train.batch") && tn_settings_int(st, "train.batch") != rows)
-        return tn_error(TN_USAGE, "train.batch=%lld does not hold rl.episodes=%lld of %s, which may have %d steps each: leave train.batch at "
-                                  "auto", (long long)tn_settings_int(st, "train.batch"), (long long)together, task->name, env->max_steps);
-    TN_RETURN_IF(set_number(st, "train.batch", rows, source));
-    if (tn_settings_int(st, "train.epochs"))
-        return tn_error(TN_USAGE, "train.epochs is for samples, and %s always has another episode: set train.steps instead", task->name);
-    if (is_unset(st, "train.steps")) TN_RETURN_IF(set_number(st, "train.steps", (TN_TASK_EPISODES + together - 1) / together, source));
-    if (has(st, "value") && is_unset(st, "value")) TN_RETURN_IF(tn_settings_set(st, "value", "on", "%s", source));
-    return TN_OK;
-}
-
 /* --- probes ------------------------------------------------------------------------------------------------------------- */
 
 static bool is_chosen(const tn_settings *st, const char *key)
@@ -208,6 +188,28 @@ static tn_status take_tokens(const tn_model *model, tn_settings *st)
     if (task->probe) return take_probe(st, task);
     return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
                               "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
+}
+
+/* --- environments ------------------------------------------------------------------------------------------------------- */
+
+/* An environment's batch is what its episodes left: as many rows as they can have steps. */
+static tn_status take_env(tn_settings *st, const tn_task *task, const char *source)
+{
+    const tn_env *env = task->env;
+    const tn_samples like = { .tokens = 1, .features = env->observations, .labels = 1, .classes = env->actions };
+    const int64_t together = tn_settings_int(st, "rl.episodes"), rows = tn_source_env_rows(env, st);
+    TN_RETURN_IF(take_sizes(st, task->name, &like, source));
+    if (tn_settings_int(st, "train.accumulate") != 1)
+        return tn_error(TN_USAGE, "train.accumulate is not for environments: rl.episodes says how many episodes make a step");
+    if (!tn_settings_is_auto(st, "train.batch") && tn_settings_int(st, "train.batch") != rows)
+        return tn_error(TN_USAGE, "train.batch=%lld does not hold rl.episodes=%lld of %s, which may have %d steps each: leave train.batch at "
+                                  "auto", (long long)tn_settings_int(st, "train.batch"), (long long)together, task->name, env->max_steps);
+    TN_RETURN_IF(set_number(st, "train.batch", rows, source));
+    if (tn_settings_int(st, "train.epochs"))
+        return tn_error(TN_USAGE, "train.epochs is for samples, and %s always has another episode: set train.steps instead", task->name);
+    if (is_unset(st, "train.steps")) TN_RETURN_IF(set_number(st, "train.steps", (TN_TASK_EPISODES + together - 1) / together, source));
+    if (has(st, "value") && is_unset(st, "value")) TN_RETURN_IF(tn_settings_set(st, "value", "on", "%s", source));
+    return TN_OK;
 }
 
 /* --- samples that are kept ---------------------------------------------------------------------------------------------- */

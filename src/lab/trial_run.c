@@ -214,6 +214,17 @@ static tn_status ask_pruner(trial *t, double score)
 
 static double seconds_of(const trial *t) { return t->working_s + t->log.eval_s; }
 
+/* Of a probe: the mean, and each group by its name. */
+static void keep_answers(trial *t, const tn_progress_report *r)
+{
+    tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    for (int64_t i = 0; i < r->groups; i++) {
+        char name[TN_LOG_NAME];
+        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
+        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
+    }
+}
+
 static tn_status evaluated(trial *t, const tn_progress_report *r)
 {
     double score;
@@ -224,7 +235,8 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     if (t->on.data && !isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env ? (double)r->step : r->epoch, seconds_of(t), &score));
+    if (t->on.probe) keep_answers(t, r);
+    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env || t->on.probe ? (double)r->step : r->epoch, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;

@@ -4,6 +4,7 @@
 
 #include "train/shared.h"
 #include "train/source_env.h"
+#include "train/source_probe.h"
 #include "train/source_task.h"
 #include "train/task_setup.h"
 #include "train/trainer.h"
@@ -23,7 +24,8 @@ typedef struct tn_session {
     tn_shared *shared;   /* where samples and plans are from, or NULL */
     tn_seat *seat;       /* whose context it runs on, or NULL */
     const tn_env *env;   /* or an environment; NULL: none */
-    tn_source source;    /* where one of the three is there */
+    tn_probe *probe;     /* or sequences that are made up; NULL: none */
+    tn_source source;    /* where one of the four is there */
     tn_trainer *trainer;
     int64_t batch, length; /* length: tokens of a sequence, or of a sample */
     tn_width width; /* text is empty where none was looked for */
@@ -54,7 +56,7 @@ void tn_session_close(tn_session *s);
  * TN_MEMORY, with the error of before: the batch cannot be halved. */
 tn_status tn_session_halve(tn_session *s);
 
-/* How much the data have of a split: tokens, or samples of a task. */
+/* How much the data have of a split: tokens, samples of a task, or sequences of a probe. */
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
 /* Held-out batches of a split, for the session's trainer; no training batches. */
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);

@@ -20,8 +20,11 @@
  * Of an environment: train.batch holds rl.episodes whole episodes, train.steps unless set: TN_TASK_EPISODES episodes, value unless
  * set: on; *env is the environment and *samples NULL.
  *
+ * Of a probe, for models that read tokens: vocab where it is auto, train.context where task.lengths say how long sequences are and
+ * nobody else does, train.eval_batches, train.test and train.select as above; *samples is NULL (tn_probe_open makes the sequences).
+ *
  * *samples is NULL where the model learns from tokens, and where there is no task and none is `needed`. TN_USAGE names the
- * remedy: no task and one is needed, a task for a model that learns from tokens, sizes that are not the task's. */
+ * remedy: no task and one is needed, samples for a model that reads tokens or the other way round, sizes that are not the task's. */
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env);
 
 struct tn_shared;
@@ -39,7 +42,7 @@ int64_t tn_settings_inputs(const tn_settings *st);
 int64_t tn_settings_tokens(const tn_settings *st);
 int64_t tn_settings_classes(const tn_settings *st);
 
-/* "xor, parity, digits" into buf. */
-const char *tn_task_names(char *buf, size_t bytes);
+/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
+const char *tn_task_names(bool tokens, char *buf, size_t bytes);
 
 #endif

@@ -241,14 +241,16 @@ static tn_status make_kept(tn_trainer *t)
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
 
-/* The narrower widths of bucket mode, the widest first. All are there before the first step, so that it is known then what
+/* The narrower widths, the widest first. All are there before the first step, so that it is known then what
  * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
 static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
 {
-    int64_t width[TN_LOADER_WIDTHS];
+    int64_t of_buckets[TN_LOADER_WIDTHS];
+    const int64_t *width = o->widths ? o->widths : of_buckets;
     tn_trainer **at = &t->narrower;
-    for (int i = o->buckets ? tn_loader_widths(o->length, width) - 2 : -1; i >= 0; i--) {
+    for (int64_t i = o->widths ? o->n_widths - 1 : o->buckets ? tn_loader_widths(o->length, of_buckets) - 1 : -1; i >= 0; i--) {
         tn_trainer_options part = *o;
+        if (width[i] >= o->length) continue;
         part.length = width[i];
         const tn_status s = open_trainer(&part, t, at);
         if (s == TN_OK) at = &(*at)->narrower;
@@ -383,6 +385,8 @@ tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
     while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
     return feed_of(t->now);
 }
+
+tn_feed tn_trainer_feed_again(tn_trainer *t) { return feed_of(t->now); }
 
 tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 

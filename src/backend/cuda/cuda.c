@@ -110,8 +110,11 @@ static bool is_shared(cudaMemPool_t *pool)
 {
     int device;
     uint64_t kept = 0;
-    return cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetDefaultMemPool(pool, device) == cudaSuccess &&
-           cudaMemPoolGetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &kept) == cudaSuccess && kept == SHARED_KEEPS;
+    if (cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetDefaultMemPool(pool, device) == cudaSuccess &&
+        cudaMemPoolGetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &kept) == cudaSuccess)
+        return kept == SHARED_KEEPS;
+    (void)cudaGetLastError(); /* a device without pools */
+    return false;
 }
 
 static tn_status cuda_share(void *queue)

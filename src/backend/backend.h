@@ -40,8 +40,8 @@ typedef struct tn_backend {
     tn_status (*zero)(void *queue, void *device, size_t bytes);
     tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */
     /* Numbers on their way to the host while the queue goes on: a reply is host memory; add queues a copy into it, end says
-     * that it is complete, and wait returns when it has come. It may be filled again after that. */
-    tn_status (*reply_new)(size_t bytes, void **reply);
+     * that it is complete, and wait returns when it has come. It may be filled again after that. It is freed before its queue. */
+    tn_status (*reply_new)(void *queue, size_t bytes, void **reply);
     void (*reply_free)(void *reply);
     tn_status (*reply_add)(void *queue, void *reply, size_t at, const void *device, size_t bytes);
     tn_status (*reply_end)(void *queue, void *reply);

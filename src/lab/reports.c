@@ -244,3 +244,26 @@ tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid,
     sqlite3_reset(q);
     return TN_OK;
 }
+
+tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n)
+{
+    sqlite3_stmt *q;
+    bool row = true;
+    *n = 0;
+    TN_RETURN_IF(tn__db_get(lab,
+                            "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung DESC LIMIT 1) FROM trial t "
+                            "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
+                            &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int(q, 2, compare);
+    sqlite3_bind_int64(q, 3, (int64_t)most);
+    for (;;) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (!row) return TN_OK;
+        if (*n == most) continue;
+        out[(*n)++] = (tn_running){ .side = (size_t)sqlite3_column_int64(q, 0),
+                                    .number = sqlite3_column_int64(q, 1),
+                                    .since = tn__db_number(q, 2),
+                                    .epoch = tn__db_number(q, 3) };
+    }
+}

@@ -123,7 +123,7 @@ static void essence(void **state)
         const char *a, *b;
         bool same;
     } rows[] = {
-        { "trials: 3\n", "trials: 300\nseconds: 5\ntrial_seconds: 9\nkeep: yes\ndb: x.db\n# words\n", true },
+        { "trials: 3\n", "trials: 300\nseconds: 5\ntrial_seconds: 9\nlanes: 4\nkeep: yes\ndb: x.db\n# words\n", true },
         { "trials: 3\n", "trials: 3\nseed: 1\n", false },
         { "trials: 3\n", "trials: 3\nset: {beta: 0.2}\n", false },
         { "trials: 3\nset: {beta: 0.2}\n", "trials: 3\nset: {beta: 0.3}\n", false },

@@ -135,7 +135,7 @@ static tn_status open_lane(worker *w, lane *l, size_t dims)
                                .plan = &w->plan,
                                .runs = w->runs,
                                .shared = w->shared,
-                               .seat = { .among = w->o->lanes > 1 },
+                               .seat = { .among = true }, /* also alone: the table is the same with any number */
                                .ctx = l,
                                .interrupted = asked_to_stop };
     TN_RETURN_IF(tn_lab_open(w->o->db, true, &l->host.lab));

@@ -37,7 +37,7 @@ tn_status tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound
 typedef struct tn_seat {
     tn_context *context;
     tn_device device;
-    bool among; /* other seats are in use beside it: queues are told (see tn_context_share) */
+    bool among; /* there may be others beside it: its context is told (tn_context_share) */
 } tn_seat;
 
 /* The seat's context, made anew where the last one was for another device or other threads. */

@@ -57,6 +57,15 @@ struct tn_trainer {
     const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
 };
 
+/* Plans (trainer_plans.c). */
+
+double tn__trainer_room(const tn_trainer *t); /* bytes that all it needs may take */
+/* Sets *refused: the caller is told that nothing was asked for. Returns s. */
+tn_status tn__trainer_refuse(bool *refused, tn_status s);
+/* Before the arena is allocated. */
+tn_status tn__trainer_fits(const tn_trainer *t);
+tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o);
+
 /* Parts of a step, for trainer_ring.c. */
 
 /* Forward and backward of a whole batch, queued. */

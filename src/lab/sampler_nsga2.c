@@ -134,9 +134,10 @@ typedef struct lot { /* what is drawn for a gene, whether it is used or not */
     bool above, far;
 } lot;
 
-static lot draw_lot(tn_lots *lots)
+static lot draw_lot(const tn_sampler_options *o, tn_lots *lots)
 {
     lot l = { .swap = tn_lots_uniform(lots), .mutate = tn_lots_uniform(lots), .fresh = tn_lots_uniform(lots) };
+    if (o->uniform) return l;
     l.near = tn_lots_uniform(lots);
     l.above = tn_lots_uniform(lots) < 0.5;
     l.far = tn_lots_uniform(lots) < 0.1;
@@ -165,7 +166,7 @@ static void breed(const tn_sampler_options *o, const tn_space *s, const pool *p,
     const bool cross = tn_lots_uniform(lots) < (o->crossover > 0 ? o->crossover : 0.9);
     const double mutation = o->mutation > 0 ? o->mutation : 1 / (double)s->n;
     for (size_t i = 0; i < s->n; i++) {
-        const lot l = draw_lot(lots);
+        const lot l = draw_lot(o, lots);
         x[i] = tn_space_has(s, x, i) ? gene(o, &s->dims[i], mother[i], father[i], cross, mutation, &l) : NAN;
     }
 }

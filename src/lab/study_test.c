@@ -187,6 +187,11 @@ static void lags(void **state)
     }
 }
 
+static const char quotes[] =
+    "published:\n  source: a report\n  winner: tep\n  hours: 8\n  sides:\n    tep:\n      front: 24\n      hours: 0.5\n"
+    "      best: { seconds: 1.5 }\n      points:\n        - { accuracy: 0.9, seconds: 16, set: { dim: 13, beta: 0.1 } }\n"
+    "        - { accuracy: 0.95, parameters: 3208 }\n";
+
 /* What others published: values by objective, settings by key, the best of the points where none is said, nothing of a side that is not there. */
 static void published(void **state)
 {
@@ -194,10 +199,7 @@ static void published(void **state)
     tn_arena a = { 0 };
     tn_study_plan p, q;
     char text[2048];
-    snprintf(text, sizeof text, "%s%s", whole,
-             "published:\n  source: a report\n  winner: tep\n  hours: 8\n  sides:\n    tep:\n      front: 24\n      hours: 0.5\n"
-             "      best: { seconds: 1.5 }\n      points:\n        - { accuracy: 0.9, seconds: 16, set: { dim: 13, beta: 0.1 } }\n"
-             "        - { accuracy: 0.95, parameters: 3208 }\n");
+    snprintf(text, sizeof text, "%s%s", whole, quotes);
     assert_ok(parse(whole, &a, &q));
     assert_null(q.published);
     assert_ok(parse(text, &a, &p));
@@ -332,11 +334,13 @@ static void no_memory(void **state)
 {
     (void)state;
     uint64_t n = 0;
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", whole, quotes);
     for (tn_status s = TN_MEMORY; s != TN_OK;) {
         tn_arena a = { 0 };
         tn_study_plan p;
         tn_alloc_fail_at(++n);
-        s = parse(whole, &a, &p);
+        s = parse(text, &a, &p);
         tn_alloc_fail_at(0);
         if (s != TN_OK && s != TN_MEMORY) fail_msg("allocation %d: status %d, %s", (int)n, (int)s, tn_error_text());
         tn_arena_free(&a);

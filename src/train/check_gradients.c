@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "train/graph_setup.h"
 #include "train/train_settings.h"
 
@@ -20,6 +21,7 @@
 enum { MOST_TENSORS = 24 };
 static const double ROUNDINGS = 16; /* how many of them a gradient may be off: 3 to 6 are seen, on the CPU and on a GPU */
 static const double SMALL = 1e-3;
+static const float NEAR_ZERO = 0.02f, BESIDE = 0.2f;
 
 /* One tensor as it was, its gradient, and room to move it: (n) each. */
 typedef struct probe {
@@ -108,6 +110,35 @@ static tn_status slope_error(const probe *p, double loss, double *error, double 
     return TN_OK;
 }
 
+/* Every tensor is moved by a part of its size: starts are special places. A sample whose input and bias are zero is at rest before the first step of
+ * a solve, and then there are no steps for back-propagation to go through, though the loss around it has a slope; the largest singular value of
+ * an orthogonal matrix, which all others equal, has no gradient at all. */
+static tn_status leave_start(tn_trainer *t)
+{
+    tn_status s = TN_OK;
+    tn_store *st = tn_trainer_store(t);
+    tn_host_copy host = { 0 };
+    float *moved = NULL;
+    for (size_t k = 0; k < tn_store_count(st); k++) {
+        const tn_entry *e = tn_store_at(st, k);
+        const int64_t n = tn_dims_count(e->dims);
+        const tn_rng r = { .seed = 1, .stream = tn_rng_stream(e->name) };
+        if (e->role != TN_ROLE_PARAM || e->dtype != TN_F32) continue;
+        const float *x = tn_store_read(st, e->data, sizeof *x * (size_t)n, &host);
+        if (!x) TN_TRY(TN_MEMORY);
+        const double size = norm_of(x, n) / sqrt((double)n);
+        const float by = size > 0 ? BESIDE * (float)size : NEAR_ZERO;
+        tn_free(moved);
+        if (!(moved = tn_alloc(sizeof *moved * (size_t)n + 64))) TN_TRY(TN_MEMORY);
+        for (int64_t i = 0; i < n; i++) moved[i] = x[i] + 2 * by * (tn_rng_uniform(r, (uint64_t)i) - 0.5f);
+        TN_TRY(tn_store_write(st, e->data, moved, sizeof *moved * (size_t)n));
+    }
+done:
+    tn_free(moved);
+    tn_host_copy_free(&host);
+    return s;
+}
+
 /* A trainer on the batch of the gradient check, and its gradients. exact: with the settings under which they are; f32: in it. */
 static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_settings **st, tn_trainer **t, float *loss)
 {
@@ -118,6 +149,7 @@ static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_sett
     if (f32) TN_RETURN_IF(tn_settings_set(*st, "compute", "f32", "check"));
     still.settings = *st;
     TN_RETURN_IF(tn__check_open(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
+    TN_RETURN_IF(leave_start(*t));
     TN_RETURN_IF(tn_trainer_grad(*t, 0, loss));
     tn_trainer_unscale(*t);
     return TN_OK;

@@ -47,7 +47,7 @@ tn_ref tep_read(const tep_net *n, tn_graph *g, tn_ref h, bool nudges)
 {
     const tep_config *c = n->c;
     if (c->mode == TEP_TOROIDAL) return tn_slice(g, h, -1, 0, c->dim); /* the rest is its past */
-    if (c->mode == TEP_HOPFIELD) return tep_hopfield_read(g, h, nudges);
+    if (c->mode == TEP_HOPFIELD) return tn_relax_hopfield_read(g, h, nudges);
     return c->tokens > 1 && n->labels == 1 ? tn_mean(g, h, 1) : h;
 }
 

@@ -62,8 +62,6 @@ tep_map tep_block(tep_net *n, tn_ref x);
 tep_map tep_energy(tep_net *n, tn_ref x);
 tep_map tep_toroidal(tep_net *n, tn_ref x);
 tep_map tep_hopfield(tep_net *n, tn_ref x);
-/* h of v; nudges: its gradient stands for that of h itself. */
-tn_ref tep_hopfield_read(tn_graph *g, tn_ref v, bool nudges);
 /* e = We x + be (B,S,d), or (B,d) of one token. */
 tn_ref tep_embed(tep_net *n, tn_ref x);
 

@@ -13,48 +13,12 @@
 
 #include <math.h>
 
-/* Constants: a (B,d), W (d,d). */
-static tn_ref drive(tn_graph *g, const tn_body_io *io) { return tn_linear(g, tn_tanh(g, io->carry[0]), io->consts[1], .residual = io->consts[0]); }
-
-static void settle(tn_graph *g, tn_body_io *io, void *user)
-{
-    (void)user;
-    io->next[0] = drive(g, io);
-}
-
-/* xs: what the map made, and v. */
-static void times_slope(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *dx, void *user)
-{
-    (void)n, (void)user;
-    dx[0] = tn_mul(g, dy, tn_affine(g, tn_square(g, tn_tanh(g, xs[1])), -1.f, 1.f));
-}
-
-/* The same for equilibrium propagation, which pulls back how far v moved and nothing else: D comes in on the way. */
-static void settle_ep(tn_graph *g, tn_body_io *io, void *user)
-{
-    (void)user;
-    const tn_ref xs[] = { drive(g, io), io->carry[0] };
-    io->next[0] = tn_custom_gradient(g, xs[0], xs, 2, times_slope, NULL);
-}
-
-static void pass(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *dx, void *user)
-{
-    (void)g, (void)xs, (void)n, (void)user;
-    dx[0] = dy;
-}
-
-tn_ref tep_hopfield_read(tn_graph *g, tn_ref v, bool nudges)
-{
-    const tn_ref h = tn_tanh(g, v);
-    return nudges ? tn_custom_gradient(g, h, &v, 1, pass, NULL) : h;
-}
-
 tep_map tep_hopfield(tep_net *n, tn_ref x)
 {
     tn_graph *g = n->g;
     const tep_config *c = n->c;
     const bool ep = c->grad == TEP_EP || c->grad == TEP_EP_CENTRED;
-    tep_map m = { .build = ep ? settle_ep : settle, .state = tn_shape(n->b->batch, c->dim), .fused = true, .kind = TN_RELAX_HOPFIELD };
+    tep_map m = { .build = ep ? tn_relax_hopfield_ep : tn_relax_hopfield, .state = tn_shape(n->b->batch, c->dim), .fused = true, .kind = TN_RELAX_HOPFIELD };
     tep_map_add_sample(&m, tep_embed(n, x));
     tn_region r = tn_region_begin(g, "hopfield");
     const tn_ref w = tn_param(g, "w", tn_shape(c->dim, c->dim), tn_normal(0.5f / sqrtf((float)c->dim)));

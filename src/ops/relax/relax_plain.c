@@ -39,7 +39,7 @@ static tn_ref drive(tn_graph *g, const tn_body_io *io)
     return tn_linear(g, tn_tanh(g, io->carry[0]), io->consts[TN_RELAX_W1], .residual = io->consts[TN_RELAX_A]);
 }
 
-static void hopfield(tn_graph *g, tn_body_io *io, void *user)
+void tn_relax_hopfield(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
     io->next[0] = drive(g, io);
@@ -52,8 +52,7 @@ static void times_slope(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref 
     dx[0] = tn_mul(g, dy, tn_affine(g, tn_square(g, tn_tanh(g, xs[1])), -1.f, 1.f));
 }
 
-/* For ep, which pulls back how far the state moved and nothing else: the slope comes in on the way. */
-static void hopfield_ep(tn_graph *g, tn_body_io *io, void *user)
+void tn_relax_hopfield_ep(tn_graph *g, tn_body_io *io, void *user)
 {
     (void)user;
     const tn_ref xs[] = { drive(g, io), io->carry[0] };
@@ -66,13 +65,19 @@ static void pass(tn_graph *g, tn_ref dy, const tn_ref *xs, int n, tn_ref *dx, vo
     dx[0] = dy;
 }
 
+tn_ref tn_relax_hopfield_read(tn_graph *g, tn_ref v, bool nudges)
+{
+    const tn_ref h = tn_tanh(g, v);
+    return nudges ? tn_custom_gradient(g, h, &v, 1, pass, NULL) : h;
+}
+
 /* user: the attributes */
 static void cost(tn_graph *g, tn_body_io *io, void *user)
 {
     const tn_relax_attr *a = user;
     const tn_ref *c = io->consts;
     tn_ref h = io->carry[0];
-    if (a->kind == TN_RELAX_HOPFIELD) h = tn_custom_gradient(g, tn_tanh(g, h), &h, 1, pass, NULL);
+    if (a->kind == TN_RELAX_HOPFIELD) h = tn_relax_hopfield_read(g, h, true);
     io->ys[0] = tn_xent(g, tn_linear(g, h, c[HEAD_W], .bias = c[HEAD_B]), c[LABELS], .weights = c[WEIGHTS],
                         .sum = true);
 }
@@ -96,10 +101,10 @@ static tn_loop_fused *fused(const tn_graph *g, const tn_relax_attr *a)
 tn_status tn_relax_plain(tn_graph *g, const void *attr, const tn_ref *in, int n_in, tn_ref *out)
 {
     static const tn_body bodies[] = { [TN_RELAX_BLOCK] = { block, NULL }, [TN_RELAX_ENERGY] = { energy, NULL },
-                                      [TN_RELAX_HOPFIELD] = { hopfield, NULL } };
+                                      [TN_RELAX_HOPFIELD] = { tn_relax_hopfield, NULL } };
     const tn_relax_attr *a = attr;
     const tn_body head = { cost, (void *)(uintptr_t)a };
-    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ hopfield_ep, NULL } : bodies[a->kind];
+    const tn_body map = a->kind == TN_RELAX_HOPFIELD && a->grad == TN_LOOP_EP ? (tn_body){ tn_relax_hopfield_ep, NULL } : bodies[a->kind];
     const tn_ref h0 = in[TN_RELAX_H0].id ? in[TN_RELAX_H0] : tn_fill(g, tn_ref_dims(g, in[TN_RELAX_A]), TN_F32, 0.f);
     (void)n_in;
     out[TN_RELAX_H] =

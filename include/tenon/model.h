@@ -84,6 +84,9 @@ typedef struct tn_model {
     const char *const *exact;
     /* "key=value", NULL at the end: its own defaults of settings that all models share, such as train.lr. NULL: it has none. */
     const char *const *defaults;
+    /* Settings, NULL at the end, that `build` makes tn_scalar of the same name of and does nothing else with: trials that differ in
+     * those alone share a plan. NULL: none. */
+    const char *const *scalars;
 } tn_model;
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

@@ -26,7 +26,11 @@ typedef struct tn_backend {
     /* A queue of work: a thread pool (CPU) or a stream (CUDA). */
     tn_status (*open)(int threads, void **queue);
     void (*close)(void *queue);
-    /* Zeroed device memory; NULL with the error text set when there is none. */
+    /* The queue is one of several that threads of this process use at once: it chooses nothing by measuring, which the others would
+     * disturb, and memory that is freed is kept for the next who asks. NULL where that makes no difference. */
+    tn_status (*share)(void *queue);
+    /* Zeroed device memory; NULL with the error text set when there is none. What was queued with it must be done before it is
+     * freed: wait for the queue first. */
     void *(*alloc)(size_t bytes);
     void (*free)(void *p);
     /* Between host and device memory, in the order of the queue (NULL: at once). The host may use its memory again when
@@ -36,8 +40,8 @@ typedef struct tn_backend {
     tn_status (*zero)(void *queue, void *device, size_t bytes);
     tn_status (*copy)(void *queue, void *to, const void *from, size_t bytes); /* within device memory */
     /* Numbers on their way to the host while the queue goes on: a reply is host memory; add queues a copy into it, end says
-     * that it is complete, and wait returns when it has come. It may be filled again after that. */
-    tn_status (*reply_new)(size_t bytes, void **reply);
+     * that it is complete, and wait returns when it has come. It may be filled again after that. It is freed before its queue. */
+    tn_status (*reply_new)(void *queue, size_t bytes, void **reply);
     void (*reply_free)(void *reply);
     tn_status (*reply_add)(void *queue, void *reply, size_t at, const void *device, size_t bytes);
     tn_status (*reply_end)(void *queue, void *reply);

@@ -16,6 +16,7 @@ enum { KEY_BYTES = 64, KEY_DEPTH = 8, SOURCE_BYTES = 512, QUOTE_BYTES = 80 };
 
 typedef struct entry {
     const tn_setting *row; /* borrowed from the owner */
+    size_t length;         /* of its key */
     const char *owner, *source;
     const char *text; /* as written */
     tn_setting_value value;
@@ -92,10 +93,12 @@ static bool key_valid(const char *key)
     return !first && depth <= KEY_DEPTH && strlen(key) < KEY_BYTES;
 }
 
-static bool lies_below(const char *key, const char *path)
+/* Where two keys part; what is there in each says how they are related. */
+static size_t common_length(const char *a, const char *b)
 {
-    const size_t n = strlen(path);
-    return strncmp(key, path, n) == 0 && key[n] == '.';
+    size_t n = 0;
+    while (a[n] && a[n] == b[n]) n++;
+    return n;
 }
 
 static tn_status add_one(tn_settings *st, const tn_setting *row, const char *owner, const char *source)
@@ -104,13 +107,15 @@ static tn_status add_one(tn_settings *st, const tn_setting *row, const char *own
         return tn_error(TN_USAGE, "%s: \"%s\" is not a key: write lower case words joined by dots", owner, row->key);
     for (size_t i = 0; i < st->count; i++) {
         const char *other = st->entries[i].row->key, *who = st->entries[i].owner;
-        if (strcmp(other, row->key) == 0)
+        const size_t n = common_length(other, row->key);
+        const char a = other[n], b = row->key[n];
+        if (!a && !b)
             return tn_error(TN_USAGE, "%s: the key %s already belongs to %s; choose another", owner, row->key, who);
-        if (lies_below(other, row->key) || lies_below(row->key, other))
+        if ((!a && b == '.') || (!b && a == '.'))
             return tn_error(TN_USAGE, "%s: the key %s collides with %s of %s: one would be a section of the other",
                             owner, row->key, other, who);
     }
-    entry e = { .row = row, .owner = owner, .source = "default", .text = row->value };
+    entry e = { .row = row, .length = strlen(row->key), .owner = owner, .source = "default", .text = row->value };
     TN_RETURN_IF(tn_setting_parse(row, row->value, source, &e.value));
     st->entries[st->count++] = e;
     return TN_OK;
@@ -135,8 +140,9 @@ tn_status tn_settings_add(tn_settings *st, const tn_setting *rows, size_t n, con
 
 size_t tn_settings_find(const tn_settings *st, const char *key)
 {
-    for (size_t i = 0; i < st->count; i++)
-        if (strcmp(st->entries[i].row->key, key) == 0) return i;
+    const size_t n = strlen(key);
+    for (size_t i = 0; i < st->count; i++) /* the lengths tell most apart: this is asked at every step of a training */
+        if (st->entries[i].length == n && memcmp(st->entries[i].row->key, key, n) == 0) return i;
     return st->count;
 }
 
@@ -151,8 +157,9 @@ static size_t find_meant(const tn_settings *st, const char *key)
 
 bool tn_settings_is_section(const tn_settings *st, const char *path)
 {
+    const size_t n = strlen(path);
     for (size_t i = 0; i < st->count; i++)
-        if (lies_below(st->entries[i].row->key, path)) return true;
+        if (st->entries[i].length > n && st->entries[i].row->key[n] == '.' && memcmp(st->entries[i].row->key, path, n) == 0) return true;
     return false;
 }
 

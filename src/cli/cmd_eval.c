@@ -65,6 +65,7 @@ typedef struct outcome {
     tn_evaluation found;
     double bits, seconds; /* bits per byte of one nat per token */
     int64_t samples;      /* of a task; else 0 */
+    const char *const *group_name; /* (found.groups) */
 } outcome;
 
 static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
@@ -92,10 +93,32 @@ static tn_status emit_task(tn_cli *c, const outcome *o)
     return emit_number(c, o, "samples_per_s", rate, "samples/s");
 }
 
+static tn_status emit_probe(tn_cli *c, const outcome *o)
+{
+    char name[80];
+    const double rate = (double)o->found.tokens / o->seconds;
+    if (!c->json) {
+        fprintf(c->out, "%s, %s: %.4f nats, accuracy %.4f", o->target, o->split, o->found.loss, o->found.accuracy);
+        for (int64_t i = 0; i < o->found.groups; i++)
+            fprintf(c->out, "%s%s %.4f", i ? ", " : " (", o->group_name[i], o->found.group[i]);
+        fprintf(c->out, "), %lld questions, %.0f questions/s\n", (long long)o->found.tokens, rate);
+        return TN_OK;
+    }
+    TN_RETURN_IF(emit_number(c, o, "loss", o->found.loss, "nats"));
+    TN_RETURN_IF(emit_number(c, o, "accuracy", o->found.accuracy, ""));
+    for (int64_t i = 0; i < o->found.groups; i++) {
+        snprintf(name, sizeof name, "accuracy_%s", o->group_name[i]);
+        TN_RETURN_IF(emit_number(c, o, name, o->found.group[i], ""));
+    }
+    TN_RETURN_IF(emit_count(c, o, "questions", o->found.tokens));
+    return emit_number(c, o, "questions_per_s", rate, "questions/s");
+}
+
 static tn_status emit(tn_cli *c, const outcome *o)
 {
     const double loss = o->found.loss, rate = (double)o->found.tokens / o->seconds;
     if (o->samples) return emit_task(c, o);
+    if (o->found.groups) return emit_probe(c, o);
     if (!c->json) {
         fprintf(c->out, "%s, %s: %.4f nats per token, ", o->target, o->split, loss);
         if (!isnan(o->bits)) fprintf(c->out, "%.4f bits per byte, ", loss * o->bits);
@@ -145,7 +168,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     char checkpoint[TN_PATH_BYTES];
     bool is_file;
     outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
-                  .samples = s->samples ? s->samples->count[split] : 0 };
+                  .group_name = s->source.group_name, .samples = s->samples ? s->samples->count[split] : 0 };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
     if (e->view && !s->data)
         return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);

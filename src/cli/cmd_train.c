@@ -34,23 +34,47 @@ static void print_loss(tn_cli *c, const char *what, double loss, double bits, do
     if (!isnan(accuracy)) fprintf(c->out, ", accuracy %.4f", accuracy);
 }
 
+/* " (8 0.9990, 16 0.9531)": by kind of question */
+static void print_groups(tn_cli *c, const tn_progress_report *r, const double *accuracy)
+{
+    const char *lead = " (";
+    for (int64_t i = 0; i < r->groups; i++) {
+        if (isnan(accuracy[i])) continue;
+        fprintf(c->out, "%s%s %.4f", lead, r->group_name[i], accuracy[i]);
+        lead = ", ";
+    }
+    if (lead[0] == ',') fprintf(c->out, ")");
+}
+
 static tn_status emit_number(tn_cli *c, const char *name, double value, const char *unit)
 {
     if (isnan(value)) return TN_OK;
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", value, "unit", unit));
 }
 
+static tn_status emit_groups(tn_cli *c, const char *what, const tn_progress_report *r, const double *accuracy)
+{
+    char name[80];
+    for (int64_t i = 0; i < r->groups; i++) {
+        snprintf(name, sizeof name, "%s_accuracy_%s", what, r->group_name[i]);
+        TN_RETURN_IF(emit_number(c, name, accuracy[i], ""));
+    }
+    return TN_OK;
+}
+
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
     const bool task = !isnan(r->samples_per_s);
-    const char *unit = task ? "nats" : "nats/token";
+    const char *unit = task || r->groups ? "nats" : "nats/token";
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
         if (!isnan(test->reward)) fprintf(c->out, ", %.0f episodes, mean reward of the last %.0f %.1f", test->episodes, fmin(test->episodes, 100), test->reward);
         if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_loss(c, "held out", r->heldout, r->bits, r->accuracy);
+        print_groups(c, r, r->group_accuracy);
         if (r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
         print_loss(c, "test", test->found.loss, test->bits, test->found.accuracy);
+        if (!isnan(test->found.loss)) print_groups(c, r, test->found.group);
         fprintf(c->out, task ? ", %.0f samples/s\n" : ", %.0f tokens/s\n", task ? r->samples_per_s : r->tokens_per_s);
         return TN_OK;
     }
@@ -62,9 +86,11 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     TN_RETURN_IF(emit_number(c, "heldout_loss", r->heldout, unit));
     TN_RETURN_IF(emit_number(c, "heldout_bits_per_byte", r->heldout * r->bits, "bits/byte"));
     TN_RETURN_IF(emit_number(c, "heldout_accuracy", r->accuracy, ""));
+    TN_RETURN_IF(emit_groups(c, "heldout", r, r->group_accuracy));
     TN_RETURN_IF(emit_number(c, "best_accuracy", r->best_accuracy, ""));
     TN_RETURN_IF(emit_number(c, "test_loss", test->found.loss, unit));
     TN_RETURN_IF(emit_number(c, "test_accuracy", test->found.accuracy, ""));
+    if (!isnan(test->found.loss)) TN_RETURN_IF(emit_groups(c, "test", r, test->found.group));
     return task ? emit_number(c, "samples_per_s", r->samples_per_s, "samples/s")
                 : emit_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
@@ -210,6 +236,8 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
     else TN_TRY(train_in_memory(c, on, run, from, &last));
     last.bits = on->source.bits;
+    last.groups = on->source.groups;
+    last.group_name = on->source.group_name;
     if (on->env) on->source.look(on->source.ctx, keep_reward, &test);
     if (on->samples || on->env) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(on, run, &test));

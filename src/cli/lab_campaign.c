@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "cli/train_view.h"
+#include "lab/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +39,22 @@ typedef struct crew {
     double begun, spent_at;
 } crew;
 
+void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k)
+{
+    const int64_t limit = k->compare ? 0 : tn_study_at_once(p), most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
+    const int64_t usual = device != TN_CUDA ? 1 : most < TN_WORKER_GPU_LANES ? most : TN_WORKER_GPU_LANES;
+    const int64_t cores = tn_campaign_cores() < most ? tn_campaign_cores() : most;
+    k->lanes = lanes ? lanes : p->lanes ? (int)p->lanes : (int)usual;
+    k->workers = workers ? workers : device == TN_CUDA ? 1 : (int)((cores + k->lanes - 1) / k->lanes);
+}
+
+const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64])
+{
+    const int n = snprintf(buf, 64, "%d worker%s", k->workers, k->workers == 1 ? "" : "s");
+    if (k->lanes > 1) snprintf(buf + n, (size_t)(64 - n), " of %d lanes", k->lanes);
+    return buf;
+}
+
 int tn_campaign_cores(void)
 {
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
@@ -48,9 +65,10 @@ int tn_campaign_cores(void)
 
 static void become_worker(const tn_campaign *k, int err, pid_t parent)
 {
-    char trials[32];
+    char trials[32], lanes[32];
     const int null = open("/dev/null", O_RDWR);
     snprintf(trials, sizeof trials, "%lld", (long long)k->trials);
+    snprintf(lanes, sizeof lanes, "%d", k->lanes);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || null < 0) _exit(TN_INTERRUPTED);
@@ -58,7 +76,7 @@ static void become_worker(const tn_campaign *k, int err, pid_t parent)
     dup2(null, 1);
     dup2(err, 2);
     const char *const argv[] = {
-        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", NULL
+        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", lanes, NULL
     };
     execv("/proc/self/exe", (char *const *)argv);
     _exit(127);

@@ -6,13 +6,15 @@
 #include "cli/cli.h"
 #include "lab/trials.h"
 
+#include <tenon/op.h>
+
 enum { TN_CAMPAIGN_WORKERS = 1024 };
 
 typedef struct tn_campaign {
     const tn_study_plan *plan;
     tn_lab *lab;
     int64_t study;
-    int workers;
+    int workers, lanes; /* processes, and trials that each runs at once */
     int64_t trials; /* a side: numbers below it; 0: all */
     bool compare;   /* the other series */
     double seconds; /* at most; 0: no limit */
@@ -24,8 +26,12 @@ typedef struct tn_campaign {
 
 /* TN_OK also where the time was over; TN_INTERRUPTED; or what a worker ended with. */
 tn_status tn_campaign_run(tn_cli *c, tn_campaign *k);
-/* One worker per core. */
-int tn_campaign_cores(void);
+int tn_campaign_cores(void); /* at most TN_CAMPAIGN_WORKERS */
+/* How many workers and lanes, where nobody says (0): a process per core on the CPU, on a GPU, which processes cannot share well, one
+ * with lanes. */
+void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k);
+/* "2 workers", "1 worker of 8 lanes" into buf. */
+const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64]);
 
 /* --- watching (lab_watch.c) --- */
 typedef struct tn_lab_watch tn_lab_watch;
@@ -37,5 +43,7 @@ void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
 /* The words of `tenon lab`. */
 tn_status tn_lab_run(tn_cli *c);
 tn_status tn_lab_work(tn_cli *c);
+/* --plan: opens and times every side; trials: of each. */
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers, int lanes);
 
 #endif

@@ -1,19 +1,21 @@
 /* tenon lab compare: the best points of each side again on common seeds, and what that says. */
 #include "cli/lab_campaign.h"
+#include "cli/lab_standings.h"
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
+#include "lab/common_seeds.h"
 #include "lab/compare.h"
 #include "lab/select.h"
+#include "lab/trial_run.h"
+#include "lab/worker.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SEED = 1000 }; /* far from those of the search: seed + number */
-
 typedef struct request {
     size_t top, seeds;
-    int workers;
+    int workers, lanes; /* 0: not said */
 } request;
 
 static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
@@ -27,13 +29,15 @@ static tn_status whole(const tn_cli *c, const char *flag, long least, long most,
     return TN_OK;
 }
 
-static tn_status read_request(const tn_cli *c, request *r)
+/* A study with `seeds` has run what is compared: all its points, on its seeds. */
+static tn_status read_request(const tn_cli *c, const tn_study_plan *p, request *r)
 {
-    long top, seeds, workers;
-    TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, 3, &top));
-    TN_RETURN_IF(whole(c, "seeds", 5, 1000, 10, &seeds));
-    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, tn_campaign_cores(), &workers));
-    *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers };
+    long top, seeds, workers, lanes;
+    TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, p->seeds ? TN_COMPARE_TOP : 3, &top));
+    TN_RETURN_IF(whole(c, "seeds", 3, 1000, p->seeds ? (long)p->seeds : 10, &seeds));
+    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, 0, &workers));
+    TN_RETURN_IF(whole(c, "lanes", 1, TN_WORKER_LANES, 0, &lanes));
+    *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers, .lanes = (int)lanes };
     return TN_OK;
 }
 
@@ -58,8 +62,8 @@ static tn_status enqueue(tn_lab *lab, const tn_study *s, const tn_study_plan *p,
         }
     for (size_t seed = 0; seed < seeds; seed++) /* seed by seed, so that a verdict is possible early */
         for (size_t i = 0; i < n; i++)
-            if (!there_already(s, chosen[i], FIRST_SEED + seed))
-                TN_RETURN_IF(tn_lab_enqueue(lab, s->id, p, (size_t)chosen[i]->side, TN_TRIAL_COMPARE, chosen[i]->id, FIRST_SEED + seed, chosen[i]->x));
+            if (!there_already(s, chosen[i], TN_FIRST_SEED + seed))
+                TN_RETURN_IF(tn_lab_enqueue(lab, s->id, p, (size_t)chosen[i]->side, TN_TRIAL_COMPARE, chosen[i]->id, TN_FIRST_SEED + seed, chosen[i]->x));
     *points = n;
     return TN_OK;
 }
@@ -89,23 +93,38 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
     tn_verdict *v;
     size_t n;
     TN_RETURN_IF(tn_compare_pick(s, lab, r->top, arena, &k)); /* the same again: the search has not gone on */
+    if (!c->json) fprintf(c->out, "%s of the test part; a side is spoken for by that of its %lld best points that does best on the validation part\n", s->objectives[0].name,
+                          (long long)((int64_t)r->top < s->planned ? (int64_t)r->top : s->planned));
+    if (tn_args_value(&c->args, "against")) return tn_lab_standings(c, lab, s, &k, arena);
     TN_RETURN_IF(tn_compare_judge(s, lab, &k, arena, &v, &n));
-    if (!c->json) fprintf(c->out, "%s of the test part; a side is spoken for by that of its %zu best points that does best on the validation part\n", s->objectives[0].name, r->top);
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(put_verdict(c, s, &k, &v[i]));
     if (isnan(k.effort[TN_EFFORT_EVALUATIONS]) && !c->json) fputs("equal block evaluations: not counted by these models\n", c->out);
     return TN_OK;
 }
 
-static tn_status run_again(tn_cli *c, tn_lab_view *v, const request *r, tn_arena *arena)
+/* Where its points run, by the first of them. One that cannot be opened is for its trial to say. */
+static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_device *device)
 {
-    tn_study_plan plan;
+    tn_trial_host h = { .plan = p, .runs = "" };
+    TN_RETURN_IF(tn_shared_new(&h.shared));
+    if (k->contenders[0].n) (void)tn_trial_try(&h, (size_t)k->contenders[0].trial[0]->side, k->contenders[0].trial[0]->x, device);
+    tn_seat_free(&h.seat);
+    tn_shared_free(h.shared);
+    return TN_OK;
+}
+
+static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan, const request *r, tn_arena *arena)
+{
     tn_comparison k;
     size_t points = 0;
-    TN_RETURN_IF(tn__study_plan_of(v->study, arena, &plan));
+    tn_device device = TN_CPU;
+    char crew[64];
     TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->top, arena, &k));
-    TN_RETURN_IF(enqueue(v->lab, v->study, &plan, &k, r->seeds, arena, &points));
-    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %d worker%s   (the same command goes on)\n", v->study->name, points, r->seeds, r->workers, r->workers == 1 ? "" : "s");
-    tn_campaign run = { .plan = &plan, .lab = v->lab, .study = v->study->id, .workers = r->workers, .compare = true };
+    TN_RETURN_IF(find_device(plan, &k, &device));
+    TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, r->seeds, arena, &points));
+    tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true };
+    tn_campaign_crew(plan, device, r->workers, r->lanes, &run);
+    fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (the same command goes on)\n", v->study->name, points, r->seeds, tn_campaign_crew_text(&run, crew));
     return tn_campaign_run(c, &run);
 }
 
@@ -114,10 +133,13 @@ tn_status tn_lab_compare(tn_cli *c)
     tn_lab_view v = { 0 };
     tn_arena arena = { 0 };
     request r;
+    tn_study_plan plan;
     tn_study *after = NULL;
-    TN_RETURN_IF(read_request(c, &r));
     tn_status s = tn_lab_view_write(c, 0, 0, &v);
-    if (s == TN_OK) s = run_again(c, &v, &r, &arena);
+    if (s == TN_OK) s = tn__study_plan_of(v.study, &arena, &plan);
+    if (s == TN_OK) s = tn_study_check(&plan);
+    if (s == TN_OK) s = read_request(c, &plan, &r);
+    if (s == TN_OK) s = run_again(c, &v, &plan, &r, &arena);
     if (s == TN_OK) s = tn_lab_load(v.lab, v.study->name, &after);
     if (s == TN_OK) s = judge(c, v.lab, after, &r, &arena);
     tn_study_free(after);

@@ -12,6 +12,21 @@
 
 /* --- ls ---------------------------------------------------------------------------------------------------------------------- */
 
+/* "  runs tep/12, tep/13": by name, the first few. */
+static void put_running(tn_cli *c, const tn_study *s, size_t side)
+{
+    enum { SHOWN = 16 };
+    char name[128];
+    size_t n = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const tn_trial *t = &s->trials[i];
+        if (t->side != (int)side || t->state != TN_TRIAL_RUNNING || t->kind == TN_TRIAL_COMPARE || n++ >= SHOWN) continue;
+        tn_trial_name(s, t, name, sizeof name);
+        fprintf(c->out, "%s%s", n == 1 ? "; runs " : ", ", name);
+    }
+    if (n > SHOWN) fprintf(c->out, " and %zu more", n - SHOWN);
+}
+
 static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
 {
     for (size_t side = 0; side < s->n_sides; side++) {
@@ -39,6 +54,7 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
                 count[TN_TRIAL_PRUNED], count[TN_TRIAL_FAILED], count[TN_TRIAL_TIMEOUT], count[TN_TRIAL_RUNNING], count[TN_TRIAL_WAITING],
                 s->objectives[0].name, tn_lab_number(top, best));
         if (!isnan(volume)) fprintf(c->out, ", hypervolume %.6g", volume);
+        put_running(c, s, side);
         fputc('\n', c->out);
         tn_lab_quoted_line(c, s, side);
     }

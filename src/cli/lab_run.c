@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "cli/lab_campaign.h"
 #include "cli/train_view.h"
+#include "lab/common_seeds.h"
 #include "lab/transfer.h"
 #include "lab/trial_run.h"
 #include "lab/worker.h"
@@ -13,7 +14,8 @@
 
 typedef struct options {
     char db[TN_PATH_BYTES];
-    int workers;
+    int workers, lanes; /* 0: not said */
+    tn_device device;   /* of its trials */
     int64_t trials; /* a side */
     double seconds;
 } options;
@@ -43,17 +45,15 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
 
 static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const char *file, options *o)
 {
-    const double most = tn_study_at_once(p) > 0 ? (double)tn_study_at_once(p) : TN_CAMPAIGN_WORKERS;
-    double workers = fmin(tn_campaign_cores(), most), trials = (double)p->trials, seconds = 0; /* more would wait for each other */
+    double workers = 0, lanes = 0, trials = (double)p->trials, seconds = 0;
     TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
+    TN_RETURN_IF(read_count(c, "lanes", TN_WORKER_LANES, &lanes));
     TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
     TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
-    if (workers != floor(workers) || trials != floor(trials))
-        return tn_error(TN_USAGE, "--workers and --trials are whole numbers");
-    if (workers > most)
-        fprintf(c->err, "note    %g trials can run at once: %g of %g workers wait (a larger `lag` in a study of another name lets more run)\n",
-                most, workers - most, workers);
+    if (workers != floor(workers) || lanes != floor(lanes) || trials != floor(trials))
+        return tn_error(TN_USAGE, "--workers, --lanes and --trials are whole numbers");
     o->workers = (int)workers;
+    o->lanes = (int)lanes;
     o->trials = (int64_t)trials;
     o->seconds = seconds;
     return database(c, p, file, o->db);
@@ -61,7 +61,7 @@ static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const cha
 
 /* Some point of every side must open: a file that is missing, or settings that contradict each other, are better said once than by every
  * trial. Points that are drawn here are random ones; that one of them does not fit together is for its trial to say. */
-static tn_status try_sides(const tn_study_plan *p, const char *db)
+static tn_status try_sides(const tn_study_plan *p, const char *db, tn_device *device)
 {
     enum { TRIES = 8 };
     char runs[TN_PATH_BYTES];
@@ -69,13 +69,14 @@ static tn_status try_sides(const tn_study_plan *p, const char *db)
     const tn_seen none = { .objectives = p->n_objectives };
     TN_RETURN_IF(tn_lab_runs(db, runs, sizeof runs));
     tn_trial_host h = { .plan = p, .runs = runs };
+    TN_RETURN_IF(tn_shared_new(&h.shared));
     tn_status s = TN_OK;
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++) {
         double *x = tn_alloc(sizeof *x * (p->sides[i].space.n + 1));
-        if (!x) return TN_MEMORY;
-        for (int64_t k = 0; k < TRIES; k++) {
+        if (!x) s = TN_MEMORY;
+        for (int64_t k = 0; x && k < TRIES; k++) {
             s = random->draw(&p->sampling, &p->sides[i].space, &none, k, x);
-            if (s == TN_OK) s = tn_trial_try(&h, i, x);
+            if (s == TN_OK) s = tn_trial_try(&h, i, x, device);
             if (s == TN_OK) break;
         }
         if (s != TN_OK)
@@ -83,20 +84,23 @@ static tn_status try_sides(const tn_study_plan *p, const char *db)
                             p->sides[i].name);
         tn_free(x);
     }
-    tn_samples_cache_free(&h.samples);
+    tn_seat_free(&h.seat);
+    tn_shared_free(h.shared);
     return s;
 }
 
-static void describe(tn_cli *c, const tn_study_plan *p, const options *o, bool found, const tn_study *there)
+static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const tn_campaign *k, bool found, const tn_study *there)
 {
+    char crew[64];
     int64_t ended = 0;
     for (size_t i = 0; i < there->n; i++)
         ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
     fprintf(c->err, "study   %s, ", p->name);
     if (p->n_sides > 1 || p->sides[0].name[0])
         fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
-    fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %d worker%s\n", (long long)o->trials,
-            o->trials == 1 ? "" : "s", p->sampler->name, p->pruner->name, o->workers, o->workers == 1 ? "" : "s");
+    if (p->seeds) fprintf(c->err, "%lld common seeds for each of ", (long long)p->seeds);
+    fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %s\n", (long long)o->trials, o->trials == 1 ? "" : "s",
+            p->sampler->name, p->pruner->name, tn_campaign_crew_text(k, crew));
     fprintf(c->err, "data    %s", o->db);
     if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
     fprintf(c->err, "   (the same command goes on)\n");
@@ -154,31 +158,46 @@ static tn_status sweep(const tn_study_plan *p, const options *o, tn_lab *lab)
     return st;
 }
 
-static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_lab *lab, int64_t id, double spent)
+/* Trials of the search are the means of what has run. */
+static tn_status settle(const tn_study_plan *p, tn_lab *lab)
 {
-    tn_campaign k = { .plan = p,
-                      .lab = lab,
-                      .study = id,
-                      .workers = o->workers,
-                      .trials = o->trials,
-                      .seconds = seconds_left(p, o, spent) };
-    const tn_status s = tn_campaign_run(c, &k);
+    tn_study *s = NULL;
+    TN_RETURN_IF(tn_lab_load(lab, p->name, &s));
+    const tn_status st = tn_lab_seeds_settle(lab, s, p);
+    tn_study_free(s);
+    return st;
+}
+
+static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_campaign *k)
+{
+    const tn_status s = tn_campaign_run(c, k);
     char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (k.deaths)
-        fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k.deaths,
-                k.deaths == 1 ? " was" : "s were");
-    if (k.out_of_time)
+    if (k->deaths)
+        fprintf(c->err, "note    %lld worker%s ended by a signal and replaced\n", (long long)k->deaths,
+                k->deaths == 1 ? " was" : "s were");
+    if (k->out_of_time)
         fprintf(c->err, "note    the time is over (%s): %s\n",
-                o->seconds > 0 && k.seconds >= o->seconds ? "--seconds" : "seconds in the study file",
-                o->seconds > 0 && k.seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
+                o->seconds > 0 && k->seconds >= o->seconds ? "--seconds" : "seconds in the study file",
+                o->seconds > 0 && k->seconds >= o->seconds ? "the same command goes on" : "more of them there goes on");
     if (s == TN_INTERRUPTED)
         return tn_error(s,
                         "interrupted: %lld trials have ended, those that ran are saved in %s: the same command goes on",
-                        (long long)k.ended, o->db);
+                        (long long)k->ended, o->db);
     if (s != TN_OK) return tn_error(s, "%s", text);
-    TN_RETURN_IF(sweep(p, o, lab));
-    return emit_result(c, &k);
+    TN_RETURN_IF(sweep(p, o, k->lab));
+    if (p->seeds) TN_RETURN_IF(settle(p, k->lab));
+    k->compare = false;
+    k->trials = o->trials;
+    return emit_result(c, k);
+}
+
+static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k)
+{
+    const int64_t most = k->compare ? 0 : tn_study_at_once(p), all = (int64_t)k->workers * k->lanes;
+    if (most > 0 && all > most)
+        fprintf(c->err, "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name lets more run)\n",
+                (long long)most, (long long)(all - most), (long long)all, k->lanes > 1 ? "lanes" : "workers");
 }
 
 static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, const options *o, tn_lab *lab)
@@ -190,8 +209,17 @@ static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, cons
     if (!found && p->from_db) TN_RETURN_IF(tn_lab_transfer(lab, id, p));
     TN_RETURN_IF(tn_lab_fill(lab, id, p, o->trials));
     TN_RETURN_IF(tn_lab_load(lab, p->name, &there));
-    describe(c, p, o, found, there);
-    const tn_status s = run_it(c, p, o, lab, id, there->spent);
+    tn_campaign k = { .plan = p,
+                      .lab = lab,
+                      .study = id,
+                      .trials = p->seeds ? 0 : o->trials,
+                      .compare = p->seeds > 0,
+                      .seconds = seconds_left(p, o, there->spent) };
+    tn_campaign_crew(p, o->device, o->workers, o->lanes, &k);
+    describe(c, p, o, &k, found, there);
+    note_waiting(c, p, &k);
+    tn_status s = p->seeds ? tn_lab_seeds_fill(lab, there, p) : TN_OK;
+    if (s == TN_OK) s = run_it(c, p, o, &k);
     tn_study_free(there);
     return s;
 }
@@ -202,14 +230,18 @@ tn_status tn_lab_run(tn_cli *c)
     tn_arena arena = { 0 };
     tn_study_plan plan;
     tn_lab *lab = NULL;
-    options o = { .workers = 1 };
+    options o = { .device = TN_CPU };
     char *text = NULL;
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     const char *file = tn_args_positional(&c->args, 1);
     TN_TRY(tn_study_read(file, c->args.overrides, c->args.overrides_n, &arena, &text, &plan));
     TN_TRY(tn_study_check(&plan));
     TN_TRY(read_options(c, &plan, file, &o));
-    TN_TRY(try_sides(&plan, o.db));
+    if (tn_args_flag(&c->args, "plan")) {
+        s = tn_lab_plan(c, &plan, o.db, o.trials, o.workers, o.lanes);
+        goto done;
+    }
+    TN_TRY(try_sides(&plan, o.db, &o.device));
     TN_TRY(tn_lab_open(o.db, true, &lab));
     TN_TRY(begin(c, &plan, text, &o, lab));
 done:
@@ -219,16 +251,19 @@ done:
     return s;
 }
 
-/* What `lab run` starts: lab work DB STUDY TRIALS search|compare. */
+/* What `lab run` starts: lab work DB STUDY TRIALS search|compare LANES. */
 tn_status tn_lab_work(tn_cli *c)
 {
     int64_t ran;
-    TN_RETURN_IF(tn_args_expect(&c->args, 3, 5));
-    const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4);
+    TN_RETURN_IF(tn_args_expect(&c->args, 3, 6));
+    const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4),
+               *lanes = tn_args_positional(&c->args, 5);
+    const long n = lanes ? strtol(lanes, NULL, 10) : 1;
     const tn_worker_options o = { .db = tn_args_positional(&c->args, 1),
                                   .study = tn_args_positional(&c->args, 2),
                                   .trials = trials ? strtoll(trials, NULL, 10) : 0,
                                   .compare = series && strcmp(series, "compare") == 0,
+                                  .lanes = n > 1 && n <= TN_WORKER_LANES ? (int)n : 1,
                                   .interrupted = tn_interrupted };
     tn_interrupt_watch();
     return tn_worker_run(&o, &ran);

@@ -74,7 +74,7 @@ static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
     if (fresh >= 3) return (now - w->begun) * (double)(all - ended) / (double)fresh;
     for (size_t i = 0; i < w->k->plan->n_sides; i++)
         seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
-    return seconds / w->k->workers;
+    return seconds / (w->k->workers * w->k->lanes);
 }
 
 static const char *best_text(double best, char buf[32])
@@ -89,18 +89,35 @@ static const char *side_name(const tn_study_plan *p, size_t i)
     return p->sides[i].name[0] ? p->sides[i].name : "all";
 }
 
+/* "runs  tep/12 epoch 7, bp/3": those that began first, as many as a line has room for. */
+static tn_status draw_running(const tn_lab_watch *w)
+{
+    enum { SHOWN = 32 };
+    const tn_study_plan *p = w->k->plan;
+    tn_running list[SHOWN];
+    char line[1024] = "runs ";
+    size_t n, at = strlen(line);
+    TN_RETURN_IF(tn_lab_running(w->k->lab, w->k->study, w->k->compare, list, SHOWN, &n));
+    for (size_t i = 0; i < n && at + 100 < sizeof line && list[i].side < p->n_sides; i++) {
+        const char *side = p->sides[list[i].side].name;
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", i ? ", " : " ", side, side[0] ? "/" : "", (long long)list[i].number);
+        if (!isnan(list[i].epoch)) at += (size_t)snprintf(line + at, sizeof line - at, " epoch %.0f", list[i].epoch);
+    }
+    fprintf(w->term.f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
+    return TN_OK;
+}
+
 static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
 {
     const tn_study_plan *p = w->k->plan;
-    char a[32], b[32], line[512];
+    char a[32], b[32], crew[64], line[512];
     FILE *f = w->term.f;
     int name = 4, best = (int)strlen(p->objectives[0].name) + 5;
     for (size_t i = 0; i < p->n_sides; i++)
         name = (int)strlen(side_name(p, i)) > name ? (int)strlen(side_name(p, i)) : name;
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
-    snprintf(line, sizeof line, "%lld of %lld trials, %d worker%s, %s gone, eta %s", (long long)ended, (long long)all,
-             w->k->workers, w->k->workers == 1 ? "" : "s", clock_text(now - w->begun, a),
-             clock_text(eta(w, ended, all, now), b));
+    snprintf(line, sizeof line, "%lld of %lld trials, %s, %s gone, eta %s", (long long)ended, (long long)all,
+             tn_campaign_crew_text(w->k, crew), clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
              "pruned", "failed", "timeout", p->objectives[0].name);
@@ -115,8 +132,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
                  (long long)t->count[TN_TRIAL_TIMEOUT], best, best_text(t->best, a), mean);
         fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     }
-    w->lines = (int)p->n_sides + 2;
-    fflush(f);
+    w->lines = (int)p->n_sides + 3;
 }
 
 static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
@@ -131,7 +147,7 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
         for (int s = TN_TRIAL_PRUNED; s < TN_TRIAL_STATES; s++)
             if (t->count[s])
                 fprintf(w->term.f, ", %lld %s", (long long)t->count[s], tn_trial_state_name((tn_trial_state)s));
-        fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
+        if (!isnan(t->best)) fprintf(w->term.f, ", best %s %s", p->objectives[0].name, best_text(t->best, a));
     }
     fprintf(w->term.f, "  %s gone, eta %s\n", clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
     fflush(w->term.f);
@@ -152,8 +168,11 @@ tn_status tn_lab_watch_look(tn_lab_watch *w, bool now_please, int64_t *ended)
         all += all_of(&w->tally[i]);
     }
     if (!w->started) w->first = n;
-    if (w->term.tty) draw_table(w, n, all, now);
-    else if (w->started) draw_line(w, n, all, now);
+    if (w->term.tty) {
+        draw_table(w, n, all, now);
+        TN_RETURN_IF(draw_running(w));
+        fflush(w->term.f);
+    } else if (w->started) draw_line(w, n, all, now);
     w->started = true;
     *ended = n;
     return TN_OK;

@@ -38,6 +38,15 @@ static void describe_task(const tn_session *s, FILE *f)
             (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
 }
 
+static void describe_probe(const tn_session *s, FILE *f)
+{
+    const tn_probe *p = s->probe;
+    fprintf(f, "task    %s, sequences made as they are needed, %lld different tokens, %lld held out of each of", p->task->name,
+            (long long)p->vocab, (long long)p->heldout);
+    for (int64_t i = 0; i < p->groups; i++) fprintf(f, " %s", p->group[i].name);
+    fprintf(f, "\n");
+}
+
 void tn_session_describe(tn_session *s, FILE *f)
 {
     char count[16], memory[512];
@@ -52,6 +61,7 @@ void tn_session_describe(tn_session *s, FILE *f)
     if (s->data) describe_data(s, f);
     if (s->samples) describe_task(s, f);
     if (s->env) describe_env(s, f);
+    if (s->probe) describe_probe(s, f);
     fprintf(f, "memory  %s\n", tn_memory_plan_text(&m, memory, sizeof memory));
     if (s->asked) tn_session_describe_halving(s, f);
 }

@@ -10,6 +10,7 @@
 
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
+    if (on->probe) return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s", on->probe->task->name, remedy);
     if (!on->data) return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
     if (tn_dataset_about(on->data)->tokenizer[0]) return TN_OK;
     return tn_error(TN_USAGE, "the tokens of %.640s have no tokenizer, so that nobody can read them: %s",

@@ -99,7 +99,7 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), r->heldout * bits);
     if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
     else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
-    if (!isnan(r->heldout) && task) snprintf(held, sizeof held, "  held out %.3f, accuracy %.4f", r->heldout, r->accuracy);
+    if (!isnan(r->heldout) && (task || r->groups)) snprintf(held, sizeof held, "  held out %.3f, accuracy %.4f", r->heldout, r->accuracy);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
     tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,

@@ -1,6 +1,7 @@
 /* Contenders and verdicts. */
 #include "lab/compare.h"
 
+#include "lab/common_seeds.h"
 #include "lab/select.h"
 
 #include <math.h>
@@ -15,27 +16,10 @@ const char *tn_effort_name(tn_effort e)
 
 /* --- contenders -------------------------------------------------------------------------------------------------------------- */
 
-/* The last value that a trial reported of a metric; largest: the best there was instead, in the objective's direction. */
-static tn_status reported(tn_lab *lab, const tn_trial *t, const char *metric, bool best, bool maximise, double *out)
-{
-    tn_arena a = { 0 };
-    tn_trial_curve c;
-    *out = NAN;
-    const tn_status s = tn_lab_curve(lab, t->id, &a, &c);
-    for (size_t k = 0; s == TN_OK && k < c.metrics; k++)
-        for (size_t i = 0; strcmp(c.name[k], metric) == 0 && i < c.n; i++) {
-            const double v = c.value[i * c.metrics + k];
-            if (isnan(v)) continue;
-            if (!best || isnan(*out) || (maximise ? v > *out : v < *out)) *out = v;
-        }
-    tn_arena_free(&a);
-    return s;
-}
-
 static tn_status costs_of(const tn_selection *v, tn_lab *lab, tn_effort e, double *cost)
 {
     for (size_t i = 0; i < v->n; i++) {
-        if (e == TN_EFFORT_EVALUATIONS) TN_RETURN_IF(reported(lab, v->trial[i], "block_evals", false, false, &cost[i]));
+        if (e == TN_EFFORT_EVALUATIONS) TN_RETURN_IF(tn_trial_reported(lab, v->trial[i], "block_evals", false, false, &cost[i]));
         else cost[i] = e == TN_EFFORT_TRIALS ? 1 : v->trial[i]->seconds;
         if (isnan(cost[i]) && v->trial[i]->state == TN_TRIAL_FAILED) cost[i] = 0; /* it never came so far */
     }
@@ -92,7 +76,8 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *
         for (size_t i = 0; i < s->n_sides && !isnan(c.effort[e]); i++) {
             tn_contenders *to = &c.contenders[(size_t)e * s->n_sides + i];
             TN_RETURN_IF(choose(s, &v[i], cost[i], c.effort[e], c.top, to));
-            if (!to->n) return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first", s->sides[i].name, s->name);
+            if (!to->n && e != TN_EFFORT_TRIALS) c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
+            if (!to->n && e == TN_EFFORT_TRIALS) return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first", s->sides[i].name, s->name);
         }
     }
     *out = c;
@@ -101,22 +86,15 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *
 
 /* --- verdicts ------------------------------------------------------------------------------------------------------------------ */
 
-typedef struct runs { /* of one point, by seed */
-    const tn_trial *of;
-    size_t n;
-    const tn_trial **trial; /* (n), seeds ascending */
-    double validation;      /* mean of the best there */
-} runs;
-
 static int by_seed(const void *a, const void *b)
 {
     const tn_trial *p = *(const tn_trial *const *)a, *q = *(const tn_trial *const *)b;
     return p->seed < q->seed ? -1 : p->seed > q->seed;
 }
 
-static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_arena *arena, runs *out)
+static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_arena *arena, tn_side_runs *out)
 {
-    runs r = { .of = of, .trial = tn_arena_alloc(arena, sizeof *r.trial * (s->n + 1)) };
+    tn_side_runs r = { .of = of, .side = of->side, .trial = tn_arena_alloc(arena, sizeof *r.trial * (s->n + 1)) };
     if (!r.trial) return tn_error(TN_MEMORY, "out of memory");
     for (size_t i = 0; i < s->n; i++) {
         const tn_trial *t = &s->trials[i];
@@ -125,19 +103,18 @@ static tn_status gather(const tn_study *s, tn_lab *lab, const tn_trial *of, tn_a
     qsort(r.trial, r.n, sizeof *r.trial, by_seed);
     for (size_t i = 0; i < r.n; i++) {
         double v;
-        TN_RETURN_IF(reported(lab, r.trial[i], s->objectives[0].name, true, s->objectives[0].maximise, &v));
+        TN_RETURN_IF(tn_trial_reported(lab, r.trial[i], s->objectives[0].name, true, s->objectives[0].maximise, &v));
         r.validation += (isnan(v) ? r.trial[i]->y[0] : v) / (double)r.n; /* an objective without a curve stands for itself */
     }
     *out = r;
     return TN_OK;
 }
 
-/* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on all the seeds. */
-static tn_status speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, runs *out)
+tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, tn_side_runs *out)
 {
-    runs best = { .n = 0 };
+    tn_side_runs best = { .n = 0, .side = c->n ? c->trial[0]->side : 0 };
     for (size_t i = 0; i < c->n; i++) {
-        runs r = { .n = 0 };
+        tn_side_runs r = { .n = 0 };
         TN_RETURN_IF(gather(s, lab, c->trial[i], arena, &r));
         const bool better = s->objectives[0].maximise ? r.validation > best.validation : r.validation < best.validation;
         if (r.n > best.n || (r.n == best.n && r.n && better)) best = r;
@@ -146,8 +123,9 @@ static tn_status speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c,
     return TN_OK;
 }
 
-static tn_status judge_pair(const tn_study *s, const runs *a, const runs *b, tn_arena *arena, tn_verdict *out)
+tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena, tn_paired *out)
 {
+    enum { FEWEST = 3 };
     double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
     size_t n = 0;
     if (!x || !y) return tn_error(TN_MEMORY, "out of memory");
@@ -156,27 +134,27 @@ static tn_status judge_pair(const tn_study *s, const runs *a, const runs *b, tn_
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
         x[n] = a->trial[i]->y[0], y[n++] = b->trial[k]->y[0];
     }
-    if (n < 5) return tn_error(TN_USAGE, "%s and %s have %zu common seeds that ended well, and a verdict needs 5: run `tenon lab compare` again, or with more --seeds",
-                               s->sides[out->a].name, s->sides[out->b].name, n);
-    out->of_a = a->of, out->of_b = b->of;
-    return tn_paired_compare(x, y, n, 1, &out->paired);
+    if (n < FEWEST) return tn_error(TN_USAGE, "%s and %s have %zu common seeds that ended well, and a verdict needs %d: run `tenon lab compare` again, or with more --seeds",
+                                    s->sides[a->side].name, s->sides[b->side].name, n, FEWEST);
+    return tn_paired_compare(x, y, n, 1, out);
 }
 
 tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n)
 {
     const size_t most = TN_EFFORTS * s->n_sides * (s->n_sides - 1) / 2;
     tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
-    runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
+    tn_side_runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (most + 1));
     size_t count = 0;
     if (!v || !r || !p) return tn_error(TN_MEMORY, "out of memory");
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;
-        for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
+        for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
                 v[count] = (tn_verdict){ .effort = (tn_effort)e, .a = a, .b = b };
-                TN_RETURN_IF(judge_pair(s, &r[a], &r[b], arena, &v[count]));
+                v[count].of_a = r[a].of, v[count].of_b = r[b].of;
+                TN_RETURN_IF(tn_compare_pair(s, &r[a], &r[b], arena, &v[count].paired));
                 p[count] = v[count].paired.p;
                 count++;
             }

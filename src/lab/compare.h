@@ -28,6 +28,20 @@ typedef struct tn_comparison {
 /* Who is to be run again. TN_USAGE: fewer than two sides, or a side with nothing that is done. lab: where block evaluations are. */
 tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *arena, tn_comparison *out);
 
+/* The comparisons of one point that ended well. */
+typedef struct tn_side_runs {
+    int side;
+    const tn_trial *of; /* the point */
+    size_t n;
+    const tn_trial **trial; /* (n), seeds ascending */
+    double validation;      /* mean of the best there */
+} tn_side_runs;
+
+/* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on most seeds. */
+tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, tn_side_runs *out);
+/* a - b of the first objective, seed by seed. TN_USAGE: fewer than 3 common seeds. */
+tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena, tn_paired *out);
+
 typedef struct tn_verdict {
     tn_effort effort;
     int a, b;                   /* sides, a < b */
@@ -37,7 +51,7 @@ typedef struct tn_verdict {
     int better;                 /* +1: a, -1: b, 0: no difference shown */
 } tn_verdict;
 
-/* After the comparisons have run: every pair of sides at every effort, out (n) in `arena`. TN_USAGE: fewer than 5 common seeds have ended. */
+/* After the comparisons have run: every pair of sides at every effort, out (n) in `arena`. TN_USAGE: fewer than 3 common seeds have ended. */
 tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n);
 
 #endif

@@ -292,8 +292,39 @@ static void processes(void **state)
     tn_lab_world_close(&w);
 }
 
+/* Those that run, the longest first, with how far they said they are. */
+static void running(void **state)
+{
+    (void)state;
+    tn_lab_world w;
+    tn_claim c[3];
+    tn_running list[4];
+    double x[4] = { 0 };
+    size_t n;
+    bool lost;
+    tn_lab_world_open(&w, tn_lab_world_text, 6);
+    assert_ok(tn_lab_running(w.lab, w.study, false, list, 4, &n));
+    assert_int_equal(n, 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(tn_lab_world_claim(&w, &c[i], x), TN_CLAIM_GOT);
+    const tn_report r[] = { { .rung = 1, .step = 5, .epoch = 0.5, .value = "{}" }, { .rung = 2, .step = 20, .epoch = 2, .value = "{}" } };
+    assert_ok(tn_lab_report(w.lab, &c[1], r, 2, 10, &lost));
+    assert_ok(tn_lab_running(w.lab, w.study, false, list, 4, &n));
+    assert_int_equal(n, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(list[i].side == c[i].side && list[i].number == c[i].number && list[i].since == c[i].begun);
+        assert_true(i == 1 ? list[i].epoch == 2 : isnan(list[i].epoch));
+    }
+    end_it(&w, &c[0], TN_TRIAL_DONE);
+    assert_ok(tn_lab_running(w.lab, w.study, false, list, 1, &n));
+    assert_true(n == 1 && list[0].number == c[1].number && list[0].side == c[1].side);
+    assert_ok(tn_lab_running(w.lab, w.study, true, list, 4, &n));
+    assert_int_equal(n, 0);
+    tn_lab_world_close(&w);
+}
+
 void tn_tests_lab_claims(tn_test_list *l)
 {
+    tn_test_add(l, running, NULL, "lab/trials: which run now");
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
     tn_test_add(l, dead_process, NULL, "lab/trials: a process that has ended is seen at once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");

@@ -207,7 +207,7 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
         if (!tn_trial_ended((tn_trial_state)state)) continue;
         ended += out->count[state];
         seconds += sqlite3_column_double(q, 2);
-        if (state == TN_TRIAL_DONE) out->best = tn__db_number(q, p->objectives[0].maximise ? 3 : 4);
+        if (state == TN_TRIAL_DONE && !compare) out->best = tn__db_number(q, p->objectives[0].maximise ? 3 : 4);
     }
     if (ended) out->mean_s = seconds / (double)ended;
     return TN_OK;
@@ -243,4 +243,27 @@ tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid,
     }
     sqlite3_reset(q);
     return TN_OK;
+}
+
+tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n)
+{
+    sqlite3_stmt *q;
+    bool row = true;
+    *n = 0;
+    TN_RETURN_IF(tn__db_get(lab,
+                            "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung DESC LIMIT 1) FROM trial t "
+                            "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
+                            &q));
+    sqlite3_bind_int64(q, 1, study);
+    sqlite3_bind_int(q, 2, compare);
+    sqlite3_bind_int64(q, 3, (int64_t)most);
+    for (;;) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (!row) return TN_OK;
+        if (*n == most) continue;
+        out[(*n)++] = (tn_running){ .side = (size_t)sqlite3_column_int64(q, 0),
+                                    .number = sqlite3_column_int64(q, 1),
+                                    .since = tn__db_number(q, 2),
+                                    .epoch = tn__db_number(q, 3) };
+    }
 }

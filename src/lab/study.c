@@ -98,7 +98,8 @@ static const struct {
     bool maximise;
 } known[] = {
     { "accuracy", true },    { "reward", true },        { "loss", false },        { "seconds", false },
-    { "parameters", false }, { "epochs_to_90", false }, { "block_evals", false },
+    { "parameters", false }, { "epochs_to_90", false }, { "block_evals", false },   { "bits_per_byte", false },
+    { "tokens_per_s", true }, { "memory_bytes", false },
 };
 
 /* "accuracy max 0": a name, a direction where the name does not give it, the reference of the hypervolume. */
@@ -267,8 +268,9 @@ static tn_status read_rules(const tn_study_reader *r, const tn_yaml *v, tn_study
 
 typedef struct top {
     const char *study, *base, *db;
-    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *published;
-    int64_t trials, lag, retries;
+    const tn_yaml *set, *search, *sides, *objectives, *sampler, *pruner, *rules, *transfer, *parameters, *published;
+    const char *width;
+    int64_t trials, lag, retries, lanes, seeds;
     double seconds, trial_seconds;
     uint64_t seed;
     bool keep;
@@ -291,9 +293,13 @@ static const tn_field top_table[] = {
     { "lag", TN_FIELD_COUNT, AT(lag), 0, 1e6 },
     { "seed", TN_FIELD_SEED, AT(seed), 0, 9e15 },
     { "retries", TN_FIELD_COUNT, AT(retries), 0, 100 },
+    { "lanes", TN_FIELD_COUNT, AT(lanes), 1, 256 },
     { "keep", TN_FIELD_BOOL, AT(keep), 0, 0 },
     { "db", TN_FIELD_TEXT, AT(db), 0, 0 },
     { "transfer", TN_FIELD_NODE, AT(transfer), 0, 0 },
+    { "seeds", TN_FIELD_COUNT, AT(seeds), 3, 1000 },
+    { "parameters", TN_FIELD_NODE, AT(parameters), 0, 0 },
+    { "width", TN_FIELD_TEXT, AT(width), 0, 0 },
     { "published", TN_FIELD_NODE, AT(published), 0, 0 },
 };
 #undef AT
@@ -324,9 +330,45 @@ static tn_status read_transfer(const tn_study_reader *r, const tn_yaml *v, tn_st
     return out->from_db ? TN_OK : TN_MEMORY;
 }
 
+/* "parameters: 29.4e6" or "parameters: first". */
+static tn_status read_parameters(const tn_study_reader *r, const top *t, tn_study_plan *out)
+{
+    const tn_field number = { "parameters", TN_FIELD_COUNT, 0, 1, 1e15 };
+    double x = 0;
+    if (t->width && !t->parameters)
+        return tn_error(TN_USAGE, "%s: width is for `parameters`: say how many, or `parameters: first`", r->file);
+    out->width = t->width;
+    if (!t->parameters) return TN_OK;
+    if (t->parameters->kind != TN_YAML_TEXT)
+        return TN__STUDY_FAIL(r, t->parameters, "%s", "parameters is a number, or first: as many as the first side has");
+    if (strcmp(t->parameters->text, "first") == 0) x = TN_STUDY_FIRST;
+    else TN_RETURN_IF(read_number(r, &number, t->parameters, &x));
+    out->parameters = (int64_t)x;
+    return TN_OK;
+}
+
+/* Common seeds: of all points there are, so these have to be countable, and nothing is decided before the end. */
+static tn_status read_seeds(const tn_study_reader *r, const top *t, tn_study_plan *out)
+{
+    int64_t most = 1;
+    out->seeds = t->seeds;
+    if (!t->seeds) return TN_OK;
+    if (strcmp(out->sampler->name, "grid") != 0)
+        return tn_error(TN_USAGE, "%s: seeds runs every point there is: use `sampler: grid`, or `lab compare --seeds=%lld` after a search",
+                        r->file, (long long)t->seeds);
+    if (strcmp(out->pruner->name, "none") != 0)
+        return tn_error(TN_USAGE, "%s: with seeds every trial runs to its end: leave pruner out", r->file);
+    for (size_t i = 0; i < out->n_sides; i++) {
+        const int64_t n = out->sampler->count(&out->sides[i].space);
+        most = n > most ? n : most;
+    }
+    if (!out->trials) out->trials = out->sampling.trials = most;
+    return TN_OK;
+}
+
 static bool shapes_trials(const char *key)
 {
-    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "keep", "db", "transfer", "published" };
+    static const char *const budget[] = { "trials", "seconds", "trial_seconds", "lanes", "keep", "db", "transfer", "seeds", "published" };
     for (size_t i = 0; i < sizeof budget / sizeof *budget; i++)
         if (strcmp(budget[i], key) == 0) return false;
     return true;
@@ -381,7 +423,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     top t = { .trials = 0, .lag = LAG, .seed = 42 };
     TN_RETURN_IF(tn__study_fields(r, tree, "a study", top_table, sizeof top_table / sizeof *top_table, &t));
     TN_RETURN_IF(check_name(r, t.study));
-    if (!t.trials) return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
+    if (!t.trials && !t.seeds) return tn_error(TN_USAGE, "%s does not say how many trials a side has: add `trials: 100`", r->file);
     *out = (tn_study_plan){ .name = t.study,
                             .file = r->file,
                             .db = t.db,
@@ -390,6 +432,7 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
                             .trial_seconds = t.trial_seconds,
                             .lag = t.lag,
                             .retries = t.retries,
+                            .lanes = t.lanes,
                             .seed = t.seed,
                             .keep = t.keep };
     TN_RETURN_IF(read_objectives(r, t.objectives, out));
@@ -398,6 +441,8 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(read_rules(r, t.rules, out));
     TN_RETURN_IF(read_transfer(r, t.transfer, out));
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
+    TN_RETURN_IF(read_parameters(r, &t, out));
+    TN_RETURN_IF(read_seeds(r, &t, out));
     TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
 }

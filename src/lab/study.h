@@ -6,7 +6,8 @@
  *     objectives: [ accuracy max 0, seconds min 1000 ]
  *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 8    seed: 42
- *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }
+ *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
+ *     seeds: 3                         parameters: 29.4e6 (or first)    width: ffn
  *     published: { source: "...", sides: { ep: { front: 24, points: [ { accuracy: 0.96, set: { dim: 13 } } ] } } }
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
@@ -27,6 +28,8 @@ typedef struct tn_study_side {
     const size_t *set_line;    /* (n_set) in the file; 0: of the command */
     const size_t *search_line; /* (space.n) */
 } tn_study_side;
+
+enum { TN_STUDY_FIRST = -1 };
 
 typedef struct tn_study_plan {
     const char *name, *file;    /* file: in messages */
@@ -50,10 +53,14 @@ typedef struct tn_study_plan {
     double seconds;       /* of the study in all; 0: no limit */
     double trial_seconds; /* 0: no limit */
     int64_t lag, retries;
+    int64_t lanes; /* trials that a worker runs at once; 0: not said */
     uint64_t seed;
     bool keep;                        /* run directories stay */
     const char *from_db, *from_study; /* transfer; NULL: none */
     int64_t from_best;
+    int64_t seeds;       /* > 0: nothing is searched; every point of the grid runs on so many common seeds, as comparisons do (see grid.h) */
+    int64_t parameters;  /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
+    const char *width;   /* the setting that is changed for it; NULL: see tn_width_fit */
     const tn_published *published; /* NULL: none */
     const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;

@@ -118,6 +118,25 @@ static tn_status check_dimension(const checker *c, tn_dim *d, size_t line)
     return TN_OK;
 }
 
+/* What `parameters` changes cannot be searched too. */
+static tn_status check_width(const checker *c)
+{
+    const char *width = c->p->width;
+    if (!c->p->parameters) return TN_OK;
+    if (width && !row_of(c, width))
+        return tn_error(TN_USAGE, "width: %s%s%s has no setting %.60s  (%s)", c->side->name[0] ? "side " : "the model", c->side->name,
+                        c->side->name[0] ? "'s model" : "", width, c->p->file);
+    for (size_t i = 0; i < c->side->space.n; i++) {
+        const char *key = c->side->space.dims[i].key;
+        const bool changed = width ? strcmp(key, width) == 0 : strcmp(key, "dim") == 0 || strcmp(key, "ffn") == 0;
+        char where[300];
+        if (changed)
+            return tn_error(TN_USAGE, "%s is searched, and `parameters` changes it: leave one of them out, or name another setting with `width`  (%s)",
+                            key, place(c, c->side->search_line[i], where));
+    }
+    return TN_OK;
+}
+
 /* --- what is quoted --------------------------------------------------------------------------------------------------- */
 
 /* Settings of published points are those of the side's model, so that one of them can be trained. */
@@ -146,6 +165,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
     for (size_t i = 0; i < side->space.n; i++)
         TN_RETURN_IF(check_dimension(c, (tn_dim *)&side->space.dims[i], side->search_line[i]));
     if (c->p->published) TN_RETURN_IF(check_quoted(c, &c->p->published->sides[side - c->p->sides]));
+    TN_RETURN_IF(check_width(c));
     const size_t line = side->space.n ? side->search_line[0] : 1;
     TN_RETURN_IF(tn__study_at(&r, tn_space_check(&side->space), side->name[0] ? side->name : "search", line));
     return tn__study_at(&r, c->p->sampler->check(&c->p->sampling, &side->space), "sampler", line);

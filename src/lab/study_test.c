@@ -123,7 +123,7 @@ static void essence(void **state)
         const char *a, *b;
         bool same;
     } rows[] = {
-        { "trials: 3\n", "trials: 300\nseconds: 5\ntrial_seconds: 9\nkeep: yes\ndb: x.db\n# words\n", true },
+        { "trials: 3\n", "trials: 300\nseconds: 5\ntrial_seconds: 9\nlanes: 4\nkeep: yes\ndb: x.db\n# words\n", true },
         { "trials: 3\n", "trials: 3\nseed: 1\n", false },
         { "trials: 3\n", "trials: 3\nset: {beta: 0.2}\n", false },
         { "trials: 3\nset: {beta: 0.2}\n", "trials: 3\nset: {beta: 0.3}\n", false },
@@ -233,6 +233,16 @@ static const wrong wrongs[] = {
       "s.yaml has no name: begin it with `study: NAME`" },
     { "odd name", "study: a/b\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE, "is no name" },
     { "no trials", "study: s\nsearch: {dim: 4..8}\n", TN_USAGE, "does not say how many trials" },
+    { "seeds without a grid", "study: s\nbase: xor_tep\nseeds: 3\nsearch: {dim: [4, 8]}\n", TN_USAGE, "use `sampler: grid`" },
+    { "too few seeds", HEAD "sampler: grid\nseeds: 2\nsearch: {dim: [4, 8]}\n", TN_USAGE, "seeds: 2 is outside 3..1000" },
+    { "seeds and a pruner", HEAD "sampler: grid\nseeds: 3\npruner: asha\nsearch: {dim: [4, 8]}\n", TN_USAGE,
+      "with seeds every trial runs to its end" },
+    { "seeds of a range", "study: s\nbase: xor_tep\nsampler: grid\nseeds: 3\nsearch: {train.lr: log 1e-3..1e-2}\n", TN_USAGE,
+      "a grid cannot count this range" },
+    { "parameters", HEAD "parameters: many\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "parameters: \"many\" is not a number" },
+    { "width alone", HEAD "width: dim\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "width is for `parameters`" },
+    { "no such width", HEAD "parameters: first\nwidth: ffn\nsearch: {beta: 0.1..0.2}\n", TN_USAGE, "has no setting ffn" },
+    { "a width that is searched", HEAD "parameters: 1000\nsearch: {dim: 4..8}\n", TN_USAGE, "dim is searched, and `parameters` changes it" },
     { "no search", HEAD, TN_USAGE, "the search has no dimension" },
     { "top key", HEAD "serach: {dim: 4..8}\n", TN_USAGE, "unknown key serach: did you mean search?  (s.yaml:4)" },
     { "base", "study: s\nbase: xor_top\ntrials: 3\nsearch: {dim: 4..8}\n", TN_USAGE,
@@ -338,8 +348,24 @@ static void no_memory(void **state)
     assert_true(n > 5);
 }
 
+/* A study of common seeds has as many trials a side as its largest grid has points. */
+static void seeds_and_sizes(void **state)
+{
+    (void)state;
+    static const char text[] = "study: s\nbase: ten\nsampler: grid\nseeds: 5\nparameters: 2.5e6\nwidth: ffn\n"
+                               "search: {train.lr: [1e-3, 3e-3]}\nsides: {a: {}, b: {search: {train.decay: [0, 0.1, 0.2]}, set: {device: cpu}}}\n";
+    tn_arena a = { 0 };
+    tn_study_plan p;
+    assert_ok(parse(text, &a, &p));
+    assert_ok(tn_study_check(&p));
+    assert_true(p.seeds == 5 && p.trials == 6 && p.parameters == 2500000);
+    assert_string_equal(p.width, "ffn");
+    tn_arena_free(&a);
+}
+
 void tn_tests_study(tn_test_list *l)
 {
+    tn_test_add(l, seeds_and_sizes, NULL, "lab/study: common seeds, equal sizes");
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");

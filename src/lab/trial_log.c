@@ -8,7 +8,8 @@
 tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, int64_t batch, tn_trial_log *out)
 {
     *out = (tn_trial_log){
-        .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN
+        .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN, .bits = NAN,
+        .tokens_per_s = NAN, .memory_bytes = NAN
     };
     out->rules = tn_alloc(sizeof *out->rules * (p->n_rules + 1));
     if (!out->rules) return TN_MEMORY;
@@ -245,6 +246,9 @@ void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double param
             { "parameters", parameters },
             { "epochs_to_90", epochs_to_90(l) },
             { "block_evals", tn_solve_count_units(&l->solves) },
+            { "bits_per_byte", l->bits * lowest_loss(l) },
+            { "tokens_per_s", l->tokens_per_s },
+            { "memory_bytes", l->memory_bytes },
         };
         size_t k = 0;
         bool there = true;

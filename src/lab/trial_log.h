@@ -34,6 +34,8 @@ typedef struct tn_trial_log {
     } * history; /* learned: accuracy or reward */
     size_t n, capacity;
     double accuracy, reward; /* best accuracy; the last reward */
+    double bits;             /* per byte of the validation text, of one nat per token; NaN: not known */
+    double tokens_per_s, memory_bytes; /* of the training; what its plans take */
 
     /* Not written yet. */
     tn_report *reports;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_OVERRIDES = 640, ENV_LOOKS = 30 };
+enum { MOST_OVERRIDES = 640, ENV_LOOKS = 30, TEXT_LOOKS = 10 };
 static const double WRITE_EVERY_S = 1; /* reports reach the database this often, at checkpoints and at the end */
 
 typedef enum stop { STOP_NOT, STOP_PRUNED, STOP_RULE, STOP_TIME, STOP_LOST, STOP_ERROR } stop;
@@ -77,7 +77,8 @@ static bool is_set(const tn_settings *st, const char *key)
     return strcmp(source, "default") != 0 && strncmp(source, "task ", 5) != 0;
 }
 
-/* Unless the study says otherwise: an evaluation after every epoch, however short, so that rungs mean the same for all trials. */
+/* Unless the study says otherwise: an evaluation after every epoch, however short, and ten over a training on text, so that rungs mean the
+ * same for all trials. */
 static tn_status set_rungs(trial *t)
 {
     char text[32];
@@ -87,6 +88,7 @@ static tn_status set_rungs(trial *t)
         every = tn_source_task_batches(t->on.samples, t->on.batch) / tn_settings_int(st, "train.accumulate");
         if (every < 1) every = 1;
     }
+    if (t->on.data) every = (tn_settings_int(st, "train.steps") + TEXT_LOOKS - 1) / TEXT_LOOKS;
     if (t->on.env) every = (tn_settings_int(st, "train.steps") + ENV_LOOKS - 1) / ENV_LOOKS;
     if (every && !is_set(st, "train.eval_every")) {
         snprintf(text, sizeof text, "%lld", (long long)every);
@@ -96,21 +98,53 @@ static tn_status set_rungs(trial *t)
     return TN_OK;
 }
 
+/* How many parameters the first side has as it stands, without what is searched. Looked at once. */
+static tn_status count_first(const trial *t, int64_t *out)
+{
+    const tn_study_side *first = &t->h->plan->sides[0];
+    tn_session on = { 0 };
+    if (!t->h->first_parameters) {
+        TN_RETURN_IF(tn_session_open(first->base, first->set, first->n_set, true, &on));
+        t->h->first_parameters = tn_trainer_parameters(on.trainer);
+        tn_session_close(&on);
+    }
+    *out = t->h->first_parameters;
+    return TN_OK;
+}
+
+static tn_status wanted_parameters(const trial *t, int64_t *out)
+{
+    *out = t->h->plan->parameters;
+    if (*out != TN_STUDY_FIRST) return TN_OK;
+    *out = 0; /* the first side is as it is */
+    return t->side == &t->h->plan->sides[0] ? TN_OK : count_first(t, out);
+}
+
 static tn_status open_session(trial *t, const double *x)
 {
     tn_arena arena = { 0 };
     const char *overrides[MOST_OVERRIDES];
     size_t n = 0;
+    int64_t wanted = 0;
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
+    if (s == TN_OK) s = wanted_parameters(t, &wanted);
     if (s == TN_OK) {
-        const tn_session_options o = {
-            .target = t->side->base, .overrides = overrides, .n = n, .needs_data = true, .cache = &t->h->samples
-        };
+        const tn_session_options o = { .target = t->side->base,
+                                       .overrides = overrides,
+                                       .n = n,
+                                       .needs_data = true,
+                                       .shared = t->h->shared,
+                                       .seat = &t->h->seat,
+                                       .parameters = wanted,
+                                       .width = t->h->plan->width };
         s = tn_session_open_with(&o, &t->on);
     }
+    if (s == TN_OK && t->on.data && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
+        s = tn_error(TN_USAGE, "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
     tn_arena_free(&arena);
+    if (s != TN_OK) tn_session_close(&t->on);
     return s;
 }
 
@@ -180,6 +214,17 @@ static tn_status ask_pruner(trial *t, double score)
 
 static double seconds_of(const trial *t) { return t->working_s + t->log.eval_s; }
 
+/* Of a probe: the mean, and each group by its name. */
+static void keep_answers(trial *t, const tn_progress_report *r)
+{
+    tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    for (int64_t i = 0; i < r->groups; i++) {
+        char name[TN_LOG_NAME];
+        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
+        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
+    }
+}
+
 static tn_status evaluated(trial *t, const tn_progress_report *r)
 {
     double score;
@@ -187,9 +232,11 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     tn_trial_log_put(&t->log, "train_loss", r->loss);
     tn_trial_log_put(&t->log, "loss", r->heldout);
     if (t->on.samples) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    if (t->on.data && !isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env ? (double)r->step : r->epoch, seconds_of(t), &score));
+    if (t->on.probe) keep_answers(t, r);
+    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env || t->on.probe ? (double)r->step : r->epoch, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;
@@ -203,6 +250,7 @@ static void report(void *ctx, const tn_progress_report *r)
     const bool rung =
         r->evaluated || (t->on.env && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
     t->working_s = r->working_s;
+    t->log.tokens_per_s = r->tokens_per_s;
     if (p->n_rules) {
         tn_trial_log_put(&t->log, "loss", r->loss);
         tn_trial_log_put(&t->log, "grad_norm", r->grad_norm);
@@ -331,18 +379,21 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
 
 /* --- the training ----------------------------------------------------------------------------------------------------- */
 
+typedef struct tested {
+    double accuracy, loss, bits; /* NaN: not measured there */
+} tested;
+
 /* The best parameters on the test part: a comparison's accuracy and loss. Only comparisons ever look at it. */
-static tn_status test(trial *t, double *accuracy, double *loss)
+static tn_status test(trial *t, tested *out)
 {
     tn_status s = TN_OK;
     tn_source source = { 0 };
     tn_evaluation e;
-    if (!t->on.samples || t->on.samples->count[TN_TEST] == 0) return TN_OK;
+    if (t->on.env || tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
     TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer)));
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));
-    *accuracy = e.accuracy;
-    *loss = e.loss;
+    *out = (tested){ .accuracy = e.accuracy, .loss = e.loss, .bits = t->on.data ? e.loss * source.bits : NAN };
 done:
     tn_source_close(&source);
     return s;
@@ -364,9 +415,13 @@ static tn_status train(trial *t)
                               .report = report,
                               .interrupted = interrupted,
                               .enough = enough,
+                              .best_evaluated = t->c->kind == TN_TRIAL_COMPARE,
                               .unsaved_end = !saved };
     TN_RETURN_IF(resume(t, &state, &resumed));
-    if (resumed) t->working_s = state.working;
+    if (resumed) {
+        t->working_s = state.working;
+        t->log.tokens_per_s = (double)state.tokens / state.working;
+    }
     tn_trainer_watch(t->on.trainer, (tn_watch){ .ctx = t, .ran = ran });
     tn_status s = TN_OK;
     if (!resumed || !tn_training_finished(t->on.settings, &state))
@@ -395,13 +450,17 @@ static tn_trial_state state_after(const trial *t, tn_status s)
 static tn_status finish_objectives(trial *t, double *y, tn_ending *e)
 {
     const char *missing;
-    double accuracy = NAN, loss = NAN;
+    tested on_test = { NAN, NAN, NAN };
     tn_trial_log_objectives(&t->log, seconds_of(t), t->parameters, y, &missing);
     if (e->state == TN_TRIAL_DONE && t->c->kind == TN_TRIAL_COMPARE) {
-        TN_RETURN_IF(test(t, &accuracy, &loss));
+        TN_RETURN_IF(test(t, &on_test));
         for (size_t i = 0; i < t->h->plan->n_objectives; i++) {
-            if (strcmp(t->h->plan->objectives[i].name, "accuracy") == 0 && !isnan(accuracy)) y[i] = accuracy;
-            if (strcmp(t->h->plan->objectives[i].name, "loss") == 0 && !isnan(loss)) y[i] = loss;
+            const char *name = t->h->plan->objectives[i].name;
+            const double v = strcmp(name, "accuracy") == 0   ? on_test.accuracy
+                             : strcmp(name, "loss") == 0     ? on_test.loss
+                             : strcmp(name, "bits_per_byte") ? NAN
+                                                             : on_test.bits;
+            if (!isnan(v)) y[i] = v;
         }
     }
     if (e->state == TN_TRIAL_DONE && missing) {
@@ -461,6 +520,8 @@ static tn_status open_trial(trial *t, const double *x)
     TN_RETURN_IF(tn_trial_dir(t->h, t->c, t->dir));
     TN_RETURN_IF(open_session(t, x));
     TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.settings, t->on.batch, &t->log));
+    if (t->on.data) t->log.bits = t->on.source.bits;
+    t->log.memory_bytes = (double)tn_trainer_memory(t->on.trainer).total;
     wrap_source(t);
     return TN_OK;
 }
@@ -517,11 +578,20 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
     }
 }
 
-tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x)
+tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device)
 {
-    const tn_claim c = { .side = side, .seed = h->plan->seed };
+    const tn_claim c = { .side = side, .seed = h->plan->seed, .kind = h->plan->seeds ? TN_TRIAL_COMPARE : TN_TRIAL_SEARCH };
     trial t = trial_of(h, &c);
     const tn_status s = open_trial(&t, x);
+    if (s == TN_OK) *device = tn_trainer_device(t.on.trainer);
     close_trial(&t);
     return s;
+}
+
+tn_status tn_trial_session(tn_trial_host *h, const tn_claim *c, const double *x, tn_session *out)
+{
+    trial t = trial_of(h, c);
+    TN_RETURN_IF(open_session(&t, x));
+    *out = t.on;
+    return TN_OK;
 }

@@ -6,15 +6,18 @@
 #define TN_LAB_TRIAL_RUN_H
 
 #include "lab/trials.h"
-#include "train/task_setup.h"
+#include "train/session.h"
+#include "train/shared.h"
 
-/* What a worker keeps between its trials. */
+/* What a lane of a worker keeps between its trials. */
 typedef struct tn_trial_host {
     tn_lab *lab;
     int64_t study;
     const tn_study_plan *plan;
     const char *runs; /* folder */
-    tn_samples_cache samples;
+    tn_shared *shared; /* samples and plans, of all lanes; NULL: each session makes its own */
+    tn_seat seat;      /* of this one */
+    int64_t first_parameters; /* of the first side, where `parameters: first` asks; 0: not counted yet */
     void *ctx;
     bool (*interrupted)(void *ctx); /* asked between steps, or NULL: true puts the trial back with a checkpoint */
 } tn_trial_host;
@@ -28,7 +31,9 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
 tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out);
 /* Removes directories that trials left which have ended: a process that is killed between the two cannot. */
 tn_status tn_trial_sweep(const tn_trial_host *h, const tn_study *s);
-/* Opens a session for the point and closes it: whether trials of this side can run at all. */
-tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x);
+/* The session that a trial trains in; its samples, plans and context may be the host's. */
+tn_status tn_trial_session(tn_trial_host *h, const tn_claim *c, const double *x, tn_session *out);
+/* Opens a session for the point and closes it: whether trials of this side can run at all, and where. */
+tn_status tn_trial_try(tn_trial_host *h, size_t side, const double *x, tn_device *device);
 
 #endif

@@ -98,12 +98,19 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
 
 typedef struct tn_tally {
     int64_t count[TN_TRIAL_STATES];
-    double best;   /* first objective of the best one that is done; NaN */
+    double best;   /* first objective of the best one that is done; NaN; of comparisons not told: it is of the test part */
     double mean_s; /* of those that ended */
 } tn_tally;
 
 /* By side (n_sides), of the search or of the comparisons; `most`: trials below that number only (0: all). */
 tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, tn_tally *out);
+/* Trials that run now, the longest first: at most `most`, *n of them. */
+typedef struct tn_running {
+    size_t side;
+    int64_t number;
+    double since, epoch; /* unix seconds; of the last report, NaN where there is none */
+} tn_running;
+tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n);
 /* A process whose trial has been running since before `begun` (unix seconds): 0 where there is none. */
 tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim);
 

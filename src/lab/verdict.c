@@ -7,10 +7,9 @@
 #include "lab/sorted.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
-enum { DRAWS = 10000, MOST_EXACT = 50 };
+enum { DRAWS = 10000, MOST_EXACT = 50, FEWEST = 3, FEWEST_RANKS = 5 };
 
 static const double PI = 3.14159265358979323846;
 
@@ -210,20 +209,45 @@ done:
 
 /* --- together ----------------------------------------------------------------------------------------------------------------------- */
 
-static double effect_of(const double *d, size_t n, double mean, double same)
+static double deviation_of(const double *v, size_t n, double mean)
 {
     double square = 0;
-    for (size_t i = 0; i < n; i++) square += (d[i] - mean) * (d[i] - mean);
-    const double spread = sqrt(square / (double)(n - 1));
+    for (size_t i = 0; i < n; i++) square += (v[i] - mean) * (v[i] - mean);
+    return sqrt(square / (double)(n - 1));
+}
+
+static double effect_of(const double *d, size_t n, double mean, double same)
+{
+    const double spread = deviation_of(d, n, mean);
     if (spread > same) return mean / spread;
     return fabs(mean) <= same ? 0 : copysign(INFINITY, mean);
+}
+
+void tn_mean_interval(const double *v, size_t n, double *mean, double *half)
+{
+    *mean = mean_of(v, n);
+    *half = student_bound(n - 1) * deviation_of(v, n, *mean) / sqrt((double)n);
+}
+
+/* The interval and the test of normal differences. */
+static void student(const double *d, size_t n, double same, tn_paired *r)
+{
+    double mean, half;
+    tn_mean_interval(d, n, &mean, &half);
+    const double spread = deviation_of(d, n, mean);
+    r->student = true;
+    r->lo = mean - half;
+    r->hi = mean + half;
+    if (spread > same) r->p = 1 - student_inside(fabs(mean) * sqrt((double)n) / spread, n - 1);
+    else r->p = fabs(mean) <= same ? 1 : 0;
 }
 
 tn_status tn_paired_compare(const double *a, const double *b, size_t n, uint64_t seed, tn_paired *out)
 {
     tn_status s = TN_OK;
     double largest = 0;
-    if (n < 5) return tn_error(TN_USAGE, "%zu common seeds are too few to compare two sides: 5 or more, better 10", n);
+    if (n < FEWEST)
+        return tn_error(TN_USAGE, "%zu common seeds are too few to compare two sides: %d or more, better 10", n, FEWEST);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(a[i]) || !isfinite(b[i]))
             return tn_error(
@@ -237,8 +261,11 @@ tn_status tn_paired_compare(const double *a, const double *b, size_t n, uint64_t
     /* Values on a lattice (a share of 360 samples) differ by the same in truth and by rounding in floats. */
     const double same = 1e-12 * largest;
     tn_paired r = { .n = n, .mean_a = mean_of(a, n), .mean_b = mean_of(b, n), .difference = mean_of(d, n) };
-    TN_TRY(interval(d, n, r.difference, same, seed, &r.lo, &r.hi));
-    TN_TRY(wilcoxon(d, n, same, &r.p));
+    if (n < FEWEST_RANKS) student(d, n, same, &r);
+    else {
+        TN_TRY(interval(d, n, r.difference, same, seed, &r.lo, &r.hi));
+        TN_TRY(wilcoxon(d, n, same, &r.p));
+    }
     r.effect = effect_of(d, n, r.difference, same);
     *out = r;
 done:

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,10 +18,13 @@ typedef struct tn_paired {
         p; /* Wilcoxon's signed ranks, two-sided, pairs without a difference left out; exact up to 50 pairs, with ties
                                         * too; beyond that normal with ties. 1 where no pair differs */
     double effect; /* Cohen's d of the differences (d_z); infinite where all differ by the same */
+    bool student;  /* lo, hi and p are Student's of the paired differences: 3 or 4 pairs have too few ranks and too few draws for the above */
 } tn_paired;
 
-/* a and b (n): the same seeds in the same order. TN_USAGE: fewer than 5 pairs, or one that is not finite. */
+/* a and b (n): the same seeds in the same order. TN_USAGE: fewer than 3 pairs, or one that is not finite. */
 tn_status tn_paired_compare(const double *a, const double *b, size_t n, uint64_t seed, tn_paired *out);
+/* The mean of v (n, 2 or more) and half of Student's 95 % interval of it. */
+void tn_mean_interval(const double *v, size_t n, double *mean, double *half);
 /* Holm's correction of p (n) into adjusted (n). TN_USAGE: a p outside [0,1]. */
 tn_status tn_holm(const double *p, size_t n, double *adjusted);
 /* +1: a is larger; -1: b is; 0: no difference shown. One is said to be larger only where the interval leaves out 0 and p_adjusted (Holm's, or

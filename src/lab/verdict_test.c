@@ -7,6 +7,7 @@
 #include "testlib.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,7 @@ typedef struct simulation {
 } simulation;
 
 static const simulation simulations[] = {
+    { "normal", normal, 0, 3 },
     { "normal", normal, 0, 10 },
     { "normal", normal, 0, 30 },
     { "skewed", skewed, 1.5, 20 },
@@ -166,10 +168,29 @@ static void effect_and_bits(void **state)
     assert_true(fabs(r.effect - 2.2 / sqrt(3.7)) < 1e-14 && r.mean_a == 5.2 && r.mean_b == 3);
     assert_true(r.p == 0.125); /* four differ, all one way: 2 of 16 */
     assert_ok(tn_paired_compare(a, b, 5, 1, &again));
-    assert_memory_equal(&r, &again, sizeof r);
+    assert_memory_equal(&r, &again, offsetof(tn_paired, student));
+    assert_false(r.student);
     const double bad[] = { 3, 5, NAN, 8, 6 };
-    assert_fails(tn_paired_compare(a, b, 4, 1, &r), TN_USAGE, "4 common seeds are too few");
+    assert_fails(tn_paired_compare(a, b, 2, 1, &r), TN_USAGE, "2 common seeds are too few");
     assert_fails(tn_paired_compare(a, bad, 5, 1, &r), TN_USAGE, "pair 3 is not finite");
+}
+
+/* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2 + t^2). */
+static void three_pairs(void **state)
+{
+    (void)state;
+    const double a[] = { 4, 4, 8 }, b[] = { 3, 2, 5 }, t = 2 * sqrt(3);
+    double mean, half;
+    tn_paired r;
+    assert_ok(tn_paired_compare(a, b, 3, 1, &r));
+    assert_true(r.student && r.difference == 2 && fabs(r.effect - 2) < 1e-14);
+    assert_true(fabs(r.p - (1 - t / sqrt(2 + t * t))) < 1e-12);
+    assert_true(fabs(r.hi - 2 - 4.302652729696 / sqrt(3)) < 1e-9 && fabs(r.lo + r.hi - 4) < 1e-12);
+    assert_int_equal(tn_paired_larger(&r, r.p), 0);
+    tn_mean_interval(a, 3, &mean, &half);
+    assert_true(fabs(mean - 16.0 / 3) < 1e-14 && fabs(half - 4.302652729696 * sqrt(16.0 / 3) / sqrt(3)) < 1e-8);
+    assert_ok(tn_paired_compare(a, a, 3, 1, &r));
+    assert_true(r.p == 1 && r.lo == 0 && r.hi == 0);
 }
 
 static void holm_by_hand(void **state)
@@ -194,5 +215,6 @@ void tn_tests_verdict(tn_test_list *l)
                     simulations[i].name, simulations[i].n);
     tn_test_add(l, same_difference, NULL, "lab/verdict: pairs that differ by the same, or not at all");
     tn_test_add(l, effect_and_bits, NULL, "lab/verdict: effect by hand, the same bits, bad pairs");
+    tn_test_add(l, three_pairs, NULL, "lab/verdict: three pairs, by Student's t");
     tn_test_add(l, holm_by_hand, NULL, "lab/verdict: Holm by hand");
 }

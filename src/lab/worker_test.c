@@ -5,8 +5,7 @@
 #include "lab/db.h"
 #include "lab/transfer.h"
 #include "lab/trial_run.h"
-#include "tempdir.h"
-#include "testlib.h"
+#include "study_world.h"
 #include "train/session.h"
 #include "train/training.h"
 
@@ -17,92 +16,19 @@
 #define TASK "base: xor_tep\nset: {task.size: 64, task.valid_frac: 0.5, train.epochs: 6, train.batch: 16}\n"
 #define SPACE "search: {dim: log int 4..12, train.lr: log 1e-4..1e-1, beta: log 0.01..0.5}\n"
 
-typedef struct world {
-    tn_tempdir dir;
-    tn_arena arena;
-    tn_study_plan plan;
-    tn_lab *lab;
-    int64_t study;
-    char path[400];
-} world;
-
-/* `where` is a world whose directory is used; NULL: a new one. */
-static void begin(world *w, const char *text, const char *db, const world *where)
-{
-    bool found;
-    *w = (world){ .study = 0 };
-    if (where) w->dir = where->dir;
-    else tn_tempdir_make_quick(&w->dir);
-    snprintf(w->path, sizeof w->path, "%s/%s", w->dir.path, db);
-    assert_ok(tn_study_parse(text, strlen(text), "s.yaml", NULL, 0, &w->arena, &w->plan));
-    assert_ok(tn_study_check(&w->plan));
-    assert_ok(tn_lab_open(w->path, true, &w->lab));
-    assert_ok(tn_lab_begin(w->lab, &w->plan, text, NULL, 0, &w->study, &found));
-    if (w->plan.from_db) assert_ok(tn_lab_transfer(w->lab, w->study, &w->plan));
-    assert_ok(tn_lab_fill(w->lab, w->study, &w->plan, w->plan.trials));
-}
-
-static void end(world *w, bool all)
-{
-    tn_lab_close(w->lab);
-    tn_arena_free(&w->arena);
-    if (all) tn_tempdir_remove_all(&w->dir);
-}
-
-static void work(world *w)
-{
-    int64_t ran;
-    assert_ok(tn_worker_run(&(tn_worker_options){ .db = w->path }, &ran));
-}
-
-static tn_study *load(world *w)
-{
-    tn_study *s = NULL;
-    assert_ok(tn_lab_load(w->lab, NULL, &s));
-    return s;
-}
-
-/* All that does not depend on the clock, as text. */
-static char *table(world *w)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    sqlite3_stmt *q = NULL;
-    FILE *f = open_memstream(&text, &bytes);
-    assert_non_null(f);
-    assert_int_equal(sqlite3_prepare_v2(w->lab->db,
-                                        "SELECT side || ' ' || kind || ' ' || number || ' ' || state || ' ' || seed || "
-                                        "' ' || x || ' ' || coalesce(y, '-') || ' ' || error "
-                                        "FROM trial ORDER BY side, kind = 2, number",
-                                        -1, &q, NULL),
-                     SQLITE_OK);
-    while (sqlite3_step(q) == SQLITE_ROW) fprintf(f, "%s\n", sqlite3_column_text(q, 0));
-    sqlite3_finalize(q);
-    assert_int_equal(sqlite3_prepare_v2(w->lab->db,
-                                        "SELECT t.side || ' ' || t.number || ' ' || rung || ' ' || step || ' ' || "
-                                        "epoch || ' ' || value FROM report r JOIN trial t ON t.id = r.trial "
-                                        "ORDER BY t.side, t.number, rung",
-                                        -1, &q, NULL),
-                     SQLITE_OK);
-    while (sqlite3_step(q) == SQLITE_ROW) fprintf(f, "%s\n", sqlite3_column_text(q, 0));
-    sqlite3_finalize(q);
-    fclose(f);
-    return text;
-}
-
 /* --- one trial -------------------------------------------------------------------------------------------------------- */
 
 /* Against the same training without a laboratory. */
 static void is_the_training(void **state)
 {
     (void)state;
-    world w;
-    begin(&w,
+    tn_study_world w;
+    tn_study_world_begin(&w,
           "study: s\n" TASK SPACE "objectives: [accuracy, loss, parameters, seconds, epochs_to_90, block_evals, "
                                   "residual min]\ntrials: 2\nseed: 7\n",
           "lab.db", NULL);
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     for (size_t i = 0; i < 2; i++) {
         const tn_trial *t = &s->trials[i];
         char dim[64], lr[64], beta[64], seed[32];
@@ -152,7 +78,7 @@ static void is_the_training(void **state)
         tn_arena_free(&a);
     }
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 typedef struct ending {
@@ -190,10 +116,10 @@ static const ending endings[] = {
 static void ends_as(void **state)
 {
     const ending *e = *state;
-    world w;
-    begin(&w, e->text, "lab.db", NULL);
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world w;
+    tn_study_world_begin(&w, e->text, "lab.db", NULL);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     if (s->trials[0].state != e->state)
         fail_msg("%s instead of %s: %s", tn_trial_state_name(s->trials[0].state), tn_trial_state_name(e->state),
                  s->trials[0].error);
@@ -201,34 +127,34 @@ static void ends_as(void **state)
     assert_true(s->trials[0].ended > 0);
     assert_int_equal(access(tn_tempdir_file(&w.dir, "lab"), F_OK), -1); /* no directory stays */
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 static void retries(void **state)
 {
     (void)state;
-    world w;
-    begin(&w,
+    tn_study_world w;
+    tn_study_world_begin(&w,
           "study: s\nbase: xor_tep\nset: {grad: bptt, solver: anderson}\nobjectives: [accuracy]\ntrials: 1\nretries: "
           "2\nseed: 10\nsearch: {dim: 4..5}\n",
           "lab.db", NULL);
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     assert_true(s->trials[0].state == TN_TRIAL_FAILED && s->trials[0].seed == 12 && s->trials[0].attempt == 1);
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 static void environment(void **state)
 {
     (void)state;
-    world w;
-    begin(&w,
+    tn_study_world w;
+    tn_study_world_begin(&w,
           "study: s\nbase: cartpole_tep\nset: {train.steps: 60}\nobjectives: [reward max 0, parameters min 1e6, "
           "epochs_to_90 min 100]\ntrials: 1\nsearch: {dim: 8..9}\n",
           "lab.db", NULL);
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     tn_arena a = { 0 };
     tn_trial_curve c;
     assert_int_equal(s->trials[0].state, TN_TRIAL_DONE);
@@ -237,7 +163,7 @@ static void environment(void **state)
     assert_true(c.n == 30 && c.step[0] == 2 && c.step[29] == 60);
     tn_arena_free(&a);
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 /* --- many workers, and workers that are stopped -------------------------------------------------------------------------- */
@@ -252,31 +178,31 @@ static void environment(void **state)
 static void *thread_main(void *ctx)
 {
     int64_t ran;
-    const tn_status s = tn_worker_run(&(tn_worker_options){ .db = ((world *)ctx)->path }, &ran);
+    const tn_status s = tn_worker_run(&(tn_worker_options){ .db = ((tn_study_world *)ctx)->path }, &ran);
     return s == TN_OK ? NULL : ctx;
 }
 
 static void any_workers(void **state)
 {
     (void)state;
-    world one, many;
+    tn_study_world one, many;
     pthread_t t[3];
-    begin(&one, STUDY, "one.db", NULL);
-    work(&one);
-    begin(&many, STUDY, "many.db", &one);
+    tn_study_world_begin(&one, STUDY, "one.db", NULL);
+    tn_study_world_work(&one);
+    tn_study_world_begin(&many, STUDY, "many.db", &one);
     for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&t[i], NULL, thread_main, &many), 0);
     for (int i = 0; i < 3; i++) {
         void *failed;
         pthread_join(t[i], &failed);
         assert_null(failed);
     }
-    char *a = table(&one), *b = table(&many);
+    char *a = tn_study_world_table(&one), *b = tn_study_world_table(&many);
     assert_string_equal(a, b);
     assert_non_null(strstr(a, " 3 ")); /* something was pruned */
     free(a);
     free(b);
-    end(&many, false);
-    end(&one, true);
+    tn_study_world_end(&many, false);
+    tn_study_world_end(&one, true);
 }
 
 typedef struct patience {
@@ -289,12 +215,12 @@ static bool impatient(void *ctx) { return --((patience *)ctx)->left < 0; }
 static void stopped_often(void **state)
 {
     (void)state;
-    world calm, often;
+    tn_study_world calm, often;
     int stops = 0;
     tn_status s = TN_INTERRUPTED;
-    begin(&calm, STUDY, "calm.db", NULL);
-    work(&calm);
-    begin(&often, STUDY, "often.db", &calm);
+    tn_study_world_begin(&calm, STUDY, "calm.db", NULL);
+    tn_study_world_work(&calm);
+    tn_study_world_begin(&often, STUDY, "often.db", &calm);
     while (s == TN_INTERRUPTED && stops < 1000) {
         patience p = { 5 + stops % 13 };
         int64_t ran;
@@ -303,24 +229,24 @@ static void stopped_often(void **state)
     }
     assert_ok(s);
     assert_true(stops > 20);
-    char *a = table(&calm), *b = table(&often);
+    char *a = tn_study_world_table(&calm), *b = tn_study_world_table(&often);
     assert_string_equal(a, b);
     free(a);
     free(b);
     assert_int_equal(access(tn_tempdir_file(&calm.dir, "often/s/ep-0"), F_OK), -1);
-    end(&often, false);
-    end(&calm, true);
+    tn_study_world_end(&often, false);
+    tn_study_world_end(&calm, true);
 }
 
 /* A checkpoint that is damaged, and one of other settings, are of no use: the trial begins again, and ends as it would have. */
 static void bad_checkpoint(void **state)
 {
     (void)state;
-    world calm, hurt;
+    tn_study_world calm, hurt;
     char command[2048];
-    begin(&calm, STUDY, "calm.db", NULL);
-    work(&calm);
-    begin(&hurt, STUDY, "hurt.db", &calm);
+    tn_study_world_begin(&calm, STUDY, "calm.db", NULL);
+    tn_study_world_work(&calm);
+    tn_study_world_begin(&hurt, STUDY, "hurt.db", &calm);
     for (int round = 0; round < 3; round++) {
         patience p = { 12 };
         int64_t ran;
@@ -333,13 +259,13 @@ static void bad_checkpoint(void **state)
                  calm.dir.path, round == 1 ? "state.json" : "model.safetensors", "model.safetensors");
         assert_int_equal(system(command), 0);
     }
-    work(&hurt);
-    char *a = table(&calm), *b = table(&hurt);
+    tn_study_world_work(&hurt);
+    char *a = tn_study_world_table(&calm), *b = tn_study_world_table(&hurt);
     assert_string_equal(a, b);
     free(a);
     free(b);
-    end(&hurt, false);
-    end(&calm, true);
+    tn_study_world_end(&hurt, false);
+    tn_study_world_end(&calm, true);
 }
 
 /* --- comparisons and transfer -------------------------------------------------------------------------------------------- */
@@ -347,17 +273,17 @@ static void bad_checkpoint(void **state)
 static void compares(void **state)
 {
     (void)state;
-    world w;
+    tn_study_world w;
     int64_t ran;
-    begin(&w, "study: s\n" TASK SPACE "objectives: [accuracy, loss, seconds]\ntrials: 1\n", "lab.db", NULL);
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world_begin(&w, "study: s\n" TASK SPACE "objectives: [accuracy, loss, seconds]\ntrials: 1\n", "lab.db", NULL);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     for (uint64_t seed = 100; seed < 103; seed++)
         assert_ok(tn_lab_enqueue(w.lab, w.study, &w.plan, 0, TN_TRIAL_COMPARE, s->trials[0].id, seed, s->trials[0].x));
     tn_study_free(s);
     assert_ok(tn_worker_run(&(tn_worker_options){ .db = w.path, .compare = true }, &ran));
     assert_int_equal(ran, 3);
-    s = load(&w);
+    s = tn_study_world_load(&w);
     assert_int_equal(s->n, 4);
     for (size_t i = 1; i < 4; i++) {
         const tn_trial *t = &s->trials[i];
@@ -365,26 +291,26 @@ static void compares(void **state)
                     t->config == s->trials[0].id && t->y[0] >= 0 && t->y[0] <= 1 && t->y[1] > 0);
     }
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 static void transfers(void **state)
 {
     (void)state;
-    world from, to;
+    tn_study_world from, to;
     char text[1024];
-    begin(&from,
+    tn_study_world_begin(&from,
           "study: first\n" TASK "search: {dim: int 4..40, train.lr: log 1e-4..1e-1, mode: [block, "
                                 "energy]}\nobjectives: [parameters min]\ntrials: 6\n",
           "from.db", NULL);
-    work(&from);
+    tn_study_world_work(&from);
     snprintf(text, sizeof text,
              "study: second\n" TASK
              "search: {dim: int 4..64, beta: 0.1..0.2, mode: [energy, hopfield, block]}\nobjectives: [parameters "
              "min]\ntrials: 4\ntransfer: {from: %s/first, best: 2}\n",
              from.path);
-    begin(&to, text, "to.db", &from);
-    tn_study *a = load(&from), *b = load(&to);
+    tn_study_world_begin(&to, text, "to.db", &from);
+    tn_study *a = tn_study_world_load(&from), *b = tn_study_world_load(&to);
     double best = INFINITY, second = INFINITY;
     const tn_trial *winner = NULL;
     for (size_t i = 0; i < a->n; i++) {
@@ -398,28 +324,28 @@ static void transfers(void **state)
     assert_string_equal(b->sides[0].space.dims[2].choices[(int)b->trials[0].x[2]],
                         a->sides[0].space.dims[2].choices[(int)winner->x[2]]);
     tn_study_free(b);
-    work(&to);
-    b = load(&to);
+    tn_study_world_work(&to);
+    b = tn_study_world_load(&to);
     assert_true(b->trials[0].y[0] == best && b->trials[1].y[0] == second); /* what it had there */
     tn_study_free(a);
     tn_study_free(b);
-    end(&to, false);
-    end(&from, true);
+    tn_study_world_end(&to, false);
+    tn_study_world_end(&from, true);
 }
 
 /* A trial whose process dies every time is given up. */
 static void gives_up(void **state)
 {
     (void)state;
-    world w;
-    begin(&w, "study: s\n" TASK ONE, "lab.db", NULL);
+    tn_study_world w;
+    tn_study_world_begin(&w, "study: s\n" TASK ONE, "lab.db", NULL);
     assert_ok(tn__db_exec(w.lab, "UPDATE trial SET attempt = 50"));
-    work(&w);
-    tn_study *s = load(&w);
+    tn_study_world_work(&w);
+    tn_study *s = tn_study_world_load(&w);
     assert_int_equal(s->trials[0].state, TN_TRIAL_FAILED);
     assert_non_null(strstr(s->trials[0].error, "begun 50 times"));
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 void tn_tests_worker(tn_test_list *l)

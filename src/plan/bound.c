@@ -41,6 +41,7 @@ struct tn_bound {
     void *recording[2];   /* of a whole run, and of one without its prologue */
     bool queued[2];       /* ran once, kernel by kernel */
     bool replays;         /* the device can, and opt.replay is on */
+    bool attached;        /* the store knows of the queue */
     void *frame;
     uint64_t generation;
     bool timers;
@@ -69,12 +70,17 @@ tn_status tn_context_new(tn_device device, int threads, tn_context **out)
 void tn_context_free(tn_context *c)
 {
     if (!c) return;
+    (void)c->backend->wait(c->queue);
     c->backend->free(c->arena);
     c->backend->close(c->queue);
     tn_free(c);
 }
 
 int tn_context_threads(const tn_context *c) { return c->threads; }
+
+size_t tn_context_bytes(const tn_context *c) { return c->arena_bytes; }
+
+tn_status tn_context_share(tn_context *c) { return c->backend->share ? c->backend->share(c->queue) : TN_OK; }
 
 const tn_backend *tn_context_backend(const tn_context *c) { return c->backend; }
 
@@ -83,7 +89,9 @@ void *tn_context_queue(const tn_context *c) { return c->queue; }
 static tn_status reserve(tn_context *c, size_t bytes)
 {
     if (bytes <= c->arena_bytes && c->arena) return TN_OK;
+    TN_RETURN_IF(c->backend->wait(c->queue));
     c->backend->free(c->arena); /* first: the two never need to exist together */
+    c->arena = NULL;
     c->arena_bytes = 0;
     c->generation++;
     c->arena = c->backend->alloc(bytes ? bytes : 64);
@@ -169,6 +177,8 @@ tn_status tn_bind(const tn_plan *p, tn_context *c, tn_store *st, tn_bound **out)
     if (c->threads > p->threads)
         TN_FAIL(TN_USAGE, "the plan was made for %d threads, the context has %d", p->threads, c->threads);
     b->replays = c->backend->record && tn_graph_switch(p->graph, "opt.replay");
+    if (st) TN_TRY(tn__store_attach(st, c->queue));
+    b->attached = st != NULL;
     TN_TRY(alloc_own(b));
     b->externs = tn_alloc(sizeof *b->externs * (size_t)(tn_plan_externs(p) + 1));
     b->frame = tn_alloc(tn_plan_frame_bytes(p));
@@ -196,6 +206,8 @@ void tn_bound_free(tn_bound *b)
 {
     if (!b) return;
     if (b->context->last == b) b->context->last = NULL;
+    (void)b->context->backend->wait(b->context->queue);
+    if (b->attached) tn__store_detach(b->store, b->context->queue);
     forget_recordings(b);
     tn_free(b->externs);
     if (b->host != b->own) tn_free(b->host);

@@ -7,6 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The graph's own copy: a plan may outlive whoever made its options. */
+static tn_status copy_switches(tn_graph *g)
+{
+    const char *const *from = g->options.off;
+    size_t n = 0;
+    if (!from) return TN_OK;
+    while (from[n]) n++;
+    const char **to = tn_arena_alloc(&g->memory, sizeof *to * (n + 1));
+    if (!to) return TN_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        if (!(to[i] = tn_arena_strdup(&g->memory, from[i]))) return TN_MEMORY;
+    g->options.off = to;
+    return TN_OK;
+}
+
 /* --- life ---------------------------------------------------------------------------------------------------------- */
 
 tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out)
@@ -16,7 +31,8 @@ tn_status tn_graph_new(const tn_graph_options *o, tn_graph **out)
     if (o) g->options = *o;
     g->current_segment = -1;
     g->n_tensors = 1; /* id 0 is "none" */
-    tn_status s = tn_grow((void **)&g->tensor, &g->cap_tensors, 64, sizeof *g->tensor);
+    tn_status s = copy_switches(g);
+    if (s == TN_OK) s = tn_grow((void **)&g->tensor, &g->cap_tensors, 64, sizeof *g->tensor);
     if (s == TN_OK) s = tn_grow((void **)&g->region, &g->cap_regions, 16, sizeof *g->region);
     if (s != TN_OK) {
         tn_graph_free(g);

@@ -68,6 +68,10 @@ const tn_gtensor *tn_plan_extern(const tn_plan *p, int i);
 tn_status tn_context_new(tn_device device, int threads, tn_context **out);
 void tn_context_free(tn_context *c);
 int tn_context_threads(const tn_context *c);
+size_t tn_context_bytes(const tn_context *c); /* of its arena */
+/* Other threads run plans beside it on the same device: nothing is decided by measuring, and memory that is given back stays with
+ * the process. Before the first plan is bound to it. */
+tn_status tn_context_share(tn_context *c);
 /* What it runs on, for who moves bytes beside its plans, and the queue these are moved in. */
 const struct tn_backend *tn_context_backend(const tn_context *c);
 void *tn_context_queue(const tn_context *c);

@@ -26,6 +26,11 @@ struct tn_store {
     tn_bucket *bucket;
     size_t n_buckets, cap_buckets;
     int moments;
+    struct attached {
+        void *queue;
+        int bounds;
+    } *attached;
+    size_t n_attached, cap_attached;
 };
 
 tn_status tn_store_new(tn_device device, uint64_t seed, tn_store **out)
@@ -54,8 +59,38 @@ void tn_store_free(tn_store *s)
     }
     tn_free(s->entry);
     tn_free(s->bucket);
+    tn_free(s->attached);
     tn_arena_free(&s->names);
     tn_free(s);
+}
+
+/* --- queues ------------------------------------------------------------------------------------------------------------- */
+
+tn_status tn__store_attach(tn_store *s, void *queue)
+{
+    for (size_t i = 0; i < s->n_attached; i++)
+        if (s->attached[i].queue == queue) {
+            s->attached[i].bounds++;
+            return TN_OK;
+        }
+    TN_RETURN_IF(tn_grow((void **)&s->attached, &s->cap_attached, s->n_attached + 1, sizeof *s->attached));
+    s->attached[s->n_attached++] = (struct attached){ queue, 1 };
+    return TN_OK;
+}
+
+void tn__store_detach(tn_store *s, void *queue)
+{
+    for (size_t i = 0; i < s->n_attached; i++) {
+        if (s->attached[i].queue != queue || --s->attached[i].bounds) continue;
+        s->attached[i] = s->attached[--s->n_attached];
+        return;
+    }
+}
+
+static tn_status wait_for_all(const tn_store *s)
+{
+    for (size_t i = 0; i < s->n_attached; i++) TN_RETURN_IF(s->backend->wait(s->attached[i].queue));
+    return TN_OK;
 }
 
 /* --- initial values ----------------------------------------------------------------------------------------------------- */
@@ -252,6 +287,7 @@ tn_status tn_store_moments(tn_store *s, int how_many)
 
 void tn_store_zero_grad(tn_store *s)
 {
+    (void)wait_for_all(s);
     for (size_t i = 0; i < s->n_buckets; i++)
         (void)s->backend->zero(NULL, s->bucket[i].grad, sizeof(float) * (size_t)s->bucket[i].count);
 }
@@ -275,18 +311,18 @@ const void *tn_store_read(const tn_store *s, const void *data, size_t bytes, tn_
         if (!h->memory) return NULL;
         h->bytes = bytes;
     }
-    return s->backend->wait(NULL) == TN_OK && s->backend->download(NULL, h->memory, data, bytes) == TN_OK ? h->memory : NULL;
+    return wait_for_all(s) == TN_OK && s->backend->download(NULL, h->memory, data, bytes) == TN_OK ? h->memory : NULL;
 }
 
 tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t bytes)
 {
-    TN_RETURN_IF(s->backend->wait(NULL));
+    TN_RETURN_IF(wait_for_all(s));
     return s->backend->upload(NULL, data, host, bytes);
 }
 
 tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes)
 {
-    TN_RETURN_IF(s->backend->wait(NULL));
+    TN_RETURN_IF(wait_for_all(s));
     return s->backend->zero(NULL, data, bytes);
 }
 

@@ -61,6 +61,11 @@ const void *tn_store_read(const tn_store *s, const void *data, size_t bytes, tn_
 tn_status tn_store_write(const tn_store *s, void *data, const void *host, size_t bytes);
 tn_status tn_store_clear(const tn_store *s, void *data, size_t bytes);
 
+/* For bound plans: what they run in this queue uses the store. Reading and writing wait for those queues alone, not for all that a device
+ * does for others. As often detached as attached. */
+tn_status tn__store_attach(tn_store *s, void *queue);
+void tn__store_detach(tn_store *s, void *queue);
+
 /* Whole arrays by name for the optimizer's plan: "bucket<i>.param|grad|m|v"; NULL when there is none of this size. */
 void *tn_store_flat(const tn_store *s, const char *name, int64_t count);
 

@@ -1,5 +1,6 @@
-/* Tasks: what a network that is not a language model learns from. A task is a data set of fixed-size samples that lies in
- * memory whole (digits, parity), or an environment that answers actions (cartpole).
+/* Tasks: what a network learns from beside text. A task is a data set of fixed-size samples that lies in memory whole
+ * (digits, parity), an environment that answers actions (cartpole), or a probe: sequences of tokens with questions in them,
+ * made up without end (mqar; probe.h).
  *
  *     TN_TRY(tn_task_find("digits", &t));
  *     TN_TRY(t->open(settings, &set));       set->y[set->index[TN_TEST][i]] is the label of the i-th test sample
@@ -52,10 +53,15 @@ typedef struct tn_env {
     void (*step)(void *state, int action, float *obs, float *reward, bool *done);
 } tn_env;
 
+struct tn_probe;
+
+/* A row has one of the three. */
 typedef struct tn_task {
     const char *name, *summary;
-    tn_status (*open)(const tn_settings *st, tn_samples **out); /* NULL for an environment */
-    const tn_env *env;                                          /* or NULL */
+    tn_status (*open)(const tn_settings *st, tn_samples **out);
+    const tn_env *env;
+    tn_status (*probe)(const tn_settings *st, struct tn_probe *p); /* see probe.h */
+    const char *reads; /* of a probe: its settings of task.*, "pairs keys" */
 } tn_task;
 
 const tn_task *tn_task_at(size_t i); /* in the order of tasks.def; NULL at the end */

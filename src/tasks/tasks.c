@@ -16,8 +16,8 @@ static const tn_task *const table[] = {
 };
 
 const tn_setting tn_task_settings[] = {
-    TN_SETTING_TEXT("task.name", "", "what is learnt from samples or an environment instead of text (empty: none)"),
-    TN_SETTING_TEXT("task.data", "", "folder or file of the samples (digits, mnist, cifar10), or a text (char)"),
+    TN_SETTING_TEXT("task.name", "", "what is learnt from samples, an environment or a probe instead of text (empty: none)"),
+    TN_SETTING_TEXT("task.data", "", "folder or file of the samples (digits, mnist, cifar10), or a text (char, needle)"),
     TN_SETTING_AUTO_INT("task.size", "auto", TN_RANGE(1, 1e8), "samples",
                         "training samples of a made-up task, held-out ones come on top; characters that char reads (auto: the task's own)"),
     TN_SETTING_AUTO_INT("task.bits", "auto", TN_RANGE(1, 1024), "bits", "inputs of parity, majority and identity (auto: 8, 5, 4)"),
@@ -25,8 +25,19 @@ const tn_setting tn_task_settings[] = {
                         "symbols or digits of a sequence task; characters that char looks back (auto: the task's own)"),
     TN_SETTING_FLOAT("task.valid_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "", "part kept for validation (0: none)"),
     TN_SETTING_FLOAT("task.test_frac", "0.2", TN_RANGE_HI_OPEN(0, 1), "", "part kept for the test (mnist and cifar10 have their own)"),
-    TN_SETTING_INT("task.split_seed", "0", TN_RANGE(0, 9007199254740992.0), "", "which samples are made up, and which are kept"),
+    TN_SETTING_INT("task.split_seed", "0", TN_RANGE(0, 9007199254740992.0), "",
+                   "which samples are made up, and which are kept; which sequences of a probe are held out"),
     TN_SETTING_TEXT("task.split", "", "file that lists the rows of train, valid and test, instead of the fractions"),
+    TN_SETTING_TEXT("task.pairs", "auto", "pairs of a sequence, as 8,16,32,64: batches take them in turn (auto: mqar those, needle 1)"),
+    TN_SETTING_TEXT("task.lengths", "auto",
+                    "tokens of a sequence, as 64,256,1024, each trained with as many tokens (needle, tokens_copy; auto: train.context)"),
+    TN_SETTING_AUTO_INT("task.keys", "auto", TN_RANGE(1, 1e6), "tokens", "different keys (auto: mqar 512, needle 64)"),
+    TN_SETTING_AUTO_INT("task.values", "auto", TN_RANGE(2, 1e6), "tokens",
+                        "different values; symbols of tokens_copy (auto: mqar 512, needle 64, tokens_copy 10)"),
+    TN_SETTING_INT("task.noise", "64", TN_RANGE(1, 1e6), "tokens", "different tokens between pairs and questions (mqar, needle without a text)"),
+    TN_SETTING_INT("task.depths", "5", TN_RANGE(1, 20), "", "equal parts of a sequence of needle that are measured apart"),
+    TN_SETTING_INT("task.segment", "1", TN_RANGE(1, 4096), "tokens", "first tokens that tokens_copy asks for at the end"),
+    TN_SETTING_INT("task.heldout", "128", TN_RANGE(1, 1e6), "sequences", "held-out sequences of each kind that a probe evaluates on"),
 };
 const size_t tn_task_settings_n = sizeof tn_task_settings / sizeof *tn_task_settings;
 

@@ -17,7 +17,7 @@
 
 #include <jansson.h>
 
-enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32 };
+enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_GROUPS = 40 };
 
 /* What is saved beside the tensors. Numbers that are not known are NaN. */
 typedef struct tn_ckpt_state {
@@ -29,6 +29,7 @@ typedef struct tn_ckpt_state {
     double best;                     /* lowest of the run's evaluations, */
     int64_t best_step, stale;        /* when, and how many evaluations ago */
     double accuracy, last_accuracy, best_accuracy; /* tasks: beside the three losses */
+    double last_groups[TN_CKPT_GROUPS]; /* probes: accuracy of each group at the last evaluation */
     bool by_accuracy;                /* the best one has the highest accuracy, not the lowest loss (train.select); in the manifest only */
     double seconds, working;         /* of the run; inside steps */
     tn_guard_state guard;

@@ -66,11 +66,33 @@ static int set_row(json_t *root, const struct row *r, const tn_ckpt_state *st)
     return json_object_set_new(to, r->key, r->kind == INTEGER ? json_integer(*(const int64_t *)p) : real(*(const double *)p));
 }
 
+/* As far as something was asked; nothing where nothing was. */
+static int set_groups(json_t *metrics, const double *groups)
+{
+    int n = TN_CKPT_GROUPS;
+    while (n && isnan(groups[n - 1])) n--;
+    if (n == 0) return 0;
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        if (json_array_append_new(list, real(groups[i])) != 0) break;
+    return json_object_set_new(metrics, "groups", list);
+}
+
+static void get_groups(const json_t *metrics, double *groups)
+{
+    const json_t *list = json_object_get(metrics, "groups");
+    for (size_t i = 0; i < TN_CKPT_GROUPS; i++) {
+        const json_t *v = json_array_get(list, i);
+        groups[i] = json_is_number(v) ? json_number_value(v) : NAN;
+    }
+}
+
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
 {
     json_t *root = json_object();
     int bad = !root;
     for (size_t i = 0; i < ROWS && !bad; i++) bad = set_row(root, &rows[i], st);
+    if (!bad) bad = set_groups(json_object_get(root, "metrics"), st->last_groups);
     if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
     if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(st->scaling.scale));
     if (!bad) bad = json_object_set_new(root, "loss_scale_good", json_integer(st->scaling.good));
@@ -118,6 +140,7 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     TN_RETURN_IF(parse_scaling(root, name, &st));
     if (!settings || strlen(settings) >= sizeof st.settings)
         return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
+    get_groups(json_object_get(root, "metrics"), st.last_groups);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
     json_t *cursor = json_object_get(root, "data");

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-/* Labels that the largest logit of their row names, among those that count. logits (B*L,classes), the first of equals. */
-static int64_t count_right(const tn_feed *f, const float *logits, int64_t classes)
+/* Labels that the largest logit of their row names, among those that count. logits (B*each,classes), the first of equals. */
+static int64_t count_right(const tn_feed *f, int64_t each, const float *logits, int64_t classes)
 {
     int64_t right = 0;
-    for (int64_t i = 0; i < f->batch * f->labels_each; i++) {
+    for (int64_t i = 0; i < f->batch * each; i++) {
         const float *x = logits + i * classes;
         int64_t best = 0;
         if (f->labels[i] < 0) continue;
@@ -23,15 +23,49 @@ static int64_t right_of(tn_trainer *t)
 {
     int64_t n;
     const float *logits = tn_trainer_output(t, "logits", &n);
-    const tn_feed f = tn_trainer_feed(t);
-    return logits && f.labels ? count_right(&f, logits, n / (f.batch * f.labels_each)) : -1;
+    const tn_feed f = tn_trainer_feed_again(t);
+    const int64_t each = f.features ? f.labels_each : f.length;
+    return logits && f.labels ? count_right(&f, each, logits, n / (f.batch * each)) : -1;
+}
+
+/* Answers of each kind, where a source counts them apart. */
+typedef struct tally {
+    int64_t right[TN_SOURCE_GROUPS], all[TN_SOURCE_GROUPS];
+    bool none; /* the model puts out no logits */
+} tally;
+
+static void tally_add(tally *a, tn_trainer *t, int64_t group, int64_t count)
+{
+    const int64_t right = right_of(t);
+    a->none |= right < 0;
+    a->right[group] += right;
+    a->all[group] += count;
+}
+
+/* Kinds count alike, however many questions they have. */
+static void tally_end(const tally *a, const tn_source *source, tn_evaluation *e)
+{
+    double sum = 0;
+    int64_t n = 0;
+    e->groups = source->groups;
+    e->accuracy = NAN;
+    for (int64_t i = 0; i < TN_SOURCE_GROUPS; i++) {
+        e->group[i] = a->all[i] && !a->none ? (double)a->right[i] / (double)a->all[i] : NAN;
+        if (isnan(e->group[i])) continue;
+        sum += e->group[i];
+        n++;
+    }
+    if (n) e->accuracy = sum / (double)n;
+    if (!source->groups) e->group[0] = NAN; /* all answers are of one kind */
 }
 
 tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out)
 {
     tn_evaluation e = { 0 };
+    tally answers = { 0 };
     double sum = 0;
-    int64_t right = 0;
+    const int64_t groups = source->groups ? source->groups : 1;
+    const bool asks = source->train_samples > 0 || source->groups > 0;
     for (int64_t i = 0; batches == 0 || i < batches; i++) {
         float loss;
         int64_t count, n;
@@ -42,13 +76,10 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
         const float *xent = tn_trainer_output(t, "xent", &n); /* where the loss is more than that */
         sum += (double)(xent ? *xent : loss) * (double)count;
         e.tokens += count;
-        if (source->train_samples > 0 && right >= 0) {
-            const int64_t more = right_of(t);
-            right = more < 0 ? -1 : right + more;
-        }
+        if (asks) tally_add(&answers, t, i % groups, count);
     }
     e.loss = e.tokens ? sum / (double)e.tokens : NAN;
-    e.accuracy = e.tokens && right >= 0 && source->train_samples > 0 ? (double)right / (double)e.tokens : NAN;
+    tally_end(&answers, source, &e);
     *out = e;
     return TN_OK;
 }

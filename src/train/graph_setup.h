@@ -9,7 +9,7 @@
 
 enum { TN_SWITCHES_MAX = 64 };
 
-/* Stays where it is while graphs and plans made with it live: their options point into `off`. */
+/* `options` points into `off`: it stays where it is while graphs are made with it. */
 typedef struct tn_graph_setup {
     tn_graph_options options;
     tn_device device;

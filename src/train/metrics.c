@@ -151,6 +151,15 @@ static void write_known(tn_jsonl *w, const char *name, double x)
     if (!isnan(x)) tn_jsonl_number(w, name, x);
 }
 
+static void write_groups(tn_jsonl *w, const tn_progress_report *r)
+{
+    char key[64];
+    for (int64_t i = 0; i < r->groups; i++) {
+        snprintf(key, sizeof key, "heldout_accuracy_%.40s", r->group_name[i]);
+        write_known(w, key, r->group_accuracy[i]);
+    }
+}
+
 static void write_times(tn_jsonl *w, const char *lead, const char *name, double forward_ms, double backward_ms)
 {
     char key[128];
@@ -216,6 +225,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     tn_jsonl_number(w, "loss", r->loss);
     if (r->evaluated) tn_jsonl_number(w, "heldout", r->heldout);
     if (r->evaluated) write_known(w, "heldout_accuracy", r->accuracy);
+    if (r->evaluated) write_groups(w, r);
     if (r->evaluated) write_known(w, "bits_per_byte", r->heldout * r->bits);
     tn_jsonl_number(w, "lr", r->lr);
     if (m->level >= TN_LOG_TRAINING) {

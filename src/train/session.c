@@ -44,13 +44,16 @@ static tn_status take_vocab(tn_session *s, const char *path)
                               "and more", vocab, path, needs, needs);
 }
 
-static tn_status open_data(tn_session *s, bool needs_data, tn_samples_cache *cache)
+static tn_status open_data(tn_session *s, bool needs_data)
 {
-    s->borrowed = cache != NULL;
-    TN_RETURN_IF(tn_task_setup_cached(s->model, s->settings, needs_data, cache, &s->samples, &s->env));
+    TN_RETURN_IF(tn_task_setup_shared(s->model, s->settings, needs_data, s->shared, &s->samples, &s->env));
     if (s->model->features) {
         s->length = tn_settings_tokens(s->settings);
         return TN_OK;
+    }
+    if (tn_settings_text(s->settings, "task.name")[0]) {
+        s->length = tn_settings_int(s->settings, "train.context"); /* which the task may have set */
+        return tn_probe_open(s->settings, &s->probe);
     }
     const char *path = tn_settings_text(s->settings, "data");
     if (!path[0]) {
@@ -71,8 +74,8 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
-                                   .logits = s->samples != NULL, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
-                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused };
+                                   .logits = s->samples || s->probe, .widths = s->probe ? s->probe->lengths : NULL, .n_widths = s->probe ? s->probe->n_lengths : 0, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused, .shared = s->shared, .seat = s->seat };
     return tn_trainer_new(&t, out);
 }
 
@@ -139,8 +142,11 @@ static tn_status open_split(const tn_session *s, tn_data_split heldout, bool hel
                                      .heldout = heldout, .heldout_only = heldout_only };
     const tn_source_task_options task = { .samples = s->samples, .batch = s->batch, .seed = text.seed, .heldout = heldout,
                                           .heldout_only = heldout_only };
-    const tn_status st = s->samples ? tn_source_task_open(&task, out) : tn_source_open(&text, out);
-    if (st != TN_OK) tn_error_prefix(s->samples ? "task" : "data");
+    const tn_source_probe_options probe = { .probe = s->probe, .batch = s->batch, .seed = text.seed, .heldout = heldout };
+    const tn_status st = s->probe     ? tn_source_probe_open(&probe, out)
+                         : s->samples ? tn_source_task_open(&task, out)
+                                      : tn_source_open(&text, out);
+    if (st != TN_OK) tn_error_prefix(s->data ? "data" : "task");
     return st;
 }
 
@@ -149,7 +155,7 @@ static tn_status open_source(tn_session *s, const tn_session_options *o)
     if (s->env)
         return tn_source_env_open(&(tn_source_env_options){ .env = s->env, .model = s->model, .settings = s->settings, .learner = s->trainer },
                                   &s->source);
-    if (!s->data && !s->samples) return TN_OK;
+    if (!s->data && !s->samples && !s->probe) return TN_OK;
     return open_split(s, o->split ? o->split : TN_VALID, o->evaluates, &s->source);
 }
 
@@ -170,15 +176,16 @@ tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source
 
 int64_t tn_session_count(const tn_session *s, tn_data_split split)
 {
+    if (s->probe) return split == TN_TRAIN ? INT64_MAX : s->probe->heldout * s->probe->groups;
     return s->samples ? s->samples->count[split] : (int64_t)tn_dataset_count(s->data, split).tokens;
 }
 
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
-    tn_session s = { 0 };
+    tn_session s = { .shared = o->shared, .seat = o->seat };
     tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, o->needs_data, o->cache);
+    if (st == TN_OK) st = open_data(&s, o->needs_data);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
@@ -196,9 +203,11 @@ tn_status tn_session_open(const char *target, const char *const *overrides, size
 void tn_session_close(tn_session *s)
 {
     tn_source_close(&s->source); /* who acts in an environment borrows the trainer's store */
+    tn_probe_free(s->probe);
     tn_trainer_free(s->trainer);
     tn_dataset_close(s->data);
-    if (!s->borrowed) tn_samples_free(s->samples);
+    if (s->shared) tn_shared_return_samples(s->shared, s->samples);
+    else tn_samples_free(s->samples);
     tn_settings_free(s->settings);
     *s = (tn_session){ 0 };
 }

@@ -2,7 +2,9 @@
 #ifndef TN_TRAIN_SESSION_H
 #define TN_TRAIN_SESSION_H
 
+#include "train/shared.h"
 #include "train/source_env.h"
+#include "train/source_probe.h"
 #include "train/source_task.h"
 #include "train/task_setup.h"
 #include "train/trainer.h"
@@ -19,9 +21,11 @@ typedef struct tn_session {
     tn_dataset *data;    /* NULL: none is named */
     tn_loader_mode mode; /* of the rows */
     tn_samples *samples; /* of the task, instead of data; NULL: none */
-    bool borrowed;       /* samples are the cache's */
+    tn_shared *shared;   /* where samples and plans are from, or NULL */
+    tn_seat *seat;       /* whose context it runs on, or NULL */
     const tn_env *env;   /* or an environment; NULL: none */
-    tn_source source;    /* where one of the three is there */
+    tn_probe *probe;     /* or sequences that are made up; NULL: none */
+    tn_source source;    /* where one of the four is there */
     tn_trainer *trainer;
     int64_t batch, length; /* length: tokens of a sequence, or of a sample */
     tn_width width; /* text is empty where none was looked for */
@@ -37,7 +41,8 @@ typedef struct tn_session_options {
     bool looks;          /* the model's instruments are asked at evaluations; without `evaluates`: as log.level says */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
-    tn_samples_cache *cache; /* a task's samples stay in it; NULL: they go with the session */
+    tn_shared *shared;   /* samples and plans stay in it; NULL: they go with the session */
+    tn_seat *seat;       /* its context is taken, and stays; NULL: one of its own */
     const char *width;   /* the setting that is changed for it (NULL: see tn_width_fit) */
 } tn_session_options;
 
@@ -52,7 +57,7 @@ void tn_session_close(tn_session *s);
  * TN_MEMORY, with the error of before: the batch cannot be halved. */
 tn_status tn_session_halve(tn_session *s);
 
-/* How much the data have of a split: tokens, or samples of a task. */
+/* How much the data have of a split: tokens, samples of a task, or sequences of a probe. */
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
 /* Held-out batches of a split, for the session's trainer; no training batches. */
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);

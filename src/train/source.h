@@ -5,14 +5,17 @@
 #define TN_TRAIN_SOURCE_H
 
 #include "data/loader.h"
+#include "train/checkpoint.h"
 #include "train/trainer.h"
 
 #include <jansson.h>
 
+enum { TN_SOURCE_GROUPS = TN_CKPT_GROUPS };
+
 typedef struct tn_source {
     void *ctx;
     /* The next batch into the trainer's inputs, of the width that it needs (tn_trainer_feed_for); *count: labels that are
-     * counted. Inside a step: no allocation, no file. */
+     * counted, or what else a run on it is measured in. Inside a step: no allocation, no file. */
     tn_status (*next)(void *ctx, tn_trainer *to, int64_t *count);
     /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
     tn_status (*heldout)(void *ctx, int64_t i, tn_trainer *to, int64_t *count);
@@ -22,9 +25,12 @@ typedef struct tn_source {
     void (*close)(void *ctx);
     /* Numbers of its own for the lines of metrics, or NULL. */
     void (*look)(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to);
-    double train_tokens;  /* labels of an epoch */
+    double train_tokens;  /* labels of an epoch; NaN: there is always more */
     double train_samples; /* of an epoch, where the data are samples of a task; else 0 */
     double bits;         /* per byte of held-out text that one nat per token stands for; NaN: its bytes are not known */
+    /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
+    int64_t groups;                /* TN_SOURCE_GROUPS at most */
+    const char *const *group_name; /* (groups) */
 } tn_source;
 
 typedef struct tn_source_options {

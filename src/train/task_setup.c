@@ -3,6 +3,8 @@
 #include "train/task_setup.h"
 
 #include "base/alloc.h"
+#include "tasks/probe.h"
+#include "train/shared.h"
 #include "train/source_env.h"
 #include "train/source_task.h"
 
@@ -21,12 +23,13 @@ int64_t tn_settings_tokens(const tn_settings *st) { return size_of(st, "tokens")
 
 int64_t tn_settings_classes(const tn_settings *st) { return size_of(st, "classes"); }
 
-const char *tn_task_names(char *buf, size_t bytes)
+const char *tn_task_names(bool tokens, char *buf, size_t bytes)
 {
     size_t at = 0;
     buf[0] = 0;
     for (size_t i = 0; tn_task_at(i) && at < bytes; i++)
-        at += (size_t)snprintf(buf + at, bytes - at, "%s%s", i ? ", " : "", tn_task_at(i)->name);
+        if (tokens == (tn_task_at(i)->probe != NULL))
+            at += (size_t)snprintf(buf + at, bytes - at, "%s%s", at ? ", " : "", tn_task_at(i)->name);
     return buf;
 }
 
@@ -104,12 +107,8 @@ static tn_status take_defaults(tn_settings *st, const char *name, const tn_sampl
 
 /* --- which task --------------------------------------------------------------------------------------------------------- */
 
-static tn_status refuse_task(const tn_model *model, const tn_settings *st)
+static tn_status refuse_for_text(const tn_model *model, const tn_settings *st)
 {
-    const char *name = tn_settings_text(st, "task.name");
-    if (name[0])
-        return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
-                                  "data=FILE instead", name, model->name);
     if (tn_settings_int(st, "train.epochs"))
         return tn_error(TN_USAGE, "train.epochs is for tasks, and %s learns from text: set train.steps instead", model->name);
     if (strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0)
@@ -123,9 +122,76 @@ static tn_status find_task(const tn_model *model, const tn_settings *st, const t
     const char *name = tn_settings_text(st, "task.name");
     if (!name[0])
         return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
-                        model->name, tn_task_names(names, sizeof names));
-    return tn_task_find(name, out);
+                        model->name, tn_task_names(false, names, sizeof names));
+    TN_RETURN_IF(tn_task_find(name, out));
+    if (!(*out)->probe) return TN_OK;
+    return tn_error(TN_USAGE, "task=%s is for models that read tokens, and %s learns from samples: name another, such as %s", name,
+                    model->name, tn_task_names(false, names, sizeof names));
 }
+
+/* --- probes ------------------------------------------------------------------------------------------------------------- */
+
+static bool is_chosen(const tn_settings *st, const char *key)
+{
+    return !is_unset(st, key) && strncmp(tn_settings_source(st, key), "preset", 6) != 0;
+}
+
+/* The longest of task.lengths is the context, unless somebody else says what it is. */
+static tn_status take_context(tn_settings *st, const char *source)
+{
+    int64_t lengths[TN_PROBE_LENGTHS], n;
+    if (strcmp(tn_settings_text(st, "task.lengths"), "auto") == 0 || is_chosen(st, "train.context")) return TN_OK;
+    TN_RETURN_IF(tn__probe_list(st, "task.lengths", "", TN_PROBE_LENGTHS, lengths, &n));
+    return set_number(st, "train.context", lengths[n - 1], source);
+}
+
+static tn_status take_vocab(tn_settings *st, const tn_probe *p, const char *source)
+{
+    if (!has(st, "vocab")) return TN_OK;
+    if (tn_settings_is_auto(st, "vocab")) return set_number(st, "vocab", p->vocab, source);
+    const long long is = tn_settings_int(st, "vocab"), needs = p->vocab;
+    if (is >= needs) return TN_OK;
+    return tn_error(TN_USAGE, "vocab=%lld is too small for the task %s, which has %lld different tokens: leave vocab at auto, or %lld and "
+                              "more", is, p->task->name, needs, needs);
+}
+
+static tn_status take_probe(tn_settings *st, const tn_task *task)
+{
+    char source[96];
+    tn_probe *p = NULL;
+    if (tn_settings_text(st, "data")[0])
+        return tn_error(TN_USAGE, "data=%.200s and task=%s both say what is learnt: leave one of them out", tn_settings_text(st, "data"),
+                        task->name);
+    if (tn_settings_int(st, "train.epochs"))
+        return tn_error(TN_USAGE, "train.epochs is for samples, and %s has sequences without end: set train.steps instead", task->name);
+    if (strcmp(tn_settings_text(st, "loader.mode"), "bucket") == 0)
+        return tn_error(TN_USAGE, "loader.mode=bucket is for text, and %s says itself how long its sequences are: leave it at auto", task->name);
+    snprintf(source, sizeof source, "task %s", task->name);
+    TN_RETURN_IF(take_context(st, source));
+    TN_RETURN_IF(tn_probe_open(st, &p));
+    tn_status s = take_vocab(st, p, source);
+    tn_probe_free(p);
+    const char *const values[][2] = { { "train.eval_batches", "0" }, { "train.test", "on" } };
+    for (size_t i = 0; s == TN_OK && i < sizeof values / sizeof *values; i++)
+        if (is_unset(st, values[i][0])) s = tn_settings_set(st, values[i][0], values[i][1], "%s", source);
+    if (s == TN_OK && strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
+        s = tn_settings_set(st, "train.select", "accuracy", "%s", source);
+    return s;
+}
+
+static tn_status take_tokens(const tn_model *model, tn_settings *st)
+{
+    char names[512];
+    const tn_task *task;
+    const char *name = tn_settings_text(st, "task.name");
+    if (!name[0]) return refuse_for_text(model, st);
+    TN_RETURN_IF(tn_task_find(name, &task));
+    if (task->probe) return take_probe(st, task);
+    return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
+                              "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
+}
+
+/* --- environments ------------------------------------------------------------------------------------------------------- */
 
 /* An environment's batch is what its episodes left: as many rows as they can have steps. */
 static tn_status take_env(tn_settings *st, const tn_task *task, const char *source)
@@ -147,14 +213,7 @@ static tn_status take_env(tn_settings *st, const tn_task *task, const char *sour
     return TN_OK;
 }
 
-/* --- samples that are kept ---------------------------------------------------------------------------------------------- */
-
-void tn_samples_cache_free(tn_samples_cache *c)
-{
-    tn_free(c->key);
-    tn_samples_free(c->set);
-    *c = (tn_samples_cache){ 0 };
-}
+/* --- samples ------------------------------------------------------------------------------------------------------------- */
 
 /* All that a task's samples depend on, its files aside. */
 static char *samples_key(const tn_settings *st)
@@ -173,36 +232,35 @@ static char *samples_key(const tn_settings *st)
     }
 }
 
-static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_samples_cache *cache, tn_samples **out)
+typedef struct opening {
+    const tn_task *task;
+    const tn_settings *st;
+} opening;
+
+static tn_status make_samples(void *user, tn_samples **out)
 {
-    tn_samples *set = NULL;
-    char *key = cache ? samples_key(st) : NULL;
-    if (cache && !key) return TN_MEMORY;
-    if (cache && cache->key && strcmp(cache->key, key) == 0) {
-        tn_free(key);
-        *out = cache->set;
-        return TN_OK;
-    }
-    const tn_status s = task->open(st, &set);
-    if (s != TN_OK) {
-        if (!strstr(tn_error_text(), task->name)) tn_error_prefix("task %s", task->name);
-        tn_free(key);
-        return s;
-    }
-    if (cache) {
-        tn_samples_cache_free(cache);
-        *cache = (tn_samples_cache){ .key = key, .set = set };
-    }
-    *out = set;
-    return TN_OK;
+    const opening *o = user;
+    const tn_status s = o->task->open(o->st, out);
+    if (s != TN_OK && !strstr(tn_error_text(), o->task->name)) tn_error_prefix("task %s", o->task->name);
+    return s;
+}
+
+static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_shared *shared, tn_samples **out)
+{
+    opening o = { task, st };
+    if (!shared) return make_samples(&o, out);
+    char *key = samples_key(st);
+    const tn_status s = key ? tn_shared_samples(shared, key, make_samples, &o, out) : TN_MEMORY;
+    tn_free(key);
+    return s;
 }
 
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env)
 {
-    return tn_task_setup_cached(model, st, needed, NULL, samples, env);
+    return tn_task_setup_shared(model, st, needed, NULL, samples, env);
 }
 
-tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool needed, tn_samples_cache *cache, tn_samples **samples,
+tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, tn_shared *shared, tn_samples **samples,
                                const tn_env **env)
 {
     tn_status s = TN_OK;
@@ -211,7 +269,7 @@ tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool need
     char source[96];
     *samples = NULL;
     *env = NULL;
-    if (!model->features) return refuse_task(model, st);
+    if (!model->features) return take_tokens(model, st);
     if (!has(st, "inputs") || !has(st, "classes"))
         return tn_error(TN_USAGE, "model %s learns from samples and lacks the settings inputs, tokens and classes: add them to it",
                         model->name);
@@ -226,12 +284,13 @@ tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool need
         *env = task->env;
         return TN_OK;
     }
-    TN_TRY(open_samples(task, st, cache, &set));
+    TN_TRY(open_samples(task, st, shared, &set));
     TN_TRY(take_sizes(st, task->name, set, source));
     TN_TRY(take_defaults(st, task->name, set, source));
     *samples = set;
     set = NULL;
 done:
-    if (!cache) tn_samples_free(set);
+    if (shared) tn_shared_return_samples(shared, set);
+    else tn_samples_free(set);
     return s;
 }

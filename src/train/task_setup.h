@@ -20,19 +20,16 @@
  * Of an environment: train.batch holds rl.episodes whole episodes, train.steps unless set: TN_TASK_EPISODES episodes, value unless
  * set: on; *env is the environment and *samples NULL.
  *
+ * Of a probe, for models that read tokens: vocab where it is auto, train.context where task.lengths say how long sequences are and
+ * nobody else does, train.eval_batches, train.test and train.select as above; *samples is NULL (tn_probe_open makes the sequences).
+ *
  * *samples is NULL where the model learns from tokens, and where there is no task and none is `needed`. TN_USAGE names the
- * remedy: no task and one is needed, a task for a model that learns from tokens, sizes that are not the task's. */
+ * remedy: no task and one is needed, samples for a model that reads tokens or the other way round, sizes that are not the task's. */
 tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env);
 
-/* A task's samples that outlive a session, for who opens many on the same task. Starts zeroed. */
-typedef struct tn_samples_cache {
-    char *key; /* all task.* settings, as text */
-    tn_samples *set;
-} tn_samples_cache;
-
-void tn_samples_cache_free(tn_samples_cache *c);
-/* The same; *samples is then the cache's, and its last ones go where the task.* settings are others. cache may be NULL. */
-tn_status tn_task_setup_cached(const tn_model *model, tn_settings *st, bool needed, tn_samples_cache *cache, tn_samples **samples,
+struct tn_shared;
+/* The same; *samples is then what `shared` has of it (tn_shared_return_samples). shared may be NULL. */
+tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, struct tn_shared *shared, tn_samples **samples,
                                const tn_env **env);
 
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
@@ -45,7 +42,7 @@ int64_t tn_settings_inputs(const tn_settings *st);
 int64_t tn_settings_tokens(const tn_settings *st);
 int64_t tn_settings_classes(const tn_settings *st);
 
-/* "xor, parity, digits" into buf. */
-const char *tn_task_names(char *buf, size_t bytes);
+/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
+const char *tn_task_names(bool tokens, char *buf, size_t bytes);
 
 #endif

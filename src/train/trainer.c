@@ -1,167 +1,20 @@
-/* A model in training: makes the plans (forward+backward, forward, optimizer), binds them to one store and one
- * context, and runs them; chunks.c does it for sequences in chunks. The schedule and the run-time scalars of the optimizer
- * are set here, per step. */
+/* A model in training: a store and a context with the plans that are bound to them (trainer_plans.c), and running them; chunks.c does it
+ * for sequences in chunks. The schedule and the run-time scalars of the optimizer are set here, per step. */
 #include "train/trainer_internal.h"
 
 #include "optim/optim.h"
 #include "optim/schedule.h"
-#include "backend/backend.h"
 #include "base/clock.h"
 #include "data/loader.h"
-#include "train/memory_limit.h"
 #include "train/task_setup.h"
 
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const int64_t MOST_TOKENS = (int64_t)1 << 40; /* of a step: far beyond any machine, far below overflow */
 
-/* --- what fits -------------------------------------------------------------------------------------------------------------- */
-
-/* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
- * free and what a borrowed store has of it already, a little to the workspaces and the code of kernels. */
-static double find_room(const tn_trainer *t)
-{
-    size_t left, all;
-    if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
-    const tn_memory_plan m = tn_trainer_memory(t);
-    return tn_backend_get(t->setup.device)->memory(&left, &all) == TN_OK ? 0.98 * (double)left - 3e8 + (double)m.total : 0;
-}
-
-/* For messages: whose memory it is, and how much of it. */
-static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
-
-/* The caller is told that nothing was asked for. */
-static tn_status refuse(bool *refused, tn_status s)
-{
-    if (refused) *refused = true;
-    return s;
-}
-
-static double in_all(const tn_trainer *t, double limit) { return t->setup.device == TN_CPU ? limit / 0.9e9 : limit / 1e9; }
-
-/* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
- * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
-static tn_status check_graph_fits(void *trainer, const tn_graph *g)
-{
-    const tn_trainer *t = trainer;
-    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
-    double store = 0, largest = 0;
-    size_t at = 0;
-    for (size_t i = 1; i < g->n_tensors; i++) {
-        const tn_gtensor *x = &g->tensor[i];
-        if (x->base != (int32_t)i) continue;
-        const double bytes = (double)tn_gtensor_count(x) * (double)tn_dtype_bytes(x->dtype);
-        if (x->role == TN_ROLE_PARAM) store += copies * bytes;
-        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE) store += bytes;
-        if (bytes <= largest) continue;
-        largest = bytes;
-        at = i;
-    }
-    char dims[128];
-    const tn_gtensor *x = &g->tensor[at];
-    if (store > limit)
-        return refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
-                                                      "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
-    if (largest > limit)
-        return refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
-                                                      "or train.context, or a smaller model", largest / 1e9,
-                                           tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
-    return TN_OK;
-}
-
-/* Before the arena is allocated. */
-static tn_status check_plans_fit(const tn_trainer *t)
-{
-    const double need = (double)tn_trainer_memory(t).total, limit = t->room;
-    if (need <= limit) return TN_OK;
-    return refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
-                                                  "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
-}
-
-/* --- making plans --------------------------------------------------------------------------------------------------------- */
-
-/* The model's graph for this shape; what the store lacks is added to it. */
-static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
-{
-    tn_status s = TN_OK;
-    tn_graph *g = NULL;
-    const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
-                                   .logits = t->logits && !training, .nll = t->nll && !training,
-                                   .look = t->look && !training, .documents = t->documents, .labels = t->labels,
-                                   .samples = t->samples, .weighted = t->weighted };
-    TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
-    TN_TRY(check_graph_fits(t, g));
-    TN_TRY(tn_store_adopt(t->store, g));
-    *out = g;
-    g = NULL;
-done:
-    tn_graph_free(g);
-    return s;
-}
-
-static tn_status make_grad(void *user, tn_plan **out)
-{
-    tn_trainer *t = user;
-    tn_graph *g;
-    TN_RETURN_IF(build_graph(t, true, &g));
-    const tn_compile_options o = { .device = t->setup.device, .loss = tn_graph_output(g, "loss"),
-                                   .repeats = tn_settings_int(t->settings, "train.accumulate"),
-                                   .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
-    return tn_graph_compile(g, &o, out);
-}
-
-static tn_status make_eval(void *user, tn_plan **out)
-{
-    tn_trainer *t = user;
-    tn_graph *g;
-    TN_RETURN_IF(build_graph(t, false, &g));
-    /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
-    const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
-    const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
-    const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
-    return tn_graph_compile(g, &o, out);
-}
-
-static tn_status make_apply(void *user, tn_plan **out)
-{
-    tn_trainer *t = user;
-    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
-                                 .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
-    return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
-}
-
-static tn_status make_whole(tn_trainer *t)
-{
-    char grad[64], key[64];
-    snprintf(grad, sizeof grad, "grad %lld %lld", (long long)t->batch, (long long)t->length);
-    snprintf(key, sizeof key, "eval %lld %lld", (long long)t->batch, (long long)t->length);
-    if (!t->forward_only) TN_RETURN_IF(tn_plan_cache_get(t->plans, grad, make_grad, t, &t->grad));
-    return tn_plan_cache_get(t->plans, key, make_eval, t, &t->eval);
-}
-
-static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
-{
-    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .store = t->store,
-                                    .context = t->context, .fits = check_graph_fits, .ctx = t };
-    return tn_chunks_new(&how, &t->chunks);
-}
-
-static tn_status bind_all(tn_trainer *t, const tn_trainer_options *o)
-{
-    const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
-    TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
-    if (!t->forward_only && !t->part) TN_RETURN_IF(tn_plan_cache_get(t->plans, "apply", make_apply, t, &t->apply));
-    TN_RETURN_IF(check_plans_fit(t));
-    if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
-    if (t->chunks) return tn_chunks_bind(t->chunks);
-    if (t->grad) TN_RETURN_IF(tn_bind(t->grad, t->context, t->store, &t->grad_bound));
-    return tn_bind(t->eval, t->context, t->store, &t->eval_bound);
-}
+/* --- making a trainer ------------------------------------------------------------------------------------------------------- */
 
 static tn_status make_guard(tn_trainer *t)
 {
@@ -220,20 +73,22 @@ static tn_status make_kept(tn_trainer *t)
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
 
-/* The narrower widths of bucket mode, the widest first. All are there before the first step, so that it is known then what
+/* The narrower widths, the widest first. All are there before the first step, so that it is known then what
  * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
 static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
 {
-    int64_t width[TN_LOADER_WIDTHS];
+    int64_t of_buckets[TN_LOADER_WIDTHS];
+    const int64_t *width = o->widths ? o->widths : of_buckets;
     tn_trainer **at = &t->narrower;
-    for (int i = o->buckets ? tn_loader_widths(o->length, width) - 2 : -1; i >= 0; i--) {
+    for (int64_t i = o->widths ? o->n_widths - 1 : o->buckets ? tn_loader_widths(o->length, of_buckets) - 1 : -1; i >= 0; i--) {
         tn_trainer_options part = *o;
+        if (width[i] >= o->length) continue;
         part.length = width[i];
         const tn_status s = open_trainer(&part, t, at);
         if (s == TN_OK) at = &(*at)->narrower;
         else if (s != TN_USAGE) return s;
     }
-    return check_plans_fit(t);
+    return tn__trainer_fits(t);
 }
 
 static tn_status check_shape(const tn_trainer_options *o)
@@ -243,10 +98,33 @@ static tn_status check_shape(const tn_trainer_options *o)
     const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
     if (o->model->features)
-        return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
+        return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
                                            (long long)o->batch, (long long)each));
-    return refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
+    return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                                        (long long)o->batch, (long long)o->length));
+}
+
+/* What a part has in common with the whole. */
+static tn_status join(tn_trainer *t, const tn_trainer *whole)
+{
+    t->room = whole->room;
+    t->context = whole->context;
+    t->plans = whole->plans;
+    t->shared = whole->shared;
+    memcpy(t->key, whole->key, sizeof t->key);
+    return TN_OK;
+}
+
+/* A place to run, and where plans come from. A store that others use too may have more in it than the settings tell. */
+static tn_status settle(tn_trainer *t, const tn_trainer_options *o)
+{
+    t->seated = o->seat != NULL;
+    TN_RETURN_IF(t->seated ? tn_seat_context(o->seat, t->setup.device, t->threads, &t->context)
+                           : tn_context_new(t->setup.device, t->threads, &t->context));
+    t->room = tn__trainer_room(t);
+    t->shared = t->borrowed ? NULL : o->shared;
+    if (t->shared) return tn_plan_key(t->model, t->settings, t->key);
+    return tn_plan_cache_new(&t->plans);
 }
 
 /* whole: the trainer that this one is a narrower part of, or NULL. */
@@ -268,15 +146,8 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     t->threads = t->setup.options.threads;
     t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    t->room = whole ? whole->room : find_room(t);
-    if (whole) {
-        t->context = whole->context;
-        t->plans = whole->plans;
-    } else {
-        TN_TRY(tn_context_new(t->setup.device, t->threads, &t->context));
-        TN_TRY(tn_plan_cache_new(&t->plans));
-    }
-    TN_TRY(bind_all(t, o));
+    TN_TRY(whole ? join(t, whole) : settle(t, o));
+    TN_TRY(tn__trainer_bind(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
@@ -307,8 +178,13 @@ void tn_trainer_free(tn_trainer *t)
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
     tn_chunks_free(t->chunks);
+    if (t->shared) {
+        tn_shared_return_plan(t->shared, t->grad);
+        tn_shared_return_plan(t->shared, t->eval);
+        tn_shared_return_plan(t->shared, t->apply);
+    }
     if (!t->part) tn_plan_cache_free(t->plans);
-    if (!t->part) tn_context_free(t->context);
+    if (!t->part && !t->seated) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
     tn_free(t);
 }
@@ -343,6 +219,8 @@ tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
     while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
     return feed_of(t->now);
 }
+
+tn_feed tn_trainer_feed_again(tn_trainer *t) { return feed_of(t->now); }
 
 tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 

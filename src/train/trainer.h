@@ -12,6 +12,8 @@
 
 #include <tenon/model.h>
 
+struct tn_shared;
+struct tn_seat;
 typedef struct tn_trainer tn_trainer;
 
 typedef struct tn_trainer_options {
@@ -27,9 +29,13 @@ typedef struct tn_trainer_options {
     bool forward_only; /* no gradients, no optimizer */
     bool documents;    /* a row may hold several documents: the feed has marks of where they start */
     bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
+    const int64_t *widths; /* (n_widths), ascending, or NULL: the same for these widths, those below `length` of them */
+    int64_t n_widths;
     int threads;       /* 0: as the settings say */
     bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
     int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
+    struct tn_shared *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
+    struct tn_seat *seat;     /* borrowed: its context is taken, by one trainer at a time; NULL: one of its own */
     tn_store *store;   /* borrowed: several trainers, one after another, on the same tensors; NULL: one of its own */
 } tn_trainer_options;
 
@@ -59,8 +65,9 @@ typedef struct tn_feed {
 
 tn_feed tn_trainer_feed(tn_trainer *t);
 /* The same for rows of `width` tokens: of the narrowest plan they fit in (feed.length says which), on which the next grad or
- * eval then runs. Without `buckets` there is one. */
+ * eval then runs. Without `buckets` or `widths` there is one. */
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width);
+tn_feed tn_trainer_feed_again(tn_trainer *t); /* the one that was asked for last */
 
 /* Until it says false, the caller promises that parameters change through tn_trainer_apply alone: weights packed for one
  * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */

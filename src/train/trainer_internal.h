@@ -5,6 +5,7 @@
 #include "plan/cache.h"
 #include "train/chunks.h"
 #include "train/graph_setup.h"
+#include "train/shared.h"
 #include "train/trainer.h"
 
 /* An output of the training step as it was at its end: the memory it lay in is used again by whatever runs next. */
@@ -27,11 +28,14 @@ struct tn_trainer {
     bool weighted;
     bool logits, nll, look, forward_only, documents;
     int threads;
-    tn_graph_setup setup; /* plans point into it */
+    tn_graph_setup setup;
     tn_store *store;
     bool borrowed; /* the store */
     tn_context *context;
+    bool seated;       /* the context is a seat's */
     tn_plan_cache *plans;
+    tn_shared *shared; /* where grad, eval and apply are from instead, or NULL */
+    char key[TN_HASH_BYTES]; /* of the settings, in there */
     const tn_plan *grad, *eval, *apply;
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_chunks *chunks; /* instead of grad and eval, or NULL */
@@ -55,6 +59,15 @@ struct tn_trainer {
     const tn_trainer *evaluated; /* whose `looked` are of an evaluation since the last training step, or NULL */
     const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
 };
+
+/* Plans (trainer_plans.c). */
+
+double tn__trainer_room(const tn_trainer *t); /* bytes that all it needs may take */
+/* Sets *refused: the caller is told that nothing was asked for. Returns s. */
+tn_status tn__trainer_refuse(bool *refused, tn_status s);
+/* Before the arena is allocated. */
+tn_status tn__trainer_fits(const tn_trainer *t);
+tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o);
 
 /* Parts of a step, for trainer_ring.c. */
 

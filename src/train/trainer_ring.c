@@ -60,7 +60,7 @@ static tn_status open_places(tn_ring *r)
         r->place[i].weight = r->memory + 2 * n * i;
         r->place[i].loss = r->place[i].weight + n;
         r->place[i].factor = r->factors + all * i;
-        if (!r->backend->host_memory) TN_RETURN_IF(r->backend->reply_new(reply, &r->place[i].reply));
+        if (!r->backend->host_memory) TN_RETURN_IF(r->backend->reply_new(r->queue, reply, &r->place[i].reply));
     }
     if (!r->backend->host_memory && !(r->losses = r->backend->alloc(sizeof *r->losses * all))) return TN_MEMORY;
     return TN_OK;
@@ -84,6 +84,7 @@ tn_status tn__ring_new(tn_trainer *t, int ahead, tn_ring **out)
 void tn__ring_free(tn_ring *r)
 {
     if (!r) return;
+    (void)r->backend->wait(r->queue);
     for (int i = 0; i < TN_TRAINER_AHEAD; i++)
         if (r->place[i].reply) r->backend->reply_free(r->place[i].reply);
     if (r->losses) r->backend->free(r->losses);

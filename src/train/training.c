@@ -148,7 +148,7 @@ static tn_status save(loop *l, bool hurry)
     char text[1024];
     if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
     tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
-    if (!l->r.evaluated && !hurry && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
+    if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
     l->at.heldout = e.loss;
     l->at.accuracy = e.accuracy;
     const tn_status s = write_checkpoint(l);
@@ -163,7 +163,7 @@ static bool save_due(const loop *l)
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
     if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
     if (l->at.step != l->queued) return false;
-    if (l->t->source->train_samples > 0 && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
+    if ((l->t->source->train_samples > 0 || l->t->best_evaluated) && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
         return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
     return every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
 }
@@ -183,13 +183,15 @@ bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
 
 tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_state *state)
 {
-    return (tn_progress_report){ .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
+    tn_progress_report r = { .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .tokens = state->tokens, .working_s = state->working,
                                  .heldout = state->last_heldout, .accuracy = state->last_accuracy,
                                  .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
+    memcpy(r.group_accuracy, state->last_groups, sizeof r.group_accuracy);
+    return r;
 }
 
 /* Whether this is the best evaluation so far; the first best is NaN. */
@@ -209,6 +211,8 @@ static tn_status evaluate(loop *l)
     if (!l->r.evaluated) return TN_OK;
     l->r.heldout = l->at.last_heldout = e.loss;
     l->r.accuracy = l->at.last_accuracy = e.accuracy;
+    memcpy(l->r.group_accuracy, e.group, sizeof e.group);
+    memcpy(l->at.last_groups, e.group, sizeof e.group);
     l->at.stale++;
     if (!is_best(l, &e)) return TN_OK;
     l->at.best = e.loss;
@@ -307,6 +311,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     if (from) l->at = *from;
     else l->at = (tn_ckpt_state){ .best = NAN, .last_heldout = NAN, .heldout = NAN, .loss = NAN, .accuracy = NAN,
                                  .last_accuracy = NAN, .best_accuracy = NAN };
+    for (int i = 0; i < TN_SOURCE_GROUPS && !from; i++) l->at.last_groups[i] = NAN;
     if (l->at.cursor) json_incref(l->at.cursor);
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
@@ -320,6 +325,8 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->start = l->saved_s - l->at.seconds;
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
+    l->r.groups = l->t->source->groups;
+    l->r.group_name = l->t->source->group_name;
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
     l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));

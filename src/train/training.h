@@ -18,6 +18,9 @@ typedef struct tn_progress_report {
     double accuracy;     /* tasks: there */
     double best_accuracy; /* tasks: of the best evaluation so far, */
     int64_t best_step;    /* which was after so many steps */
+    int64_t groups;       /* kinds of answers that the source counts apart, */
+    const char *const *group_name;
+    double group_accuracy[TN_SOURCE_GROUPS]; /* at the last evaluation; NaN: none */
     double bits;         /* bits per byte of text that one nat per token stands for */
     bool evaluated;      /* `heldout` is new */
     bool stopped;        /* early: train.stop_patience */
@@ -48,6 +51,7 @@ typedef struct tn_training {
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
     bool (*enough)(void *ctx);  /* asked after every report, or NULL: true ends the run as train.stop_patience does */
+    bool best_evaluated;        /* the best checkpoint is that of the best evaluation, saved then: not one that the clock chose between two of them */
     bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
@@ -60,8 +64,11 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
 
 typedef struct tn_evaluation {
     double loss;     /* nats per token, without what a model adds to it to be trained better; NaN: no tokens */
-    double accuracy; /* tasks: part of the labels that the largest logit names; NaN: not a task, no logits, no labels */
+    double accuracy; /* tasks: part of the labels that the largest logit names, of several groups the mean; NaN: not a task, no
+                      * logits, no labels */
     int64_t tokens;  /* labels, counted */
+    int64_t groups;  /* of the source */
+    double group[TN_SOURCE_GROUPS]; /* accuracy of each; NaN: nothing was asked */
 } tn_evaluation;
 
 /* The source's held-out part in its order, at most so many batches of it (0: all). Uses the trainer's inputs. */

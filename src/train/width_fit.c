@@ -126,7 +126,7 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
 {
     const char *first = key ? key : "dim";
     if (!is_integer(s->st, first))
-        return tn_error(TN_USAGE, "model %s has no integer setting %.40s to change its size by: name one with --width=KEY",
+        return tn_error(TN_USAGE, "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
                         s->model->name, first);
     TN_RETURN_IF(search_key(s, first, ROUND));
     snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
@@ -158,7 +158,7 @@ tn_status tn_width_fit(const tn_model *model, tn_settings *st, const char *key, 
     w.parameters = k.best_count;
     if (!near_enough(&k))
         TN_FAIL(TN_USAGE, "no %s gives %s %lld parameters: the nearest is %lld, at %s; ask for that, or change another setting with "
-                          "--width=KEY", key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
+                          "--width=KEY (a study: `width`)", key ? key : "dim", model->name, (long long)parameters, (long long)w.parameters, w.text);
     tn_settings_swap(st, k.st);
     *out = w;
 done:

@@ -2,7 +2,7 @@
 # Golden tests of the command: runs every tests/cli/*.case (or those named) against build/tenon (or $TENON).
 #
 # A case file is a list of cases, run in order in one empty folder; `#` lines are comments:
-#   $ COMMAND        a bash line; tenon is first in PATH
+#   $ COMMAND        a bash line; tenon is first in PATH, $ROOT is the repository
 #   exit N           its exit code (0 where not said)
 #   out TEXT         some line of standard output is exactly TEXT     out~ REGEX   some line matches (grep -E)
 #   err TEXT         the same for standard error                      err~ REGEX
@@ -14,6 +14,8 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin" && ln -s "$tenon" "$work/bin/tenon"
 export PATH=$work/bin:$PATH LC_ALL=C.UTF-8 COLUMNS=80
+ROOT=$(realpath "$here/../..")
+export ROOT
 # A line that is one flat JSON object: `! grep -vE "$JSON_LINE"` finds the ones that are not.
 value='("([^"\\]|\\["\\/bfnrtu])*"|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false|null)'
 export JSON_LINE="^\{\"[a-z_]+\":$value(,\"[a-z_]+\":$value)*\}\$"

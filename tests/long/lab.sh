@@ -70,7 +70,7 @@ cp all.yaml again.yaml
 rounds=0 kept=0
 while [ $rounds -lt 100 ]; do
     rounds=$((rounds + 1))
-    setsid "$tenon" lab run again.yaml --workers=3 >again.out 2>again.err &
+    setsid "$tenon" lab run again.yaml --workers=2 --lanes=$((rounds % 3 + 1)) >again.out 2>again.err & # lanes end with their worker
     run=$!
     sleep 0.$((RANDOM % 9))$((RANDOM % 10))
     [ $rounds -lt 12 ] || { wait $run; break; }

@@ -8,5 +8,5 @@ make -j"$(nproc)" CC="${CC:-gcc}" BUILD="$build" WERROR=1 CFLAGS="-O1 -g1" SAN=-
 run=("$build/unit")
 # Some kernels place memory further apart than ThreadSanitizer can shadow: without that, where it can be had.
 setarch "$(uname -m)" -R true 2>/dev/null && run=(setarch "$(uname -m)" -R "${run[@]}")
-TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${run[@]}" pool loop: overfit twins: "1 thread = 2 threads" "families: trials" decode equilibrium \
+TSAN_OPTIONS=halt_on_error=0:exitcode=66 "${run[@]}" pool loop: overfit twins: "1 thread = 2 threads" "families: trials" "lab/lanes" "shared:" decode equilibrium \
     gemm: fill: scatter_rows: loader: "prepare: any number"

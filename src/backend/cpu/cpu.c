@@ -43,8 +43,9 @@ static tn_status cpu_wait(void *queue)
 }
 
 /* A reply is its memory: copies are there at once. */
-static tn_status cpu_reply_new(size_t bytes, void **reply)
+static tn_status cpu_reply_new(void *queue, size_t bytes, void **reply)
 {
+    (void)queue;
     *reply = tn_alloc(bytes);
     return *reply ? TN_OK : TN_MEMORY;
 }

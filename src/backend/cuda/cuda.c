@@ -1,5 +1,9 @@
 /* The CUDA backend: plain device memory, one stream per queue, recordings as CUDA graphs. Host memory on its way to the
- * device is copied into pinned memory first, so that the caller has it back at once and the copy waits for nothing. */
+ * device is copied into pinned memory first, so that the caller has it back at once and the copy waits for nothing.
+ *
+ * Threads use it at once, each with queues of its own. Nothing here waits for the whole device: that is an error while another thread
+ * records, and would make lanes wait for each other. What is done at once, outside of all queues, is done in the thread's own default
+ * stream (cudaStreamPerThread), which is then waited for. */
 #include "backend/cuda/cuda.h"
 
 #include "backend/backend.h"
@@ -10,6 +14,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+static const uint64_t SHARED_KEEPS = (uint64_t)4 << 30; /* bytes of freed memory that stay with the process */
 
 tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int line)
 {
@@ -34,13 +40,28 @@ tn_status tn_cuda_available(void)
     return tn_error(TN_USAGE, "device=cuda: %s; use device=cpu", cudaGetErrorString(e));
 }
 
+/* Numbers on their way to the host. */
+typedef struct tn_cuda_reply {
+    tn_cuda_queue *queue;
+    void *memory; /* pinned */
+    size_t bytes;
+    cudaEvent_t come;
+    struct tn_cuda_reply *next; /* among the spare ones */
+} tn_cuda_reply;
+
 /* --- queues ---------------------------------------------------------------------------------------------------------------- */
+
+static void free_reply(tn_cuda_reply *r);
 
 static void cuda_close(void *queue)
 {
     tn_cuda_queue *q = queue;
     if (!q) return;
     if (q->stream) cudaStreamSynchronize(q->stream);
+    for (tn_cuda_reply *r = q->spare, *next; r; r = next) {
+        next = r->next;
+        free_reply(r);
+    }
     tn_cuda_gemms_free(q->gemms);
     tn_cuda_dnn_free(q->dnn);
     for (int i = 0; i < TN_CUDA_STAGES; i++) {
@@ -83,11 +104,42 @@ static tn_status cuda_open(int threads, void **queue)
 
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
+/* cudaFree waits for everything that the device does, so lanes take memory from the driver's pool instead, which keeps what it gets
+ * back. That a queue is shared is written in the pool itself: it keeps something only then. */
+static bool is_shared(cudaMemPool_t *pool)
+{
+    int device;
+    uint64_t kept = 0;
+    if (cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetDefaultMemPool(pool, device) == cudaSuccess &&
+        cudaMemPoolGetAttribute(*pool, cudaMemPoolAttrReleaseThreshold, &kept) == cudaSuccess)
+        return kept == SHARED_KEEPS;
+    (void)cudaGetLastError(); /* a device without pools */
+    return false;
+}
+
+static tn_status cuda_share(void *queue)
+{
+    int device, pools = 0;
+    cudaMemPool_t pool;
+    uint64_t keeps = SHARED_KEEPS;
+    tn_cuda_queue *q = queue;
+    q->shared = true;
+    tn_cuda_gemms_share(q->gemms);
+    TN_CUDA_TRY(cudaGetDevice(&device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&pools, cudaDevAttrMemoryPoolsSupported, device));
+    if (!pools) return TN_OK;
+    TN_CUDA_TRY(cudaDeviceGetDefaultMemPool(&pool, device));
+    TN_CUDA_TRY(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keeps));
+    return TN_OK;
+}
+
 /* For tests: TENON_CUDA_ALLOC_LIMIT names a size above which no memory is given. */
 static cudaError_t ask(size_t bytes, void **out)
 {
     const char *most = getenv("TENON_CUDA_ALLOC_LIMIT");
+    cudaMemPool_t pool;
     if (most && most[0] && (double)bytes > strtod(most, NULL)) return cudaErrorMemoryAllocation;
+    if (is_shared(&pool)) return cudaMallocAsync(out, bytes ? bytes : 64, cudaStreamPerThread);
     return cudaMalloc(out, bytes ? bytes : 64);
 }
 
@@ -97,7 +149,7 @@ static void free_caches(void)
     int device;
     cudaMemPool_t pool;
     (void)cudaGetLastError();
-    if (cudaDeviceSynchronize() != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) return;
+    if (cudaStreamSynchronize(cudaStreamPerThread) != cudaSuccess || cudaGetDevice(&device) != cudaSuccess) return;
     (void)cudaDeviceGraphMemTrim(device);
     if (cudaDeviceGetDefaultMemPool(&pool, device) == cudaSuccess) (void)cudaMemPoolTrimTo(pool, 0);
 }
@@ -110,8 +162,8 @@ static tn_status new_memory(size_t bytes, void **out)
         e = ask(bytes, out);
     }
     if (e != cudaSuccess) return tn_cuda_failed(e, "memory", __FILE__, __LINE__);
-    TN_CUDA_TRY(cudaMemset(*out, 0, bytes ? bytes : 64));
-    TN_CUDA_TRY(cudaDeviceSynchronize()); /* other streams do not wait for this one */
+    TN_CUDA_TRY(cudaMemsetAsync(*out, 0, bytes ? bytes : 64, cudaStreamPerThread));
+    TN_CUDA_TRY(cudaStreamSynchronize(cudaStreamPerThread)); /* other streams do not wait for this one */
     return TN_OK;
 }
 
@@ -123,6 +175,7 @@ static void *cuda_alloc(size_t bytes)
     return NULL;
 }
 
+/* Takes memory of the pool too, without waiting for anything: whoever frees has waited. */
 static void cuda_free(void *p)
 {
     if (p) cudaFree(p);
@@ -144,7 +197,8 @@ static tn_status cuda_upload(void *queue, void *device, const void *host, size_t
     tn_cuda_queue *q = queue;
     if (!bytes) return TN_OK;
     if (!q) {
-        TN_CUDA_TRY(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+        TN_CUDA_TRY(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread));
+        TN_CUDA_TRY(cudaStreamSynchronize(cudaStreamPerThread));
         return TN_OK;
     }
     struct tn_cuda_stage *s = &q->stage[q->next_stage];
@@ -159,23 +213,19 @@ static tn_status cuda_upload(void *queue, void *device, const void *host, size_t
 
 static tn_status cuda_download(void *queue, void *host, const void *device, size_t bytes)
 {
-    tn_cuda_queue *q = queue;
-    if (q) TN_CUDA_TRY(cudaStreamSynchronize(q->stream));
-    if (bytes) TN_CUDA_TRY(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost));
+    const tn_cuda_queue *q = queue;
+    cudaStream_t stream = q ? q->stream : cudaStreamPerThread;
+    if (bytes) TN_CUDA_TRY(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream));
+    TN_CUDA_TRY(cudaStreamSynchronize(stream));
     return TN_OK;
 }
 
 static tn_status cuda_zero(void *queue, void *device, size_t bytes)
 {
-    tn_cuda_queue *q = queue;
+    const tn_cuda_queue *q = queue;
     if (!bytes) return TN_OK;
-    if (q) {
-        TN_CUDA_TRY(cudaMemsetAsync(device, 0, bytes, q->stream));
-        return TN_OK;
-    }
-    TN_CUDA_TRY(cudaDeviceSynchronize());
-    TN_CUDA_TRY(cudaMemset(device, 0, bytes));
-    TN_CUDA_TRY(cudaDeviceSynchronize());
+    TN_CUDA_TRY(cudaMemsetAsync(device, 0, bytes, q ? q->stream : cudaStreamPerThread));
+    if (!q) TN_CUDA_TRY(cudaStreamSynchronize(cudaStreamPerThread));
     return TN_OK;
 }
 
@@ -194,59 +244,84 @@ static tn_status cuda_wait(void *queue)
 
 static tn_status cuda_memory(size_t *free_bytes, size_t *all_bytes)
 {
+    cudaMemPool_t pool;
+    uint64_t has = 0, used = 0;
     TN_CUDA_TRY(cudaMemGetInfo(free_bytes, all_bytes));
+    if (!is_shared(&pool)) return TN_OK;
+    TN_CUDA_TRY(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &has));
+    TN_CUDA_TRY(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used));
+    *free_bytes += has > used ? (size_t)(has - used) : 0;
     return TN_OK;
 }
 
 /* --- replies ----------------------------------------------------------------------------------------------------------------- */
 
-typedef struct reply {
-    void *memory; /* pinned */
-    cudaEvent_t come;
-} reply;
+static void free_reply(tn_cuda_reply *r)
+{
+    if (r->memory) cudaFreeHost(r->memory);
+    if (r->come) cudaEventDestroy(r->come);
+    tn_free(r);
+}
 
 static void cuda_reply_free(void *r)
 {
-    reply *x = r;
+    tn_cuda_reply *x = r;
     if (!x) return;
-    if (x->memory) cudaFreeHost(x->memory);
-    if (x->come) cudaEventDestroy(x->come);
-    tn_free(x);
+    x->next = x->queue->spare;
+    x->queue->spare = x;
 }
 
-static tn_status open_reply(reply *x, size_t bytes)
+static tn_cuda_reply *take_spare(tn_cuda_queue *q, size_t bytes)
 {
-    TN_CUDA_TRY(cudaMallocHost(&x->memory, bytes ? bytes : 64));
+    for (tn_cuda_reply **at = &q->spare; *at; at = &(*at)->next) {
+        tn_cuda_reply *r = *at;
+        if (r->bytes < bytes) continue;
+        *at = r->next;
+        return r;
+    }
+    return NULL;
+}
+
+static tn_status open_reply(tn_cuda_reply *x)
+{
+    TN_CUDA_TRY(cudaMallocHost(&x->memory, x->bytes));
     TN_CUDA_TRY(cudaEventCreateWithFlags(&x->come, cudaEventDisableTiming));
     return TN_OK;
 }
 
-static tn_status cuda_reply_new(size_t bytes, void **out)
+static tn_status cuda_reply_new(void *queue, size_t bytes, void **out)
 {
-    reply *x = tn_alloc(sizeof *x);
-    if (!x) return TN_MEMORY;
-    const tn_status s = open_reply(x, bytes);
+    tn_cuda_queue *q = queue;
+    tn_cuda_reply *x = take_spare(q, bytes);
+    tn_status s = TN_OK;
+    if (!x) {
+        x = tn_alloc(sizeof *x);
+        if (!x) return TN_MEMORY;
+        x->queue = q;
+        x->bytes = bytes > 256 ? bytes : 256;
+        s = open_reply(x);
+    }
     if (s == TN_OK) *out = x;
-    else cuda_reply_free(x);
+    else free_reply(x);
     return s;
 }
 
 static tn_status cuda_reply_add(void *queue, void *r, size_t at, const void *device, size_t bytes)
 {
-    TN_CUDA_TRY(cudaMemcpyAsync((char *)((reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost, ((tn_cuda_queue *)queue)->stream));
+    TN_CUDA_TRY(cudaMemcpyAsync((char *)((tn_cuda_reply *)r)->memory + at, device, bytes, cudaMemcpyDeviceToHost, ((tn_cuda_queue *)queue)->stream));
     return TN_OK;
 }
 
 static tn_status cuda_reply_end(void *queue, void *r)
 {
-    TN_CUDA_TRY(cudaEventRecord(((reply *)r)->come, ((tn_cuda_queue *)queue)->stream));
+    TN_CUDA_TRY(cudaEventRecord(((tn_cuda_reply *)r)->come, ((tn_cuda_queue *)queue)->stream));
     return TN_OK;
 }
 
 static tn_status cuda_reply_wait(void *r, const void **host)
 {
-    TN_CUDA_TRY(cudaEventSynchronize(((reply *)r)->come));
-    *host = ((reply *)r)->memory;
+    TN_CUDA_TRY(cudaEventSynchronize(((tn_cuda_reply *)r)->come));
+    *host = ((tn_cuda_reply *)r)->memory;
     return TN_OK;
 }
 
@@ -302,7 +377,7 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 }
 
 const tn_backend tn_backend_cuda = {
-    .name = "cuda", .open = cuda_open, .close = cuda_close, .alloc = cuda_alloc, .free = cuda_free,
+    .name = "cuda", .open = cuda_open, .close = cuda_close, .share = cuda_share, .alloc = cuda_alloc, .free = cuda_free,
     .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .wait = cuda_wait,
     .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
     .reply_wait = cuda_reply_wait, .memory = cuda_memory,

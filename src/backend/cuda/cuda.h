@@ -33,6 +33,8 @@ typedef struct tn_cuda_queue {
     int next_stage;
     cudaStream_t inner; /* records what a recording repeats (repeat.c) */
     bool repeating;
+    bool shared; /* one of several at once: nothing is measured */
+    struct tn_cuda_reply *spare; /* replies that nobody uses: pinned memory is slow to make and to give back */
     cudaEvent_t *mark;
     size_t n_marks;
     tn_cuda_gemms *gemms; /* gemm.h */

@@ -250,6 +250,7 @@ tn_status tn_dnn_attention_run(tn_cuda_queue *q, const tn_dnn_attention *a, cons
 {
     tn_sdpa_shape key;
     *done = false;
+    if (q->shared && !tn_cudnn_asked_for()) return TN_OK;
     TN_RETURN_IF(open_dnn(q));
     tn_cuda_dnn *d = q->dnn;
     if (!d->lib.library) return TN_OK;

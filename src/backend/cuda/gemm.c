@@ -45,6 +45,7 @@ struct tn_cuda_gemms {
     tn_algorithms *known; /* from earlier runs */
     planned *table; /* (TABLE), open addressing */
     size_t n;
+    bool shared; /* nothing is measured, and nothing that was is looked up */
 };
 
 /* --- life ---------------------------------------------------------------------------------------------------------------- */
@@ -102,6 +103,18 @@ void tn_cuda_gemms_free(tn_cuda_gemms *g)
     if (g->handle) g->lt.Destroy(g->handle);
     tn_cublaslt_close(&g->lt);
     tn_free(g);
+}
+
+void tn_cuda_gemms_share(tn_cuda_gemms *g) { g->shared = true; }
+
+/* A queue that many models run in, one after the other, sees more shapes than there is room for. What is queued or recorded needs none of
+ * this any more. */
+static void forget_all(tn_cuda_gemms *g)
+{
+    for (size_t i = 0; i < TABLE; i++)
+        if (g->table[i].used) free_planned(g, &g->table[i]);
+    memset(g->table, 0, sizeof *g->table * TABLE);
+    g->n = 0;
 }
 
 /* --- descriptors ---------------------------------------------------------------------------------------------------------- */
@@ -303,7 +316,7 @@ static bool recall(tn_cuda_gemms *g, planned *p)
 
 static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cudaStream_t stream)
 {
-    if (recall(g, p)) return TN_OK;
+    if (!g->shared && recall(g, p)) return TN_OK;
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     int n = 0, best = 0;
     void *d = m->c;
@@ -313,13 +326,13 @@ static tn_status choose(tn_cuda_gemms *g, planned *p, const tn_cuda_gemm *m, cud
         return TN_OK;
     }
     const double work = 2.0 * (double)p->key.m * (double)p->key.n * (double)p->key.k * (double)p->key.batch;
-    if (work > 1e8 && n > 1) { /* below that a launch costs more than any of them */
+    if (!g->shared && work > 1e8 && n > 1) { /* below that a launch costs more than any of them */
         /* without memory for it the first one has to do: cuBLASLt thinks it the best */
         const bool can = !p->key.adds || p->key.apart || scratch_for(g, p, &d) == TN_OK;
         if (can) best = measure(g, p, m, found, n, d, stream);
     }
     p->algo = found[best].algo;
-    if (work > 1e8) tn_algorithms_add(g->known, &p->key, &p->algo);
+    if (!g->shared && work > 1e8) tn_algorithms_add(g->known, &p->key, &p->algo);
     return TN_OK;
 }
 
@@ -336,10 +349,13 @@ static tn_status find(tn_cuda_gemms *g, const shape *key, const tn_cuda_gemm *m,
 {
     size_t i = hash(key) % TABLE;
     while (g->table[i].used && memcmp(&g->table[i].key, key, sizeof *key) != 0) i = (i + 1) % TABLE;
+    if (!g->table[i].used && g->n >= TABLE / 2) {
+        forget_all(g);
+        i = hash(key) % TABLE;
+    }
     planned *p = &g->table[i];
     *out = p;
     if (p->used) return TN_OK;
-    if (g->n >= TABLE / 2) return tn_error(TN_INTERNAL, "more than %d shapes of matrix products", TABLE / 2);
     *p = (planned){ .key = *key };
     tn_status s = describe(g, p);
     if (s == TN_OK) s = point(g, p, m);

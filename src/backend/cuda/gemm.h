@@ -44,6 +44,9 @@ typedef struct tn_cuda_gemm {
 
 tn_status tn_cuda_gemms_new(tn_cuda_gemms **out);
 void tn_cuda_gemms_free(tn_cuda_gemms *g);
+/* From now on algorithms are those that cuBLASLt thinks best: measuring them beside others would give one thing today and another
+ * tomorrow, and with it other last digits. */
+void tn_cuda_gemms_share(tn_cuda_gemms *g);
 /* Whether cuBLASLt has an algorithm for this shape and epilogue; the answer is kept. */
 bool tn_cuda_gemm_exists(tn_cuda_queue *q, const tn_cuda_gemm *g);
 /* The first call with a shape may measure: never while recording (tn_bound's first run is not). */

@@ -153,6 +153,8 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
 static const char *const exact[] = { "grad=bptt",   "rtol=1e-6",     "tol=1e-6",           "iterations=100",
                                      "cache=false", "solver=picard", "through_sigma=true", NULL };
 
+static const char *const scalars[] = { "beta", "damping", "rtol", "tol", NULL }; /* nudge_rtol: 0 is another graph */
+
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,
     .name = "tep",
@@ -165,4 +167,5 @@ const tn_model tn_model_tep = {
     .instruments = tep_instruments,
     .features = true,
     .exact = exact,
+    .scalars = scalars,
 };

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# The comparison of TEN with transformers, from raw text to a table: examples/quality/run.sh [small|gpu|STUDY.yaml] [key=value ...]
+#   text=DIR   wikitext-2/{train,valid,test}.txt[.gz] and books/*.txt[.gz] (../shared/data/text beside the repository)
+#   out=DIR    where everything goes (runs/quality-NAME)
+#   vocab=N    tokens of the tokenizer that is trained on the text (8192; small: 1024)
+#   held=N     bytes of the validation and the test text that are used, from their beginning (0: all; small: 98304)
+#   tenon=FILE the program (build/tenon)
+#   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
+#   --workers=N --seconds=S  as `tenon lab run` takes them
+# Stopped at any moment, the same command goes on. Other key=value are settings of all trainings (train.steps=600).
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+die() { echo "error: $*" >&2; exit 2; }
+usage() { sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
+
+study=small text=$root/../shared/data/text out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
+settings=() flags=()
+for word in "$@"; do
+    case $word in
+    -h | --help) usage; exit 0 ;;
+    small | gpu | *.yaml) study=$word ;;
+    text=* | out=* | vocab=* | held=* | tenon=* | against=* | side=*) declare "${word%%=*}=${word#*=}" ;;
+    --*) flags+=("$word") ;;
+    *=*) settings+=("$word") ;;
+    *) die "$word: not understood; examples/quality/run.sh --help" ;;
+    esac
+done
+case $study in
+small) file=$root/examples/quality/small.yaml vocab=${vocab:-1024} held=${held:-98304} ;;
+gpu) file=$root/examples/quality/gpu.yaml vocab=${vocab:-8192} held=${held:-0} ;;
+*) file=$study vocab=${vocab:-8192} held=${held:-0} study=$(basename "$study" .yaml) ;;
+esac
+[ -x "$tenon" ] || die "there is no $tenon: run make, or name it with tenon=FILE"
+[ -r "$file" ] || die "cannot read $file"
+mkdir -p "${out:=$root/runs/quality-$study}"
+out=$(cd "$out" && pwd)
+
+# --- the text: a tokenizer trained on the training part, three parts as shards ---
+find_text() { # $1: name without .txt
+    for f in "$text/$1.txt" "$text/$1.txt.gz"; do [ -r "$f" ] && { echo "$f"; return; }; done
+    die "there is no $text/$1.txt or .txt.gz: name the folder that has wikitext-2 and books with text=DIR"
+}
+held_out() { # $1: name; the file, or whole lines of its beginning
+    local from
+    from=$(find_text "wikitext-2/$1")
+    [ "$held" = 0 ] && { echo "$from"; return; }
+    { gzip -cdf "$from" || true; } 2>/dev/null | head -c "$held" | sed '$d' >"$out/$1.txt"
+    echo "$out/$1.txt"
+}
+if [ ! -e "$out/data/dataset.json" ]; then
+    echo "text    $text: WikiText-2 and the books, a byte-level BPE of $vocab tokens"
+    train=$(find_text wikitext-2/train) valid=$(held_out valid) test=$(held_out test)
+    books=()
+    for f in "$text"/books/*.txt "$text"/books/*.txt.gz; do [ -r "$f" ] && books+=("$f"); done
+    [ ${#books[@]} -gt 0 ] || die "there are no books in $text/books"
+    rm -rf "$out/data"
+    "$tenon" data prepare "$train" "${books[@]}" valid="$valid" test="$test" tokenizer="train:$vocab" doc_bytes=0 out="$out/data"
+fi
+
+# --- the study: what it will run, the trainings, the verdict ---
+db=$out/quality.db
+words=("$file" "data=$out/data" "${settings[@]}" "--db=$db")
+[ -e "$db" ] || "$tenon" lab run "${words[@]}" --plan | tee "$out/plan.txt"
+"$tenon" lab run "${words[@]}" "${flags[@]}"
+if "$tenon" lab ls "$db" --json | grep -Eqv '"waiting":0,"running":0'; then
+    echo "not finished: the same command goes on"
+    exit 0
+fi
+"$tenon" lab compare "$db" --against="$against" --side="$side" --svg="$out/curves.svg" | tee "$out/table.txt"
+"$tenon" lab plot "$db" --html="$out/report.html"
+"$tenon" lab export "$db" --format=csv --out="$out/trials.csv"
+echo "written $out: table.txt, curves.svg, report.html, trials.csv"

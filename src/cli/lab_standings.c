@@ -1,0 +1,128 @@
+/* tenon lab compare --against=SIDE: every side in one line, against that one; what was asked of one side in a line of its own. */
+#include "cli/lab_standings.h"
+
+#include "cli/lab_table.h"
+#include "cli/lab_view.h"
+#include "lab/select.h"
+#include "lab/standings.h"
+
+#include <math.h>
+#include <string.h>
+
+static tn_status side_named(const tn_study *s, const char *flag, const char *name, int *out)
+{
+    for (size_t i = 0; i < s->n_sides; i++)
+        if (strcmp(s->sides[i].name, name) == 0) return *out = (int)i, TN_OK;
+    return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
+}
+
+/* "29.4M", "1.02k", "3.408" */
+static const char *short_number(double v, char buf[24])
+{
+    static const char *const units[] = { "", "k", "M", "G", "T" };
+    size_t i = 0;
+    if (!isfinite(v)) return "-";
+    for (; fabs(v) >= 9999.5 && i + 1 < sizeof units / sizeof *units; i++) v /= 1000;
+    if (i && fabs(v) < 100) snprintf(buf, 24, "%.3g%s", v, units[i]);
+    else snprintf(buf, 24, i ? "%.0f%s" : "%.4g%s", v, units[i]);
+    return buf;
+}
+
+/* --- the table -------------------------------------------------------------------------------------------------------- */
+
+static int name_width(const tn_study *s)
+{
+    int w = 4;
+    for (size_t i = 0; i < s->n_sides; i++) w = (int)strlen(s->sides[i].name) > w ? (int)strlen(s->sides[i].name) : w;
+    return w;
+}
+
+static void put_head(tn_cli *c, const tn_study *s, int against)
+{
+    char minus[64];
+    snprintf(minus, sizeof minus, "minus %.20s", s->sides[against].name);
+    fprintf(c->out, "%-*s %5s %8s %8s %8s  %14s %18s %8s", name_width(s), "side", "seeds", "valid", "test", "+-", minus, "95 % interval", "p Holm");
+    for (size_t k = 1; k < s->n_objectives; k++) fprintf(c->out, " %13.13s", s->objectives[k].name);
+    fputs("  at\n", c->out);
+}
+
+static void put_row(tn_cli *c, const tn_study *s, const tn_standing *v)
+{
+    char number[24], interval[64] = "", difference[24] = "", p[24] = "";
+    if (v->paired.n) {
+        snprintf(difference, sizeof difference, "%+.4f", v->paired.difference);
+        snprintf(interval, sizeof interval, "%+.4f..%+.4f", v->paired.lo, v->paired.hi);
+        snprintf(p, sizeof p, "%.2g", v->p_adjusted);
+    }
+    fprintf(c->out, "%-*s %5zu %8.4f %8.4f %8.4f  %14s %18s %8s", name_width(s), s->sides[v->runs.side].name, v->runs.n, v->runs.validation, v->mean,
+            v->half, difference, interval, p);
+    for (size_t k = 1; k < s->n_objectives; k++) fprintf(c->out, " %13s", short_number(v->y[k], number));
+    fputs("  ", c->out);
+    tn_lab_point_text(s, v->runs.of, c->out);
+    fputc('\n', c->out);
+}
+
+static tn_status emit_row(tn_cli *c, const tn_study *s, const tn_standing *v, int against)
+{
+    char of[128];
+    tn_trial_name(s, v->runs.of, of, sizeof of);
+    json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f}", "name", "standing", "side", s->sides[v->runs.side].name, "trial", of, "seeds",
+                            (json_int_t)v->runs.n, "objective", s->objectives[0].name, "validation", v->runs.validation, "test", v->mean, "half", v->half);
+    for (size_t k = 1; row && k < s->n_objectives; k++)
+        json_object_set_new(row, s->objectives[k].name, isfinite(v->y[k]) ? json_real(v->y[k]) : json_null());
+    if (row && v->paired.n) {
+        json_object_set_new(row, "against", json_string(s->sides[against].name));
+        json_object_set_new(row, "difference", json_real(v->paired.difference));
+        json_object_set_new(row, "lo", json_real(v->paired.lo));
+        json_object_set_new(row, "hi", json_real(v->paired.hi));
+        json_object_set_new(row, "p", json_real(v->paired.p));
+        json_object_set_new(row, "p_holm", json_real(v->p_adjusted));
+    }
+    return tn_cli_emit(c, row);
+}
+
+/* The question that was asked beforehand is one comparison: nothing is corrected for. */
+static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v, int against)
+{
+    const tn_paired *r = &v->paired;
+    const char *a = s->sides[v->runs.side].name, *b = s->sides[against].name;
+    const int larger = tn_paired_larger(r, r->p), better = s->objectives[0].maximise ? larger : -larger;
+    if (!r->n) return tn_error(TN_USAGE, "--side=%s is the side that --against names: choose another one", a);
+    if (c->json)
+        return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "name", "verdict", "objective", s->objectives[0].name, "a", a, "b", b,
+                                        "difference", r->difference, "lo", r->lo, "hi", r->hi, "p", r->p, "better", better > 0 ? a : better < 0 ? b : ""));
+    fprintf(c->out, "verdict: test %s of %s %.4f, of %s %.4f: difference %+.4f, 95 %% interval %+.4f to %+.4f (%zu common seeds, %s): ", s->objectives[0].name, a,
+            r->mean_a, b, r->mean_b, r->difference, r->lo, r->hi, r->n, r->student ? "Student's t" : "bootstrap");
+    if (better) fprintf(c->out, "the interval leaves out 0, %s is better\n", better > 0 ? a : b);
+    else fputs("no difference is shown\n", c->out);
+    return TN_OK;
+}
+
+static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, int against, int asked)
+{
+    if (!c->json) put_head(c, s, against);
+    for (size_t i = 0; i < s->n_sides; i++) {
+        if (c->json) TN_RETURN_IF(emit_row(c, s, &v[i], against));
+        else put_row(c, s, &v[i]);
+    }
+    for (size_t i = 0; i < s->n_sides && asked >= 0; i++)
+        if (v[i].runs.side == asked) return put_verdict(c, s, &v[i], against);
+    return TN_OK;
+}
+
+tn_status tn_lab_standings(tn_cli *c, tn_lab *lab, const tn_study *s, const tn_comparison *k, tn_arena *arena)
+{
+    tn_standing *v;
+    tn_plot curves;
+    FILE *f;
+    int against = 0, asked = -1;
+    const char *side = tn_args_value(&c->args, "side");
+    TN_RETURN_IF(side_named(s, "against", tn_args_value(&c->args, "against"), &against));
+    if (side) TN_RETURN_IF(side_named(s, "side", side, &asked));
+    TN_RETURN_IF(tn_standings(s, lab, k, against, arena, &v));
+    TN_RETURN_IF(put_all(c, s, v, against, asked));
+    if (!tn_args_value(&c->args, "svg")) return TN_OK;
+    TN_RETURN_IF(tn_standings_curves(s, lab, v, arena, &curves));
+    TN_RETURN_IF(tn_lab_view_file(c, "svg", &f));
+    return tn_lab_view_put(c, "svg", f, tn_plot_svg(&curves, f));
+}

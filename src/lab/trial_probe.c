@@ -1,0 +1,61 @@
+/* Probing a side. */
+#include "lab/trial_probe.h"
+
+#include "base/clock.h"
+#include "train/training.h"
+
+#include <math.h>
+
+enum { PROBED_BATCHES = 2 };
+
+static double batches_of(const tn_session *on, tn_data_split split)
+{
+    if (on->env) return 0;
+    const double each = on->samples ? (double)on->batch : (double)(on->batch * on->length);
+    return ceil((double)tn_session_count(on, split) / each);
+}
+
+/* Batches that the trial will evaluate from beginning to end. */
+static double evaluated(const tn_session *on, int64_t every, int64_t at_most, int64_t steps, bool compares)
+{
+    double each = batches_of(on, TN_VALID);
+    if (at_most > 0 && each > (double)at_most) each = (double)at_most;
+    const double times = every > 0 ? ceil((double)steps / (double)every) : 1;
+    return times * each + (compares ? batches_of(on, TN_TEST) : 0);
+}
+
+/* Steps until the time is over, and one short evaluation. */
+static tn_status time_it(tn_session *on, double seconds, double *step_s, double *eval_s)
+{
+    tn_progress_report last;
+    tn_evaluation e;
+    const tn_training job = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .batch = on->batch,
+                              .length = on->length, .seconds = seconds };
+    TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_every", "0", "plan"));
+    TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_batches", "1", "plan"));
+    TN_RETURN_IF(tn_training_run(&job, NULL, &last));
+    *step_s = last.working_s / (double)last.step;
+    const double before = tn_clock_s();
+    TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, PROBED_BATCHES, &e));
+    *eval_s = (tn_clock_s() - before) / PROBED_BATCHES;
+    return TN_OK;
+}
+
+tn_status tn_trial_probe_side(tn_trial_host *h, const tn_claim *c, const double *x, double seconds, tn_trial_probe *out)
+{
+    tn_session on = { 0 };
+    double eval_s = 0;
+    TN_RETURN_IF(tn_trial_session(h, c, x, &on));
+    tn_trial_probe p = { .parameters = tn_trainer_parameters(on.trainer),
+                         .steps = tn_settings_int(on.settings, "train.steps"),
+                         .memory_bytes = (double)tn_trainer_memory(on.trainer).total,
+                         .step_s = NAN, .seconds = NAN, .width = on.width, .device = tn_trainer_device(on.trainer) };
+    p.tokens = p.steps * on.batch * on.length * tn_settings_int(on.settings, "train.accumulate");
+    const double batches = evaluated(&on, tn_settings_int(on.settings, "train.eval_every"), tn_settings_int(on.settings, "train.eval_batches"),
+                                     p.steps, c->kind == TN_TRIAL_COMPARE);
+    tn_status s = on.env ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
+    p.seconds = (double)p.steps * p.step_s + batches * eval_s;
+    tn_session_close(&on);
+    if (s == TN_OK) *out = p;
+    return s;
+}

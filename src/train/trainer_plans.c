@@ -1,0 +1,183 @@
+/* The plans of a trainer: what fits into memory, making them (forward+backward, forward, optimizer) or taking them from others who have
+ * them already, binding them to its store and context. */
+#include "train/trainer_internal.h"
+
+#include "backend/backend.h"
+#include "optim/optim.h"
+#include "train/memory_limit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- what fits -------------------------------------------------------------------------------------------------------------- */
+
+/* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
+ * free and what a borrowed store, or the context of a seat, has of it already, a little to the workspaces and the code of kernels. */
+double tn__trainer_room(const tn_trainer *t)
+{
+    size_t left, all;
+    if (t->setup.device == TN_CPU) return 0.9 * tn_memory_limit();
+    const tn_memory_plan m = tn_trainer_memory(t);
+    if (tn_backend_get(t->setup.device)->memory(&left, &all) != TN_OK) return 0;
+    return 0.98 * (double)left - 3e8 + (double)m.total + (double)tn_context_bytes(t->context);
+}
+
+/* For messages: whose memory it is, and how much of it. */
+static const char *where_text(const tn_trainer *t) { return t->setup.device == TN_CPU ? "the machine has" : "the GPU has room for"; }
+
+/* The caller is told that nothing was asked for. */
+tn_status tn__trainer_refuse(bool *refused, tn_status s)
+{
+    if (refused) *refused = true;
+    return s;
+}
+
+static double in_all(const tn_trainer *t, double limit) { return t->setup.device == TN_CPU ? limit / 0.9e9 : limit / 1e9; }
+
+/* Before anything is allocated: all that the store will hold, and no tensor that alone is too large (which also keeps the
+ * planner's sums of bytes far from overflow). In double, so that nothing here can overflow. */
+static tn_status check_graph_fits(void *trainer, const tn_graph *g)
+{
+    const tn_trainer *t = trainer;
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
+    double store = 0, largest = 0;
+    size_t at = 0;
+    for (size_t i = 1; i < g->n_tensors; i++) {
+        const tn_gtensor *x = &g->tensor[i];
+        if (x->base != (int32_t)i) continue;
+        const double bytes = (double)tn_gtensor_count(x) * (double)tn_dtype_bytes(x->dtype);
+        if (x->role == TN_ROLE_PARAM) store += copies * bytes;
+        if (x->role == TN_ROLE_FROZEN || x->role == TN_ROLE_STATE || x->role == TN_ROLE_CACHE) store += bytes;
+        if (bytes <= largest) continue;
+        largest = bytes;
+        at = i;
+    }
+    char dims[128];
+    const tn_gtensor *x = &g->tensor[at];
+    if (store > limit)
+        return tn__trainer_refuse(t->refused, tn_error(TN_MEMORY, "the model needs %.4g GB for its parameters in training and %s %.4g GB: choose a "
+                                                      "smaller model (dim, layers, vocab)", store / 1e9, where_text(t), in_all(t, limit)));
+    if (largest > limit)
+        return tn__trainer_refuse(t->refused, tn_error(TN_MEMORY, "a step needs %.4g GB for one tensor %s and %s %.4g GB: use a smaller train.batch "
+                                                      "or train.context, or a smaller model", largest / 1e9,
+                                           tn_dims_text(x->dims, dims, sizeof dims), where_text(t), in_all(t, limit)));
+    return TN_OK;
+}
+
+/* Before the arena is allocated. */
+tn_status tn__trainer_fits(const tn_trainer *t)
+{
+    const double need = (double)tn_trainer_memory(t).total, limit = t->room;
+    if (need <= limit) return TN_OK;
+    return tn__trainer_refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
+                                                  "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));
+}
+
+/* --- making plans --------------------------------------------------------------------------------------------------------- */
+
+/* The model's graph for this shape; what the store lacks is added to it. */
+static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
+{
+    tn_status s = TN_OK;
+    tn_graph *g = NULL;
+    const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
+                                   .logits = t->logits && !training, .nll = t->nll && !training,
+                                   .look = t->look && !training, .documents = t->documents, .labels = t->labels,
+                                   .samples = t->samples, .weighted = t->weighted };
+    TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
+    TN_TRY(check_graph_fits(t, g));
+    TN_TRY(tn_store_adopt(t->store, g));
+    *out = g;
+    g = NULL;
+done:
+    tn_graph_free(g);
+    return s;
+}
+
+static tn_status make_grad(void *user, tn_plan **out)
+{
+    tn_trainer *t = user;
+    tn_graph *g;
+    TN_RETURN_IF(build_graph(t, true, &g));
+    const tn_compile_options o = { .device = t->setup.device, .loss = tn_graph_output(g, "loss"),
+                                   .repeats = tn_settings_int(t->settings, "train.accumulate"),
+                                   .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
+    return tn_graph_compile(g, &o, out);
+}
+
+static tn_status make_eval(void *user, tn_plan **out)
+{
+    tn_trainer *t = user;
+    tn_graph *g;
+    TN_RETURN_IF(build_graph(t, false, &g));
+    /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
+    const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
+    const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
+    const tn_compile_options o = { .device = t->setup.device, .repeats = !packs ? 1 : batches ? batches : 16 };
+    return tn_graph_compile(g, &o, out);
+}
+
+static tn_status make_apply(void *user, tn_plan **out)
+{
+    tn_trainer *t = user;
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
+                                 .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
+    return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
+}
+
+static tn_status get_plan(tn_trainer *t, const char *what, tn_plan_make *make, const tn_plan **out)
+{
+    char key[256];
+    if (!t->shared) {
+        snprintf(key, sizeof key, "%s %lld %lld", what, (long long)t->batch, (long long)t->length);
+        return tn_plan_cache_get(t->plans, key, make, t, out);
+    }
+    snprintf(key, sizeof key, "%s %s %lld %lld %lld %lld %d%d%d%d%d%d %d %d", t->key, what, (long long)t->batch, (long long)t->length,
+             (long long)t->labels, (long long)t->samples, t->weighted, t->logits, t->nll, t->look, t->forward_only, t->documents, t->threads,
+             (int)t->setup.device);
+    return tn_shared_plan(t->shared, key, make, t, out);
+}
+
+static tn_status make_whole(tn_trainer *t)
+{
+    if (!t->forward_only) TN_RETURN_IF(get_plan(t, "grad", make_grad, &t->grad));
+    if (t->shared && t->grad) TN_RETURN_IF(tn_store_adopt(t->store, tn_plan_graph(t->grad)));
+    TN_RETURN_IF(get_plan(t, "eval", make_eval, &t->eval));
+    return t->shared ? tn_store_adopt(t->store, tn_plan_graph(t->eval)) : TN_OK;
+}
+
+/* The optimizer's plan: of the store's arrays, all of which are there now. */
+static tn_status make_update(tn_trainer *t)
+{
+    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
+    TN_RETURN_IF(get_plan(t, "apply", make_apply, &t->apply));
+    return t->shared ? tn_store_moments(t->store, sgd ? 1 : 2) : TN_OK;
+}
+
+/* A plan that was made for others has their scalars. */
+static tn_status bind_plan(tn_trainer *t, const tn_plan *p, tn_bound **out)
+{
+    TN_RETURN_IF(tn_bind(p, t->context, t->store, out));
+    return t->shared ? tn_plan_scalars(t->model, t->settings, *out) : TN_OK;
+}
+
+static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
+{
+    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .store = t->store,
+                                    .context = t->context, .fits = check_graph_fits, .ctx = t };
+    return tn_chunks_new(&how, &t->chunks);
+}
+
+tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
+{
+    const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
+    TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
+    if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
+    TN_RETURN_IF(tn__trainer_fits(t));
+    if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
+    if (t->chunks) return tn_chunks_bind(t->chunks);
+    if (t->grad) TN_RETURN_IF(bind_plan(t, t->grad, &t->grad_bound));
+    return bind_plan(t, t->eval, &t->eval_bound);
+}

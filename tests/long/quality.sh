@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# examples/quality from raw text to its table, at a size of seconds: the text is made here, the sides are those of the shipped study.
+# Killed in the middle, the same command goes on, and its table is that of a run nobody disturbed. Ends with "N passed, N failed".
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=${BUILD:-build} passed=0 failed=0
+tenon=$PWD/$build/tenon work=$PWD/$build/long/quality
+rm -rf "$work" && mkdir -p "$work/text/wikitext-2" "$work/text/books" || exit 2
+
+check() { # $1: what it tests, then a command
+    local what=$1
+    shift
+    if "$@" >"$work/check.out" 2>&1; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $what"; head -n 5 "$work/check.out"; fi
+}
+
+words() { # $1: seed, $2: lines
+    awk -v seed="$1" -v lines="$2" 'BEGIN {
+        n = split("the cat sat on a mat and saw what was there before it went home", word, " ")
+        srand(seed)
+        for (i = 0; i < lines; i++) {
+            line = ""
+            for (k = 0; k < 12; k++) line = line (k ? " " : "") word[1 + int(n * rand())]
+            print line " ."
+        }
+    }'
+}
+words 1 2000 >"$work/text/wikitext-2/train.txt"
+words 2 60 >"$work/text/wikitext-2/valid.txt"
+words 3 60 | gzip >"$work/text/wikitext-2/test.txt.gz"
+words 4 500 | gzip >"$work/text/books/one.txt.gz"
+
+# The shipped study with its sides, made small.
+sed -e 's/dim: 96/dim: 16/; s/steps: 200/steps: 8/; s/warmup: 20/warmup: 2/; s/eval_every: 50/eval_every: 4/; s/context: 256/context: 32/' \
+    -e 's/parameters: 0.45e6/parameters: 22e3/; s/k: 12/k: 4/; s/study: quality_small/study: tiny/' examples/quality/small.yaml >"$work/tiny.yaml"
+quality() { # $1: out
+    examples/quality/run.sh "$work/tiny.yaml" text="$work/text" out="$1" vocab=300 held=3000 tenon="$tenon" >"$1.log" 2>&1
+}
+whole() { # what is there when it has ended
+    local sides
+    sides=$(grep -c '^  [a-z_0-9]*: { base' "$work/tiny.yaml")
+    [ "$sides" -ge 9 ] && [ "$(grep -cE '^[a-z_0-9]+ +3 +[0-9.]+ ' "$1/table.txt")" = "$sides" ] &&
+        grep -qE '^verdict: test loss of ten [0-9.]+, of gpt [0-9.]+: difference [-+0-9.]+, 95 % interval [-+0-9.]+ to [-+0-9.]+ \(3 common seeds' "$1/table.txt" &&
+        grep -q '<svg' "$1/curves.svg" && grep -q '<svg' "$1/report.html" && [ "$(wc -l <"$1/trials.csv")" -gt "$sides" ]
+}
+equal_sizes() { # within 3 % of what was asked for, by the plan
+    awk '$2 == 9 { n++; v = $3 * ($4 == "k" ? 1000 : 1); if (v < 0.97 * 22000 || v > 1.03 * 22000) bad = 1 } END { exit bad || n < 9 }' "$1/plan.txt"
+}
+without_times() { # side, seeds, losses, differences; not tokens/s
+    awk '{ $(NF - 2) = ""; print }' "$1/table.txt"
+}
+
+check 'it runs to its end' quality "$work/calm"
+check 'table, verdict, curves, report and trials are there' whole "$work/calm"
+check 'sides are of equal size' equal_sizes "$work/calm"
+check 'the same command again changes nothing' quality "$work/calm"
+mkdir "$work/hurt"
+for i in 1 2 3; do
+    setsid examples/quality/run.sh "$work/tiny.yaml" text="$work/text" out="$work/hurt" vocab=300 held=3000 tenon="$tenon" >"$work/hurt.log" 2>&1 &
+    run=$!
+    sleep $((i + 1))
+    kill -9 -- -$run 2>/dev/null
+    wait $run 2>/dev/null
+done
+check 'killed three times, it goes on to its end' quality "$work/hurt"
+check 'all of it is there too' whole "$work/hurt"
+without_times "$work/calm" >"$work/calm.table"
+without_times "$work/hurt" >"$work/hurt.table"
+check 'its table is that of the undisturbed run' diff "$work/calm.table" "$work/hurt.table"
+check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .*wikitext-2/train.txt' $work/no.err"
+cat "$work/calm/table.txt"
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]

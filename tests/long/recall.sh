@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Do the networks remember? Small probes (docs/recall.md) that must be learnt, each by the network that is to learn it, with gpt run
+# beside, whose figure is shown and decides nothing. Ends with "N passed, N failed".
+#
+#   mqar         four pairs of 16 keys and 16 values with two outer-product layers: 95 % right (a network that knows only which values
+#                were there: 25 %)
+#   tokens_copy  the first of 4,096 symbols after the last one with the default's layers: 99 % right (guessing: 10 %)
+#
+# Measured in November 2026, seconds of one core on two shared ones: PLACEHOLDER
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+build=${BUILD:-build} passed=0 failed=0
+tenon=$PWD/$build/tenon work=$build/long/recall
+rm -rf "$work" && mkdir -p "$work" || exit 2
+
+gate() { # $1: run, $2: group, $3: its least accuracy on the test part (0: shown only), then a preset and settings
+    local run=$1 group=$2 least=$3 got
+    shift 3
+    got=$("$tenon" train "$@" seed=1 train.eval_every=0 run="$work/$run" --json 2>"$work/$run.log" |
+        sed -n "s/.*\"test_accuracy_$group\",\"value\":\([0-9.]*\).*/\1/p")
+    echo "$run: ${got:-none} right, at least $least"
+    [ -n "$got" ] || tail -n 5 "$work/$run.log"
+    if awk -v got="${got:--1}" -v least="$least" 'BEGIN { exit !(got >= least) }'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+mqar="task=mqar task.pairs=4 task.keys=16 task.values=16 task.noise=4 train.context=14 dim=64 heads=4 layers=2 train.batch=64
+    train.steps=600 train.lr=3e-3 train.warmup=50 train.schedule=wsd train.decay=0.01"
+copy="task=tokens_copy task.lengths=16,64,256,1024,4096 dim=32 layers=2 train.batch=8 train.steps=1705 train.lr=5e-3 train.warmup=20
+    train.decay=0"
+# shellcheck disable=SC2086
+{
+    gate mqar-recall 4 0.95 recall $mqar
+    gate mqar-gpt 4 0 gpt $mqar
+    gate copy-ten 4096 0.99 ten pattern=DO $copy
+}
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]

@@ -23,14 +23,14 @@ gate() { # $1: run, $2: group, $3: its least accuracy on the test part (0: shown
     if awk -v got="${got:--1}" -v least="$least" 'BEGIN { exit !(got >= least) }'; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 
-mqar="task=mqar task.pairs=4 task.keys=16 task.values=16 task.noise=4 train.context=14 dim=64 heads=4 layers=2 train.batch=64
-    train.steps=600 train.lr=3e-3 train.warmup=50 train.schedule=wsd train.decay=0.01"
-copy="task=tokens_copy task.lengths=16,64,256,1024,4096 dim=32 layers=2 train.batch=8 train.steps=1705 train.lr=5e-3 train.warmup=20
-    train.decay=0"
+mqar="task=mqar task.pairs=4 task.keys=16 task.values=16 task.noise=4 train.context=14 dim=64 heads=4 layers=2 train.batch=32
+    train.steps=900 train.lr=5e-3 train.warmup=50 train.schedule=wsd train.decay=0.01"
+copy="task=tokens_copy task.lengths=16,64,256,1024,4096 dim=32 layers=2 train.batch=8 train.steps=2728 train.lr=5e-3 train.warmup=20
+    train.decay=0 train.schedule=constant"
 # shellcheck disable=SC2086
 {
     gate mqar-recall 4 0.95 recall $mqar
-    gate mqar-gpt 4 0 gpt $mqar
+    gate mqar-gpt 4 0 gpt $mqar train.batch=64 train.steps=600 train.lr=3e-3
     gate copy-ten 4096 0.99 ten pattern=DO $copy
 }
 echo "$passed passed, $failed failed"

@@ -70,16 +70,16 @@ mqar() {
 }
 
 copy() {
-    local model length name lengths rounds # of all lengths: 341 and 2,731 steps
+    local model length name lengths all # steps; a round of all lengths has 341, or 2,731
     for length in 4096 32768; do
-        lengths=16,64,256,1024,4096 rounds=${COPY_STEPS:-2046}
-        [ $length = 4096 ] || lengths+=,16384,32768 rounds=${COPY_STEPS:-8193}
+        lengths=16,64,256,1024,4096 all=${COPY_STEPS:-2728}
+        [ $length = 4096 ] || lengths+=,16384,32768 all=${COPY_STEPS:-8193}
         # shellcheck disable=SC2086
         say "$(printf '%-34s %8s' "copy over $length, accuracy by length" parameters; printf ' %8s' ${lengths//,/ })"
         for model in "${models[@]}"; do
             name=copy-$model-$length
             train "$name" "$model" task=tokens_copy task.lengths=$lengths dim=32 layers=2 train.batch=8 train.lr=5e-3 train.warmup=20 \
-                train.decay=0 train.steps="$rounds" train.eval_every=682 task.heldout=256 || continue
+                train.decay=0 train.schedule=constant train.steps="$all" train.eval_every=682 task.heldout=256 || continue
             # shellcheck disable=SC2086
             line "$name" "$model" ${lengths//,/ }
         done
@@ -91,8 +91,8 @@ needle() {
     say "$(printf '%-34s %8s %8s %8s %8s %8s %8s' 'needle in 4096, accuracy by depth' parameters 0% 20% 40% 60% 80%)"
     for model in "${models[@]}"; do
         name=needle-$model
-        train "$name" "$model" task=needle task.lengths=16,64,256,1024,4096 task.pairs=4 dim="$dim" layers=4 heads=2 train.batch=16 train.lr=1e-3 \
-            train.decay=0.01 train.steps="${NEEDLE_STEPS:-4092}" train.eval_every=1023 || continue
+        train "$name" "$model" task=needle task.lengths=16,64,256,1024,4096 task.pairs=4 dim="$dim" layers=4 heads=2 train.batch=64 train.lr=1e-3 \
+            train.decay=0.01 train.steps="${NEEDLE_STEPS:-10230}" train.eval_every=2046 || continue
         line "$name" "$model" 4096_d0 4096_d20 4096_d40 4096_d60 4096_d80
         longer=$("$tenon" eval "$out/$name" train.context=8192 task.lengths=8192 split=test device="$device" 2>/dev/null) && say "    $longer"
     done

@@ -102,6 +102,20 @@ static const struct {
     { "tokens_per_s", true }, { "memory_bytes", false },
 };
 
+static bool is_known(const char *name)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(known[i].name, name) == 0) return true;
+    return strncmp(name, "accuracy_", 9) == 0; /* of a group */
+}
+
+bool tn_study_instruments(const tn_study_plan *p)
+{
+    for (size_t i = 0; i < p->n_objectives; i++)
+        if (!is_known(p->objectives[i].name)) return true;
+    return !is_known(p->prune_by);
+}
+
 /* "accuracy max 0": a name, a direction where the name does not give it, the reference of the hypervolume. */
 static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_objective *out)
 {

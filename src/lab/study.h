@@ -79,6 +79,9 @@ int64_t tn_study_at_once(const tn_study_plan *p);
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */
 tn_status tn_study_check(tn_study_plan *p);
 
+/* Whether it asks for what a model's instruments say: an objective, or what is pruned by. */
+bool tn_study_instruments(const tn_study_plan *p);
+
 /* The plan of a study that is loaded, from what it was begun with. */
 tn_status tn__study_plan_of(const tn_study *s, tn_arena *arena, tn_study_plan *out);
 

@@ -128,8 +128,24 @@ static void open_alone(const world *w, const char *lr, const char *seed, tn_sess
     snprintf(data, sizeof data, "data=%s/one", w->dir.path);
     const char *const set[] = { data,           "dim=16",          "layers=2",      "heads=2",         "loader.mode=window",
                                 "train.context=16", "train.batch=2",   "train.steps=12", "train.warmup=2", "train.eval_every=4",
-                                "train.eval_batches=0", "threads=1", lr, seed };
+                                "train.eval_batches=0", "threads=1", "log.level=info", lr, seed };
     assert_ok(tn_session_open("ten", set, sizeof set / sizeof *set, true, on));
+}
+
+static void instruments_are_objectives(void **state)
+{
+    (void)state;
+    world w;
+    begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nobjectives: [ loss min 9, layer0.D.state_rms min 9 ]\n",
+          "lab.db", NULL);
+    work(&w, false);
+    tn_study *s = load(&w);
+    for (size_t i = 0; i < 2; i++) {
+        if (s->trials[i].state != TN_TRIAL_DONE) fail_msg("%s", s->trials[i].error);
+        assert_true(s->trials[i].y[1] > 0);
+    }
+    tn_study_free(s);
+    end(&w, true);
 }
 
 static void is_the_training(void **state)
@@ -397,6 +413,7 @@ static void stand(void **state)
 void tn_tests_text_trials(tn_test_list *l)
 {
     tn_test_add(l, is_the_training, NULL, "lab/text: a trial is the training that it says");
+    tn_test_add(l, instruments_are_objectives, NULL, "lab/text: instruments are objectives");
     tn_test_add(l, ten_rungs, NULL, "lab/text: ten evaluations unless set");
     tn_test_add(l, only_comparisons_see_it, NULL, "lab/text: the test part is seen by comparisons only");
     tn_test_add(l, no_test_part, NULL, "lab/text: a comparison needs a test part");

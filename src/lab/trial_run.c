@@ -59,7 +59,7 @@ static tn_status make_overrides(const trial *t, const double *x, tn_arena *arena
     if (t->side->n_set + t->side->space.n + 16 > MOST_OVERRIDES)
         return tn_error(TN_USAGE, "more than %d settings", MOST_OVERRIDES);
     for (size_t i = 0; i < sizeof lead / sizeof *lead; i++) out[count++] = lead[i];
-    if (t->looks) out[count++] = "log.level=training"; /* a device is then waited for where instruments are looked at */
+    if (t->looks || tn_study_instruments(t->h->plan)) out[count++] = "log.level=training"; /* some have nothing to show below */
     for (size_t i = 0; i < t->side->n_set; i++) out[count++] = t->side->set[i];
     TN_RETURN_IF(tn_study_point(t->side, x, arena, out + count, &more));
     count += more;

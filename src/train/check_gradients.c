@@ -84,13 +84,15 @@ static double norm_of(const float *x, int64_t n)
 }
 
 /* How far the slope along the gradient (which is its norm) is from what differences say, as a part of it. A step is a
- * part of the tensor's own size: curvature wants it small, the noise of f32 losses wants it large, so the best of a few
+ * part of the tensor's own size, which counts as 1 a number at most (large ones are logarithms, of frequencies or time constants, and
+ * losses swing with those): curvature wants it small, the noise of f32 losses wants it large, so the best of a few
  * counts. *noise is the error that noise and curvature alone can make there (the latter goes with the square of the step: of how
  * far the slope moved when the step became a third, 9/8 were the wider step's and 1/8 are the narrower one's); 1 and more: the
- * gradient is too small to tell. */
+ * gradient is too small to tell. Two steps alone condemn nothing. */
 static tn_status slope_error(const probe *p, double loss, double *error, double *noise)
 {
-    const double norm = norm_of(p->grad, p->n), size = fmax(norm_of(p->kept, p->n), 0.02 * sqrt((double)p->n));
+    const double norm = norm_of(p->grad, p->n), each = norm_of(p->kept, p->n) / sqrt((double)p->n),
+                 size = fmin(fmax(each, 0.02), 1) * sqrt((double)p->n);
     double best = HUGE_VAL, wider = NAN;
     int steps = 0;
     *error = *noise = HUGE_VAL;
@@ -113,6 +115,7 @@ static tn_status slope_error(const probe *p, double loss, double *error, double 
         }
         if (off < 2e-3 || floor > 0.05) break; /* good enough, or smaller steps would show noise alone */
     }
+    if (steps && steps < 3 && *error > 0.02 + *noise) *noise = HUGE_VAL;
     return TN_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Every network of docs/variants.md at a small size: gradients against differences, no token sees a later one, one batch is learned
  * by heart, the same bits on one thread and two, whole or layer by layer; the page names each with the line that is checked here.
  * What carries on is in carry_test.c and chunks_test.c. */
+#include "optest.h"
 #include "ten_variants.h"
 #include "testlib.h"
 #include "train/check.h"
@@ -269,8 +270,10 @@ void tn_tests_variants(tn_test_list *l)
     for (size_t i = 0; i < TN_VARIANTS; i++) {
         const tn_variant *v = &tn_variants[i];
         tn_test_add(l, passes_the_check, v, "variants: %s passes the check", v->name);
-        tn_test_add(l, gradients_are_right, v, "variants: %s has the gradient of its loss", v->name);
-        tn_test_add(l, rounding_is_harmless, v, "variants: %s in bf16", v->name);
+        if (!TN_SANITIZED) { /* digits, not memory: the other two run the same code */
+            tn_test_add(l, gradients_are_right, v, "variants: %s has the gradient of its loss", v->name);
+            tn_test_add(l, rounding_is_harmless, v, "variants: %s in bf16", v->name);
+        }
         tn_test_add(l, again_is_the_same, v, "variants: %s computed again is the same", v->name);
     }
     tn_test_add(l, decay_acts_where_asked, NULL, "variants: weight decay acts where asked");

@@ -45,7 +45,7 @@ typedef struct tn_study_plan {
     const char *prune_by; /* the metric that pruners compare: accuracy, loss, reward or an instrument */
     bool prune_max;       /* more of it is better */
     double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
-    bool prune_size;      /* parameters are a second thing to be good in: what no other beats in both goes on first */
+    bool prune_size;      /* parameters are a second thing to be good in: what is good enough by the metric, or by both together, goes on */
     const tn_rule *rules; /* (n_rules) as parsed, nothing held yet */
     const char *const *rule_texts;
     size_t n_rules;

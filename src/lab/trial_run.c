@@ -188,13 +188,13 @@ static void look(trial *t)
     tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
-/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric alone, or by what it is worth together
- * with the size. */
+/* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where sizes count by what it is worth
+ * together with the size: what is good enough in one of the two goes on. */
 static tn_status ask_pruner(trial *t, double score)
 {
     const tn_study_plan *p = t->h->plan;
     const int64_t rung = (int64_t)t->log.n, before = t->c->number - p->pruning.lag;
-    double *others = NULL, value = score;
+    double *others = NULL, value;
     size_t n = 0;
     if (t->c->kind == TN_TRIAL_COMPARE || !p->pruner->looks(&p->pruning, rung)) return TN_OK;
     if (before > 0)
@@ -202,11 +202,14 @@ static tn_status ask_pruner(trial *t, double score)
             tn_lab_rung(t->h->lab, t->h->study, t->c->side, before, rung, t->parameters, p->cohort, &others, &n));
     double *values = tn_alloc(sizeof *values * (n + 1));
     tn_status s = values ? TN_OK : TN_MEMORY;
-    if (s == TN_OK && p->prune_size)
+    const size_t ended = before > 0 ? (size_t)before : 0;
+    for (size_t i = 0; s == TN_OK && i < n; i++) values[i] = others[2 * i];
+    bool prune = s == TN_OK && p->pruner->prune(&p->pruning, rung, score, values, n, ended);
+    if (prune && p->prune_size) {
         s = tn_pruner_values((double[]){ score, t->parameters }, others, n, 2, &value, values);
-    for (size_t i = 0; s == TN_OK && !p->prune_size && i < n; i++) values[i] = others[2 * i];
-    if (s == TN_OK && p->pruner->prune(&p->pruning, rung, value, values, n, before > 0 ? (size_t)before : 0))
-        stop_for(t, STOP_PRUNED);
+        prune = s == TN_OK && p->pruner->prune(&p->pruning, rung, value, values, n, ended);
+    }
+    if (prune) stop_for(t, STOP_PRUNED);
     tn_free(values);
     tn_free(others);
     return s;

@@ -5,6 +5,7 @@
 #include "cli/data_view.h"
 #include "cli/sample_keys.h"
 
+#include <math.h>
 #include <string.h>
 
 const tn_verb tn_verbs[] = {
@@ -77,6 +78,8 @@ void tn_verb_help(const tn_verb *v, FILE *f)
     fputc('\n', f);
     for (size_t i = 0; i < tn_verbs_n; i++) fprintf(f, "  %-10s  %s\n", tn_verbs[i].name, tn_verbs[i].summary);
 }
+
+json_t *tn_number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 tn_status tn_cli_emit(tn_cli *c, json_t *row)
 {

@@ -36,6 +36,7 @@ void tn_verb_help(const tn_verb *v, FILE *f);
 
 /* Writes one JSON Lines object and drops it; NULL (jansson had no memory) is TN_MEMORY. */
 tn_status tn_cli_emit(tn_cli *c, json_t *row);
+json_t *tn_number_or_null(double x); /* null where it is not finite */
 
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
 #include "cli/verbs.def"

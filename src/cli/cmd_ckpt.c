@@ -18,8 +18,6 @@ static const char *size_text(double bytes, char buf[24])
     return buf;
 }
 
-static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
 /* --- inspect --------------------------------------------------------------------------------------------------------- */
 
 static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
@@ -30,7 +28,7 @@ static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
         const tn_ckpt_entry *e = &l->entry[i];
         if (c->json) {
             TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b, s:o*}", "name", "checkpoint", "step", (json_int_t)e->step,
-                                                  "heldout", real(e->heldout), "unit", "nats/token", "bytes", (json_int_t)e->bytes,
+                                                  "heldout", tn_number_or_null(e->heldout), "unit", "nats/token", "bytes", (json_int_t)e->bytes,
                                                   "whole", e->whole, "latest", e->latest, "best", e->best, "accuracy",
                                                   isnan(e->accuracy) ? NULL : json_real(e->accuracy))));
             continue;
@@ -55,8 +53,8 @@ static tn_status show_state(tn_cli *c, const char *path)
     tn_status s = tn_ckpt_read_state(path, &st);
     if (s == TN_OK && c->json) {
         s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
-                                     "tokens", (json_int_t)st.tokens, "loss", real(st.loss), "heldout", real(st.heldout), "best",
-                                     real(st.best), "seed", (json_int_t)st.seed, "tenon",
+                                     "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(st.heldout), "best",
+                                     tn_number_or_null(st.best), "seed", (json_int_t)st.seed, "tenon",
                                      json_string_value(json_object_get(manifest, "tenon")), "time",
                                      json_string_value(json_object_get(manifest, "time")), "settings", st.settings));
     } else if (s == TN_OK) {

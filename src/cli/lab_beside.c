@@ -10,8 +10,6 @@
 
 static const char *side_name(const tn_study *s, int i) { return i < 0 ? "none" : s->sides[i].name[0] ? s->sides[i].name : "all"; }
 
-static json_t *number_json(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 static double ours_of(const tn_beside *b, size_t side, size_t k) { return b->sides[side].best[k] ? b->sides[side].best[k]->y[k] : NAN; }
 
 static const char *bound_of(const tn_study *s, size_t side, size_t k)
@@ -40,7 +38,7 @@ void tn_lab_quoted_line(tn_cli *c, const tn_study *s, size_t side)
 static json_t *values_json(const tn_study *s, const double *y)
 {
     json_t *o = json_object();
-    for (size_t k = 0; o && k < s->n_objectives; k++) json_object_set_new(o, s->objectives[k].name, number_json(y[k]));
+    for (size_t k = 0; o && k < s->n_objectives; k++) json_object_set_new(o, s->objectives[k].name, tn_number_or_null(y[k]));
     return o;
 }
 
@@ -61,10 +59,10 @@ static tn_status emit_sides(tn_cli *c, const tn_study *s, const tn_beside *b)
     for (size_t i = 0; i < s->n_sides; i++) {
         const tn_beside_side *v = &b->sides[i];
         json_t *best = json_object();
-        for (size_t k = 0; best && k < s->n_objectives; k++) json_object_set_new(best, s->objectives[k].name, number_json(ours_of(b, i, k)));
+        for (size_t k = 0; best && k < s->n_objectives; k++) json_object_set_new(best, s->objectives[k].name, tn_number_or_null(ours_of(b, i, k)));
         TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:o, s:I, s:I, s:o, s:f}", "name", "published", "side", side_name(s, (int)i), "theirs",
                                               tn_lab_quoted_json(s, i), "ours", best, "front", (json_int_t)v->front, "unbeaten",
-                                              (json_int_t)v->unbeaten, "hypervolume", number_json(v->volume), "hours", v->hours)));
+                                              (json_int_t)v->unbeaten, "hypervolume", tn_number_or_null(v->volume), "hours", v->hours)));
     }
     return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "name", "winner", "source", s->published->source, "note", s->published->note,
                                     "theirs", side_name(s, s->published->winner), "fronts", side_name(s, b->winner), "decided", b->decided,

@@ -44,8 +44,8 @@ static tn_status put_study(tn_cli *c, const tn_study *s, tn_arena *a)
             TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o*}", "name", "study", "study", s->name, "side",
                                                   s->sides[side].name, "planned", (json_int_t)s->planned, "waiting", (json_int_t)count[0], "running",
                                                   (json_int_t)count[1], "done", (json_int_t)count[2], "pruned", (json_int_t)count[3], "failed",
-                                                  (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", isnan(top) ? json_null() : json_real(top),
-                                                  "hypervolume", isnan(volume) ? json_null() : json_real(volume), "published",
+                                                  (json_int_t)count[4], "timeout", (json_int_t)count[5], "best", tn_number_or_null(top),
+                                                  "hypervolume", tn_number_or_null(volume), "published",
                                                   tn_lab_quoted_json(s, side))));
             continue;
         }
@@ -194,7 +194,7 @@ static tn_status emit_curve(tn_cli *c, const tn_trial_curve *v)
         json_t *o = json_pack("{s:s, s:I, s:f}", "name", "evaluation", "step", (json_int_t)v->step[i], "epoch", v->epoch[i]);
         for (size_t k = 0; k < v->metrics; k++) {
             const double y = v->value[i * v->metrics + k];
-            json_object_set_new(o, v->name[k], isfinite(y) ? json_real(y) : json_null());
+            json_object_set_new(o, v->name[k], tn_number_or_null(y));
         }
         TN_RETURN_IF(tn_cli_emit(c, o));
     }

@@ -37,8 +37,8 @@ static tn_status put_side(plan *k, size_t side, int64_t trials, const tn_trial_p
         return tn_cli_emit(k->c, json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:s, s:f, s:o, s:o}", "name", "plan", "side", name, "trials", (json_int_t)trials,
                                            "parameters", (json_int_t)t->parameters, "steps", (json_int_t)t->steps, "tokens", (json_int_t)t->tokens,
                                            "width", t->width.text, "memory_bytes", t->memory_bytes, "step_s",
-                                           isnan(t->step_s) ? json_null() : json_real(t->step_s), "seconds",
-                                           isnan(t->seconds) ? json_null() : json_real(t->seconds)));
+                                           tn_number_or_null(t->step_s), "seconds",
+                                           tn_number_or_null(t->seconds)));
     fprintf(k->c->out, "%-12s %7lld %11s %10s %8lld %9s %9.3g %9.3g  %s\n", name, (long long)trials, tn_count_text((double)t->parameters, parameters),
             tn_count_text((double)t->tokens, tokens), (long long)t->steps, bytes_text(t->memory_bytes, memory), t->step_s, t->seconds, t->width.text);
     return TN_OK;

@@ -115,7 +115,7 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn
             (json_int_t)t->count[TN_TRIAL_DONE], "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed",
             (json_int_t)t->count[TN_TRIAL_FAILED], "timeout", (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting",
             (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), "objective", p->objectives[0].name);
-        if (row) json_object_set_new(row, "best", isfinite(t->best) ? json_real(t->best) : json_null());
+        if (row) json_object_set_new(row, "best", tn_number_or_null(t->best));
         return tn_cli_emit(c, row);
     }
     if (!isnan(t->best)) snprintf(best, sizeof best, "%.4g", t->best);

@@ -69,7 +69,7 @@ static tn_status emit_row(tn_cli *c, const tn_study *s, const tn_standing *v, in
     json_t *row = json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:f, s:f}", "name", "standing", "side", s->sides[v->runs.side].name, "trial", of, "seeds",
                             (json_int_t)v->runs.n, "objective", s->objectives[0].name, "validation", v->runs.validation, "test", v->mean, "half", v->half);
     for (size_t k = 1; row && k < s->n_objectives; k++)
-        json_object_set_new(row, s->objectives[k].name, isfinite(v->y[k]) ? json_real(v->y[k]) : json_null());
+        json_object_set_new(row, s->objectives[k].name, tn_number_or_null(v->y[k]));
     if (row && v->paired.n) {
         json_object_set_new(row, "against", json_string(s->sides[against].name));
         json_object_set_new(row, "difference", json_real(v->paired.difference));

@@ -31,5 +31,3 @@ void tn_table_number(FILE *f, const char *format, double x)
     fputc(',', f);
     if (isfinite(x)) fprintf(f, format, x);
 }
-
-json_t *tn_number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }

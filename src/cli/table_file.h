@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 
-#include <jansson.h>
 #include <stdio.h>
 
 tn_status tn_table_open(const char *path, FILE **out);
@@ -14,6 +13,5 @@ tn_status tn_table_close(const char *path, FILE *f, tn_status s);
 void tn_table_field(FILE *f, const char *text); /* quoted: names may hold commas and quotes */
 /* A comma and the number; nothing where it is not finite. */
 void tn_table_number(FILE *f, const char *format, double x);
-json_t *tn_number_or_null(double x);
 
 #endif

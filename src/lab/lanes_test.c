@@ -20,7 +20,6 @@ static void any_lanes(void **state)
     tn_study_world one, many;
     tn_study_world_begin(&one, STUDY, "one.db", NULL);
     tn_study_world_work(&one);
-    char *a = tn_study_world_table(&one);
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
         char name[32];
         int64_t ran;
@@ -28,9 +27,7 @@ static void any_lanes(void **state)
         tn_study_world_begin(&many, STUDY, name, &one);
         assert_ok(tn_worker_run(&(tn_worker_options){ .db = many.path, .lanes = lanes[i] }, &ran));
         assert_int_equal(ran, 20);
-        char *b = tn_study_world_table(&many);
-        assert_string_equal(a, b);
-        free(b);
+        tn_study_world_same(&one, &many);
         tn_study *s = tn_study_world_load(&many);
         int64_t low = INT64_MAX, high = 0;
         for (size_t k = 0; k < s->n; k++) {
@@ -41,39 +38,19 @@ static void any_lanes(void **state)
         tn_study_free(s);
         tn_study_world_end(&many, false);
     }
-    free(a);
     tn_study_world_end(&one, true);
 }
-
-typedef struct patience {
-    atomic_int left; /* questions before it is over */
-} patience;
-
-static bool impatient(void *ctx) { return atomic_fetch_sub(&((patience *)ctx)->left, 1) <= 0; }
 
 /* Every stop ends all lanes with a checkpoint each; what they had is gone on with. */
 static void stopped_often(void **state)
 {
     (void)state;
     tn_study_world calm, often;
-    int stops = 0;
-    tn_status s = TN_INTERRUPTED;
     tn_study_world_begin(&calm, STUDY, "calm.db", NULL);
     tn_study_world_work(&calm);
     tn_study_world_begin(&often, STUDY, "often.db", &calm);
-    while (s == TN_INTERRUPTED && stops < 1000) {
-        patience p = { 23 + stops % 13 };
-        int64_t ran;
-        s = tn_worker_run(
-            &(tn_worker_options){ .db = often.path, .lanes = 3, .ctx = &p, .interrupted = impatient }, &ran);
-        stops += s == TN_INTERRUPTED;
-    }
-    assert_ok(s);
-    assert_true(stops > 5);
-    char *a = tn_study_world_table(&calm), *b = tn_study_world_table(&often);
-    assert_string_equal(a, b);
-    free(a);
-    free(b);
+    assert_true(tn_study_world_work_stopped(&often, (tn_worker_options){ .lanes = 3 }, 23, 13) > 5);
+    tn_study_world_same(&calm, &often);
     tn_study_world_end(&often, false);
     tn_study_world_end(&calm, true);
 }

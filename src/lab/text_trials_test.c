@@ -1,11 +1,9 @@
 /* Trials on text: they are the trainings that they say, at the sizes they say; the test part is looked at by comparisons alone; common seeds. */
 #include "dataset_files.h"
 #include "lab/common_seeds.h"
-#include "lab/db.h"
 #include "lab/standings.h"
 #include "lab/trial_probe.h"
-#include "lab/worker.h"
-#include "testlib.h"
+#include "study_world.h"
 #include "train/session.h"
 #include "train/training.h"
 
@@ -17,14 +15,7 @@
     "train.warmup: 2, train.eval_every: 4, train.eval_batches: 0, ckpt.every_s: 1e9"
 #define OBJECTIVES "objectives: [loss, bits_per_byte, parameters, tokens_per_s, memory_bytes]\n"
 
-typedef struct world {
-    tn_tempdir dir;
-    tn_arena arena;
-    tn_study_plan plan;
-    tn_lab *lab;
-    int64_t study;
-    char path[400];
-} world;
+typedef tn_study_world world;
 
 /* Words of ours; the test part is of another kind, so that its loss cannot be taken for another. */
 static void write_words(const char *path, const char *const *words, size_t n, size_t bytes, uint32_t seed)
@@ -53,45 +44,18 @@ static void make_data(const tn_tempdir *d, const char *name, uint32_t test_seed)
     assert_ok(tn_prepare_try(train, out, settings, NULL));
 }
 
-static void begin_with(world *w, const char *text)
-{
-    bool found;
-    assert_ok(tn_study_parse(text, strlen(text), "s.yaml", NULL, 0, &w->arena, &w->plan));
-    assert_ok(tn_study_check(&w->plan));
-    assert_ok(tn_lab_open(w->path, true, &w->lab));
-    assert_ok(tn_lab_begin(w->lab, &w->plan, text, NULL, 0, &w->study, &found));
-    assert_ok(tn_lab_fill(w->lab, w->study, &w->plan, w->plan.trials));
-}
-
 /* `more` follows the settings; %s in it is not replaced. where: another world in whose folder this one is. */
 static void begin(world *w, const char *data, const char *more, const char *db, const world *where)
 {
     char text[3000];
-    *w = (world){ .study = 0 };
-    if (where) w->dir = where->dir;
-    else tn_tempdir_make_quick(&w->dir);
+    tn_study_world_place(w, db, where);
     if (!where) {
         make_data(&w->dir, "one", 3);
         make_data(&w->dir, "other", 4);
         make_data(&w->dir, "none", 0);
     }
-    snprintf(w->path, sizeof w->path, "%s/%s", w->dir.path, db);
     snprintf(text, sizeof text, "study: s\nset: {data: %s/%s, " SET "}\n%s", w->dir.path, data, more);
-    begin_with(w, text);
-}
-
-static void end(world *w, bool all)
-{
-    tn_lab_close(w->lab);
-    tn_arena_free(&w->arena);
-    if (all) tn_tempdir_remove_all(&w->dir);
-}
-
-static tn_study *load(world *w)
-{
-    tn_study *s = NULL;
-    assert_ok(tn_lab_load(w->lab, NULL, &s));
-    return s;
+    tn_study_world_open(w, text);
 }
 
 static void work(world *w, bool compare)
@@ -103,14 +67,14 @@ static void work(world *w, bool compare)
 /* All comparisons of a study with `seeds`, and what follows from them. */
 static tn_study *run_seeds(world *w)
 {
-    tn_study *s = load(w);
+    tn_study *s = tn_study_world_load(w);
     assert_ok(tn_lab_seeds_fill(w->lab, s, &w->plan));
     tn_study_free(s);
     work(w, true);
-    s = load(w);
+    s = tn_study_world_load(w);
     assert_ok(tn_lab_seeds_settle(w->lab, s, &w->plan));
     tn_study_free(s);
-    return load(w);
+    return tn_study_world_load(w);
 }
 
 static double reported(world *w, const tn_trial *t, const char *metric, bool best)
@@ -139,13 +103,13 @@ static void instruments_are_objectives(void **state)
     begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nobjectives: [ loss min 9, layer0.D.state_rms min 9 ]\n",
           "lab.db", NULL);
     work(&w, false);
-    tn_study *s = load(&w);
+    tn_study *s = tn_study_world_load(&w);
     for (size_t i = 0; i < 2; i++) {
         if (s->trials[i].state != TN_TRIAL_DONE) fail_msg("%s", s->trials[i].error);
         assert_true(s->trials[i].y[1] > 0);
     }
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 static void is_the_training(void **state)
@@ -154,7 +118,7 @@ static void is_the_training(void **state)
     world w;
     begin(&w, "one", "base: ten\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 2\nseed: 5\n" OBJECTIVES, "lab.db", NULL);
     work(&w, false);
-    tn_study *s = load(&w);
+    tn_study *s = tn_study_world_load(&w);
     assert_int_equal(s->n, 2);
     for (size_t i = 0; i < 2; i++) {
         const tn_trial *t = &s->trials[i];
@@ -172,7 +136,7 @@ static void is_the_training(void **state)
         tn_session_close(&on);
     }
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 /* Ten evaluations unless the study says how many: every third of 25 steps, and the last. */
@@ -190,14 +154,14 @@ static void ten_rungs(void **state)
              "study: s\nbase: ten\nset: {data: %s/one, dim: 16, layers: 1, train.context: 16, train.batch: 2, train.steps: 25}\n"
              "search: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\nobjectives: [loss]\n",
              w.dir.path);
-    begin_with(&w, text);
+    tn_study_world_open(&w, text);
     work(&w, false);
-    tn_study *s = load(&w);
+    tn_study *s = tn_study_world_load(&w);
     assert_ok(tn_lab_curve(w.lab, s->trials[0].id, &a, &c));
     assert_true(c.n == 9 && c.step[0] == 3 && c.step[7] == 24 && c.step[8] == 25);
     tn_arena_free(&a);
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 /* --- the test part ------------------------------------------------------------------------------------------------------- */
@@ -213,7 +177,7 @@ static void only_comparisons_see_it(void **state)
     begin(&b, "other", "base: ten\n" GRID, "b.db", &a);
     work(&a, false); /* the points as a search would run them */
     work(&b, false);
-    tn_study *p = load(&a), *q = load(&b);
+    tn_study *p = tn_study_world_load(&a), *q = tn_study_world_load(&b);
     for (size_t i = 0; i < p->n; i++) assert_true(p->trials[i].y[0] == q->trials[i].y[0] && p->trials[i].y[1] == q->trials[i].y[1]);
     tn_study_free(p);
     tn_study_free(q);
@@ -232,8 +196,8 @@ static void only_comparisons_see_it(void **state)
     }
     tn_study_free(p);
     tn_study_free(q);
-    end(&b, false);
-    end(&a, true);
+    tn_study_world_end(&b, false);
+    tn_study_world_end(&a, true);
 }
 
 static void no_test_part(void **state)
@@ -248,7 +212,7 @@ static void no_test_part(void **state)
     }
     assert_non_null(strstr(s->trials[0].error, "3 of 3 seeds did not end well"));
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 /* --- common seeds -------------------------------------------------------------------------------------------------------- */
@@ -280,14 +244,8 @@ static void means_over_seeds(void **state)
     s = run_seeds(&w); /* again: nothing is left to do */
     assert_int_equal(s->n, 16);
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
-
-typedef struct patience {
-    int left;
-} patience;
-
-static bool impatient(void *ctx) { return --((patience *)ctx)->left < 0; }
 
 /* Comparisons that are stopped again and again, with a checkpoint each time, end as if they had not been: also on the test part, which is
  * that of the best evaluation and of no checkpoint between. */
@@ -295,29 +253,20 @@ static void stopped_often(void **state)
 {
     (void)state;
     world calm, often;
-    int stops = 0;
-    tn_status st = TN_INTERRUPTED;
     begin(&calm, "one", "base: ten\n" GRID, "calm.db", NULL);
     begin(&often, "one", "base: ten\n" GRID, "often.db", &calm);
-    tn_study *a = run_seeds(&calm), *b = load(&often);
+    tn_study *a = run_seeds(&calm), *b = tn_study_world_load(&often);
     assert_ok(tn_lab_seeds_fill(often.lab, b, &often.plan));
     tn_study_free(b);
-    while (st == TN_INTERRUPTED && stops < 1000) {
-        patience p = { 3 + stops % 5 };
-        int64_t ran;
-        st = tn_worker_run(&(tn_worker_options){ .db = often.path, .compare = true, .ctx = &p, .interrupted = impatient }, &ran);
-        stops += st == TN_INTERRUPTED;
-    }
-    assert_ok(st);
-    assert_true(stops > 10);
+    assert_true(tn_study_world_work_stopped(&often, (tn_worker_options){ .compare = true }, 3, 5) > 10);
     b = run_seeds(&often);
     for (size_t i = 0; i < a->n; i++)
         assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1] && a->trials[i].y[2] == b->trials[i].y[2]);
     assert_int_equal(access(tn_tempdir_file(&calm.dir, "often/s/c0"), F_OK), -1);
     tn_study_free(a);
     tn_study_free(b);
-    end(&often, false);
-    end(&calm, true);
+    tn_study_world_end(&often, false);
+    tn_study_world_end(&calm, true);
 }
 
 /* A checkpoint after every step is none of the best: only evaluations decide which parameters the test part sees. */
@@ -331,8 +280,8 @@ static void saved_often(void **state)
     for (size_t i = 0; i < a->n; i++) assert_true(a->trials[i].y[0] == b->trials[i].y[0] && a->trials[i].y[1] == b->trials[i].y[1]);
     tn_study_free(a);
     tn_study_free(b);
-    end(&often, false);
-    end(&calm, true);
+    tn_study_world_end(&often, false);
+    tn_study_world_end(&calm, true);
 }
 
 /* --- equal sizes --------------------------------------------------------------------------------------------------------- */
@@ -345,7 +294,7 @@ static void equal_sizes(void **state)
     world w, v;
     begin(&w, "one", SIDES "parameters: 2e4\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES, "lab.db", NULL);
     work(&w, false);
-    tn_study *s = load(&w);
+    tn_study *s = tn_study_world_load(&w);
     for (size_t i = 0; i < s->n; i++) {
         assert_int_equal(s->trials[i].state, TN_TRIAL_DONE);
         assert_true(fabs(s->trials[i].y[2] - 2e4) <= 0.03 * 2e4);
@@ -353,15 +302,15 @@ static void equal_sizes(void **state)
     tn_study_free(s);
     begin(&v, "one", SIDES "parameters: first\nwidth: ffn\nsearch: {train.lr: [1e-2, 2e-2]}\nsampler: grid\ntrials: 1\n" OBJECTIVES, "first.db", &w);
     work(&v, false);
-    s = load(&v);
+    s = tn_study_world_load(&v);
     tn_session on = { 0 };
     open_alone(&w, "train.lr=1e-2", "seed=42", &on);
     assert_true(s->trials[0].y[2] == (double)tn_trainer_parameters(on.trainer));
     tn_session_close(&on);
     for (size_t i = 1; i < s->n; i++) assert_true(fabs(s->trials[i].y[2] / s->trials[0].y[2] - 1) <= 0.03);
     tn_study_free(s);
-    end(&v, false);
-    end(&w, true);
+    tn_study_world_end(&v, false);
+    tn_study_world_end(&w, true);
 }
 
 static void what_is_probed(void **state)
@@ -376,7 +325,7 @@ static void what_is_probed(void **state)
     assert_non_null(strstr(p.width.text, "ffn="));
     assert_true(p.step_s > 0 && p.seconds > 12 * p.step_s && p.memory_bytes > 2e4 * 16);
     tn_seat_free(&h.seat);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 /* --- standings ----------------------------------------------------------------------------------------------------------- */
@@ -408,7 +357,7 @@ static void stand(void **state)
     assert_ok(tn_standings_curves(s, w.lab, v, &w.arena, &plot));
     assert_true(plot.count == 3 && plot.series[0].n == 3 && plot.series[0].x[2] == 12);
     tn_study_free(s);
-    end(&w, true);
+    tn_study_world_end(&w, true);
 }
 
 void tn_tests_text_trials(tn_test_list *l)

@@ -196,43 +196,24 @@ static void any_workers(void **state)
         pthread_join(t[i], &failed);
         assert_null(failed);
     }
-    char *a = tn_study_world_table(&one), *b = tn_study_world_table(&many);
-    assert_string_equal(a, b);
+    tn_study_world_same(&one, &many);
+    char *a = tn_study_world_table(&one);
     assert_non_null(strstr(a, " 3 ")); /* something was pruned */
     free(a);
-    free(b);
     tn_study_world_end(&many, false);
     tn_study_world_end(&one, true);
 }
-
-typedef struct patience {
-    int left; /* questions before it is over */
-} patience;
-
-static bool impatient(void *ctx) { return --((patience *)ctx)->left < 0; }
 
 /* Stopped every few steps, with a checkpoint each time: the same table. */
 static void stopped_often(void **state)
 {
     (void)state;
     tn_study_world calm, often;
-    int stops = 0;
-    tn_status s = TN_INTERRUPTED;
     tn_study_world_begin(&calm, STUDY, "calm.db", NULL);
     tn_study_world_work(&calm);
     tn_study_world_begin(&often, STUDY, "often.db", &calm);
-    while (s == TN_INTERRUPTED && stops < 1000) {
-        patience p = { 5 + stops % 13 };
-        int64_t ran;
-        s = tn_worker_run(&(tn_worker_options){ .db = often.path, .ctx = &p, .interrupted = impatient }, &ran);
-        stops += s == TN_INTERRUPTED;
-    }
-    assert_ok(s);
-    assert_true(stops > 20);
-    char *a = tn_study_world_table(&calm), *b = tn_study_world_table(&often);
-    assert_string_equal(a, b);
-    free(a);
-    free(b);
+    assert_true(tn_study_world_work_stopped(&often, (tn_worker_options){ 0 }, 5, 13) > 20);
+    tn_study_world_same(&calm, &often);
     assert_int_equal(access(tn_tempdir_file(&calm.dir, "often/s/ep-0"), F_OK), -1);
     tn_study_world_end(&often, false);
     tn_study_world_end(&calm, true);
@@ -248,10 +229,10 @@ static void bad_checkpoint(void **state)
     tn_study_world_work(&calm);
     tn_study_world_begin(&hurt, STUDY, "hurt.db", &calm);
     for (int round = 0; round < 3; round++) {
-        patience p = { 12 };
+        tn_patience p = { 12 };
         int64_t ran;
         assert_int_equal(
-            tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = impatient }, &ran),
+            tn_worker_run(&(tn_worker_options){ .db = hurt.path, .ctx = &p, .interrupted = tn_impatient }, &ran),
             TN_INTERRUPTED);
         snprintf(command, sizeof command,
                  "cd %s/hurt/s && for f in */step-*/%s; do printf X | dd of=$f bs=1 seek=200 conv=notrunc 2>/dev/null; "
@@ -260,10 +241,7 @@ static void bad_checkpoint(void **state)
         assert_int_equal(system(command), 0);
     }
     tn_study_world_work(&hurt);
-    char *a = tn_study_world_table(&calm), *b = tn_study_world_table(&hurt);
-    assert_string_equal(a, b);
-    free(a);
-    free(b);
+    tn_study_world_same(&calm, &hurt);
     tn_study_world_end(&hurt, false);
     tn_study_world_end(&calm, true);
 }

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool is_sgd(const tn_trainer *t) { return strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0; }
+
 /* --- what fits -------------------------------------------------------------------------------------------------------------- */
 
 /* What all that a trainer needs may take. The last tenth is left to the system and to what is not planned; on a GPU, of what is
@@ -39,8 +41,7 @@ static double in_all(const tn_trainer *t, double limit) { return t->setup.device
 static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 {
     const tn_trainer *t = trainer;
-    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const double copies = t->forward_only ? 2 : sgd ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
+    const double copies = t->forward_only ? 2 : is_sgd(t) ? 3 : 4, limit = t->room; /* parameters, gradients, moments */
     double store = 0, largest = 0;
     size_t at = 0;
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -121,8 +122,7 @@ static tn_status make_eval(void *user, tn_plan **out)
 static tn_status make_apply(void *user, tn_plan **out)
 {
     tn_trainer *t = user;
-    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
-    const tn_optim_options o = { .kind = sgd ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
+    const tn_optim_options o = { .kind = is_sgd(t) ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
                                  .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
@@ -151,9 +151,8 @@ static tn_status make_whole(tn_trainer *t)
 /* The optimizer's plan: of the store's arrays, all of which are there now. */
 static tn_status make_update(tn_trainer *t)
 {
-    const bool sgd = strcmp(tn_settings_text(t->settings, "train.optimizer"), "sgd") == 0;
     TN_RETURN_IF(get_plan(t, "apply", make_apply, &t->apply));
-    return t->shared ? tn_store_moments(t->store, sgd ? 1 : 2) : TN_OK;
+    return t->shared ? tn_store_moments(t->store, is_sgd(t) ? 1 : 2) : TN_OK;
 }
 
 /* A plan that was made for others has their scalars. */

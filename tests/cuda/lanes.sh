@@ -40,8 +40,9 @@ run() {
 $(query "$work/$name.db" "select printf('%.2f s a trial, %.3f s of it not training', avg(ended - begun), avg(ended - begun - seconds)) from trial where state = 2 and attempt = 1")"
 }
 
-# No objective is a time: what NSGA-II draws then depends on nothing that differs between runs.
-sed -e "s/^trials:.*/trials: $trials/; s/train.epochs: 30/train.epochs: $epochs/" -e 's/seconds min 1000, //' -e '/^trial_seconds:/d' -e '/^seconds:/d' -e '/^db:/d' studies/phase1.yaml >"$work/base.yaml"
+# No objective is a time: what NSGA-II draws then depends on nothing that differs between runs. The published figures, the file's last
+# part, name that objective and go too.
+sed -e '/^published:/,$d' -e "s/^trials:.*/trials: $trials/; s/train.epochs: 30/train.epochs: $epochs/" -e 's/seconds min 1000, //' -e '/^trial_seconds:/d' -e '/^seconds:/d' -e '/^db:/d' studies/phase1.yaml >"$work/base.yaml"
 first=''
 for lanes in ${LANES:-1 4 8 16}; do
     cp "$work/base.yaml" "$work/l$lanes.yaml"

@@ -118,8 +118,8 @@ fi
 if wanted resume; then
     losses part ten dim=64 layers=2 device=cuda train.steps=10 train.schedule=constant ckpt.every=5
     losses part ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant ckpt.every=5
-    losses whole ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
-    near 'stopped and gone on' "$work/part.losses" "$work/whole.losses" 0
+    losses unbroken ten dim=64 layers=2 device=cuda train.steps=20 train.schedule=constant
+    near 'stopped and gone on' "$work/part.losses" "$work/unbroken.losses" 0
 fi
 
 if wanted soak; then

@@ -221,7 +221,9 @@ void tn_pass_place(tn_graph *g, const tn_place_options *o, tn_placement *p)
         l.first[i] = -1;
     }
     find_lives(&l, o->prologue);
-    if (tn_graph_switch(g, "opt.inplace")) share(&l, owner);
+    for (size_t i = 0; i < g->n_tensors && o->apart; i++)
+        if (l.first[i] >= 0) l.last[i] = (int32_t)g->n_nodes - 1;
+    if (!o->apart && tn_graph_switch(g, "opt.inplace")) share(&l, owner);
     if (!make_slots(g, &l, owner, p)) {
         g->status = TN_MEMORY;
         return;

@@ -24,6 +24,7 @@ typedef struct tn_placement {
 typedef struct tn_place_options {
     tn_device device;
     int threads;
+    bool apart;      /* no memory is used twice, so that fewer nodes have to wait for others */
     size_t prologue; /* what the first nodes make stays until the end: the next run may read it again */
 } tn_place_options;
 

@@ -106,6 +106,14 @@ static tn_status check_bodies(const tn_graph *g, tn_device device)
     return TN_OK;
 }
 
+static tn_status name_ops(tn_plan *p)
+{
+    p->token = tn_alloc(sizeof *p->token * (p->n_steps + 1));
+    if (!p->token) return TN_MEMORY;
+    for (size_t i = 0; i < p->n_steps; i++) p->token[i] = p->step[i].node->op;
+    return TN_OK;
+}
+
 tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **out)
 {
     tn_status s = TN_OK;
@@ -127,13 +135,15 @@ tn_status tn_graph_compile(tn_graph *g, const tn_compile_options *o, tn_plan **o
     if (p->device == TN_CUDA) tn_pass_slopes(g);
     if (p->device == TN_CUDA) tn_pass_columns(g);
     tn_pass_legalize(g, p->device);
+    const bool token = o->token && p->device == TN_CUDA && tn_graph_switch(g, "opt.decode_fused");
     p->prologue = p->device == TN_CPU ? tn_pass_pack(g, o->repeats > 0 ? o->repeats : 1) : tn_pass_round_weights(g);
-    const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue };
+    const tn_place_options where = { .device = p->device, .threads = p->threads, .prologue = p->prologue, .apart = token };
     if (g->status == TN_OK) tn_pass_place(g, &where, &p->place);
     TN_TRY(tn_graph_status(g));
     p->graph = g;
     g = NULL;
     TN_TRY(make_steps(p));
+    if (token) TN_TRY(name_ops(p));
     *out = p;
     p = NULL;
 done:
@@ -147,6 +157,7 @@ void tn_plan_free(tn_plan *p)
     if (!p) return;
     tn_graph_free(p->graph);
     tn_free(p->arg);
+    tn_free(p->token);
     tn_free(p->step);
     tn_free(p);
 }

@@ -30,6 +30,7 @@ const tn_setting tn_plan_switches[] = {
     TN_SETTING_SWITCH("opt.decode_half", "off", "CUDA: decoding with weights, activations and caches of bf16 where compute= says so (off: in f32)"),
     TN_SETTING_SWITCH("opt.decode_ahead", "off",
                       "CUDA: greedy decoding chooses on the device and queues tokens ahead (off: the logits come to the host for each)"),
+    TN_SETTING_SWITCH("opt.decode_fused", "off", "CUDA: a single sequence's token in a few kernels that do many nodes each (off: a kernel for each node)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

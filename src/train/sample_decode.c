@@ -123,7 +123,8 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(check_room(d, g));
     TN_TRY(tn_store_adopt(d->o.store, g));
     const int64_t repeats = i == LAST ? repeats_of(d, g) : 1;
-    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats }, &p.plan);
+    const bool token = i == LAST && d->o.batch == 1;
+    s = tn_graph_compile(g, &(tn_compile_options){ .device = d->setup.device, .repeats = repeats, .token = token }, &p.plan);
     g = NULL;
     if (s != TN_OK) goto done;
     TN_TRY(tn_bind(p.plan, d->context, d->o.store, &p.bound));

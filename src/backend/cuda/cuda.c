@@ -70,10 +70,13 @@ static void cuda_close(void *queue)
     }
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
+    if (q->meeting) cudaFree(q->meeting);
     if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
+
+enum { MEETING_BYTES = 4 * (64 + 2 * TN_CUDA_MEETING_BLOCKS) };
 
 static tn_status open_parts(tn_cuda_queue *q)
 {
@@ -81,6 +84,9 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaGetDevice(&device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&q->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    TN_CUDA_TRY(cudaMalloc(&q->meeting, MEETING_BYTES));
+    TN_CUDA_TRY(cudaMemset(q->meeting, 0, MEETING_BYTES));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
     for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));

@@ -1,24 +1,10 @@
 /* binary on the GPU: the walk of elem.cuh with the function as a constant where 8 neighbours are read at once.
  * Gradients of repeated inputs are sums (elem_sum.cuh); where neither input is repeated, both gradients come from one
  * pass. */
-#include "ops/binary/binary.h"
+#include "ops/binary/binary_value.cuh"
 #include "ops/elem_sum.cuh"
 
 enum { ANY = -1 }; /* the kind is looked at for every number */
-
-__device__ __forceinline__ float value_of(int kind, float a, float b)
-{
-    switch (kind) {
-    case TN_BINARY_ADD: return a + b;
-    case TN_BINARY_SUB: return a - b;
-    case TN_BINARY_MUL: return a * b;
-    case TN_BINARY_DIV: return a / b;
-    case TN_BINARY_MAXIMUM: return a > b || a != a ? a : b; /* NaN on either side passes */
-    case TN_BINARY_MINIMUM: return a < b || a != a ? a : b;
-    case TN_BINARY_RSUB: return b - a;
-    default: return b / a; /* RDIV */
-    }
-}
 
 __device__ __forceinline__ float if_above(float a, float b, float d) { return a > b ? d : a == b ? 0.5f * d : 0.f; }
 
@@ -45,7 +31,7 @@ struct value_map {
     __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
     {
 #pragma unroll
-        for (int e = 0; e < N; e++) y[0][e] = value_of(KIND == ANY ? kind : KIND, x[0][e], x[1][e]);
+        for (int e = 0; e < N; e++) y[0][e] = tn_d_binary(KIND == ANY ? kind : KIND, x[0][e], x[1][e]);
     }
 };
 

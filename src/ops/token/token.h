@@ -1,0 +1,114 @@
+/* A token's step in one kernel. A network that reads one token of one sequence does about a hundred small things one after the other;
+ * as kernels of their own each of them costs a launch and a round through memory, and the GPU waits for most of the time.
+ * Here neighbouring calls of a plan become steps of one program, and one kernel with a block on every multiprocessor runs it.
+ *
+ * A step with much to read (a large weight, a matrix state) is shared by all blocks; the others, on vectors of a few thousand numbers, are
+ * done by every block for itself: their results stay in its shared memory (a slot), and one block writes them to memory besides. So
+ * blocks meet (a barrier over the whole grid) only where one needs what another one made, or would overwrite what another one may
+ * still read. The builder decides that from addresses; weights of the products ahead are on their way into shared memory meanwhile.
+ *
+ * Any call may be refused; it is then a kernel of its own between two programs. Not for more than one row, nor for backward passes. */
+#ifndef TN_OPS_TOKEN_H
+#define TN_OPS_TOKEN_H
+
+#include <tenon/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { TN_TOKEN_STEPS = 224, TN_TOKEN_IN = 7, TN_TOKEN_OUT = 2, TN_TOKEN_LONGEST = 8192 /* numbers that every block works through */ };
+
+typedef enum tn_token_op {
+    TN_TOKEN_EMBED,      /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */
+    TN_TOKEN_NORM,       /* as norm: x, residual, w, b -> y, sum (n); kind: tn_norm_kind; a: eps */
+    TN_TOKEN_LINEAR,     /* as linear: x (k), w (n,k), bias, residual (n) -> y (n); kind: tn_act */
+    TN_TOKEN_CONV,       /* as conv_causal: x (n), w (k,n), bias, state, reset -> y (n), final (k-1,n); kind: 1 with silu */
+    TN_TOKEN_SCAN,       /* as scan_gated: x, ri (2n), nu, omega (n), state (2n), reset -> c, final (2n) */
+    TN_TOKEN_READOUT,    /* as readout: c, z, x (n), skip, gain (n) -> y (n); kind: tn_gate_kind; k: group; a: scale; b: eps */
+    TN_TOKEN_GATE,       /* x, z -> x act(z) (n) */
+    TN_TOKEN_UNARY,      /* kind, a, b as tn_unary_attr */
+    TN_TOKEN_BINARY,     /* in0 (n), in1 (k): number i meets number (i / m) % k of in1 */
+    TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
+    TN_TOKEN_COPY,       /* in0 -> out0 (n) */
+    TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
+    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of out0 (k,n); nothing where there is none */
+    TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */
+    TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN */
+    TN_TOKEN_OPS
+} tn_token_op;
+
+enum {
+    TN_TOKEN_MEETS = 1,  /* blocks wait for each other before it */
+    TN_TOKEN_SHARED = 2, /* each block does a part */
+    TN_TOKEN_STAGED = 4, /* linear: weights come through shared memory */
+    TN_TOKEN_FETCHES = 8 /* linear: x is first brought to slot out_slot[1] */
+};
+
+typedef struct tn_token_step {
+    void *in[TN_TOKEN_IN], *out[TN_TOKEN_OUT]; /* NULL: absent, not wanted */
+    int16_t in_slot[TN_TOKEN_IN], out_slot[TN_TOKEN_OUT]; /* place in the slots, in floats, or -1: in memory only */
+    uint8_t in_type[TN_TOKEN_IN], out_type[TN_TOKEN_OUT]; /* tn_dtype */
+    uint8_t op, kind, flags;
+    int32_t n, k, m;
+    float a, b;
+} tn_token_step;
+
+/* Goes to the kernel as its argument: at most 32,764 bytes. */
+typedef struct tn_token_program {
+    int32_t n, staged_n;
+    int32_t slot_floats, stage_bytes; /* shared memory: the slots, then two stages */
+    uint32_t *meeting;                /* (2) counters, 0 between programs */
+    float *scratch;                   /* (blocks,2) */
+    uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */
+    tn_token_step step[TN_TOKEN_STEPS];
+} tn_token_program;
+
+/* --- building ----------------------------------------------------------------------------------------------------------- */
+
+enum { TN_TOKEN_RANGES = 512, TN_TOKEN_HELD = 96 };
+
+typedef struct tn_token_builder {
+    tn_token_program *program;
+    int32_t top; /* slots in use, in floats */
+    int meetings;
+    struct tn_token_range { /* memory that was touched since blocks met */
+        uintptr_t begin, end;
+        bool written;
+    } range[TN_TOKEN_RANGES];
+    int n_ranges;
+    struct tn_token_held { /* vectors that every block has in a slot */
+        uintptr_t begin, end;
+        uint8_t type;
+        int16_t slot;
+    } held[TN_TOKEN_HELD];
+    int n_held;
+} tn_token_builder;
+
+/* slot_floats and stage_bytes: what shared memory has room for, at most 32,000 and any. */
+void tn_token_begin(tn_token_builder *b, tn_token_program *p, int32_t slot_floats, int32_t stage_bytes);
+/* False: the call cannot be part of this program; nothing has changed. */
+bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c);
+
+/* --- describing: what a call is as steps, without slots and barriers ------------------------------------------------------ */
+
+typedef struct tn_token_sizes {
+    int64_t in[TN_TOKEN_IN], out[TN_TOKEN_OUT]; /* numbers */
+    bool keeps[TN_TOKEN_OUT];                   /* out is wanted in a slot */
+} tn_token_sizes;
+
+enum { TN_TOKEN_MOST = 16 }; /* steps of a call */
+
+/* Steps of the call, 0: it has no such form. */
+int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn_token_sizes *size);
+
+/* --- CUDA ------------------------------------------------------------------------------------------------------------------- */
+
+/* Queues as many of the n calls as make a program worth running, *took: how many, 0: none (always where there is no CUDA). */
+tn_status tn_token_run(const tn_op *const *op, const tn_call *call, size_t n, size_t *took);
+tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

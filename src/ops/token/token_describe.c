@@ -1,0 +1,274 @@
+/* Calls as steps: one function an op. A vector is what has one number beside the other in memory, whatever its shape. */
+#include "ops/token/token.h"
+
+#include "ops/argmax/argmax.h"
+#include "ops/binary/binary.h"
+#include "ops/cache_write/cache_write.h"
+#include "ops/conv_causal/conv_causal.h"
+#include "ops/copy/copy.h"
+#include "ops/embed/embed.h"
+#include "ops/gate/gate.h"
+#include "ops/linear/linear.h"
+#include "ops/norm/norm.h"
+#include "ops/norm/norm_cpu.h"
+#include "ops/outer/outer.h"
+#include "ops/readout/readout.h"
+#include "ops/readout/readout_args.h"
+#include "ops/rope/rope.h"
+#include "ops/scan_gated/scan_gated.h"
+#include "ops/unary/unary.h"
+
+#include <math.h>
+
+typedef struct description {
+    const tn_call *c;
+    tn_token_step *step;
+    tn_token_sizes *size;
+} description;
+
+static int64_t count_of(const tn_arg *a) { return tn_dims_count(a->dims); }
+
+static bool is_vector(const tn_arg *a)
+{
+    int64_t step = 1;
+    for (int i = a->dims.rank - 1; i >= 0; i--) {
+        if (a->dims.dim[i] == 1) continue;
+        if (a->stride[i] != step) return false;
+        step *= a->dims.dim[i];
+    }
+    return !a->live;
+}
+
+static bool is_float(const tn_arg *a) { return a->dtype == TN_F32 || a->dtype == TN_BF16 || a->dtype == TN_F16; }
+
+/* Input i of the call as input k of the step; false where it is there and is not n numbers in a row. */
+static bool take(const description *d, int i, int k, int64_t n)
+{
+    const tn_arg *a = &d->c->in[i];
+    if (i >= d->c->n_in || !a->data) return true;
+    if (!is_vector(a) || count_of(a) != n || !(is_float(a) || a->dtype == TN_I32)) return false;
+    d->step->in[k] = a->data;
+    d->step->in_type[k] = (uint8_t)a->dtype;
+    d->size->in[k] = n;
+    return true;
+}
+
+static bool give(const description *d, int i, int k, int64_t n, bool keeps)
+{
+    const tn_arg *a = &d->c->out[i];
+    if (i >= d->c->n_out || !a->data) return true;
+    if (!is_vector(a) || count_of(a) != n || !(is_float(a) || a->dtype == TN_I32)) return false;
+    d->step->out[k] = a->data;
+    d->step->out_type[k] = (uint8_t)a->dtype;
+    d->size->out[k] = n;
+    d->size->keeps[k] = keeps;
+    return true;
+}
+
+static bool is_given(const tn_call *c, int i) { return i < c->n_in && c->in[i].data; }
+
+/* n numbers in one row, few enough for every block to work them through. */
+static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int64_t m)
+{
+    const bool all = op == TN_TOKEN_LINEAR || op == TN_TOKEN_COPY || op == TN_TOKEN_OUTER || op == TN_TOKEN_BEST_PARTS || op == TN_TOKEN_BEST;
+    d->step->op = (uint8_t)op;
+    d->step->n = (int32_t)n;
+    d->step->k = (int32_t)k;
+    d->step->m = (int32_t)m;
+    return n > 0 && n <= (all ? INT32_MAX : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
+}
+
+static int64_t last_of(const tn_arg *a) { return a->dims.rank ? a->dims.dim[a->dims.rank - 1] : 1; }
+
+static int embed_steps(const description *d)
+{
+    const tn_arg *table = &d->c->in[1];
+    const int64_t V = table->dims.dim[0], n = table->dims.dim[1];
+    if (count_of(&d->c->in[0]) != 1 || V < 1 || !set(d, TN_TOKEN_EMBED, n, V, 0)) return 0;
+    return take(d, 0, 0, 1) && take(d, 1, 1, V * n) && give(d, 0, 0, n, true);
+}
+
+static int norm_steps(const description *d)
+{
+    const tn_norm_attr *a = d->c->attr;
+    const tn_arg *x = &d->c->in[TN_NORM_X];
+    const int64_t n = last_of(x);
+    const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
+    if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
+    if (d->c->out[d->c->n_out - 1].data) return 0; /* numbers for a backward pass */
+    d->step->kind = (uint8_t)a->kind;
+    d->step->a = a->eps;
+    return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) && take(d, TN_NORM_B, 3, n) &&
+           give(d, TN_NORM_Y, 0, n, true) && (!sums || give(d, TN_NORM_SUM, 1, n, true));
+}
+
+/* A weight that every block rather reads itself than waits for the others. */
+enum { SMALL_ROWS = 64, SMALL_BYTES = 32 << 10, MOST_X = 16384 };
+
+static int linear_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const tn_arg *w = &c->in[TN_LINEAR_W];
+    const int64_t n = w->dims.dim[0], k = w->dims.dim[1], bytes = n * k * (int64_t)tn_dtype_bytes(w->dtype);
+    if (count_of(&c->in[TN_LINEAR_X]) != k || is_given(c, TN_LINEAR_SLOPE) || is_given(c, TN_LINEAR_PACKED)) return 0;
+    if (c->n_out > 1 && c->out[1].data) return 0;
+    if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k % 8 || k > MOST_X || (uintptr_t)w->data % 16) return 0;
+    if (!set(d, TN_TOKEN_LINEAR, n, k, 0)) return 0;
+    const bool small = n <= SMALL_ROWS && bytes <= SMALL_BYTES;
+    d->step->kind = (uint8_t)((const tn_linear_attr *)c->attr)->act;
+    d->step->flags = small ? 0 : TN_TOKEN_SHARED | TN_TOKEN_STAGED;
+    return take(d, TN_LINEAR_X, 0, k) && take(d, TN_LINEAR_W, 1, n * k) && take(d, TN_LINEAR_BIAS, 2, n) &&
+           take(d, TN_LINEAR_RESIDUAL, 3, n) && give(d, 0, 0, n, true);
+}
+
+static int conv_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const int64_t n = last_of(&c->in[TN_CONV_X]), k = c->in[TN_CONV_W].dims.dim[0];
+    if (count_of(&c->in[TN_CONV_X]) != n || !set(d, TN_TOKEN_CONV, n, k, 0)) return 0;
+    d->step->kind = ((const tn_conv_causal_attr *)c->attr)->silu;
+    return take(d, TN_CONV_X, 0, n) && take(d, TN_CONV_W, 1, n * k) && take(d, TN_CONV_BIAS, 2, n) &&
+           take(d, TN_CONV_STATE, 3, n * (k - 1)) && take(d, TN_CONV_RESET, 4, 1) && give(d, 0, 0, n, true) &&
+           (k == 1 || give(d, 1, 1, n * (k - 1), false));
+}
+
+static int scan_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const int64_t n = last_of(&c->in[TN_GATED_X]) / 2;
+    if (count_of(&c->in[TN_GATED_X]) != 2 * n || 2 * n > TN_TOKEN_LONGEST || !set(d, TN_TOKEN_SCAN, n, 0, 0)) return 0;
+    return take(d, TN_GATED_X, 0, 2 * n) && take(d, TN_GATED_RI, 1, 2 * n) && take(d, TN_GATED_NU, 2, n) &&
+           take(d, TN_GATED_OMEGA, 3, n) && take(d, TN_GATED_STATE, 4, 2 * n) && take(d, TN_GATED_RESET, 5, 1) &&
+           give(d, 0, 0, 2 * n, true) && give(d, 1, 1, 2 * n, false);
+}
+
+static int readout_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const tn_readout_attr *a = c->attr;
+    const int64_t n = last_of(&c->in[TN_READOUT_C]);
+    if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !set(d, TN_TOKEN_READOUT, n, a->group, 0)) return 0;
+    d->step->kind = (uint8_t)a->act;
+    d->step->a = a->scale;
+    d->step->b = a->eps;
+    return take(d, TN_READOUT_C, 0, n) && take(d, TN_READOUT_Z, 1, n) && take(d, TN_READOUT_X, 2, n) && take(d, TN_READOUT_SKIP, 3, n) &&
+           take(d, TN_READOUT_GAIN, 4, n) && give(d, 0, 0, n, true);
+}
+
+static int gate_steps(const description *d)
+{
+    const int64_t n = count_of(&d->c->out[0]);
+    if (!set(d, TN_TOKEN_GATE, n, 0, 0)) return 0;
+    d->step->kind = (uint8_t)((const tn_gate_attr *)d->c->attr)->kind;
+    return take(d, 0, 0, n) && take(d, 1, 1, n) && give(d, 0, 0, n, true);
+}
+
+static int unary_steps(const description *d)
+{
+    const tn_unary_attr *a = d->c->attr;
+    const int64_t n = count_of(&d->c->out[0]);
+    if (!set(d, TN_TOKEN_UNARY, n, 0, 0)) return 0;
+    d->step->kind = (uint8_t)a->kind;
+    d->step->a = a->a;
+    d->step->b = a->b;
+    return take(d, 0, 0, n) && give(d, 0, 0, n, true);
+}
+
+/* Of the result's axes, in[1] may have the last ones only, the first ones only, or those between. */
+static int binary_steps(const description *d)
+{
+    const tn_arg *y = &d->c->out[0], *b = &d->c->in[1];
+    const int64_t n = count_of(y), k = count_of(b), shift = y->dims.rank - b->dims.rank;
+    int64_t m = 1, seen = 1;
+    int last = b->dims.rank - 1;
+    if (count_of(&d->c->in[0]) != n || k < 1) return 0;
+    for (; last >= 0 && b->dims.dim[last] == 1; last--) m *= y->dims.dim[last + shift];
+    for (; last >= 0 && seen < k; last--) {
+        if (b->dims.dim[last] != y->dims.dim[last + shift]) return 0;
+        seen *= b->dims.dim[last];
+    }
+    if (!set(d, TN_TOKEN_BINARY, n, k, k == 1 ? n : m)) return 0;
+    d->step->kind = (uint8_t)((const tn_binary_attr *)d->c->attr)->kind;
+    return take(d, 0, 0, n) && take(d, 1, 1, k) && give(d, 0, 0, n, true);
+}
+
+static int outer_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const tn_outer_attr *a = c->attr;
+    const tn_dims q = c->in[TN_OUTER_Q].dims, v = c->in[TN_OUTER_V].dims;
+    const int64_t H = q.dim[2], N = q.dim[3], P = v.dim[3];
+    if (q.dim[0] * q.dim[1] != 1 || N > 1024 || P > 1024 || !set(d, TN_TOKEN_OUTER, H, N, P)) return 0;
+    if (c->n_out > TN_OUTER_KEPT && c->out[TN_OUTER_KEPT].data) return 0;
+    d->step->kind = a->raw;
+    d->step->flags = TN_TOKEN_SHARED;
+    return take(d, TN_OUTER_Q, 0, H * N) && take(d, TN_OUTER_K, 1, H * N) && take(d, TN_OUTER_V, 2, H * P) && take(d, TN_OUTER_ALPHA, 3, H) &&
+           take(d, TN_OUTER_STATE, 4, H * N * P) && take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) &&
+           give(d, TN_OUTER_O, 0, H * P, false) && give(d, TN_OUTER_FINAL, 1, H * N * P, false);
+}
+
+static int copy_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    if (((const tn_copy_attr *)c->attr)->accumulate || c->n_in > TN_TOKEN_MOST) return 0;
+    for (int i = 0; i < c->n_in; i++) {
+        const description one = { c, d->step + i, d->size + i };
+        const int64_t n = count_of(&c->in[i]);
+        if (!is_float(&c->in[i]) || !set(&one, TN_TOKEN_COPY, n, 0, 0) || !take(&one, i, 0, n) || !give(&one, i, 0, n, false)) return 0;
+        one.step->flags = TN_TOKEN_SHARED;
+    }
+    return c->n_in;
+}
+
+static int rope_steps(const description *d)
+{
+    const tn_rope_attr *a = d->c->attr;
+    const tn_dims x = d->c->in[0].dims;
+    if (x.dim[0] * x.dim[1] != 1 || a->stretch > 1 || !set(d, TN_TOKEN_ROPE, x.dim[2], x.dim[3], 0)) return 0;
+    const int64_t n = x.dim[2] * x.dim[3];
+    d->step->kind = a->interleaved;
+    d->step->a = (float)log2(a->base);
+    d->step->b = (float)(log2(a->base) - (double)d->step->a);
+    return n <= TN_TOKEN_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
+}
+
+static int put_steps(const description *d)
+{
+    const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
+    const int64_t n = count_of(x), rows = cache->dims.dim[1];
+    if (cache->dims.dim[0] != 1 || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !set(d, TN_TOKEN_PUT, n, rows, 0)) return 0;
+    return take(d, 1, 0, n) && take(d, 2, 1, 1) && give(d, 0, 0, n * rows, false);
+}
+
+/* Two steps: of each block's part, then of all. The second waits for the first. */
+static int argmax_steps(const description *d)
+{
+    const int64_t n = count_of(&d->c->in[0]);
+    const description all = { d->c, d->step + 1, d->size + 1 };
+    if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0)) return 0;
+    d->step->flags = TN_TOKEN_SHARED;
+    all.step->flags = TN_TOKEN_MEETS;
+    return take(d, 0, 0, n) && give(&all, 0, 0, 1, false) ? 2 : 0;
+}
+
+static const struct {
+    const tn_op *op;
+    int (*steps)(const description *d);
+} table[] = {
+    { &tn_op_embed, embed_steps },     { &tn_op_norm, norm_steps },       { &tn_op_linear, linear_steps },
+    { &tn_op_conv_causal, conv_steps }, { &tn_op_scan_gated, scan_steps }, { &tn_op_readout, readout_steps },
+    { &tn_op_gate, gate_steps },       { &tn_op_unary, unary_steps },     { &tn_op_binary, binary_steps },
+    { &tn_op_outer, outer_steps },     { &tn_op_copy, copy_steps },       { &tn_op_rope, rope_steps },
+    { &tn_op_cache_write, put_steps }, { &tn_op_argmax, argmax_steps },
+};
+
+int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn_token_sizes *size)
+{
+    for (int i = 0; i < TN_TOKEN_MOST; i++) {
+        step[i] = (tn_token_step){ 0 };
+        size[i] = (tn_token_sizes){ 0 };
+    }
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].op == op) return table[i].steps(&(description){ c, step, size });
+    return 0;
+}

@@ -7,6 +7,7 @@
 #   tenon=FILE the program (build/tenon)
 #   against=SIDE side=SIDE  the question: is the second better than the first (gpt, ten)?
 #   --workers=N --seconds=S  as `tenon lab run` takes them
+#   --sides=NAME,NAME  only these for now; the table has those that have ended, and the command without it goes on with the others
 # Stopped at any moment, the same command goes on. Other key=value are settings of all trainings (train.steps=600).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -14,12 +15,13 @@ die() { echo "error: $*" >&2; exit 2; }
 usage() { sed -n '2,/^set /p' "${BASH_SOURCE[0]}" | sed '$d; s/^# \{0,1\}//'; }
 
 study=small text=$root/../shared/data/text out='' vocab='' held='' tenon=$root/build/tenon against=gpt side=ten
-settings=() flags=()
+settings=() flags=() only=()
 for word in "$@"; do
     case $word in
     -h | --help) usage; exit 0 ;;
     small | gpu | *.yaml) study=$word ;;
     text=* | out=* | vocab=* | held=* | tenon=* | against=* | side=*) declare "${word%%=*}=${word#*=}" ;;
+    --sides=*) only=("$word") ;;
     --*) flags+=("$word") ;;
     *=*) settings+=("$word") ;;
     *) die "$word: not understood; examples/quality/run.sh --help" ;;
@@ -60,13 +62,33 @@ fi
 # --- the study: what it will run, the trainings, the verdict ---
 db=$out/quality.db
 words=("$file" "data=$out/data" "${settings[@]}" "--db=$db")
-[ -e "$db" ] || "$tenon" lab run "${words[@]}" --plan | tee "$out/plan.txt"
-"$tenon" lab run "${words[@]}" "${flags[@]}"
-if "$tenon" lab ls "$db" --json | grep -Eqv '"waiting":0,"running":0'; then
-    echo "not finished: the same command goes on"
-    exit 0
+[ -e "$db" ] || "$tenon" lab run "${words[@]}" "${only[@]}" --plan | tee "$out/plan.txt"
+"$tenon" lab run "${words[@]}" "${flags[@]}" "${only[@]}"
+
+# The table is of the sides that have ended: all of them, or with --sides at least those that were chosen.
+ended='' left=''
+while IFS= read -r line; do
+    name=${line#*'"side":"'} name=${name%%'"'*}
+    case $line in *'"waiting":0,"running":0,'*) ended+=,$name ;; *) left+=,$name ;; esac
+done < <("$tenon" lab ls "$db" --json)
+chosen=${only[0]-} chosen=${chosen#--sides=}
+has() { case ,$1, in *,"$2",*) ;; *) return 1 ;; esac; } # $1: a,b,c  $2: a name
+for name in ${left//,/ }; do
+    if [ ${#only[@]} = 0 ] || has "$chosen" "$name"; then
+        echo "not finished: the same command goes on"
+        exit 0
+    fi
+done
+ended=${ended#,} left=${left#,} question=()
+if has "$left" "$against"; then
+    echo "$against has not run yet: the table is against ${ended%%,*}"
+    against=${ended%%,*}
+elif ! has "$left" "$side"; then
+    question=(--side="$side")
 fi
-"$tenon" lab compare "$db" --against="$against" --side="$side" --svg="$out/curves.svg" | tee "$out/table.txt"
+[ -z "$left" ] || question+=(--sides="$ended")
+"$tenon" lab compare "$db" --against="$against" "${question[@]}" --svg="$out/curves.svg" | tee "$out/table.txt"
 "$tenon" lab plot "$db" --html="$out/report.html"
 "$tenon" lab export "$db" --format=csv --out="$out/trials.csv"
 echo "written $out: table.txt, curves.svg, report.html, trials.csv"
+[ -z "$left" ] || echo "not run yet: $left; the command without --sides goes on with them"

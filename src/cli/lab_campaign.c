@@ -41,7 +41,7 @@ typedef struct crew {
 
 void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k)
 {
-    const int64_t limit = k->compare ? 0 : tn_study_at_once(p), most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
+    const int64_t limit = k->compare ? 0 : tn_study_at_once(p, k->sides), most = limit > 0 ? limit : TN_CAMPAIGN_WORKERS; /* more would wait for each other */
     const int64_t usual = device != TN_CUDA ? 1 : most < TN_WORKER_GPU_LANES ? most : TN_WORKER_GPU_LANES;
     const int64_t cores = tn_campaign_cores() < most ? tn_campaign_cores() : most;
     k->lanes = lanes ? lanes : p->lanes ? (int)p->lanes : (int)usual;
@@ -65,10 +65,11 @@ int tn_campaign_cores(void)
 
 static void become_worker(const tn_campaign *k, int err, pid_t parent)
 {
-    char trials[32], lanes[32];
+    char trials[32], lanes[32], sides[32];
     const int null = open("/dev/null", O_RDWR);
     snprintf(trials, sizeof trials, "%lld", (long long)k->trials);
     snprintf(lanes, sizeof lanes, "%d", k->lanes);
+    snprintf(sides, sizeof sides, "%llu", (unsigned long long)k->sides);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || null < 0) _exit(TN_INTERRUPTED);
@@ -76,7 +77,7 @@ static void become_worker(const tn_campaign *k, int err, pid_t parent)
     dup2(null, 1);
     dup2(err, 2);
     const char *const argv[] = {
-        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", lanes, NULL
+        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", lanes, sides, NULL
     };
     execv("/proc/self/exe", (char *const *)argv);
     _exit(127);

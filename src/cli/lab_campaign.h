@@ -15,12 +15,13 @@ typedef struct tn_campaign {
     tn_lab *lab;
     int64_t study;
     int workers, lanes; /* processes, and trials that each runs at once */
-    int64_t trials; /* a side: numbers below it; 0: all */
-    bool compare;   /* the other series */
-    double seconds; /* at most; 0: no limit */
+    int64_t trials;    /* a side: numbers below it; 0: all */
+    bool compare;      /* the other series */
+    tn_side_set sides; /* whose trials are run and counted */
+    double seconds;    /* at most; 0: no limit */
     /* What became of it. */
     bool out_of_time;
-    int64_t ended, planned; /* trials, over all sides */
+    int64_t ended, planned; /* trials, over these sides */
     int64_t deaths;         /* of workers, by a signal that was not ours */
 } tn_campaign;
 
@@ -36,14 +37,14 @@ const char *tn_campaign_crew_text(const tn_campaign *k, char buf[64]);
 /* --- watching (lab_watch.c) --- */
 typedef struct tn_lab_watch tn_lab_watch;
 tn_status tn_lab_watch_start(tn_cli *c, const tn_campaign *k, tn_lab_watch **out);
-/* Draws how far it is, where it is time to. *ended: trials that have, over all sides. */
+/* Draws how far it is, where it is time to. *ended: trials that have, over the campaign's sides. */
 tn_status tn_lab_watch_look(tn_lab_watch *w, bool now, int64_t *ended);
 void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
 
 /* The words of `tenon lab`. */
 tn_status tn_lab_run(tn_cli *c);
 tn_status tn_lab_work(tn_cli *c);
-/* --plan: opens and times every side; trials: of each. */
-tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers, int lanes);
+/* --plan: opens and times these sides; trials: of each. */
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers, int lanes);
 
 #endif

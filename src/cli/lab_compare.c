@@ -16,6 +16,7 @@
 typedef struct request {
     size_t top, seeds;
     int workers, lanes; /* 0: not said */
+    tn_side_set sides;
 } request;
 
 static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
@@ -38,7 +39,7 @@ static tn_status read_request(const tn_cli *c, const tn_study_plan *p, request *
     TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, 0, &workers));
     TN_RETURN_IF(whole(c, "lanes", 1, TN_WORKER_LANES, 0, &lanes));
     *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers, .lanes = (int)lanes };
-    return TN_OK;
+    return tn_args_value(&c->args, "sides") ? tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &r->sides) : TN_OK;
 }
 
 static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
@@ -92,7 +93,7 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
     tn_comparison k;
     tn_verdict *v;
     size_t n;
-    TN_RETURN_IF(tn_compare_pick(s, lab, r->top, arena, &k)); /* the same again: the search has not gone on */
+    TN_RETURN_IF(tn_compare_pick(s, lab, r->sides, r->top, arena, &k)); /* the same again: the search has not gone on */
     if (!c->json) fprintf(c->out, "%s of the test part; a side is spoken for by that of its %lld best points that does best on the validation part\n", s->objectives[0].name,
                           (long long)((int64_t)r->top < s->planned ? (int64_t)r->top : s->planned));
     if (tn_args_value(&c->args, "against")) return tn_lab_standings(c, lab, s, &k, arena);
@@ -106,11 +107,30 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
 static tn_status find_device(const tn_study_plan *p, const tn_comparison *k, tn_device *device)
 {
     tn_trial_host h = { .plan = p, .runs = "" };
+    const tn_contenders *of = k->contenders;
+    for (size_t i = 0; i < p->n_sides && !of->n; i++) of = &k->contenders[i]; /* a side that is left out has none */
     TN_RETURN_IF(tn_shared_new(&h.shared));
-    if (k->contenders[0].n) (void)tn_trial_try(&h, (size_t)k->contenders[0].trial[0]->side, k->contenders[0].trial[0]->x, device);
+    if (of->n) (void)tn_trial_try(&h, (size_t)of->trial[0]->side, of->trial[0]->x, device);
     tn_seat_free(&h.seat);
     tn_shared_free(h.shared);
     return TN_OK;
+}
+
+/* What cannot be answered is better said before anything is trained; so is what is left out. */
+static tn_status can_answer(tn_cli *c, const tn_study *s, const tn_study_plan *p, const request *r, const tn_comparison *k)
+{
+    const size_t n = tn_side_count(k->sides, p->n_sides);
+    char names[512];
+    int against, asked;
+    if (n < tn_side_count(r->sides, p->n_sides)) {
+        tn_side_set without = 0;
+        for (size_t i = 0; i < p->n_sides; i++) without |= (tn_side_set)(tn_side_in(r->sides, i) && !tn_side_in(k->sides, i)) << i;
+        fprintf(c->err, "note    left out, without a trial that is done: %s\n", tn_side_set_text(p, without, names, sizeof names));
+    }
+    if (tn_args_value(&c->args, "against")) return tn_lab_standings_ask(c, s, k, &against, &asked);
+    if (n >= 2) return TN_OK;
+    return tn_error(TN_USAGE, "a comparison needs two sides, and %s alone is there: run others first, or name more in --sides",
+                    tn_side_set_text(p, k->sides, names, sizeof names));
 }
 
 static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan, const request *r, tn_arena *arena)
@@ -119,10 +139,11 @@ static tn_status run_again(tn_cli *c, tn_lab_view *v, const tn_study_plan *plan,
     size_t points = 0;
     tn_device device = TN_CPU;
     char crew[64];
-    TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->top, arena, &k));
+    TN_RETURN_IF(tn_compare_pick(v->study, v->lab, r->sides, r->top, arena, &k));
+    TN_RETURN_IF(can_answer(c, v->study, plan, r, &k));
     TN_RETURN_IF(find_device(plan, &k, &device));
     TN_RETURN_IF(enqueue(v->lab, v->study, plan, &k, r->seeds, arena, &points));
-    tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true };
+    tn_campaign run = { .plan = plan, .lab = v->lab, .study = v->study->id, .compare = true, .sides = k.sides };
     tn_campaign_crew(plan, device, r->workers, r->lanes, &run);
     fprintf(c->err, "compare %s: %zu points on %zu common seeds; %s   (the same command goes on)\n", v->study->name, points, r->seeds, tn_campaign_crew_text(&run, crew));
     return tn_campaign_run(c, &run);

@@ -12,7 +12,7 @@ static const double PROBE_S = 1;
 typedef struct plan {
     tn_cli *c;
     const tn_study_plan *p;
-    int64_t trials; /* of all sides */
+    int64_t trials; /* of all these sides */
     double seconds; /* of them together */
     tn_device device;
 } plan;
@@ -62,20 +62,21 @@ static tn_status probe_side(plan *k, tn_trial_host *h, size_t side, int64_t aske
     return put_side(k, side, (most > 0 && asked > most ? most : asked) * (p->seeds ? p->seeds : 1), &t);
 }
 
-tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, int workers, int lanes)
+tn_status tn_lab_plan(tn_cli *c, const tn_study_plan *p, const char *db, int64_t trials, tn_side_set sides, int workers, int lanes)
 {
     char runs[TN_PATH_BYTES];
     plan k = { .c = c, .p = p };
     TN_RETURN_IF(tn_lab_runs(db, runs, sizeof runs));
     tn_trial_host h = { .plan = p, .runs = runs };
-    tn_campaign crew = { .plan = p };
+    tn_campaign crew = { .plan = p, .sides = sides };
     char text[64];
     tn_status s = TN_OK;
     TN_RETURN_IF(tn_shared_new(&h.shared));
     if (!c->json)
         fprintf(c->out, "%-12s %7s %11s %10s %8s %9s %9s %9s  %s\n", "side", "trials", "parameters", "tokens", "steps", "memory", "s/step", "s/trial",
                 p->parameters ? "equal by" : "");
-    for (size_t i = 0; i < p->n_sides && s == TN_OK; i++) s = probe_side(&k, &h, i, trials);
+    for (size_t i = 0; i < p->n_sides && s == TN_OK; i++)
+        if (tn_side_in(sides, i)) s = probe_side(&k, &h, i, trials);
     tn_seat_free(&h.seat);
     tn_shared_free(h.shared);
     if (s != TN_OK || c->json) return s;

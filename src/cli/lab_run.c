@@ -16,8 +16,9 @@ typedef struct options {
     char db[TN_PATH_BYTES];
     int workers, lanes; /* 0: not said */
     tn_device device;   /* of its trials */
-    int64_t trials; /* a side */
+    int64_t trials;     /* a side */
     double seconds;
+    tn_side_set sides;  /* whose trials are run */
 } options;
 
 static tn_status read_count(const tn_cli *c, const char *flag, double most, double *out)
@@ -56,12 +57,13 @@ static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const cha
     o->lanes = (int)lanes;
     o->trials = (int64_t)trials;
     o->seconds = seconds;
+    if (tn_args_value(&c->args, "sides")) TN_RETURN_IF(tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &o->sides));
     return database(c, p, file, o->db);
 }
 
-/* Some point of every side must open: a file that is missing, or settings that contradict each other, are better said once than by every
+/* Some point of every side that is run must open: a file that is missing, or settings that contradict each other, are better said once than by every
  * trial. Points that are drawn here are random ones; that one of them does not fit together is for its trial to say. */
-static tn_status try_sides(const tn_study_plan *p, const char *db, tn_device *device)
+static tn_status try_sides(const tn_study_plan *p, const char *db, tn_side_set sides, tn_device *device)
 {
     enum { TRIES = 8 };
     char runs[TN_PATH_BYTES];
@@ -72,6 +74,7 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_device *de
     TN_RETURN_IF(tn_shared_new(&h.shared));
     tn_status s = TN_OK;
     for (size_t i = 0; i < p->n_sides && s == TN_OK; i++) {
+        if (!tn_side_in(sides, i)) continue;
         double *x = tn_alloc(sizeof *x * (p->sides[i].space.n + 1));
         if (!x) s = TN_MEMORY;
         for (int64_t k = 0; x && k < TRIES; k++) {
@@ -91,27 +94,32 @@ static tn_status try_sides(const tn_study_plan *p, const char *db, tn_device *de
 
 static void describe(tn_cli *c, const tn_study_plan *p, const options *o, const tn_campaign *k, bool found, const tn_study *there)
 {
-    char crew[64];
+    char crew[64], names[512];
     int64_t ended = 0;
+    const size_t sides = tn_side_count(o->sides, p->n_sides);
     for (size_t i = 0; i < there->n; i++)
-        ended += tn_trial_ended(there->trials[i].state) && there->trials[i].kind != TN_TRIAL_COMPARE;
+        ended += tn_side_in(o->sides, (size_t)there->trials[i].side) && tn_trial_ended(there->trials[i].state) &&
+                 there->trials[i].kind != TN_TRIAL_COMPARE;
     fprintf(c->err, "study   %s, ", p->name);
-    if (p->n_sides > 1 || p->sides[0].name[0])
+    if (sides < p->n_sides) fprintf(c->err, "%zu of %zu sides of ", sides, p->n_sides);
+    else if (p->n_sides > 1 || p->sides[0].name[0])
         fprintf(c->err, "%zu side%s of ", p->n_sides, p->n_sides == 1 ? "" : "s");
     if (p->seeds) fprintf(c->err, "%lld common seeds for each of ", (long long)p->seeds);
     fprintf(c->err, "%lld trial%s, sampler %s, pruner %s; %s\n", (long long)o->trials, o->trials == 1 ? "" : "s",
             p->sampler->name, p->pruner->name, tn_campaign_crew_text(k, crew));
+    if (sides < p->n_sides)
+        fprintf(c->err, "sides   %s   (without --sides the others go on)\n", tn_side_set_text(p, o->sides, names, sizeof names));
     fprintf(c->err, "data    %s", o->db);
     if (found) fprintf(c->err, ", continuing: %lld trials have ended", (long long)ended);
     fprintf(c->err, "   (the same command goes on)\n");
 }
 
-static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn_tally *t)
+static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, bool chosen, const tn_tally *t)
 {
     char best[32] = "-";
     if (c->json) {
         json_t *row = json_pack(
-            "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "done",
+            "{s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:s}", "name", "side", "side", p->sides[i].name, "chosen", chosen, "done",
             (json_int_t)t->count[TN_TRIAL_DONE], "pruned", (json_int_t)t->count[TN_TRIAL_PRUNED], "failed",
             (json_int_t)t->count[TN_TRIAL_FAILED], "timeout", (json_int_t)t->count[TN_TRIAL_TIMEOUT], "waiting",
             (json_int_t)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]), "objective", p->objectives[0].name);
@@ -119,11 +127,11 @@ static tn_status emit_side(tn_cli *c, const tn_study_plan *p, size_t i, const tn
         return tn_cli_emit(c, row);
     }
     if (!isnan(t->best)) snprintf(best, sizeof best, "%.4g", t->best);
-    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s\n",
+    fprintf(c->out, "%s%s%lld done, %lld pruned, %lld failed, %lld over time, %lld left; best %s %s%s\n",
             p->sides[i].name, p->sides[i].name[0] ? ": " : "", (long long)t->count[TN_TRIAL_DONE],
             (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
             (long long)t->count[TN_TRIAL_TIMEOUT], (long long)(t->count[TN_TRIAL_WAITING] + t->count[TN_TRIAL_RUNNING]),
-            p->objectives[0].name, best);
+            p->objectives[0].name, best, chosen ? "" : " (not in --sides)");
     return TN_OK;
 }
 
@@ -131,7 +139,7 @@ static tn_status emit_result(tn_cli *c, const tn_campaign *k)
 {
     tn_tally *t = tn_alloc(sizeof *t * k->plan->n_sides);
     tn_status s = t ? tn_lab_tally(k->lab, k->study, k->plan, k->compare, k->trials, t) : TN_MEMORY;
-    for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++) s = emit_side(c, k->plan, i, &t[i]);
+    for (size_t i = 0; s == TN_OK && i < k->plan->n_sides; i++) s = emit_side(c, k->plan, i, tn_side_in(k->sides, i), &t[i]);
     tn_free(t);
     return s;
 }
@@ -194,7 +202,7 @@ static tn_status run_it(tn_cli *c, const tn_study_plan *p, const options *o, tn_
 
 static void note_waiting(tn_cli *c, const tn_study_plan *p, const tn_campaign *k)
 {
-    const int64_t most = k->compare ? 0 : tn_study_at_once(p), all = (int64_t)k->workers * k->lanes;
+    const int64_t most = k->compare ? 0 : tn_study_at_once(p, k->sides), all = (int64_t)k->workers * k->lanes;
     if (most > 0 && all > most)
         fprintf(c->err, "note    %lld trials can run at once: %lld of %lld %s wait (a larger `lag` in a study of another name lets more run)\n",
                 (long long)most, (long long)(all - most), (long long)all, k->lanes > 1 ? "lanes" : "workers");
@@ -214,6 +222,7 @@ static tn_status begin(tn_cli *c, const tn_study_plan *p, const char *text, cons
                       .study = id,
                       .trials = p->seeds ? 0 : o->trials,
                       .compare = p->seeds > 0,
+                      .sides = o->sides,
                       .seconds = seconds_left(p, o, there->spent) };
     tn_campaign_crew(p, o->device, o->workers, o->lanes, &k);
     describe(c, p, o, &k, found, there);
@@ -238,10 +247,10 @@ tn_status tn_lab_run(tn_cli *c)
     TN_TRY(tn_study_check(&plan));
     TN_TRY(read_options(c, &plan, file, &o));
     if (tn_args_flag(&c->args, "plan")) {
-        s = tn_lab_plan(c, &plan, o.db, o.trials, o.workers, o.lanes);
+        s = tn_lab_plan(c, &plan, o.db, o.trials, o.sides, o.workers, o.lanes);
         goto done;
     }
-    TN_TRY(try_sides(&plan, o.db, &o.device));
+    TN_TRY(try_sides(&plan, o.db, o.sides, &o.device));
     TN_TRY(tn_lab_open(o.db, true, &lab));
     TN_TRY(begin(c, &plan, text, &o, lab));
 done:
@@ -251,18 +260,19 @@ done:
     return s;
 }
 
-/* What `lab run` starts: lab work DB STUDY TRIALS search|compare LANES. */
+/* What `lab run` starts: lab work DB STUDY TRIALS search|compare LANES SIDES (the number of a tn_side_set). */
 tn_status tn_lab_work(tn_cli *c)
 {
     int64_t ran;
-    TN_RETURN_IF(tn_args_expect(&c->args, 3, 6));
+    TN_RETURN_IF(tn_args_expect(&c->args, 3, 7));
     const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4),
-               *lanes = tn_args_positional(&c->args, 5);
+               *lanes = tn_args_positional(&c->args, 5), *sides = tn_args_positional(&c->args, 6);
     const long n = lanes ? strtol(lanes, NULL, 10) : 1;
     const tn_worker_options o = { .db = tn_args_positional(&c->args, 1),
                                   .study = tn_args_positional(&c->args, 2),
                                   .trials = trials ? strtoll(trials, NULL, 10) : 0,
                                   .compare = series && strcmp(series, "compare") == 0,
+                                  .sides = sides ? strtoull(sides, NULL, 10) : 0,
                                   .lanes = n > 1 && n <= TN_WORKER_LANES ? (int)n : 1,
                                   .interrupted = tn_interrupted };
     tn_interrupt_watch();

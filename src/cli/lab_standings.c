@@ -9,11 +9,25 @@
 #include <math.h>
 #include <string.h>
 
-static tn_status side_named(const tn_study *s, const char *flag, const char *name, int *out)
+static tn_status side_named(const tn_study *s, const tn_comparison *k, const char *flag, const char *name, int *out)
 {
-    for (size_t i = 0; i < s->n_sides; i++)
-        if (strcmp(s->sides[i].name, name) == 0) return *out = (int)i, TN_OK;
-    return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
+    size_t i = 0;
+    while (i < s->n_sides && strcmp(s->sides[i].name, name) != 0) i++;
+    if (i == s->n_sides) return tn_error(TN_USAGE, "--%s=%.64s: study %s has no such side", flag, name, s->name);
+    if (!tn_side_in(k->sides, i))
+        return tn_error(TN_USAGE, "--%s=%s: the side has no trial that is done, or is not in --sides: run it first, or name another", flag, name);
+    *out = (int)i;
+    return TN_OK;
+}
+
+tn_status tn_lab_standings_ask(const tn_cli *c, const tn_study *s, const tn_comparison *k, int *against, int *asked)
+{
+    const char *side = tn_args_value(&c->args, "side");
+    *asked = -1;
+    TN_RETURN_IF(side_named(s, k, "against", tn_args_value(&c->args, "against"), against));
+    if (side) TN_RETURN_IF(side_named(s, k, "side", side, asked));
+    if (*asked == *against) return tn_error(TN_USAGE, "--side=%s is the side that --against names: choose another one", side);
+    return TN_OK;
 }
 
 /* "29.4M", "1.02k", "3.408" */
@@ -87,7 +101,6 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v,
     const tn_paired *r = &v->paired;
     const char *a = s->sides[v->runs.side].name, *b = s->sides[against].name;
     const int larger = tn_paired_larger(r, r->p), better = s->objectives[0].maximise ? larger : -larger;
-    if (!r->n) return tn_error(TN_USAGE, "--side=%s is the side that --against names: choose another one", a);
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:s, s:s, s:s, s:f, s:f, s:f, s:f, s:s}", "name", "verdict", "objective", s->objectives[0].name, "a", a, "b", b,
                                         "difference", r->difference, "lo", r->lo, "hi", r->hi, "p", r->p, "better", better > 0 ? a : better < 0 ? b : ""));
@@ -98,14 +111,14 @@ static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_standing *v,
     return TN_OK;
 }
 
-static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, int against, int asked)
+static tn_status put_all(tn_cli *c, const tn_study *s, const tn_standing *v, size_t n, int against, int asked)
 {
     if (!c->json) put_head(c, s, against);
-    for (size_t i = 0; i < s->n_sides; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (c->json) TN_RETURN_IF(emit_row(c, s, &v[i], against));
         else put_row(c, s, &v[i]);
     }
-    for (size_t i = 0; i < s->n_sides && asked >= 0; i++)
+    for (size_t i = 0; i < n && asked >= 0; i++)
         if (v[i].runs.side == asked) return put_verdict(c, s, &v[i], against);
     return TN_OK;
 }
@@ -115,14 +128,13 @@ tn_status tn_lab_standings(tn_cli *c, tn_lab *lab, const tn_study *s, const tn_c
     tn_standing *v;
     tn_plot curves;
     FILE *f;
-    int against = 0, asked = -1;
-    const char *side = tn_args_value(&c->args, "side");
-    TN_RETURN_IF(side_named(s, "against", tn_args_value(&c->args, "against"), &against));
-    if (side) TN_RETURN_IF(side_named(s, "side", side, &asked));
-    TN_RETURN_IF(tn_standings(s, lab, k, against, arena, &v));
-    TN_RETURN_IF(put_all(c, s, v, against, asked));
+    size_t n;
+    int against, asked;
+    TN_RETURN_IF(tn_lab_standings_ask(c, s, k, &against, &asked));
+    TN_RETURN_IF(tn_standings(s, lab, k, against, arena, &v, &n));
+    TN_RETURN_IF(put_all(c, s, v, n, against, asked));
     if (!tn_args_value(&c->args, "svg")) return TN_OK;
-    TN_RETURN_IF(tn_standings_curves(s, lab, v, arena, &curves));
+    TN_RETURN_IF(tn_standings_curves(s, lab, v, n, arena, &curves));
     TN_RETURN_IF(tn_lab_view_file(c, "svg", &f));
     return tn_lab_view_put(c, "svg", f, tn_plot_svg(&curves, f));
 }

@@ -73,7 +73,7 @@ static double eta(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
     double seconds = 0;
     if (fresh >= 3) return (now - w->begun) * (double)(all - ended) / (double)fresh;
     for (size_t i = 0; i < w->k->plan->n_sides; i++)
-        seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
+        if (tn_side_in(w->k->sides, i)) seconds += w->tally[i].mean_s * (double)(all_of(&w->tally[i]) - ended_of(&w->tally[i]));
     return seconds / (w->k->workers * w->k->lanes);
 }
 
@@ -98,9 +98,10 @@ static tn_status draw_running(const tn_lab_watch *w)
     char line[1024] = "runs ";
     size_t n, at = strlen(line);
     TN_RETURN_IF(tn_lab_running(w->k->lab, w->k->study, w->k->compare, list, SHOWN, &n));
-    for (size_t i = 0; i < n && at + 100 < sizeof line && list[i].side < p->n_sides; i++) {
+    for (size_t i = 0, shown = 0; i < n && at + 100 < sizeof line && list[i].side < p->n_sides; i++) {
         const char *side = p->sides[list[i].side].name;
-        at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", i ? ", " : " ", side, side[0] ? "/" : "", (long long)list[i].number);
+        if (!tn_side_in(w->k->sides, list[i].side)) continue; /* another command's */
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", shown++ ? ", " : " ", side, side[0] ? "/" : "", (long long)list[i].number);
         if (!isnan(list[i].epoch)) at += (size_t)snprintf(line + at, sizeof line - at, " epoch %.0f", list[i].epoch);
     }
     fprintf(w->term.f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
@@ -114,7 +115,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
     FILE *f = w->term.f;
     int name = 4, best = (int)strlen(p->objectives[0].name) + 5;
     for (size_t i = 0; i < p->n_sides; i++)
-        name = (int)strlen(side_name(p, i)) > name ? (int)strlen(side_name(p, i)) : name;
+        if (tn_side_in(w->k->sides, i) && (int)strlen(side_name(p, i)) > name) name = (int)strlen(side_name(p, i));
     if (w->lines) fprintf(f, "\033[%dA", w->lines);
     snprintf(line, sizeof line, "%lld of %lld trials, %s, %s gone, eta %s", (long long)ended, (long long)all,
              tn_campaign_crew_text(w->k, crew), clock_text(now - w->begun, a), clock_text(eta(w, ended, all, now), b));
@@ -125,6 +126,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
         char mean[32] = "-";
+        if (!tn_side_in(w->k->sides, i)) continue;
         if (!isnan(t->mean_s)) snprintf(mean, sizeof mean, "%.3g", t->mean_s);
         snprintf(line, sizeof line, "%-*s  %7lld  %7lld  %7lld  %7lld  %7lld  %*s  %7s", name, side_name(p, i),
                  (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_RUNNING],
@@ -132,7 +134,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
                  (long long)t->count[TN_TRIAL_TIMEOUT], best, best_text(t->best, a), mean);
         fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     }
-    w->lines = (int)p->n_sides + 3;
+    w->lines = (int)tn_side_count(w->k->sides, p->n_sides) + 3;
 }
 
 static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double now)
@@ -140,9 +142,10 @@ static void draw_line(const tn_lab_watch *w, int64_t ended, int64_t all, double 
     const tn_study_plan *p = w->k->plan;
     char a[32], b[32];
     fprintf(w->term.f, "trials  %lld of %lld", (long long)ended, (long long)all);
-    for (size_t i = 0; i < p->n_sides; i++) {
+    for (size_t i = 0, shown = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
-        fprintf(w->term.f, "%s%s%s%lld done", i ? "; " : ": ", p->sides[i].name, p->sides[i].name[0] ? " " : "",
+        if (!tn_side_in(w->k->sides, i)) continue;
+        fprintf(w->term.f, "%s%s%s%lld done", shown++ ? "; " : ": ", p->sides[i].name, p->sides[i].name[0] ? " " : "",
                 (long long)t->count[TN_TRIAL_DONE]);
         for (int s = TN_TRIAL_PRUNED; s < TN_TRIAL_STATES; s++)
             if (t->count[s])
@@ -164,6 +167,7 @@ tn_status tn_lab_watch_look(tn_lab_watch *w, bool now_please, int64_t *ended)
     const double cost = COST * (w->looked - now), least = w->term.tty ? TTY_EVERY_S : PIPE_EVERY_S;
     w->every = cost > least ? cost : least;
     for (size_t i = 0; i < p->n_sides; i++) {
+        if (!tn_side_in(w->k->sides, i)) continue;
         n += ended_of(&w->tally[i]);
         all += all_of(&w->tally[i]);
     }

@@ -52,14 +52,26 @@ static tn_status choose(const tn_study *s, const tn_selection *v, const double *
     return TN_OK;
 }
 
-tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *arena, tn_comparison *out)
+/* Those of the sides that have something to compare. */
+static tn_status those_there(const tn_study *s, tn_side_set asked, tn_side_set *out)
+{
+    *out = 0;
+    if (s->n_sides < 2) return tn_error(TN_USAGE, "study %s has one side: a comparison needs `sides` in the study file", s->name);
+    for (size_t i = 0; i < s->n; i++) {
+        const tn_trial *t = &s->trials[i];
+        if (t->kind != TN_TRIAL_COMPARE && t->state == TN_TRIAL_DONE && tn_side_in(asked, (size_t)t->side)) *out |= (tn_side_set)1 << t->side;
+    }
+    return *out ? TN_OK : tn_error(TN_USAGE, "no side of study %s%s has a trial that is done: run the study first", s->name, asked ? " that --sides names" : "");
+}
+
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena, tn_comparison *out)
 {
     tn_comparison c = { .top = top < TN_COMPARE_TOP ? top : TN_COMPARE_TOP };
     tn_selection *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     double **cost = tn_arena_alloc(arena, sizeof *cost * s->n_sides);
     c.contenders = tn_arena_alloc(arena, sizeof *c.contenders * TN_EFFORTS * s->n_sides);
     if (!v || !cost || !c.contenders) return tn_error(TN_MEMORY, "out of memory");
-    if (s->n_sides < 2) return tn_error(TN_USAGE, "study %s has one side: a comparison needs `sides` in the study file", s->name);
+    TN_RETURN_IF(those_there(s, sides, &c.sides));
     for (size_t i = 0; i < s->n_sides; i++) {
         TN_RETURN_IF(tn_select_ended(s, (int)i, arena, &v[i]));
         cost[i] = tn_arena_alloc(arena, sizeof **cost * (v[i].n + 1));
@@ -68,6 +80,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *
     for (int e = 0; e < TN_EFFORTS; e++) {
         c.effort[e] = INFINITY;
         for (size_t i = 0; i < s->n_sides; i++) {
+            if (!tn_side_in(c.sides, i)) continue;
             TN_RETURN_IF(costs_of(&v[i], lab, (tn_effort)e, cost[i]));
             const double all = sum_of(cost[i], v[i].n);
             c.effort[e] = isnan(all) || all <= 0 ? NAN : fmin(c.effort[e], all);
@@ -75,6 +88,7 @@ tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *
         }
         for (size_t i = 0; i < s->n_sides && !isnan(c.effort[e]); i++) {
             tn_contenders *to = &c.contenders[(size_t)e * s->n_sides + i];
+            if (!tn_side_in(c.sides, i)) continue;
             TN_RETURN_IF(choose(s, &v[i], cost[i], c.effort[e], c.top, to));
             if (!to->n && e != TN_EFFORT_TRIALS) c.effort[e] = NAN; /* less than one trial of this side costs: nothing to compare */
             if (!to->n && e == TN_EFFORT_TRIALS) return tn_error(TN_USAGE, "side %s of study %s has no trial that is done: run the study first", s->sides[i].name, s->name);
@@ -147,11 +161,14 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (most + 1));
     size_t count = 0;
     if (!v || !r || !p) return tn_error(TN_MEMORY, "out of memory");
+    if (tn_side_count(c->sides, s->n_sides) < 2)
+        return tn_error(TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first", s->name);
     for (int e = 0; e < TN_EFFORTS; e++) {
         if (isnan(c->effort[e])) continue;
         for (size_t i = 0; i < s->n_sides; i++) TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[(size_t)e * s->n_sides + i], arena, &r[i]));
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
+                if (!tn_side_in(c->sides, (size_t)a) || !tn_side_in(c->sides, (size_t)b)) continue;
                 v[count] = (tn_verdict){ .effort = (tn_effort)e, .a = a, .b = b };
                 v[count].of_a = r[a].of, v[count].of_b = r[b].of;
                 TN_RETURN_IF(tn_compare_pair(s, &r[a], &r[b], arena, &v[count].paired));

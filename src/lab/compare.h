@@ -5,6 +5,7 @@
 #define TN_LAB_COMPARE_H
 
 #include "lab/lab.h"
+#include "lab/side_set.h"
 #include "lab/verdict.h"
 
 enum { TN_COMPARE_TOP = 16 };
@@ -21,12 +22,14 @@ typedef struct tn_contenders {
 
 typedef struct tn_comparison {
     size_t top;               /* of each side, at most */
+    tn_side_set sides;        /* that are compared; not 0 */
     double effort[TN_EFFORTS]; /* of each side; NaN: not known, so not compared */
     tn_contenders *contenders; /* (TN_EFFORTS, sides) */
 } tn_comparison;
 
-/* Who is to be run again. TN_USAGE: fewer than two sides, or a side with nothing that is done. lab: where block evaluations are. */
-tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, size_t top, tn_arena *arena, tn_comparison *out);
+/* Who is to be run again, of these sides; one with nothing that is done is left out. TN_USAGE: the study has fewer than two sides, or none of these
+ * has a trial that is done. lab: where block evaluations are. */
+tn_status tn_compare_pick(const tn_study *s, tn_lab *lab, tn_side_set sides, size_t top, tn_arena *arena, tn_comparison *out);
 
 /* The comparisons of one point that ended well. */
 typedef struct tn_side_runs {
@@ -51,7 +54,8 @@ typedef struct tn_verdict {
     int better;                 /* +1: a, -1: b, 0: no difference shown */
 } tn_verdict;
 
-/* After the comparisons have run: every pair of sides at every effort, out (n) in `arena`. TN_USAGE: fewer than 3 common seeds have ended. */
+/* After the comparisons have run: every pair of the compared sides at every effort, out (n) in `arena`. TN_USAGE: fewer than two sides, or
+ * than 3 common seeds that have ended. */
 tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n);
 
 #endif

@@ -1,6 +1,7 @@
 /* Comparisons: who is chosen at each effort, who speaks for a side, and verdicts that can be told beforehand. */
 #include "lab/compare.h"
 #include "lab/select.h"
+#include "lab/standings.h"
 #include "lab/trials.h"
 #include "tempdir.h"
 #include "testlib.h"
@@ -9,6 +10,7 @@
 #include <string.h>
 
 static const char text[] = "study: s\nbase: xor_tep\ntrials: 12\nsearch: {dim: 4..64}\nsides: {a: {}, b: {}}\nobjectives: [accuracy max 0]\n";
+static const char three[] = "study: s\nbase: xor_tep\ntrials: 12\nsearch: {dim: 4..64}\nsides: {a: {}, b: {}, idle: {}}\nobjectives: [accuracy max 0]\n";
 
 typedef struct world {
     tn_tempdir dir;
@@ -25,7 +27,7 @@ static void end_one(world *w, bool compare, double (*accuracy)(const tn_claim *,
     double x[1], validation = NAN;
     bool lost;
     char value[128];
-    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, compare, 0, &c, x, &got));
+    assert_ok(tn_lab_claim(w->lab, w->study, &w->plan, w->worker, &(tn_portion){ .compare = compare, .sides = 3 }, &c, x, &got));
     assert_int_equal(got, TN_CLAIM_GOT);
     if (!c.has_x) assert_ok(tn_lab_point(w->lab, &c, (double[]){ 4 + (double)c.number }, 1, &lost));
     const double y = accuracy(&c, &validation);
@@ -43,17 +45,18 @@ static double search_result(const tn_claim *c, double *validation)
     return y;
 }
 
-static void open_world(world *w)
+/* The first two sides have run. */
+static void open_world(world *w, const char *study)
 {
     char path[400];
     bool found;
     *w = (world){ .lab = NULL };
     tn_tempdir_make_quick(&w->dir);
     snprintf(path, sizeof path, "%s/lab.db", w->dir.path);
-    assert_ok(tn_study_parse(text, strlen(text), "s.yaml", NULL, 0, &w->arena, &w->plan));
+    assert_ok(tn_study_parse(study, strlen(study), "s.yaml", NULL, 0, &w->arena, &w->plan));
     assert_ok(tn_study_check(&w->plan));
     assert_ok(tn_lab_open(path, true, &w->lab));
-    assert_ok(tn_lab_begin(w->lab, &w->plan, text, NULL, 0, &w->study, &found));
+    assert_ok(tn_lab_begin(w->lab, &w->plan, study, NULL, 0, &w->study, &found));
     assert_ok(tn_lab_fill(w->lab, w->study, &w->plan, 12));
     assert_ok(tn_lab_join(w->lab, &w->worker));
     for (int i = 0; i < 24; i++) end_one(w, false, search_result);
@@ -72,9 +75,9 @@ static void who_is_chosen(void **state)
     world w;
     tn_study *s;
     tn_comparison c;
-    open_world(&w);
+    open_world(&w, text);
     assert_ok(tn_lab_load(w.lab, NULL, &s));
-    assert_ok(tn_compare_pick(s, w.lab, 2, &w.arena, &c));
+    assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
     const tn_contenders *k = c.contenders;
     assert_true(c.effort[TN_EFFORT_TRIALS] == 12 && c.effort[TN_EFFORT_SECONDS] == 12 && c.effort[TN_EFFORT_EVALUATIONS] == 1200);
     assert_true(k[0].considered == 12 && k[0].n == 2 && k[0].trial[0]->number == 11 && k[0].trial[1]->number == 10);
@@ -107,9 +110,9 @@ static void verdicts(void **state)
         tn_comparison c;
         tn_verdict *v;
         size_t n, trials = 0;
-        open_world(&w);
+        open_world(&w, text);
         assert_ok(tn_lab_load(w.lab, NULL, &s));
-        assert_ok(tn_compare_pick(s, w.lab, 2, &w.arena, &c));
+        assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
         assert_fails(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n), TN_USAGE, "0 common seeds");
         for (size_t k = 0; k < 6; k++)
             for (size_t m = 0; m < c.contenders[k].n; m++)
@@ -118,7 +121,7 @@ static void verdicts(void **state)
         tn_study_free(s);
         for (size_t k = 0; k < trials; k++) end_one(&w, true, result[i]);
         assert_ok(tn_lab_load(w.lab, NULL, &s));
-        assert_ok(tn_compare_pick(s, w.lab, 2, &w.arena, &c));
+        assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
         assert_ok(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n));
         assert_int_equal(n, 3);
         for (size_t k = 0; k < n; k++) {
@@ -131,8 +134,51 @@ static void verdicts(void **state)
     }
 }
 
+/* A side that has not run is left out; the others are compared as if it were not there. */
+static void left_out(void **state)
+{
+    (void)state;
+    world w;
+    tn_study *s;
+    tn_comparison c;
+    tn_verdict *v;
+    tn_standing *rows;
+    size_t n;
+    open_world(&w, three);
+    assert_ok(tn_lab_load(w.lab, NULL, &s));
+    assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE, "that --sides names has a trial that is done");
+    assert_ok(tn_compare_pick(s, w.lab, 6, 2, &w.arena, &c));
+    assert_true(c.sides == 2 && c.contenders[0].n == 0 && c.contenders[1].n == 2 && c.contenders[2].n == 0);
+    assert_fails(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n), TN_USAGE, "needs two");
+    assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
+    assert_true(c.sides == 3 && c.effort[TN_EFFORT_TRIALS] == 12 && c.effort[TN_EFFORT_SECONDS] == 12 && c.effort[TN_EFFORT_EVALUATIONS] == 1200);
+    for (size_t e = 0; e < TN_EFFORTS; e++) assert_true(c.contenders[3 * e].n && c.contenders[3 * e + 1].n && !c.contenders[3 * e + 2].n);
+    size_t trials = 0;
+    for (size_t k = 0; k < 3 * TN_EFFORTS; k++)
+        for (size_t m = 0; m < c.contenders[k].n; m++)
+            for (uint64_t seed = 1000; seed < 1010; seed++, trials++)
+                assert_ok(tn_lab_enqueue(w.lab, w.study, &w.plan, k % 3, TN_TRIAL_COMPARE, c.contenders[k].trial[m]->id, seed, c.contenders[k].trial[m]->x));
+    tn_study_free(s);
+    for (size_t k = 0; k < trials; k++) end_one(&w, true, a_is_better);
+    assert_ok(tn_lab_load(w.lab, NULL, &s));
+    assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
+    assert_ok(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n));
+    assert_int_equal(n, 3);
+    for (size_t k = 0; k < n; k++) assert_true(v[k].a == 0 && v[k].b == 1 && v[k].better == 1);
+    assert_fails(tn_standings(s, w.lab, &c, 2, &w.arena, &rows, &n), TN_USAGE, "side idle has no trial that is done");
+    assert_ok(tn_standings(s, w.lab, &c, 1, &w.arena, &rows, &n));
+    assert_true(n == 2 && rows[0].runs.side == 0 && rows[0].better == 1 && rows[1].runs.side == 1 && !rows[1].paired.n);
+    assert_true(rows[0].p_adjusted == rows[0].paired.p); /* one comparison was made */
+    assert_ok(tn_compare_pick(s, w.lab, 2, 2, &w.arena, &c));
+    assert_ok(tn_standings(s, w.lab, &c, 1, &w.arena, &rows, &n));
+    assert_true(n == 1 && rows[0].runs.side == 1 && rows[0].mean > 0.8 && !rows[0].paired.n);
+    tn_study_free(s);
+    close_world(&w);
+}
+
 void tn_tests_compare(tn_test_list *l)
 {
     tn_test_add(l, who_is_chosen, NULL, "compare: contenders at equal trials, seconds and evaluations");
     tn_test_add(l, verdicts, NULL, "compare: better, worse, no difference");
+    tn_test_add(l, left_out, NULL, "compare: a side that has not run is left out");
 }

@@ -72,7 +72,7 @@ static void dead_process(void **state)
         tn_lab *lab = NULL;
         int64_t worker;
         if (tn_lab_open(w.path, true, &lab) != TN_OK || tn_lab_join(lab, &worker) != TN_OK) _exit(1);
-        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, false, 0, &c, x, &got) == TN_OK && got == TN_CLAIM_GOT ? 0
+        _exit(tn_lab_claim(lab, w.study, &w.plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK && got == TN_CLAIM_GOT ? 0
                                                                                                                  : 1);
     }
     siginfo_t info;
@@ -108,6 +108,45 @@ static void waits_for_lag(void **state)
     assert_int_equal(tn_lab_world_claim(&w, &c[4], x), TN_CLAIM_GOT);
     assert_int_equal(c[4].number, 4);
     assert_int_equal(tn_lab_world_claim(&w, &c[5], x), TN_CLAIM_WAIT);
+    tn_lab_world_close(&w);
+}
+
+/* Of some sides alone: the others keep theirs, and it is over when these have none. */
+static void some_sides(void **state)
+{
+    (void)state;
+    enum { A = 1, B = 2, C = 4 };
+    static const struct {
+        tn_portion of;
+        struct {
+            size_t side;
+            int64_t number;
+        } gets[7];
+        size_t n; /* then nothing is left */
+    } rows[] = { /* one after the other, of three sides of 3 trials and 1 comparison of b */
+                 { { .sides = B, .most = 2 }, { { 1, 0 }, { 1, 1 } }, 2 },
+                 { { .sides = A | C, .most = 1 }, { { 0, 0 }, { 2, 0 } }, 2 },
+                 { { .sides = A | C, .compare = true }, { { 0, 0 } }, 0 },
+                 { { .sides = B | C, .compare = true }, { { 1, 0 } }, 1 },
+                 { { .sides = B }, { { 1, 2 } }, 1 },
+                 { { .sides = 0 }, { { 0, 1 }, { 2, 1 }, { 0, 2 }, { 2, 2 } }, 4 } };
+    tn_lab_world w;
+    double x[2] = { 4, 1e-3 };
+    tn_lab_world_open(&w, "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..64, train.lr: log 1e-4..1e-1}\nsides: {a: {}, b: {}, c: {}}\nobjectives: [accuracy, seconds]\n", 3);
+    assert_ok(tn_lab_enqueue(w.lab, w.study, &w.plan, 1, TN_TRIAL_COMPARE, 1, 1000, x));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tn_claim c;
+        tn_claimed got;
+        for (size_t k = 0; k < rows[i].n; k++) {
+            assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &rows[i].of, &c, x, &got));
+            assert_int_equal(got, TN_CLAIM_GOT);
+            assert_true(c.side == rows[i].gets[k].side && c.number == rows[i].gets[k].number);
+            end_it(&w, &c, TN_TRIAL_DONE);
+        }
+        assert_ok(tn_lab_claim(w.lab, w.study, &w.plan, w.worker, &rows[i].of, &c, x, &got));
+        assert_int_equal(got, TN_CLAIM_OVER);
+    }
+    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2"), 10);
     tn_lab_world_close(&w);
 }
 
@@ -209,7 +248,7 @@ static bool work(const char *path, const tn_study_plan *plan, int64_t study, int
         tn_claimed got;
         double x[2];
         bool lost = false;
-        fine = tn_lab_claim(lab, study, plan, worker, false, 0, &c, x, &got) == TN_OK;
+        fine = tn_lab_claim(lab, study, plan, worker, &(tn_portion){ 0 }, &c, x, &got) == TN_OK;
         if (!fine || got == TN_CLAIM_OVER) break;
         if (got == TN_CLAIM_WAIT) {
             usleep(200);
@@ -328,6 +367,7 @@ void tn_tests_lab_claims(tn_test_list *l)
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
     tn_test_add(l, dead_process, NULL, "lab/trials: a process that has ended is seen at once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
+    tn_test_add(l, some_sides, NULL, "lab/trials: of some sides alone");
     tn_test_add(l, seen, NULL, "lab/trials: what samplers and pruners see");
     tn_test_add(l, large, NULL, "lab/trials: 100,000 of them");
     tn_test_add(l, threads, NULL, "lab/trials: claims of threads are unique");

@@ -48,26 +48,33 @@ static int by_mean(const void *a, const void *b)
     return p->runs.side - q->runs.side;
 }
 
-tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out)
+tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out, size_t *n)
 {
     tn_standing *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
+    size_t count = 0, other = 0;
     if (!v) return no_memory();
+    if (!tn_side_in(c->sides, (size_t)against))
+        return tn_error(TN_USAGE, "side %s has no trial that is done, or is not in --sides: run the study first, or name another with --against",
+                        s->sides[against].name);
     for (size_t i = 0; i < s->n_sides; i++) {
-        v[i] = (tn_standing){ .p_adjusted = NAN };
-        TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena, &v[i].runs));
-        TN_RETURN_IF(measure(s, arena, &v[i]));
+        if (!tn_side_in(c->sides, i)) continue;
+        if ((int)i == against) other = count;
+        v[count] = (tn_standing){ .p_adjusted = NAN };
+        TN_RETURN_IF(tn_compare_speaker(s, lab, &c->contenders[TN_EFFORT_TRIALS * s->n_sides + i], arena, &v[count].runs));
+        TN_RETURN_IF(measure(s, arena, &v[count++]));
     }
-    for (size_t i = 0; i < s->n_sides; i++)
-        if ((int)i != against) TN_RETURN_IF(tn_compare_pair(s, &v[i].runs, &v[against].runs, arena, &v[i].paired));
-    TN_RETURN_IF(correct(v, s->n_sides, s->objectives[0].maximise, arena));
-    qsort(v, s->n_sides, sizeof *v, by_mean);
+    for (size_t i = 0; i < count; i++)
+        if (i != other) TN_RETURN_IF(tn_compare_pair(s, &v[i].runs, &v[other].runs, arena, &v[i].paired));
+    TN_RETURN_IF(correct(v, count, s->objectives[0].maximise, arena));
+    qsort(v, count, sizeof *v, by_mean);
     if (s->objectives[0].maximise)
-        for (size_t i = 0; i < s->n_sides / 2; i++) {
+        for (size_t i = 0; i < count / 2; i++) {
             const tn_standing t = v[i];
-            v[i] = v[s->n_sides - 1 - i];
-            v[s->n_sides - 1 - i] = t;
+            v[i] = v[count - 1 - i];
+            v[count - 1 - i] = t;
         }
     *out = v;
+    *n = count;
     return TN_OK;
 }
 
@@ -99,17 +106,17 @@ static tn_status mean_curve(const tn_study *s, tn_lab *lab, const tn_side_runs *
     return TN_OK;
 }
 
-tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, tn_arena *arena, tn_plot *out)
+tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, size_t n, tn_arena *arena, tn_plot *out)
 {
-    tn_series *series = tn_arena_alloc(arena, sizeof *series * s->n_sides);
-    size_t n = 0;
+    tn_series *series = tn_arena_alloc(arena, sizeof *series * (n + 1));
+    size_t count = 0;
     if (!series) return no_memory();
-    for (size_t i = 0; i < s->n_sides; i++) {
-        TN_RETURN_IF(mean_curve(s, lab, &v[i].runs, arena, &series[n]));
-        n += series[n].n > 0;
+    for (size_t i = 0; i < n; i++) {
+        TN_RETURN_IF(mean_curve(s, lab, &v[i].runs, arena, &series[count]));
+        count += series[count].n > 0;
     }
-    if (!n) return tn_error(TN_USAGE, "no comparison of study %s has reported a curve", s->name);
+    if (!count) return tn_error(TN_USAGE, "no comparison of study %s has reported a curve", s->name);
     *out = (tn_plot){ .title = tn_arena_printf(arena, "%s: %s on the validation part, mean over seeds", s->name, s->objectives[0].name),
-                      .x_label = "steps", .y_label = s->objectives[0].name, .series = series, .count = n };
+                      .x_label = "steps", .y_label = s->objectives[0].name, .series = series, .count = count };
     return TN_OK;
 }

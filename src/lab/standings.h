@@ -14,9 +14,10 @@ typedef struct tn_standing {
     int better;          /* +1: this one, -1: the other, 0: no difference shown */
 } tn_standing;
 
-/* out (n_sides) in `arena`, the best mean first. against: a side. TN_USAGE: fewer than 3 common seeds have ended. */
-tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out);
-/* The first objective on the validation part by steps, the mean over seeds of each side's speaker; parts of the plot are in `arena`. */
-tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, tn_arena *arena, tn_plot *out);
+/* out (n: the compared sides) in `arena`, the best mean first. against: a side. TN_USAGE: it is not one of them; fewer than 3 common seeds have
+ * ended. */
+tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out, size_t *n);
+/* The first objective on the validation part by steps, the mean over seeds of each side's speaker, v (n); parts of the plot are in `arena`. */
+tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, size_t n, tn_arena *arena, tn_plot *out);
 
 #endif

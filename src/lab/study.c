@@ -461,12 +461,12 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     return write_essence(r, tree, out);
 }
 
-int64_t tn_study_at_once(const tn_study_plan *p)
+int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides)
 {
     int64_t least = -1;
     if (strcmp(p->pruner->name, "none") != 0) least = p->pruning.lag;
     if (strcmp(p->sampler->name, "tpe") == 0 && (least < 0 || p->lag < least)) least = p->lag;
-    return least < 0 ? 0 : (least + 1) * (int64_t)p->n_sides;
+    return least < 0 ? 0 : (least + 1) * (int64_t)tn_side_count(sides, p->n_sides);
 }
 
 tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const char *const *overrides, size_t n,

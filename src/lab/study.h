@@ -18,6 +18,7 @@
 #include "lab/lab.h"
 #include "lab/pruner.h"
 #include "lab/sampler.h"
+#include "lab/side_set.h"
 
 typedef struct tn_study_side {
     const char *name; /* "" where the study has no sides */
@@ -72,8 +73,9 @@ tn_status tn_study_parse(const char *text, size_t bytes, const char *file, const
 tn_status tn_study_read(const char *path, const char *const *overrides, size_t n, tn_arena *arena, char **text,
                         tn_study_plan *out);
 
-/* How many of its trials can run at once, of all sides together: `lag` and the one that others wait for; 0: nothing but trials sets a limit. */
-int64_t tn_study_at_once(const tn_study_plan *p);
+/* How many trials of these sides can run at once, of all of them together: `lag` and the one that others wait for; 0: nothing but trials sets a
+ * limit. */
+int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides);
 
 /* Every key that is set or searched against the settings of its side's model: unknown keys with the nearest one, values and ends of ranges
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */

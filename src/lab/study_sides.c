@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_SIDES = 64, MOST_KEYS = 256, KEY_BYTES = 160 };
+enum { MOST_KEYS = 256, KEY_BYTES = 160 };
 
 /* A key with its value as it stands in the file (or of the command, value NULL). */
 typedef struct word {
@@ -266,7 +266,7 @@ tn_status tn__study_sides(const tn_study_reader *r, const tn_yaml *set, const tn
 {
     if (sides && (sides->kind != TN_YAML_MAP || sides->n == 0))
         return TN__STUDY_FAIL(r, sides, "%s", "sides takes names with what is theirs: {ep: {set: {...}}, bp: {...}}");
-    if (sides && sides->n > MOST_SIDES) return TN__STUDY_FAIL(r, sides, "at most %d sides", MOST_SIDES);
+    if (sides && sides->n > TN_STUDY_SIDES) return TN__STUDY_FAIL(r, sides, "at most %d sides", TN_STUDY_SIDES);
     const size_t n = sides ? sides->n : 1;
     tn_study_side *list = tn_arena_alloc(r->arena, sizeof *list * n);
     if (!list) return out_of_memory(r);

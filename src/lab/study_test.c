@@ -182,9 +182,69 @@ static void lags(void **state)
         snprintf(text, sizeof text, "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n%s", rows[i].text);
         assert_ok(parse(text, &a, &p));
         assert_true(p.lag == rows[i].lag && p.sampling.lag == rows[i].lag && p.pruning.lag == rows[i].pruner);
-        assert_int_equal(tn_study_at_once(&p), rows[i].at_once);
+        assert_int_equal(tn_study_at_once(&p, 0), rows[i].at_once);
+        assert_int_equal(tn_study_at_once(&p, 1), rows[i].at_once / (int64_t)p.n_sides); /* of one side */
         tn_arena_free(&a);
     }
+}
+
+/* Names of sides as a set. */
+static void some_sides(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *names;
+        tn_side_set set; /* 0: an error */
+        const char *text; /* of the set, or in the error */
+    } rows[] = {
+        { "ten", 1, "ten" },
+        { "ten_b,ten", 5, "ten, ten_b" }, /* in the study's order */
+        { "ten,gpt,ten_b", 7, "ten, gpt, ten_b" },
+        { "te", 0, "--sides=te: study s has no side te; it has ten, gpt, ten_b" },
+        { "ten_", 0, "study s has no side ten_; it has" },
+        { "ten, gpt", 0, "has no side  gpt; it has" },
+        { "gpt,ten,gpt", 0, "--sides=gpt,ten,gpt names gpt twice" },
+        { "", 0, "--sides=: a name is missing; study s has ten, gpt, ten_b" },
+        { "ten,", 0, "a name is missing" },
+        { ",ten", 0, "a name is missing" },
+        { "ten,,gpt", 0, "a name is missing" },
+    };
+    tn_arena a = { 0 };
+    tn_study_plan p;
+    tn_side_set set = 0;
+    char text[64];
+    assert_ok(parse("study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\nsides: {ten: {}, gpt: {}, ten_b: {}}\n", &a, &p));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].set) assert_fails(tn_side_set_parse(&p, rows[i].names, &set), TN_USAGE, rows[i].text);
+        else assert_ok(tn_side_set_parse(&p, rows[i].names, &set));
+        if (!rows[i].set) continue;
+        assert_true(set == rows[i].set);
+        assert_string_equal(tn_side_set_text(&p, set, text, sizeof text), rows[i].text);
+    }
+    assert_string_equal(tn_side_set_text(&p, 0, text, 9), "ten, ...");
+    assert_true(tn_side_count(0, 3) == 3 && tn_side_count(5, 3) == 2 && tn_side_in(0, 63) && !tn_side_in(5, 1));
+    assert_ok(parse("study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\n", &a, &p));
+    assert_fails(tn_side_set_parse(&p, "ten", &set), TN_USAGE, "study s has no sides to choose from");
+    tn_arena_free(&a);
+}
+
+/* The last of as many as there may be. */
+static void most_sides(void **state)
+{
+    (void)state;
+    char text[1024] = "study: s\nbase: xor_tep\ntrials: 3\nsearch: {dim: 4..8}\nsides: {";
+    tn_arena a = { 0 };
+    tn_study_plan p;
+    tn_side_set set;
+    size_t at = strlen(text);
+    for (int i = 0; i < TN_STUDY_SIDES; i++) at += (size_t)snprintf(text + at, sizeof text - at, "s%d: {}, ", i);
+    snprintf(text + at, sizeof text - at, "}\n");
+    assert_ok(parse(text, &a, &p));
+    assert_ok(tn_side_set_parse(&p, "s63,s0", &set));
+    assert_true(set == ((tn_side_set)1 << 63 | 1) && tn_side_in(set, 63) && !tn_side_in(set, 62) && tn_side_count(set, p.n_sides) == 2);
+    snprintf(text + at, sizeof text - at, "s64: {}}\n");
+    assert_fails(parse(text, &a, &p), TN_USAGE, "at most 64 sides");
+    tn_arena_free(&a);
 }
 
 static const char quotes[] =
@@ -369,6 +429,8 @@ void tn_tests_study(tn_test_list *l)
     tn_test_add(l, reads, NULL, "lab/study: reads");
     tn_test_add(l, overrides, NULL, "lab/study: the command's words win");
     tn_test_add(l, essence, NULL, "lab/study: what makes it another one");
+    tn_test_add(l, some_sides, NULL, "lab/study: some of its sides by name");
+    tn_test_add(l, most_sides, NULL, "lab/study: as many sides as a set has bits");
     tn_test_add(l, lags, NULL, "lab/study: how far trials may run apart");
     tn_test_add(l, published, NULL, "lab/study: figures of others");
     tn_test_add(l, points, NULL, "lab/study: a point as settings");

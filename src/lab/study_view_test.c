@@ -43,7 +43,7 @@ static void open_world(world *w)
         tn_claim c;
         tn_claimed got;
         double x[3];
-        assert_ok(tn_lab_claim(w->lab, study, &w->plan, worker, false, 0, &c, x, &got));
+        assert_ok(tn_lab_claim(w->lab, study, &w->plan, worker, &(tn_portion){ 0 }, &c, x, &got));
         assert_int_equal(got, TN_CLAIM_GOT);
         const double u = fmod(0.618034 * (double)c.number + 0.1 * (double)c.side, 1), lr = 1e-4 * pow(1000, u);
         assert_ok(tn_lab_point(w->lab, &c, (double[]){ 4 + (double)(c.number % 60), lr, (double)(c.number % 2) }, 3, &lost));

@@ -337,11 +337,13 @@ static void stand(void **state)
     tn_comparison k;
     tn_standing *v;
     tn_plot plot;
+    size_t rows;
     begin(&w, "one", "sides: {ten: {base: ten}, gpt: {base: gpt}, lazy: {base: gpt, set: {train.lr: 1e-7, train.decay: 0}, search: {train.clip: [1, 2]}}}\n" GRID, "lab.db",
           NULL);
     tn_study *s = run_seeds(&w);
-    assert_ok(tn_compare_pick(s, w.lab, TN_COMPARE_TOP, &w.arena, &k));
-    assert_ok(tn_standings(s, w.lab, &k, 1, &w.arena, &v));
+    assert_ok(tn_compare_pick(s, w.lab, 0, TN_COMPARE_TOP, &w.arena, &k));
+    assert_ok(tn_standings(s, w.lab, &k, 1, &w.arena, &v, &rows));
+    assert_int_equal(rows, 3);
     assert_true(v[0].mean <= v[1].mean && v[1].mean <= v[2].mean);
     for (size_t i = 0; i < 3; i++) {
         const tn_side_runs *r = &v[i].runs;
@@ -354,7 +356,7 @@ static void stand(void **state)
         for (size_t m = 0; m < s->n; m++) /* the point that speaks is the best of its side on the validation part */
             if (s->trials[m].kind != TN_TRIAL_COMPARE && s->trials[m].side == r->side) assert_true(s->trials[m].y[0] >= r->validation - 1e-12);
     }
-    assert_ok(tn_standings_curves(s, w.lab, v, &w.arena, &plot));
+    assert_ok(tn_standings_curves(s, w.lab, v, rows, &w.arena, &plot));
     assert_true(plot.count == 3 && plot.series[0].n == 3 && plot.series[0].x[2] == 12);
     tn_study_free(s);
     tn_study_world_end(&w, true);

@@ -127,16 +127,16 @@ static tn_status first_number(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
 }
 
 /* The first of the side that has not ended, and the first that can be claimed; -1: none. */
-static tn_status look(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t most, int64_t *open, int64_t *free)
+static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_portion *of, int64_t *open, int64_t *free)
 {
     sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, compare, side, most);
+    bind_open(q, study, of->compare, side, of->most);
     TN_RETURN_IF(first_number(lab, q, open));
     *free = -1;
     if (*open < 0) return TN_OK;
     TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", &q));
-    bind_open(q, study, compare, side, most);
+    bind_open(q, study, of->compare, side, of->most);
     sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
     return first_number(lab, q, free);
 }
@@ -149,17 +149,18 @@ static bool may_start(const tn_study_plan *p, int64_t number, int64_t ended)
 }
 
 /* The side whose next trial has the lowest number. */
-static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, bool compare, int64_t most, size_t *side,
+static tn_status choose(tn_lab *lab, int64_t study, const tn_study_plan *p, const tn_portion *of, size_t *side,
                         int64_t *number, tn_claimed *got)
 {
     int64_t best = -1;
     *got = TN_CLAIM_OVER;
     for (size_t i = 0; i < p->n_sides; i++) {
         int64_t open, free;
-        TN_RETURN_IF(look(lab, study, i, compare, most, &open, &free));
+        if (!tn_side_in(of->sides, i)) continue;
+        TN_RETURN_IF(look(lab, study, i, of, &open, &free));
         if (open < 0) continue;
         if (*got == TN_CLAIM_OVER) *got = TN_CLAIM_WAIT;
-        if (free < 0 || (!compare && !may_start(p, free, open))) continue;
+        if (free < 0 || (!of->compare && !may_start(p, free, open))) continue;
         if (best >= 0 && free >= best) continue;
         *got = TN_CLAIM_GOT;
         best = *number = free;
@@ -208,17 +209,17 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     return tn__db_run(lab, q, NULL);
 }
 
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most,
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
                        tn_claim *out, double *x, tn_claimed *got)
 {
     size_t side = 0;
     int64_t number = 0;
-    TN_RETURN_IF(choose(lab, study, p, compare, most, &side, &number,
+    TN_RETURN_IF(choose(lab, study, p, of, &side, &number,
                         got)); /* without the lock: workers that wait disturb nobody */
     if (*got != TN_CLAIM_GOT) return TN_OK;
     TN_RETURN_IF(tn__db_begin(lab));
-    tn_status s = choose(lab, study, p, compare, most, &side, &number, got);
-    if (s == TN_OK && *got == TN_CLAIM_GOT) s = take(lab, study, p, worker, compare, side, number, out, x, got);
+    tn_status s = choose(lab, study, p, of, &side, &number, got);
+    if (s == TN_OK && *got == TN_CLAIM_GOT) s = take(lab, study, p, worker, of->compare, side, number, out, x, got);
     return tn__db_end(lab, s);
 }
 

@@ -49,9 +49,16 @@ typedef enum tn_claimed {
     TN_CLAIM_OVER
 } tn_claimed; /* WAIT: others have to end first; OVER: none is left */
 
-/* The lowest number that may start: everything its sampler and pruner look at has ended, and it is below `most` (0: no limit). `compare`: of
- * that series, which waits for nothing. x (most dims of the study's sides) is filled where the claim has one. */
-tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, bool compare, int64_t most,
+/* Which trials of a study are meant; zeroed: all that its search has. */
+typedef struct tn_portion {
+    bool compare;      /* of that series instead, which waits for nothing */
+    int64_t most;      /* numbers below it; 0: no limit */
+    tn_side_set sides; /* of these */
+} tn_portion;
+
+/* The lowest number of the portion that may start: everything its sampler and pruner look at has ended. x (most dims of the study's sides) is
+ * filled where the claim has one. */
+tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
                        tn_claim *out, double *x, tn_claimed *got);
 
 /* The first n trials of a side as samplers see them. Starts zeroed; what was read is kept. */

@@ -224,10 +224,10 @@ static void wait_for_others(worker *w)
 static tn_status look(lane *l, tn_claim *c, tn_claimed *got, bool *lost)
 {
     worker *w = l->w;
+    const tn_portion of = { .compare = w->o->compare, .most = w->o->trials, .sides = w->o->sides };
     for (;;) {
         if (asked_to_stop(l)) return tn_error(TN_INTERRUPTED, "asked to stop");
-        TN_RETURN_IF(
-            tn_lab_claim(w->lab, w->study->id, &w->plan, l->id, w->o->compare, w->o->trials, c, l->x, got));
+        TN_RETURN_IF(tn_lab_claim(w->lab, w->study->id, &w->plan, l->id, &of, c, l->x, got));
         if (*got != TN_CLAIM_WAIT) break;
         wait_for_others(w);
     }

@@ -204,6 +204,31 @@ static void any_workers(void **state)
     tn_study_world_end(&one, true);
 }
 
+/* Sides one after the other, stopped and in lanes too: the same table as all at once. */
+static void side_by_side(void **state)
+{
+    (void)state;
+    tn_study_world all, some;
+    int64_t ran;
+    tn_tally t[2];
+    tn_study_world_begin(&all, STUDY, "all.db", NULL);
+    tn_study_world_work(&all);
+    tn_study_world_begin(&some, STUDY, "some.db", &all);
+    assert_ok(tn_worker_run(&(tn_worker_options){ .db = some.path, .sides = 2, .trials = 5 }, &ran));
+    assert_int_equal(ran, 5);
+    assert_true(tn_study_world_work_stopped(&some, (tn_worker_options){ .sides = 2 }, 5, 13) > 5);
+    assert_ok(tn_lab_tally(some.lab, some.study, &some.plan, false, 0, t));
+    assert_true(t[0].count[TN_TRIAL_WAITING] == 14 && t[1].count[TN_TRIAL_WAITING] == 0);
+    assert_int_equal(access(tn_tempdir_file(&all.dir, "some/s/ep-0"), F_OK), -1);
+    assert_ok(tn_worker_run(&(tn_worker_options){ .db = some.path, .sides = 1, .lanes = 3 }, &ran));
+    assert_int_equal(ran, 14);
+    assert_ok(tn_worker_run(&(tn_worker_options){ .db = some.path }, &ran));
+    assert_int_equal(ran, 0);
+    tn_study_world_same(&all, &some);
+    tn_study_world_end(&some, false);
+    tn_study_world_end(&all, true);
+}
+
 /* Stopped every few steps, with a checkpoint each time: the same table. */
 static void stopped_often(void **state)
 {
@@ -334,6 +359,7 @@ void tn_tests_worker(tn_test_list *l)
     tn_test_add(l, retries, NULL, "lab/worker: retries with the next seed");
     tn_test_add(l, environment, NULL, "lab/worker: an environment's reward");
     tn_test_add(l, any_workers, NULL, "lab/worker: one worker or three, the same table");
+    tn_test_add(l, side_by_side, NULL, "lab/worker: sides one after the other, the same table");
     tn_test_add(l, stopped_often, NULL, "lab/worker: stopped again and again, the same table");
     tn_test_add(l, bad_checkpoint, NULL, "lab/worker: a damaged checkpoint is left aside");
     tn_test_add(l, compares, NULL, "lab/worker: comparisons on the test part");

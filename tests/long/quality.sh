@@ -53,6 +53,16 @@ check 'it runs to its end' quality "$work/calm"
 check 'table, verdict, curves, report and trials are there' whole "$work/calm"
 check 'sides are of equal size' equal_sizes "$work/calm"
 check 'the same command again changes nothing' quality "$work/calm"
+some() { # two sides first, then what is left
+    examples/quality/run.sh "$work/tiny.yaml" text="$work/text" out="$1" vocab=300 held=3000 tenon="$tenon" --sides=recall,ten >"$1.log" 2>&1
+}
+only_two() { # the table has them, and says against which
+    [ "$(grep -cE '^[a-z_0-9]+ +3 +[0-9.]+ ' "$1/table.txt")" = 2 ] && grep -q 'gpt has not run yet: the table is against ten' "$1.log" && [ "$(grep -c ' 9 ' "$1/plan.txt")" = 2 ]
+}
+check 'two sides run by themselves' some "$work/some"
+check 'their table is there' only_two "$work/some"
+check 'the others follow' quality "$work/some"
+check 'and all of it is there' whole "$work/some"
 mkdir "$work/hurt"
 for i in 1 2 3; do
     setsid examples/quality/run.sh "$work/tiny.yaml" text="$work/text" out="$work/hurt" vocab=300 held=3000 tenon="$tenon" >"$work/hurt.log" 2>&1 &
@@ -65,6 +75,8 @@ check 'killed three times, it goes on to its end' quality "$work/hurt"
 check 'all of it is there too' whole "$work/hurt"
 without_times "$work/calm" >"$work/calm.table"
 without_times "$work/hurt" >"$work/hurt.table"
+without_times "$work/some" >"$work/some.table"
+check 'some sides first, the table is the same' diff "$work/calm.table" "$work/some.table"
 check 'its table is that of the undisturbed run' diff "$work/calm.table" "$work/hurt.table"
 check 'a folder without the text is refused' bash -c "! examples/quality/run.sh small text=$work out=$work/none tenon=$tenon 2>$work/no.err && grep -q 'there is no .*wikitext-2/train.txt' $work/no.err"
 cat "$work/calm/table.txt"

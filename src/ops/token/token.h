@@ -32,7 +32,7 @@ typedef enum tn_token_op {
     TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_TOKEN_COPY,       /* in0 -> out0 (n) */
     TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of out0 (k,n); nothing where there is none */
+    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of out0 (k,n); where there is none, NaN to the nearest */
     TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */
     TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN */
     TN_TOKEN_OPS
@@ -83,6 +83,10 @@ typedef struct tn_token_builder {
         int16_t slot;
     } held[TN_TOKEN_HELD];
     int n_held;
+    struct tn_token_made { /* memory that the program writes: weights that are fetched ahead must not lie there */
+        uintptr_t begin, end;
+    } made[TN_TOKEN_STEPS * TN_TOKEN_OUT];
+    int n_made;
 } tn_token_builder;
 
 /* slot_floats and stage_bytes: what shared memory has room for, at most 32,000 and any. */

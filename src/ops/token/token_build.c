@@ -10,7 +10,7 @@ void tn_token_begin(tn_token_builder *b, tn_token_program *p, int32_t slot_float
     p->stage_bytes = stage_bytes;
     b->program = p;
     b->top = 0;
-    b->meetings = b->n_ranges = b->n_held = 0;
+    b->meetings = b->n_ranges = b->n_held = b->n_made = 0;
 }
 
 typedef struct span {
@@ -46,13 +46,29 @@ static int32_t find_held(const tn_token_builder *b, span x, uint8_t type)
 /* Floats, so that a slot begins at 16 bytes. */
 static int32_t slot_size(int64_t n) { return (int32_t)((n + 3) / 4 * 4); }
 
+/* Inputs that the kernel reads from memory, whoever holds them. */
+static bool lies_far(const tn_token_step *s, int i)
+{
+    return i == (s->op == TN_TOKEN_OUTER ? 4 : 1) && (s->op == TN_TOKEN_EMBED || s->op == TN_TOKEN_LINEAR || s->op == TN_TOKEN_OUTER);
+}
+
+/* Weights are fetched before the steps ahead of theirs have run. */
+static bool comes_too_early(const tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z)
+{
+    if (!(s->flags & TN_TOKEN_STAGED)) return false;
+    const span w = span_of(s->in[1], s->in_type[1], z->in[1]);
+    for (int i = 0; i < b->n_made; i++)
+        if (meet_at(w, b->made[i].begin, b->made[i].end)) return true;
+    return false;
+}
+
 static bool place_inputs(const tn_token_builder *b, const tn_token_sizes *z, tn_token_step *s)
 {
     for (int i = 0; i < TN_TOKEN_IN; i++) {
         s->in_slot[i] = -1;
         if (!s->in[i]) continue;
         const span x = span_of(s->in[i], s->in_type[i], z->in[i]);
-        s->in_slot[i] = (int16_t)find_held(b, x, s->in_type[i]);
+        if (!lies_far(s, i)) s->in_slot[i] = (int16_t)find_held(b, x, s->in_type[i]);
         if (s->op == TN_TOKEN_LINEAR && i == 0 && s->in_slot[i] % 4) s->in_slot[i] = -1; /* it is read at 16 bytes */
         if (s->in_slot[i] < 0 && touched(b, x, false)) return false; /* another block made it */
     }
@@ -118,6 +134,7 @@ static void commit(tn_token_builder *b, const tn_token_step *s, const tn_token_s
         if (!s->out[i]) continue;
         const span y = span_of(s->out[i], s->out_type[i], z->out[i]);
         note(b, y, true);
+        b->made[b->n_made++] = (struct tn_token_made){ y.begin, y.end };
         if (s->out_slot[i] >= 0) hold(b, y, s->out_type[i], s->out_slot[i]);
     }
     if (s->flags & TN_TOKEN_FETCHES) hold(b, span_of(s->in[0], s->in_type[0], z->in[0]), s->in_type[0], s->out_slot[1]);
@@ -128,6 +145,7 @@ static void commit(tn_token_builder *b, const tn_token_step *s, const tn_token_s
 static bool place(tn_token_builder *b, const tn_token_step *wanted, const tn_token_sizes *z)
 {
     if (b->program->n == TN_TOKEN_STEPS || b->n_ranges + TN_TOKEN_IN + TN_TOKEN_OUT > TN_TOKEN_RANGES) return false;
+    if (comes_too_early(b, wanted, z)) return false;
     for (int meets = wanted->flags & TN_TOKEN_MEETS; meets < 2; meets++) {
         tn_token_step s = *wanted;
         int32_t top;

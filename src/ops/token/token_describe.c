@@ -246,7 +246,7 @@ static int argmax_steps(const description *d)
     const int64_t n = count_of(&d->c->in[0]);
     const description all = { d->c, d->step + 1, d->size + 1 };
     if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0)) return 0;
-    d->step->flags = TN_TOKEN_SHARED;
+    d->step->flags = TN_TOKEN_SHARED | TN_TOKEN_MEETS; /* an argmax before this one has used the scratch memory */
     all.step->flags = TN_TOKEN_MEETS;
     return take(d, 0, 0, n) && give(&all, 0, 0, 1, false) ? 2 : 0;
 }
@@ -268,6 +268,7 @@ int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn
         step[i] = (tn_token_step){ 0 };
         size[i] = (tn_token_sizes){ 0 };
     }
+    if (c->dout) return 0; /* of a backward pass */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
         if (table[i].op == op) return table[i].steps(&(description){ c, step, size });
     return 0;

@@ -111,11 +111,11 @@ __device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_t
         const float x = tn_token_get(s, r, 0, i);
         float y = tn_token_or(s, r, 2, i, 0.f);
         for (int j = 0; j < s.k - 1; j++) {
-            const float old = fresh ? 0.f : tn_token_far(s.in[3], s.in_type[3], j * s.n + i);
-            if (!fresh) y += tn_token_far(s.in[1], s.in_type[1], j * s.n + i) * old;
+            const float old = fresh ? 0.f : tn_token_get(s, r, 3, j * s.n + i);
+            if (!fresh) y += tn_token_get(s, r, 1, j * s.n + i) * old;
             if (j) tn_token_put(s, r, 1, (j - 1) * s.n + i, old);
         }
-        y += tn_token_far(s.in[1], s.in_type[1], (s.k - 1) * s.n + i) * x;
+        y += tn_token_get(s, r, 1, (s.k - 1) * s.n + i) * x;
         if (s.k > 1) tn_token_put(s, r, 1, (s.k - 2) * s.n + i, x);
         tn_token_put(s, r, 0, i, s.kind ? tn_d_silu(y) : y);
     }
@@ -220,10 +220,10 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
     }
 }
 
-__device__ __forceinline__ void tn_token_copy(const tn_token_step &s)
+__device__ __forceinline__ void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
 {
-    for (int i = blockIdx.x * TN_TOKEN_THREADS + threadIdx.x; i < s.n; i += gridDim.x * TN_TOKEN_THREADS)
-        tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_far(s.in[0], s.in_type[0], i));
+    for (int64_t i = blockIdx.x * TN_TOKEN_THREADS + threadIdx.x; i < s.n; i += gridDim.x * TN_TOKEN_THREADS)
+        tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_get(s, r, 0, (int)i));
 }
 
 __device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
@@ -290,7 +290,7 @@ __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, cons
     const int first = (int)((int64_t)s.n * blockIdx.x / gridDim.x), end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
     tn_token_best mine = { -INFINITY, INT_MAX };
     for (int i = first + threadIdx.x; i < end; i += TN_TOKEN_THREADS) {
-        const float x = tn_token_far(s.in[0], s.in_type[0], i);
+        const float x = tn_token_get(s, r, 0, i);
         const tn_token_best b = { x, x == x ? i : -1 };
         mine = tn_token_better(mine, b);
     }

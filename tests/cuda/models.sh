@@ -14,10 +14,11 @@ cat README.md ARCHITECTURE.md CONTRIBUTING.md docs/*.md > "$work/text.txt"
 text="data=$work/text.txt train.context=128 train.batch=4 train.eval_every=0 train.eval_batches=2 train.warmup=5 log.every=1 loader.workers=0"
 small=$text
 
-# NAME, then settings: trains and leaves the losses in $work/NAME.losses.
+# NAME, then settings: trains and leaves the losses in $work/NAME.losses; none where it fails. A name used twice goes on with its run.
 losses() {
     local name=$1
     shift
+    rm -f "$work/$name.losses"
     # shellcheck disable=SC2086
     "$tenon" train "$@" $small run="$work/$name" > "$work/$name.log" 2>&1 || { tail -3 "$work/$name.log"; return 1; }
     grep -o '"loss":[0-9.e+-]*' "$work/$name/metrics.jsonl" | cut -d: -f2 > "$work/$name.losses"

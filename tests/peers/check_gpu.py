@@ -1,9 +1,11 @@
 """Checks of the GPU peers in bench/peers against the twins: loss and every gradient of GPT-2, and of the TEN and ten_b in every form, the
-head whole, by rows and in Triton. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
+head whole, by rows and in Triton; and that the first steps train at the rate that their file tells our side. On the CPU the chunked and per-token forms run in float64 and the Triton ones through Triton's
 interpreter in float32 (a minute); with --cuda the Triton ones run on the GPU. Ends with "N passed, N failed"."""
+import json
 import os
 import pathlib
 import sys
+import tempfile
 
 CUDA = "--cuda" in sys.argv
 if not CUDA:
@@ -11,6 +13,7 @@ if not CUDA:
 import torch  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench" / "peers"))
+import against  # noqa: E402
 import gpt_twin  # noqa: E402
 import gpu_gpt2  # noqa: E402
 import gpu_step  # noqa: E402
@@ -61,8 +64,31 @@ def compare_gpt2():
     check("gpt2", max([distance(loss, want)] + [distance(mine[name], g) for name, g in zip(net.params, grads)]), 1e-9)
 
 
+def file_settings(path):
+    """key=value words of a reference file, as `tenon check --against` reads them."""
+    data = pathlib.Path(path).read_bytes()
+    head = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    return dict(word.split("=", 1) for word in head["__metadata__"]["settings"].split())
+
+
+def compare_rate():
+    """The first steps of the peers against the twin's training at the rate of their file, whose schedule must be none."""
+    net, tokens, labels = gpu_step.make_net(gpt_twin.Gpt, gpt_twin.DEFAULTS, "shape=gpt2 dim=16 layers=2 heads=2 vocab=23", 2, 30, torch.float64, 6)
+    params = gpu_step.device_params(net, "cpu")
+    body = gpu_step.make_body(params, "AA", gpu_gpt2.begin, gpu_gpt2.make_layer(2), torch.float64, "none")
+    loss_of = gpu_step.make_loss(body, "whole", params["embed"], 23, False)
+    with tempfile.TemporaryDirectory() as folder:
+        losses = gpu_step.first_steps(gpu_step.make_step(net, params, loss_of), "gpt", net, tokens, labels, f"{folder}/first")
+        said = file_settings(f"{folder}/first")
+    check("the file's rate is that of gpu_step", abs(float(said["train.lr"]) - gpu_step.TRAIN["train.lr"]), 0)
+    net.settings["train.lr"] = float(said["train.lr"])
+    want = against.make_reference(net, tokens, labels, 6)["output.losses"]
+    check("first losses at the file's rate", distance(torch.tensor(losses), want), 1e-6)
+
+
 torch.manual_seed(1)
 compare_gpt2()
+compare_rate()
 for kind in SMALL:
     for length, rows in ((40, 0), (128, 50), (37, 16)):
         compare(kind, "eager", length, rows, torch.float64, 1e-9)

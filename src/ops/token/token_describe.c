@@ -88,6 +88,7 @@ static int embed_steps(const description *d)
     return take(d, 0, 0, 1) && take(d, 1, 1, V * n) && give(d, 0, 0, n, true);
 }
 
+/* The rows' numbers, its last output, are for a backward pass: a token has none. */
 static int norm_steps(const description *d)
 {
     const tn_norm_attr *a = d->c->attr;
@@ -95,7 +96,6 @@ static int norm_steps(const description *d)
     const int64_t n = last_of(x);
     const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
     if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
-    if (d->c->out[d->c->n_out - 1].data) return 0; /* numbers for a backward pass */
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->eps;
     return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) && take(d, TN_NORM_B, 3, n) &&

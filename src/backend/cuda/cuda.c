@@ -76,7 +76,7 @@ static void cuda_close(void *queue)
     tn_free(q);
 }
 
-enum { MEETING_BYTES = 4 * (64 + 2 * TN_CUDA_MEETING_BLOCKS) };
+enum { MEETING_BYTES = 4 * (64 + TN_CUDA_MEETING_FLOATS) };
 
 static tn_status open_parts(tn_cuda_queue *q)
 {

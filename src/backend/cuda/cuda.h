@@ -20,13 +20,13 @@ typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
 /* A step uploads twice, and a few of them may be queued before the host waits for the first. */
-enum { TN_CUDA_STAGES = 12, TN_CUDA_MEETING_BLOCKS = 1024 };
+enum { TN_CUDA_STAGES = 12, TN_CUDA_MEETING_BLOCKS = 1024, TN_CUDA_MEETING_FLOATS = 264192 };
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
     int shared_bytes;           /* shared memory that a block may ask for */
-    void *meeting;              /* device memory where blocks of one kernel meet: 64 counters, 0 between kernels, then 2 numbers a block */
+    void *meeting;              /* device memory where blocks of one kernel meet: 64 counters, 0 between kernels, then TN_CUDA_MEETING_FLOATS */
     struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;

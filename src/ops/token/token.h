@@ -32,7 +32,9 @@ typedef enum tn_token_op {
     TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_TOKEN_COPY,       /* in0 -> out0 (n) */
     TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of out0 (k,n); where there is none, NaN to the nearest */
+    TN_TOKEN_PUT,        /* in0 (n,m) to row in1[0] of each of the n parts of out0 (n,k,m); where there is none, NaN to the nearest */
+    TN_TOKEN_SEEN,       /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch memory, part by part; a: scale; b: window or 0 */
+    TN_TOKEN_SEEN_ALL,   /* ... and of all parts out0 (n,m) */
     TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */
     TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN */
     TN_TOKEN_OPS
@@ -50,7 +52,7 @@ typedef struct tn_token_step {
     int16_t in_slot[TN_TOKEN_IN], out_slot[TN_TOKEN_OUT]; /* place in the slots, in floats, or -1: in memory only */
     uint8_t in_type[TN_TOKEN_IN], out_type[TN_TOKEN_OUT]; /* tn_dtype */
     uint8_t op, kind, flags;
-    int32_t n, k, m;
+    int32_t n, k, m, j;
     float a, b;
 } tn_token_step;
 
@@ -59,7 +61,7 @@ typedef struct tn_token_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* shared memory: the slots, then two stages */
     uint32_t *meeting;                /* (2) counters, 0 between programs */
-    float *scratch;                   /* (blocks,2) */
+    float *scratch;                   /* for what parts leave for the step that joins them */
     uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */
     tn_token_step step[TN_TOKEN_STEPS];
 } tn_token_program;

@@ -4,6 +4,7 @@
  * n (b + 1) / blocks, as many of them as fit come through shared memory, two products ahead of their use, so that memory is read while blocks
  * wait for each other; the rest is read when it is needed. A warp makes two rows at a time. Sums have a fixed order.
  * Blocks meet at a counter in memory; the last one to leave sets it back for the next program. */
+#include "ops/token/token_seen.cuh"
 #include "ops/token/token_steps.cuh"
 
 #include "ops/linear/linear.h"
@@ -126,7 +127,7 @@ __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
 __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_constant__ tn_token_program p)
 {
     extern __shared__ float4 memory[];
-    __shared__ float sums[2 * TN_TOKEN_THREADS];
+    __shared__ float sums[TN_TOKEN_SUMS];
     float *slots = (float *)memory;
     char *stages = (char *)(slots + p.slot_floats);
     uint32_t meetings = 0;
@@ -153,6 +154,12 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
         case TN_TOKEN_COPY: tn_token_copy(s, r); break;
         case TN_TOKEN_ROPE: tn_token_rope(s, r); break;
         case TN_TOKEN_PUT: tn_token_place(s, r); break;
+        case TN_TOKEN_SEEN:
+            if (s.in_type[1] == TN_F32) tn_token_seen<TN_F32>(s, r, p.scratch);
+            else if (s.in_type[1] == TN_BF16) tn_token_seen<TN_BF16>(s, r, p.scratch);
+            else tn_token_seen<TN_F16>(s, r, p.scratch);
+            break;
+        case TN_TOKEN_SEEN_ALL: tn_token_seen_all(s, r, p.scratch); break;
         case TN_TOKEN_BEST_PARTS: tn_token_best_parts(s, r, p.scratch); break;
         case TN_TOKEN_BEST: tn_token_best_whole(s, r, p.scratch); break;
         default: tn_token_elementwise(s, r);
@@ -177,7 +184,7 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     tn_cuda_queue *q = tn_cuda_queue_of(call);
     tn_token_program program;
     tn_token_builder builder;
-    const int stage_bytes = (q->shared_bytes - (int)sizeof(float) * (SLOT_FLOATS + 2 * TN_TOKEN_THREADS) - 1024) / 2 / 128 * 128;
+    const int stage_bytes = (q->shared_bytes - (int)sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) - 1024) / 2 / 128 * 128;
     *took = 0;
     if (stage_bytes < 4096 || !q->meeting || q->multiprocessors > TN_CUDA_MEETING_BLOCKS) return TN_OK;
     tn_token_begin(&builder, &program, SLOT_FLOATS, stage_bytes);

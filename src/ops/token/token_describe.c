@@ -2,6 +2,8 @@
 #include "ops/token/token.h"
 
 #include "ops/argmax/argmax.h"
+#include "ops/attention/attention.h"
+#include "ops/attention/attention_mask.h"
 #include "ops/binary/binary.h"
 #include "ops/cache_write/cache_write.h"
 #include "ops/conv_causal/conv_causal.h"
@@ -70,7 +72,7 @@ static bool is_given(const tn_call *c, int i) { return i < c->n_in && c->in[i].d
 /* n numbers in one row, few enough for every block to work them through. */
 static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int64_t m)
 {
-    const bool all = op == TN_TOKEN_LINEAR || op == TN_TOKEN_COPY || op == TN_TOKEN_OUTER || op == TN_TOKEN_BEST_PARTS || op == TN_TOKEN_BEST;
+    const bool all = op == TN_TOKEN_LINEAR || op == TN_TOKEN_COPY || op == TN_TOKEN_OUTER || op == TN_TOKEN_BEST_PARTS || op == TN_TOKEN_BEST || op == TN_TOKEN_SEEN;
     d->step->op = (uint8_t)op;
     d->step->n = (int32_t)n;
     d->step->k = (int32_t)k;
@@ -232,12 +234,54 @@ static int rope_steps(const description *d)
     return n <= TN_TOKEN_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
 }
 
+/* A cache (1,S,KV,D) whose heads lie one after the other, each with its rows in a row: as a vector. */
+static bool as_heads(const tn_arg *a, tn_arg *out)
+{
+    const int64_t S = a->dims.dim[1], KV = a->dims.dim[2], D = a->dims.dim[3];
+    if (a->dims.dim[0] != 1 || (KV > 1 && a->stride[2] != S * D) || (S > 1 && a->stride[1] != D) || (D > 1 && a->stride[3] != 1)) return false;
+    *out = *a;
+    out->dims = tn_shape(KV * S * D);
+    out->stride[0] = 1;
+    return true;
+}
+
 static int put_steps(const description *d)
 {
-    const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
-    const int64_t n = count_of(x), rows = cache->dims.dim[1];
-    if (cache->dims.dim[0] != 1 || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !set(d, TN_TOKEN_PUT, n, rows, 0)) return 0;
-    return take(d, 1, 0, n) && take(d, 2, 1, 1) && give(d, 0, 0, n * rows, false);
+    const tn_arg *x = &d->c->in[1];
+    tn_arg cache, in[3];
+    if (x->dims.rank != 4 || x->dims.dim[1] != 1 || !as_heads(&d->c->out[0], &cache)) return 0;
+    const int64_t KV = x->dims.dim[2], D = x->dims.dim[3], S = d->c->out[0].dims.dim[1];
+    for (int i = 0; i < 3; i++) in[i] = d->c->in[i];
+    const tn_call c = { .n_in = 3, .n_out = 1, .in = in, .out = &cache };
+    const description e = { &c, d->step, d->size };
+    if (KV * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_PUT, KV, S, D)) return 0;
+    return take(&e, 1, 0, KV * D) && take(&e, 2, 1, 1) && give(&e, 0, 0, KV * S * D, false);
+}
+
+enum { MOST_WIDE = 256, MOST_WINDOW = 1 << 24 /* a float has it exactly */ };
+
+/* Two steps: parts of the keys, then all of them together. The first waits for the keys that have just been put there. */
+static int attention_steps(const description *d)
+{
+    const tn_call *c = d->c;
+    const tn_attention_attr *a = c->attr;
+    const tn_dims q = c->in[TN_ATT_Q].dims, k = c->in[TN_ATT_K].dims;
+    const int64_t H = q.dim[2], D = q.dim[3], S = k.dim[1], KV = k.dim[2];
+    tn_arg in[4] = { c->in[TN_ATT_Q], { 0 }, { 0 }, { 0 } };
+    if (q.dim[0] * q.dim[1] != 1 || is_given(c, TN_ATT_LENGTHS) || is_given(c, TN_ATT_DOCUMENT) || (c->n_out > 1 && c->out[1].data)) return 0;
+    if (D > MOST_WIDE || D < 8 || (D & (D - 1)) || a->window >= MOST_WINDOW || c->in[TN_ATT_K].dtype != c->in[TN_ATT_V].dtype) return 0;
+    if (!as_heads(&c->in[TN_ATT_K], &in[1]) || !as_heads(&c->in[TN_ATT_V], &in[2])) return 0;
+    if ((uintptr_t)in[1].data % 16 || (uintptr_t)in[2].data % 16) return 0;
+    if (is_given(c, TN_ATT_KV_LENGTH)) in[3] = c->in[TN_ATT_KV_LENGTH];
+    const tn_call parts = { .n_in = 4, .in = in };
+    const description e = { &parts, d->step, d->size }, all = { c, d->step + 1, d->size + 1 };
+    if (H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) || !set(&all, TN_TOKEN_SEEN_ALL, H, S, D)) return 0;
+    e.step->flags = TN_TOKEN_SHARED | TN_TOKEN_MEETS;
+    e.step->j = (int32_t)KV;
+    e.step->a = a->scale;
+    e.step->b = (float)a->window;
+    all.step->flags = TN_TOKEN_MEETS;
+    return take(&e, 0, 0, H * D) && take(&e, 1, 1, KV * S * D) && take(&e, 2, 2, KV * S * D) && take(&e, 3, 3, 1) && give(&all, 0, 0, H * D, true) ? 2 : 0;
 }
 
 /* Two steps: of each block's part, then of all. The second waits for the first. */
@@ -260,6 +304,7 @@ static const struct {
     { &tn_op_gate, gate_steps },       { &tn_op_unary, unary_steps },     { &tn_op_binary, binary_steps },
     { &tn_op_outer, outer_steps },     { &tn_op_copy, copy_steps },       { &tn_op_rope, rope_steps },
     { &tn_op_cache_write, put_steps }, { &tn_op_argmax, argmax_steps },
+    { &tn_op_attention, attention_steps },
 };
 
 int tn_token_describe(const tn_op *op, const tn_call *c, tn_token_step *step, tn_token_sizes *size)

@@ -13,11 +13,12 @@
 #include <climits>
 
 enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_EACH = TN_TOKEN_LONGEST / TN_TOKEN_THREADS };
+enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 
 /* What a block knows while it works on a step. */
 struct tn_token_room {
     float *slots;
-    float *sums;  /* (TN_TOKEN_LONGEST / 32) */
+    float *sums;  /* (TN_TOKEN_SUMS) */
     char *stage;  /* of this step's weights */
     int stage_bytes;
     bool writes;  /* this block writes to memory what all make */
@@ -246,8 +247,8 @@ __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_
 {
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
     if (!r.writes) return;
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS)
-        tn_store(s.out[0], (tn_dtype)s.out_type[0], (int64_t)row * s.n + i, row == given ? tn_token_get(s, r, 0, i) : NAN);
+    for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS)
+        tn_store(s.out[0], (tn_dtype)s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? tn_token_get(s, r, 0, i) : NAN);
 }
 
 /* --- the largest: larger, or equal and earlier; a NaN before all ------------------------------------------------------------ */

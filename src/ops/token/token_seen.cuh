@@ -1,0 +1,150 @@
+/* Attention of one query in a token's kernel. Keys are cut into as many parts as there are blocks for each head. A key is read by as many lanes as
+ * have 8 of its numbers each, a warp reads several keys at once and four of those before it looks at any: what limits is memory.
+ * Each group of lanes keeps its own maximum, sum and values, which are joined at the end: in the warp, in the block, and, after blocks have met,
+ * of all parts. The order is fixed. A query that sees nothing gives zeros. */
+#ifndef TN_OPS_TOKEN_SEEN_CUH
+#define TN_OPS_TOKEN_SEEN_CUH
+
+#include "ops/token/token_steps.cuh"
+
+enum { TN_TOKEN_AHEAD = 4 };
+
+__device__ __forceinline__ int tn_token_parts(const tn_token_step &s) { return max(1, (int)gridDim.x / s.n); }
+
+/* e^(x - most) of a maximum x, 0 where nothing was seen. */
+__device__ __forceinline__ float tn_token_share(float x, float most) { return x == -INFINITY ? 0.f : expf(x - most); }
+
+template <int TYPE>
+__device__ __forceinline__ tn_f8 tn_token_eight(const void *p, int64_t i)
+{
+    if (TYPE == TN_F32) {
+        const float4 a = __ldcg((const float4 *)((const float *)p + i)), b = __ldcg((const float4 *)((const float *)p + i) + 1);
+        const tn_f8 r = { { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w } };
+        return r;
+    }
+    const uint4 q = __ldcg((const uint4 *)((const uint16_t *)p + i));
+    return tn_load8(&q, (tn_dtype)TYPE, 0);
+}
+
+/* What has been seen: the largest logit, the sum of shares, and the values by their shares. */
+struct tn_token_view {
+    float most, sum, y[8];
+};
+
+/* Of keys first .. end - 1 of a head whose keys and values begin at `base`; the whole warp calls it. */
+template <int TYPE>
+__device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end, const float (&q)[8])
+{
+    const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes, step = TN_TOKEN_WARPS * each;
+    tn_token_view v = { -INFINITY, 0, { 0 } };
+    for (int from = first + (threadIdx.x >> 5) * each; from < end; from += TN_TOKEN_AHEAD * step) {
+        tn_f8 key[TN_TOKEN_AHEAD], value[TN_TOKEN_AHEAD];
+        float x[TN_TOKEN_AHEAD], most = v.most;
+#pragma unroll
+        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+            const int j = from + u * step + lane / lanes;
+            const int64_t place = base + (int64_t)(j < end ? j : first) * s.m + at;
+            key[u] = tn_token_eight<TYPE>(s.in[1], place);
+            value[u] = tn_token_eight<TYPE>(s.in[2], place);
+        }
+#pragma unroll
+        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+            x[u] = 0;
+#pragma unroll
+            for (int e = 0; e < 8; e++) x[u] = fmaf(q[e], key[u].v[e], x[u]);
+            for (int d = lanes / 2; d; d >>= 1) x[u] += __shfl_xor_sync(0xffffffffu, x[u], d);
+            if (from + u * step + lane / lanes >= end) x[u] = -INFINITY;
+            most = x[u] > most || x[u] != x[u] ? x[u] : most;
+        }
+        const float old = tn_token_share(v.most, most);
+        v.sum *= old;
+#pragma unroll
+        for (int e = 0; e < 8; e++) v.y[e] *= old;
+#pragma unroll
+        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+            const float p = tn_token_share(x[u], most);
+            v.sum += p;
+#pragma unroll
+            for (int e = 0; e < 8; e++) v.y[e] = p ? fmaf(p, value[u].v[e], v.y[e]) : v.y[e];
+        }
+        v.most = most;
+    }
+    return v;
+}
+
+/* Groups of lanes of a warp become one. */
+__device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
+{
+    for (int d = lanes; d < 32; d <<= 1) {
+        const float other = __shfl_xor_sync(0xffffffffu, v.most, d), most = other > v.most || other != other ? other : v.most;
+        const float mine = tn_token_share(v.most, most), theirs = tn_token_share(other, most);
+        v.sum = v.sum * mine + __shfl_xor_sync(0xffffffffu, v.sum, d) * theirs;
+#pragma unroll
+        for (int e = 0; e < 8; e++) v.y[e] = v.y[e] * mine + __shfl_xor_sync(0xffffffffu, v.y[e], d) * theirs;
+        v.most = most;
+    }
+}
+
+template <int TYPE>
+__device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_token_room &r, float *scratch)
+{
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s), size = D + 2;
+    const int given = s.in[3] ? tn_token_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
+    const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
+    for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
+        const int h = u / parts, c = u % parts;
+        float q[8];
+#pragma unroll
+        for (int e = 0; e < 8; e++) q[e] = s.a * tn_token_get(s, r, 0, h * D + lane % lanes * 8 + e);
+        tn_token_view v = tn_token_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
+                                              begin + (int)((int64_t)count * (c + 1) / parts), q);
+        tn_token_join_warp(v, lanes);
+        float *mine = r.sums + warp * size;
+        if (lane == 0) mine[0] = v.most, mine[1] = v.sum;
+        if (lane < lanes)
+#pragma unroll
+            for (int e = 0; e < 8; e++) mine[2 + lane * 8 + e] = v.y[e];
+        __syncthreads();
+        for (int i = threadIdx.x; i < D; i += TN_TOKEN_THREADS) {
+            float most = r.sums[0], sum = 0, y = 0;
+            for (int w = 1; w < TN_TOKEN_WARPS; w++) {
+                const float x = r.sums[w * size];
+                most = x > most || x != x ? x : most;
+            }
+            for (int w = 0; w < TN_TOKEN_WARPS; w++) {
+                const float p = tn_token_share(r.sums[w * size], most);
+                sum += p * r.sums[w * size + 1];
+                y += p * r.sums[w * size + 2 + i];
+            }
+            float *to = scratch + (int64_t)u * size;
+            if (i == 0) to[0] = most, to[1] = sum;
+            to[2 + i] = y;
+        }
+        __syncthreads();
+    }
+}
+
+/* Every block joins all parts for itself: first what each counts for, then the values. */
+__device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+{
+    const int parts = tn_token_parts(s), size = s.m + 2;
+    for (int u = threadIdx.x; u < s.n * parts; u += TN_TOKEN_THREADS) {
+        const float *head = scratch + (int64_t)(u / parts * parts) * size;
+        float most = __ldcg(head), sum = 0;
+        for (int c = 1; c < parts; c++) {
+            const float x = __ldcg(head + (int64_t)c * size);
+            most = x > most || x != x ? x : most;
+        }
+        for (int c = 0; c < parts; c++) sum += tn_token_share(__ldcg(head + (int64_t)c * size), most) * __ldcg(head + (int64_t)c * size + 1);
+        r.sums[u] = sum == 0.f ? 0.f : tn_token_share(__ldcg(scratch + (int64_t)u * size), most) / sum;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
+        const int h = i / s.m, d = i % s.m;
+        float y = 0;
+        for (int c = 0; c < parts; c++) y += r.sums[h * parts + c] * __ldcg(scratch + (int64_t)(h * parts + c) * size + 2 + d);
+        tn_token_put(s, r, 0, i, y);
+    }
+}
+
+#endif

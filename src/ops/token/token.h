@@ -32,7 +32,7 @@ typedef enum tn_token_op {
     TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_TOKEN_COPY,       /* in0 -> out0 (n) */
     TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of out0 (k,n); where there is none, NaN to the nearest */
+    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of each of out0 (n/m,k,m); where there is none, NaN to the nearest */
     TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */
     TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN */
     TN_TOKEN_OPS

@@ -88,6 +88,7 @@ static int embed_steps(const description *d)
     return take(d, 0, 0, 1) && take(d, 1, 1, V * n) && give(d, 0, 0, n, true);
 }
 
+/* The last output, numbers for a backward pass, is not made: a token's plan has none, and nothing else reads them. */
 static int norm_steps(const description *d)
 {
     const tn_norm_attr *a = d->c->attr;
@@ -95,7 +96,6 @@ static int norm_steps(const description *d)
     const int64_t n = last_of(x);
     const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
     if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
-    if (d->c->out[d->c->n_out - 1].data) return 0; /* numbers for a backward pass */
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->eps;
     return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) && take(d, TN_NORM_B, 3, n) &&
@@ -232,12 +232,27 @@ static int rope_steps(const description *d)
     return n <= TN_TOKEN_LONGEST && take(d, 0, 0, n) && take(d, 1, 1, 1) && give(d, 0, 0, n, true);
 }
 
+/* Of the (1,rows,...) that a cache is, or of the (1,rows,heads,m) that is seen of a (1,heads,rows,m), how many numbers of a row lie beside
+ * each other; 0: neither. */
+static int64_t beside(const tn_arg *cache)
+{
+    const tn_dims c = cache->dims;
+    const int64_t rows = c.dim[1];
+    if (c.dim[0] != 1 || rows < 1) return 0;
+    if (is_vector(cache)) return count_of(cache) / rows;
+    if (cache->live || c.rank != 4 || cache->stride[1] != c.dim[3] || cache->stride[2] != rows * c.dim[3]) return 0;
+    return c.dim[3] == 1 || cache->stride[3] == 1 ? c.dim[3] : 0;
+}
+
 static int put_steps(const description *d)
 {
     const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
-    const int64_t n = count_of(x), rows = cache->dims.dim[1];
-    if (cache->dims.dim[0] != 1 || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !set(d, TN_TOKEN_PUT, n, rows, 0)) return 0;
-    return take(d, 1, 0, n) && take(d, 2, 1, 1) && give(d, 0, 0, n * rows, false);
+    const int64_t n = count_of(x), rows = cache->dims.dim[1], m = beside(cache);
+    if (!m || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !is_float(cache) || !set(d, TN_TOKEN_PUT, n, rows, m)) return 0;
+    d->step->out[0] = cache->data;
+    d->step->out_type[0] = (uint8_t)cache->dtype;
+    d->size->out[0] = n * rows;
+    return take(d, 1, 0, n) && take(d, 2, 1, 1);
 }
 
 /* Two steps: of each block's part, then of all. The second waits for the first. */

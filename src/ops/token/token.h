@@ -32,7 +32,7 @@ typedef enum tn_token_op {
     TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_TOKEN_COPY,       /* in0 -> out0 (n) */
     TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n,m) to row in1[0] of each of the n parts of out0 (n,k,m); where there is none, NaN to the nearest */
+    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of each of out0 (n/m,k,m); where there is none, NaN to the nearest */
     TN_TOKEN_SEEN,       /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch memory, part by part; a: scale; b: window or 0 */
     TN_TOKEN_SEEN_ALL,   /* ... and of all parts out0 (n,m) */
     TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */

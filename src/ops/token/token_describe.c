@@ -90,7 +90,7 @@ static int embed_steps(const description *d)
     return take(d, 0, 0, 1) && take(d, 1, 1, V * n) && give(d, 0, 0, n, true);
 }
 
-/* The rows' numbers, its last output, are for a backward pass: a token has none. */
+/* The last output, numbers for a backward pass, is not made: a token's plan has none, and nothing else reads them. */
 static int norm_steps(const description *d)
 {
     const tn_norm_attr *a = d->c->attr;
@@ -245,17 +245,27 @@ static bool as_heads(const tn_arg *a, tn_arg *out)
     return true;
 }
 
+/* Of the (1,rows,...) that a cache is, or of the (1,rows,heads,m) that is seen of a (1,heads,rows,m), how many numbers of a row lie beside
+ * each other; 0: neither. */
+static int64_t beside(const tn_arg *cache)
+{
+    const tn_dims c = cache->dims;
+    const int64_t rows = c.dim[1];
+    if (c.dim[0] != 1 || rows < 1) return 0;
+    if (is_vector(cache)) return count_of(cache) / rows;
+    if (cache->live || c.rank != 4 || cache->stride[1] != c.dim[3] || cache->stride[2] != rows * c.dim[3]) return 0;
+    return c.dim[3] == 1 || cache->stride[3] == 1 ? c.dim[3] : 0;
+}
+
 static int put_steps(const description *d)
 {
-    const tn_arg *x = &d->c->in[1];
-    tn_arg cache, in[3];
-    if (x->dims.rank != 4 || x->dims.dim[1] != 1 || !as_heads(&d->c->out[0], &cache)) return 0;
-    const int64_t KV = x->dims.dim[2], D = x->dims.dim[3], S = d->c->out[0].dims.dim[1];
-    for (int i = 0; i < 3; i++) in[i] = d->c->in[i];
-    const tn_call c = { .n_in = 3, .n_out = 1, .in = in, .out = &cache };
-    const description e = { &c, d->step, d->size };
-    if (KV * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_PUT, KV, S, D)) return 0;
-    return take(&e, 1, 0, KV * D) && take(&e, 2, 1, 1) && give(&e, 0, 0, KV * S * D, false);
+    const tn_arg *cache = &d->c->out[0], *x = &d->c->in[1];
+    const int64_t n = count_of(x), rows = cache->dims.dim[1], m = beside(cache);
+    if (!m || x->dims.dim[1] != 1 || count_of(cache) != n * rows || !is_float(cache) || !set(d, TN_TOKEN_PUT, n, rows, m)) return 0;
+    d->step->out[0] = cache->data;
+    d->step->out_type[0] = (uint8_t)cache->dtype;
+    d->size->out[0] = n * rows;
+    return take(d, 1, 0, n) && take(d, 2, 1, 1);
 }
 
 enum { MOST_WIDE = 256, MOST_WINDOW = 1 << 24 /* a float has it exactly */ };

@@ -247,7 +247,7 @@ __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_
 {
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
     if (!r.writes) return;
-    for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS)
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS)
         tn_store(s.out[0], (tn_dtype)s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? tn_token_get(s, r, 0, i) : NAN);
 }
 

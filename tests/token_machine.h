@@ -1,0 +1,393 @@
+/* A machine of plain C that runs a token's program (ops/token/token.h) the way the GPU may, for tests of what the builder decides. Header only.
+ *
+ * Blocks run one after the other from meeting to meeting, in an order that a seed decides: whatever one block reads of another's without
+ * a meeting between them, it reads too early or too late for some order. Slots do not outlive a meeting: they become NaN. Weights that are staged
+ * are copied when the kernel would fetch them. f32 alone; arithmetic is double, so that a program's result differs from kernels' by
+ * their rounding. */
+#ifndef TN_TOKEN_MACHINE_H
+#define TN_TOKEN_MACHINE_H
+
+#include "ops/binary/binary.h"
+#include "ops/gate/gate.h"
+#include "ops/linear/linear.h"
+#include "ops/norm/norm.h"
+#include "ops/token/token.h"
+#include "ops/unary/unary.h"
+#include "testlib.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TN_TOKEN_MACHINE_BLOCKS = 8 };
+
+typedef struct tn_token_machine {
+    const tn_token_program *p;
+    int blocks;
+    uint64_t seed; /* of the blocks' order */
+    float *slots;  /* (blocks,slot_floats) */
+    float *stage;  /* (blocks,2,stage_bytes / 4) */
+    int product[TN_TOKEN_MACHINE_BLOCKS]; /* staged products that a block has done */
+    double best[TN_TOKEN_MACHINE_BLOCKS][2]; /* the scratch memory: number, place */
+} tn_token_machine;
+
+/* One block at one step. */
+typedef struct tn_token_worker {
+    tn_token_machine *m;
+    const tn_token_step *s;
+    int block;
+    float *slots;
+    bool writes;
+} tn_token_worker;
+
+static inline double tn_token_far_(const tn_token_worker *w, int k, int64_t i)
+{
+    assert_int_equal(w->s->in_type[k], TN_F32);
+    return ((const float *)w->s->in[k])[i];
+}
+
+static inline double tn_token_get_(const tn_token_worker *w, int k, int64_t i)
+{
+    return w->s->in_slot[k] >= 0 ? (double)w->slots[w->s->in_slot[k] + i] : tn_token_far_(w, k, i);
+}
+
+static inline double tn_token_or_(const tn_token_worker *w, int k, int64_t i, double otherwise)
+{
+    return w->s->in[k] ? tn_token_get_(w, k, i) : otherwise;
+}
+
+static inline int32_t tn_token_integer_(const tn_token_worker *w, int k)
+{
+    assert_int_equal(w->s->in_type[k], TN_I32);
+    return *(const int32_t *)w->s->in[k];
+}
+
+static inline void tn_token_put_(const tn_token_worker *w, int k, int64_t i, double x)
+{
+    if (!w->s->out[k]) return;
+    assert_int_equal(w->s->out_type[k], TN_F32);
+    if (w->s->out_slot[k] >= 0) w->slots[w->s->out_slot[k] + i] = (float)x;
+    if (w->writes) ((float *)w->s->out[k])[i] = (float)x;
+}
+
+/* --- functions ---------------------------------------------------------------------------------------------------------- */
+
+static inline double tn_m_sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static inline double tn_m_softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static inline double tn_m_gelu(double x) { return x * tn_m_sigmoid(2 * sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)); }
+static inline double tn_m_gelu_erf(double x) { return x * 0.5 * erfc(-x / sqrt(2)); }
+static inline double tn_m_silu(double x) { return x * tn_m_sigmoid(x); }
+static inline double tn_m_relu(double x) { return x > 0 ? x : 0; }
+static inline double tn_m_square(double x) { return x * x; }
+static inline double tn_m_logcosh(double x) { return log(cosh(x)); }
+static inline double tn_m_inverse(double x) { return 1 / x; }
+static inline double tn_m_same(double x) { return x; }
+
+static inline double tn_m_unary(const tn_token_step *s, double x)
+{
+    static double (*const f[TN_UNARY_KINDS])(double) = {
+        [TN_UNARY_GELU] = tn_m_gelu,         [TN_UNARY_GELU_ERF] = tn_m_gelu_erf, [TN_UNARY_SILU] = tn_m_silu,
+        [TN_UNARY_TANH] = tanh,              [TN_UNARY_SIGMOID] = tn_m_sigmoid,   [TN_UNARY_RELU] = tn_m_relu,
+        [TN_UNARY_EXP] = exp,                [TN_UNARY_EXPM1] = expm1,            [TN_UNARY_LOG] = log,
+        [TN_UNARY_SQRT] = sqrt,              [TN_UNARY_SQUARE] = tn_m_square,     [TN_UNARY_ABS] = fabs,
+        [TN_UNARY_SOFTPLUS] = tn_m_softplus, [TN_UNARY_LOGCOSH] = tn_m_logcosh,   [TN_UNARY_SIN] = sin,
+        [TN_UNARY_COS] = cos,                [TN_UNARY_RECIPROCAL] = tn_m_inverse,
+    };
+    if (f[s->kind]) return f[s->kind](x);
+    if (s->kind == TN_UNARY_CLAMP_MIN) return x < (double)s->a ? (double)s->a : x;
+    return (double)s->a * x + (s->kind == TN_UNARY_AFFINE ? (double)s->b : 0);
+}
+
+static inline double tn_m_binary(int kind, double a, double b)
+{
+    switch (kind) {
+    case TN_BINARY_ADD: return a + b;
+    case TN_BINARY_SUB: return a - b;
+    case TN_BINARY_MUL: return a * b;
+    case TN_BINARY_DIV: return a / b;
+    case TN_BINARY_MAXIMUM: return a > b || a != a ? a : b;
+    case TN_BINARY_MINIMUM: return a < b || a != a ? a : b;
+    case TN_BINARY_RSUB: return b - a;
+    default: return b / a;
+    }
+}
+
+static inline double tn_m_gate(int kind, double z)
+{
+    static double (*const f[TN_GATE_KINDS])(double) = { tn_m_silu, tn_m_sigmoid, tn_m_gelu };
+    return f[kind](z);
+}
+
+static inline double tn_m_act(int kind, double x)
+{
+    static double (*const f[TN_ACTS])(double) = { tn_m_same, tn_m_gelu, tn_m_gelu_erf, tn_m_silu, tanh, tn_m_sigmoid, tn_m_relu };
+    return f[kind](x);
+}
+
+/* --- steps ---------------------------------------------------------------------------------------------------------------- */
+
+static inline void tn_m_embed(const tn_token_worker *w)
+{
+    const int32_t token = tn_token_integer_(w, 0);
+    const bool in = token >= 0 && token < w->s->k;
+    for (int64_t i = 0; i < w->s->n; i++) tn_token_put_(w, 0, i, in ? tn_token_far_(w, 1, (int64_t)token * w->s->n + i) : (double)NAN);
+}
+
+static inline double tn_m_sum(const tn_token_worker *w, int64_t i) { return tn_token_get_(w, 0, i) + tn_token_or_(w, 1, i, 0); }
+
+static inline void tn_m_norm(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    double mean = 0, squares = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        if (s->kind == TN_NORM_LAYER) mean += tn_m_sum(w, i) / s->n;
+        tn_token_put_(w, 1, i, tn_m_sum(w, i));
+    }
+    for (int64_t i = 0; i < s->n; i++) squares += (tn_m_sum(w, i) - mean) * (tn_m_sum(w, i) - mean);
+    const double scale = 1 / sqrt(squares / s->n + (double)s->a);
+    for (int64_t i = 0; i < s->n; i++)
+        tn_token_put_(w, 0, i, (tn_m_sum(w, i) - mean) * scale * tn_token_or_(w, 2, i, 1) + tn_token_or_(w, 3, i, 0));
+}
+
+typedef struct tn_m_part {
+    int64_t first, end, staged; /* rows of a block; so many of them are staged */
+} tn_m_part;
+
+static inline tn_m_part tn_m_part_of(const tn_token_machine *m, const tn_token_step *s, int block)
+{
+    tn_m_part p = { (int64_t)s->n * block / m->blocks, (int64_t)s->n * (block + 1) / m->blocks, 0 };
+    const int64_t fit = m->p->stage_bytes / (4 * (int64_t)s->k);
+    p.staged = p.end - p.first < fit ? p.end - p.first : fit;
+    return p;
+}
+
+static inline float *tn_m_stage(const tn_token_machine *m, int block, int j)
+{
+    return m->stage + (2 * block + (j & 1)) * (m->p->stage_bytes / 4);
+}
+
+/* Weights of the block's staged product j as they are now. */
+static inline void tn_m_fetch(const tn_token_machine *m, int block, int j)
+{
+    if (j >= m->p->staged_n) return;
+    const tn_token_step *s = &m->p->step[m->p->staged[j]];
+    const tn_m_part p = tn_m_part_of(m, s, block);
+    memcpy(tn_m_stage(m, block, j), (const float *)s->in[1] + p.first * s->k, sizeof(float) * (size_t)(p.staged * s->k));
+}
+
+static inline void tn_m_linear(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    const bool shared = s->flags & TN_TOKEN_SHARED, fetches = s->flags & TN_TOKEN_FETCHES;
+    float *x = w->slots + (fetches ? s->out_slot[1] : s->in_slot[0]);
+    tn_m_part p = { 0, s->n, 0 };
+    if (shared) p = tn_m_part_of(w->m, s, w->block);
+    if (!(s->flags & TN_TOKEN_STAGED)) p.staged = 0;
+    assert_int_equal(s->in_type[1], TN_F32);
+    assert_int_equal((x - w->slots) % 4, 0);
+    for (int64_t i = 0; fetches && i < s->k; i++) x[i] = (float)tn_token_far_(w, 0, i);
+    for (int64_t n = p.first; n < p.end; n++) {
+        const bool near = n - p.first < p.staged;
+        const float *row = near ? tn_m_stage(w->m, w->block, w->m->product[w->block]) + (n - p.first) * s->k : (const float *)s->in[1] + n * s->k;
+        double sum = tn_token_or_(w, 2, n, 0);
+        for (int64_t i = 0; i < s->k; i++) sum += (double)row[i] * (double)x[i];
+        tn_token_put_(w, 0, n, tn_m_act(s->kind, sum) + tn_token_or_(w, 3, n, 0));
+    }
+}
+
+static inline bool tn_m_fresh(const tn_token_worker *w, int state, int reset)
+{
+    return !w->s->in[state] || (w->s->in[reset] && tn_token_integer_(w, reset) != 0);
+}
+
+static inline void tn_m_conv(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    const bool fresh = tn_m_fresh(w, 3, 4);
+    for (int64_t i = 0; i < s->n; i++) {
+        const double x = tn_token_get_(w, 0, i);
+        double y = tn_token_or_(w, 2, i, 0) + tn_token_get_(w, 1, (int64_t)(s->k - 1) * s->n + i) * x;
+        for (int64_t j = 0; j + 1 < s->k; j++) {
+            const double old = fresh ? 0 : tn_token_get_(w, 3, j * s->n + i);
+            y += tn_token_get_(w, 1, j * s->n + i) * old;
+            if (j) tn_token_put_(w, 1, (j - 1) * s->n + i, old);
+        }
+        if (s->k > 1) tn_token_put_(w, 1, (int64_t)(s->k - 2) * s->n + i, x);
+        tn_token_put_(w, 0, i, s->kind ? tn_m_silu(y) : y);
+    }
+}
+
+static inline void tn_m_scan(const tn_token_worker *w)
+{
+    const int64_t n = w->s->n;
+    const bool fresh = tn_m_fresh(w, 4, 5);
+    for (int64_t i = 0; i < n; i++) {
+        const double l = -8 * tn_token_get_(w, 1, i) * tn_m_softplus(tn_token_get_(w, 2, i)), under = -expm1(2 * l);
+        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i), angle = tn_token_get_(w, 3, i);
+        const double a = fresh ? 0 : exp(l) * tn_token_get_(w, 4, i), b = fresh ? 0 : exp(l) * tn_token_get_(w, 4, n + i);
+        const double re = gain * tn_token_get_(w, 0, i) + cos(angle) * a - sin(angle) * b;
+        const double im = gain * tn_token_get_(w, 0, n + i) + cos(angle) * b + sin(angle) * a;
+        for (int k = 0; k < 2; k++) {
+            tn_token_put_(w, k, i, re);
+            tn_token_put_(w, k, n + i, im);
+        }
+    }
+}
+
+static inline double tn_m_read(const tn_token_worker *w, int64_t i)
+{
+    const double own = w->s->in[2] ? tn_token_get_(w, 3, i) * tn_token_get_(w, 2, i) : 0;
+    return (double)w->s->a * tn_token_get_(w, 0, i) + own;
+}
+
+static inline void tn_m_readout(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    for (int64_t i = 0; i < s->n; i++) {
+        double scale = 1, squares = 0;
+        for (int64_t j = 0; j < s->k; j++) squares += tn_m_square(tn_m_read(w, i / s->k * s->k + j));
+        if (s->k) scale = tn_token_or_(w, 4, i, 1) / sqrt(squares / s->k + (double)s->b);
+        tn_token_put_(w, 0, i, tn_m_read(w, i) * scale * tn_m_gate(s->kind, tn_token_get_(w, 1, i)));
+    }
+}
+
+static inline void tn_m_elementwise(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    for (int64_t i = 0; i < s->n; i++) {
+        const double x = tn_token_get_(w, 0, i);
+        if (s->op == TN_TOKEN_GATE) tn_token_put_(w, 0, i, x * tn_m_gate(s->kind, tn_token_get_(w, 1, i)));
+        else if (s->op == TN_TOKEN_UNARY) tn_token_put_(w, 0, i, tn_m_unary(s, x));
+        else tn_token_put_(w, 0, i, tn_m_binary(s->kind, x, tn_token_get_(w, 1, i / s->m % s->k)));
+    }
+}
+
+/* A block takes 32 columns of a head at a time. */
+static inline void tn_m_outer(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    const int64_t N = s->k, P = s->m, parts = (P + 31) / 32;
+    const bool fresh = tn_m_fresh(w, 4, 5);
+    for (int64_t u = w->block; u < s->n * parts; u += w->m->blocks) {
+        const int64_t h = u / parts;
+        const double alpha = tn_token_get_(w, 3, h), raw = tn_token_or_(w, 6, h, 1);
+        const double decay = fresh ? 0 : exp(s->kind ? -tn_m_softplus(alpha) : alpha), write = s->kind && s->in[6] ? tn_m_sigmoid(raw) : raw;
+        for (int64_t p = u % parts * 32; p < P && p < u % parts * 32 + 32; p++) {
+            double sum = 0;
+            for (int64_t n = 0; n < N; n++) {
+                const int64_t at = (h * N + n) * P + p;
+                const double now = tn_token_get_(w, 1, h * N + n) * tn_token_get_(w, 2, h * P + p) * write + (fresh ? 0 : decay * tn_token_far_(w, 4, at));
+                sum += tn_token_get_(w, 0, h * N + n) * now;
+                tn_token_put_(w, 1, at, now);
+            }
+            tn_token_put_(w, 0, h * P + p, sum);
+        }
+    }
+}
+
+/* The kernel's threads of 512 in turn; here a block has every blocks-th number. */
+static inline void tn_m_copy(const tn_token_worker *w)
+{
+    for (int64_t i = w->block; i < w->s->n; i += w->m->blocks) tn_token_put_(w, 0, i, tn_token_get_(w, 0, i));
+}
+
+static inline void tn_m_rope(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    const int64_t pairs = s->k / 2;
+    const double position = s->in[1] ? tn_token_integer_(w, 1) : 0;
+    for (int64_t i = 0; i < s->n * pairs; i++) {
+        const int64_t j = i % pairs, p = i / pairs * s->k + (s->kind ? 2 * j : j), q = s->kind ? p + 1 : p + pairs;
+        const double angle = position * exp2(-((double)s->a + (double)s->b) * (double)j / (double)pairs);
+        const double a = tn_token_get_(w, 0, p), b = tn_token_get_(w, 0, q);
+        tn_token_put_(w, 0, p, a * cos(angle) - b * sin(angle));
+        tn_token_put_(w, 0, q, b * cos(angle) + a * sin(angle));
+    }
+}
+
+static inline void tn_m_place(const tn_token_worker *w)
+{
+    const int64_t given = tn_token_integer_(w, 1), row = given < 0 ? 0 : given < w->s->k ? given : w->s->k - 1;
+    for (int64_t i = 0; i < w->s->n; i++) {
+        const int64_t m = w->s->m;
+        tn_token_put_(w, 0, (i / m * w->s->k + row) * m + i % m, row == given ? tn_token_get_(w, 0, i) : (double)NAN);
+    }
+}
+
+static inline void tn_m_best_parts(const tn_token_worker *w)
+{
+    double *best = w->m->best[w->block];
+    best[0] = -(double)INFINITY, best[1] = INT32_MAX;
+    for (int64_t i = (int64_t)w->s->n * w->block / w->m->blocks; i < (int64_t)w->s->n * (w->block + 1) / w->m->blocks; i++) {
+        const double x = tn_token_get_(w, 0, i);
+        if (best[1] < 0 || !(x != x || x > best[0] || (x == best[0] && (double)i < best[1]))) continue;
+        best[0] = x, best[1] = x == x ? (double)i : -1;
+    }
+}
+
+static inline void tn_m_best(const tn_token_worker *w)
+{
+    double x = -(double)INFINITY, at = INT32_MAX;
+    for (int b = 0; b < w->m->blocks && at >= 0; b++) {
+        const double *best = w->m->best[b];
+        if (best[1] < 0 || best[0] > x || (best[0] == x && best[1] < at)) x = best[0], at = best[1];
+    }
+    if (w->writes) *(int32_t *)w->s->out[0] = (int32_t)at;
+}
+
+/* --- the machine ------------------------------------------------------------------------------------------------------------ */
+
+static inline void tn_m_step(tn_token_machine *m, int block, int i)
+{
+    static void (*const run[TN_TOKEN_OPS])(const tn_token_worker *) = {
+        [TN_TOKEN_EMBED] = tn_m_embed,          [TN_TOKEN_NORM] = tn_m_norm,          [TN_TOKEN_LINEAR] = tn_m_linear,
+        [TN_TOKEN_CONV] = tn_m_conv,            [TN_TOKEN_SCAN] = tn_m_scan,          [TN_TOKEN_READOUT] = tn_m_readout,
+        [TN_TOKEN_GATE] = tn_m_elementwise,     [TN_TOKEN_UNARY] = tn_m_elementwise,  [TN_TOKEN_BINARY] = tn_m_elementwise,
+        [TN_TOKEN_OUTER] = tn_m_outer,          [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
+        [TN_TOKEN_PUT] = tn_m_place,            [TN_TOKEN_BEST_PARTS] = tn_m_best_parts, [TN_TOKEN_BEST] = tn_m_best,
+    };
+    const tn_token_step *s = &m->p->step[i];
+    const bool writes = (s->flags & TN_TOKEN_SHARED) || i % m->blocks == block;
+    run[s->op](&(tn_token_worker){ m, s, block, m->slots + (int64_t)block * m->p->slot_floats, writes });
+    if (s->flags & TN_TOKEN_STAGED) tn_m_fetch(m, block, m->product[block]++ + 2);
+}
+
+static inline void tn_m_shuffle(tn_token_machine *m, int *order)
+{
+    for (int i = 0; i < m->blocks; i++) order[i] = i;
+    for (int i = m->blocks - 1; i > 0; i--) {
+        m->seed = m->seed * 6364136223846793005u + 1442695040888963407u;
+        const int k = (int)((m->seed >> 33) % (uint64_t)(i + 1)), other = order[k];
+        order[k] = order[i];
+        order[i] = other;
+    }
+}
+
+/* Runs the whole program in the memory that it names; *seed goes on from program to program. */
+static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint64_t *seed)
+{
+    tn_token_machine m = { .p = p, .blocks = blocks, .seed = *seed };
+    const size_t slot_bytes = sizeof(float) * (size_t)(blocks * p->slot_floats);
+    assert_true(blocks <= TN_TOKEN_MACHINE_BLOCKS);
+    m.slots = malloc(slot_bytes + 1);
+    m.stage = malloc((size_t)(2 * blocks) * (size_t)p->stage_bytes + 1);
+    assert_true(m.slots && m.stage);
+    for (int b = 0; b < blocks; b++) {
+        m.best[b][0] = m.best[b][1] = (double)NAN;
+        tn_m_fetch(&m, b, 0);
+        tn_m_fetch(&m, b, 1);
+    }
+    for (int first = 0, end; first < p->n; first = end) {
+        int order[TN_TOKEN_MACHINE_BLOCKS];
+        for (end = first + 1; end < p->n && !(p->step[end].flags & TN_TOKEN_MEETS);) end++;
+        memset(m.slots, 0xff, slot_bytes); /* NaN */
+        tn_m_shuffle(&m, order);
+        for (int b = 0; b < blocks; b++)
+            for (int i = first; i < end; i++) tn_m_step(&m, order[b], i);
+    }
+    *seed = m.seed;
+    free(m.slots);
+    free(m.stage);
+}
+
+#endif

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TN_TOKEN_MACHINE_BLOCKS = 8 };
+enum { TN_TOKEN_MACHINE_BLOCKS = 8, TN_TOKEN_MACHINE_SEEN = 4096 };
 
 typedef struct tn_token_machine {
     const tn_token_program *p;
@@ -29,6 +29,7 @@ typedef struct tn_token_machine {
     float *stage;  /* (blocks,2,stage_bytes / 4) */
     int product[TN_TOKEN_MACHINE_BLOCKS]; /* staged products that a block has done */
     double best[TN_TOKEN_MACHINE_BLOCKS][2]; /* the scratch memory: number, place */
+    double seen[TN_TOKEN_MACHINE_SEEN];      /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
 } tn_token_machine;
 
 /* One block at one step. */
@@ -335,6 +336,52 @@ static inline void tn_m_best(const tn_token_worker *w)
     if (w->writes) *(int32_t *)w->s->out[0] = (int32_t)at;
 }
 
+/* --- attention --------------------------------------------------------------------------------------------------------------- */
+
+static inline int tn_m_parts(const tn_token_worker *w) { return w->m->blocks / w->s->n > 1 ? w->m->blocks / w->s->n : 1; }
+
+/* A part of the keys of head h. */
+static inline void tn_m_look(const tn_token_worker *w, int h, int64_t first, int64_t end, double *to)
+{
+    const tn_token_step *s = w->s;
+    const int64_t D = s->m, base = (int64_t)(h * s->j / s->n) * s->k * D;
+    to[0] = -(double)INFINITY;
+    for (int64_t i = 1; i < D + 2; i++) to[i] = 0;
+    for (int64_t j = first; j < end; j++) {
+        double x = 0;
+        for (int64_t d = 0; d < D; d++) x += (double)s->a * tn_token_get_(w, 0, h * D + d) * tn_token_far_(w, 1, base + j * D + d);
+        const double most = x > to[0] ? x : to[0], old = exp(to[0] - most), p = exp(x - most);
+        to[0] = most;
+        to[1] = to[1] * old + p;
+        for (int64_t d = 0; d < D; d++) to[2 + d] = to[2 + d] * old + p * tn_token_far_(w, 2, base + j * D + d);
+    }
+}
+
+static inline void tn_m_seen(const tn_token_worker *w)
+{
+    const tn_token_step *s = w->s;
+    const int parts = tn_m_parts(w), given = s->in[3] ? tn_token_integer_(w, 3) : s->k;
+    const int64_t begin = s->b > 0 && given > (int)s->b ? given - (int)s->b : 0, count = given - begin;
+    assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_TOKEN_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
+    for (int u = w->block; u < s->n * parts; u += w->m->blocks)
+        tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts, w->m->seen + (int64_t)u * (s->m + 2));
+}
+
+static inline void tn_m_seen_all(const tn_token_worker *w)
+{
+    const int parts = tn_m_parts(w), size = w->s->m + 2;
+    for (int i = 0; i < w->s->n * w->s->m; i++) {
+        const double *head = w->m->seen + (int64_t)(i / w->s->m * parts) * size;
+        double most = head[0], sum = 0, y = 0;
+        for (int c = 1; c < parts; c++) most = head[c * size] > most ? head[c * size] : most;
+        for (int c = 0; c < parts; c++) {
+            sum += exp(head[c * size] - most) * head[c * size + 1];
+            y += exp(head[c * size] - most) * head[c * size + 2 + i % w->s->m];
+        }
+        tn_token_put_(w, 0, i, y / sum);
+    }
+}
+
 /* --- the machine ------------------------------------------------------------------------------------------------------------ */
 
 static inline void tn_m_step(tn_token_machine *m, int block, int i)
@@ -345,6 +392,7 @@ static inline void tn_m_step(tn_token_machine *m, int block, int i)
         [TN_TOKEN_GATE] = tn_m_elementwise,     [TN_TOKEN_UNARY] = tn_m_elementwise,  [TN_TOKEN_BINARY] = tn_m_elementwise,
         [TN_TOKEN_OUTER] = tn_m_outer,          [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
         [TN_TOKEN_PUT] = tn_m_place,            [TN_TOKEN_BEST_PARTS] = tn_m_best_parts, [TN_TOKEN_BEST] = tn_m_best,
+        [TN_TOKEN_SEEN] = tn_m_seen,            [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,
     };
     const tn_token_step *s = &m->p->step[i];
     const bool writes = (s->flags & TN_TOKEN_SHARED) || i % m->blocks == block;
@@ -372,6 +420,7 @@ static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint
     m.slots = malloc(slot_bytes + 1);
     m.stage = malloc((size_t)(2 * blocks) * (size_t)p->stage_bytes + 1);
     assert_true(m.slots && m.stage);
+    for (int i = 0; i < TN_TOKEN_MACHINE_SEEN; i++) m.seen[i] = (double)NAN;
     for (int b = 0; b < blocks; b++) {
         m.best[b][0] = m.best[b][1] = (double)NAN;
         tn_m_fetch(&m, b, 0);

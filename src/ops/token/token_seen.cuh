@@ -127,22 +127,31 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
 /* Every block joins all parts for itself: first what each counts for, then the values. */
 __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
-    const int parts = tn_token_parts(s), size = s.m + 2;
-    for (int u = threadIdx.x; u < s.n * parts; u += TN_TOKEN_THREADS) {
-        const float *head = scratch + (int64_t)(u / parts * parts) * size;
-        float most = __ldcg(head), sum = 0;
-        for (int c = 1; c < parts; c++) {
-            const float x = __ldcg(head + (int64_t)c * size);
-            most = x > most || x != x ? x : most;
-        }
-        for (int c = 0; c < parts; c++) sum += tn_token_share(__ldcg(head + (int64_t)c * size), most) * __ldcg(head + (int64_t)c * size + 1);
-        r.sums[u] = sum == 0.f ? 0.f : tn_token_share(__ldcg(scratch + (int64_t)u * size), most) / sum;
+    const int parts = tn_token_parts(s), size = s.m + 2, all = s.n * parts;
+    float *most = r.sums, *share = r.sums + all;
+    for (int u = threadIdx.x; u < all; u += TN_TOKEN_THREADS) {
+        most[u] = __ldcg(scratch + (int64_t)u * size);
+        share[u] = __ldcg(scratch + (int64_t)u * size + 1);
     }
     __syncthreads();
+    float mine[2] = { 0, 0 }; /* at most 1024 parts */
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
+        if (u >= all) break;
+        float top = most[first], sum = 0;
+        for (int c = first + 1; c < first + parts; c++) top = most[c] > top || most[c] != most[c] ? most[c] : top;
+        for (int c = first; c < first + parts; c++) sum += tn_token_share(most[c], top) * share[c];
+        mine[k] = sum == 0.f ? 0.f : tn_token_share(most[u], top) / sum;
+    }
+    __syncthreads();
+    for (int u = threadIdx.x, k = 0; u < all; u += TN_TOKEN_THREADS, k++) share[u] = k ? mine[1] : mine[0];
+    __syncthreads();
     for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
-        const int h = i / s.m, d = i % s.m;
+        const int first = i / s.m * parts, d = i % s.m;
         float y = 0;
-        for (int c = 0; c < parts; c++) y += r.sums[h * parts + c] * __ldcg(scratch + (int64_t)(h * parts + c) * size + 2 + d);
+#pragma unroll 8
+        for (int c = 0; c < parts; c++) y = fmaf(share[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
         tn_token_put(s, r, 0, i, y);
     }
 }

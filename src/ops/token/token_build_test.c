@@ -1,0 +1,467 @@
+/* The builder and the descriptions on calls made by hand: what is refused, where vectors lie, where blocks meet. Programs of whole models:
+ * tests/families/token_test.c. */
+#include "ops/argmax/argmax.h"
+#include "ops/cache_write/cache_write.h"
+#include "ops/conv_causal/conv_causal.h"
+#include "ops/copy/copy.h"
+#include "ops/embed/embed.h"
+#include "ops/norm/norm_cpu.h"
+#include "ops/outer/outer.h"
+#include "ops/readout/readout.h"
+#include "ops/readout/readout_args.h"
+#include "ops/rope/rope.h"
+#include "ops/scan_gated/scan_gated.h"
+#include "token_machine.h"
+
+/* A call with its arguments. */
+typedef struct job {
+    const tn_op *op;
+    const void *attr;
+    int n_in, n_out;
+    tn_arg in[8], out[4];
+    bool backward;
+} job;
+
+enum { ROOM = 1 << 16 };
+
+typedef struct bench {
+    tn_token_program p;
+    tn_token_builder b;
+    _Alignas(16) float room[ROOM]; /* where vectors lie */
+    int used;
+} bench;
+
+static bench *open_bench(int32_t slot_floats)
+{
+    bench *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
+    assert_non_null(t);
+    memset(t, 0, sizeof *t);
+    for (int i = 0; i < ROOM; i++) t->room[i] = (float)(i * 37 % 101) / 50 - 1;
+    tn_token_begin(&t->b, &t->p, slot_floats, 1 << 14);
+    return t;
+}
+
+/* Memory of its own for so many numbers, at 16 bytes. */
+static float *numbers(bench *t, int64_t n)
+{
+    float *x = t->room + t->used;
+    t->used += (int)((n + 3) / 4 * 4);
+    assert_true(t->used <= ROOM);
+    return x;
+}
+
+static tn_arg arg_of(void *data, tn_dtype type, tn_dims dims)
+{
+    tn_arg a = { .data = data, .dtype = type, .dims = dims };
+    int64_t step = 1;
+    for (int i = dims.rank - 1; i >= 0; i--) {
+        a.stride[i] = step;
+        step *= dims.dim[i];
+    }
+    return a;
+}
+
+static tn_arg vector(float *x, int64_t n) { return arg_of(x, TN_F32, tn_shape(1, 1, n)); }
+
+static tn_arg fresh(bench *t, tn_dims dims) { return arg_of(numbers(t, tn_dims_count(dims)), TN_F32, dims); }
+
+static tn_call call_of(const job *j)
+{
+    return (tn_call){ .attr = j->attr, .n_in = j->n_in, .n_out = j->n_out, .in = j->in, .out = j->out, .dout = j->backward ? j->out : NULL };
+}
+
+static bool add(bench *t, const job *j)
+{
+    const tn_call c = call_of(j);
+    return tn_token_add(&t->b, j->op, &c);
+}
+
+static const tn_token_step *last(const bench *t) { return &t->p.step[t->p.n - 1]; }
+
+static bool meets(const bench *t) { return last(t)->flags & TN_TOKEN_MEETS; }
+
+/* --- calls ------------------------------------------------------------------------------------------------------------------ */
+
+/* y = x + 1 */
+static job unary(float *x, float *y, int64_t n)
+{
+    static const tn_unary_attr a = { TN_UNARY_AFFINE, 1, 1 };
+    return (job){ .op = &tn_op_unary, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
+}
+
+static job linear(float *x, float *w, float *y, int64_t n, int64_t k)
+{
+    static const tn_linear_attr a = { TN_ACT_NONE };
+    return (job){ .op = &tn_op_linear, .attr = &a, .n_in = TN_LINEAR_INPUTS, .n_out = 2, .in = { vector(x, k), arg_of(w, TN_F32, tn_shape(n, k)) },
+                  .out = { vector(y, n) } };
+}
+
+static job copy(float *x, float *y, int64_t n)
+{
+    static const tn_copy_attr a = { TN_F32, false };
+    return (job){ .op = &tn_op_copy, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
+}
+
+static job argmax(float *x, float *y, int64_t n)
+{
+    return (job){ .op = &tn_op_argmax, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { arg_of(y, TN_I32, tn_shape(1, 1)) } };
+}
+
+static job good_unary(bench *t) { return unary(numbers(t, 16), numbers(t, 16), 16); }
+
+static job good_norm(bench *t)
+{
+    static const tn_norm_attr a = { TN_NORM_RMS, 1e-6f };
+    return (job){ .op = &tn_op_norm, .attr = &a, .n_in = TN_NORM_INPUTS, .n_out = 2, .in = { fresh(t, tn_shape(1, 1, 16)) },
+                  .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 1, 1)) } };
+}
+
+static job good_linear(bench *t) { return linear(numbers(t, 16), numbers(t, 8 * 16), numbers(t, 8), 8, 16); }
+
+static job good_readout(bench *t)
+{
+    static const tn_readout_attr a = { TN_GATE_SILU, 1, 1e-6f, 32 };
+    return (job){ .op = &tn_op_readout, .attr = &a, .n_in = TN_READOUT_INPUTS, .n_out = 1,
+                  .in = { fresh(t, tn_shape(1, 1, 96)), fresh(t, tn_shape(1, 1, 96)) }, .out = { fresh(t, tn_shape(1, 1, 96)) } };
+}
+
+static job good_rope(bench *t)
+{
+    static const tn_rope_attr a = { 10000, 0, 8192, false };
+    return (job){ .op = &tn_op_rope, .attr = &a, .n_in = 2, .n_out = 1, .in = { fresh(t, tn_shape(1, 1, 2, 8)) }, .out = { fresh(t, tn_shape(1, 1, 2, 8)) } };
+}
+
+static job good_copy(bench *t) { return copy(numbers(t, 16), numbers(t, 16), 16); }
+
+static job good_argmax(bench *t) { return argmax(numbers(t, 16), numbers(t, 1), 16); }
+
+static job good_embed(bench *t)
+{
+    return (job){ .op = &tn_op_embed, .n_in = 2, .n_out = 1, .in = { arg_of(numbers(t, 1), TN_I32, tn_shape(1, 1)), fresh(t, tn_shape(5, 16)) },
+                  .out = { fresh(t, tn_shape(1, 1, 16)) } };
+}
+
+static job good_conv(bench *t)
+{
+    static const tn_conv_causal_attr a = { true };
+    return (job){ .op = &tn_op_conv_causal, .attr = &a, .n_in = TN_CONV_INPUTS, .n_out = 2, .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(4, 16)) },
+                  .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 3, 16)) } };
+}
+
+static job good_outer(bench *t)
+{
+    static const tn_outer_attr a = { .chunk = 64, .raw = true };
+    return (job){ .op = &tn_op_outer, .attr = &a, .n_in = TN_OUTER_INPUTS, .n_out = 3,
+                  .in = { fresh(t, tn_shape(1, 1, 2, 4)), fresh(t, tn_shape(1, 1, 2, 4)), fresh(t, tn_shape(1, 1, 2, 8)), fresh(t, tn_shape(1, 1, 2)),
+                          fresh(t, tn_shape(1, 2, 4, 8)), { 0 }, fresh(t, tn_shape(1, 1, 2, 1)) },
+                  .out = { fresh(t, tn_shape(1, 1, 2, 8)), fresh(t, tn_shape(1, 2, 4, 8)) } };
+}
+
+/* A cache of 2 heads, 5 rows and 4 numbers, seen with rows first. */
+static job good_write(bench *t)
+{
+    job j = { .op = &tn_op_cache_write, .n_in = 3, .n_out = 1, .out = { fresh(t, tn_shape(1, 5, 2, 4)) } };
+    j.out[0].stride[1] = 4;
+    j.out[0].stride[2] = 20;
+    j.in[0] = j.out[0];
+    j.in[1] = fresh(t, tn_shape(1, 1, 2, 4));
+    j.in[2] = arg_of(numbers(t, 1), TN_I32, tn_shape(1));
+    return j;
+}
+
+/* --- refusals ------------------------------------------------------------------------------------------------------------------ */
+
+static void resize(tn_arg *a, tn_dims dims) { *a = arg_of(a->data, a->dtype, dims); }
+
+static void strided(job *j) { j->in[0].stride[2] = 2; }
+static void longest(job *j) { resize(&j->in[0], tn_shape(TN_TOKEN_LONGEST + 1)), resize(&j->out[0], tn_shape(TN_TOKEN_LONGEST + 1)); }
+static void backward(job *j) { j->backward = true; }
+static void doubled(job *j) { j->in[0].dtype = TN_F64; }
+static void two_rows(job *j) { resize(&j->in[0], tn_shape(1, 2, tn_dims_count(j->in[0].dims) / 2)); }
+static void two_tokens(job *j) { resize(&j->in[0], tn_shape(1, 2, 2, tn_dims_count(j->in[0].dims) / 4)); }
+static void twice(job *j) { resize(&j->in[0], tn_shape(1, 2, 16)); }
+static void two_ids(job *j) { resize(&j->in[0], tn_shape(1, 2)); }
+static void narrow(job *j) { resize(&j->in[0], tn_shape(1, 1, 12)), resize(&j->in[1], tn_shape(8, 12)); }
+static void askew(job *j) { j->in[1].data = (float *)j->in[1].data + 1; }
+static void turned(job *j) { j->in[1].stride[0] = 1, j->in[1].stride[1] = 8; }
+static void packed(job *j) { j->in[TN_LINEAR_PACKED] = j->in[1]; }
+static void kept_before(job *j) { j->out[1] = j->out[0]; }
+static void half_weights(job *j) { j->in[1].dtype = TN_F16; }
+static void integers(job *j) { j->in[0].dtype = j->out[0].dtype = TN_I32; }
+static void kept_states(job *j) { j->out[TN_OUTER_KEPT] = j->out[0]; }
+static void columns(job *j) { j->in[TN_NORM_COLUMNS] = j->in[0]; }
+static void other_view(job *j) { j->out[0].stride[2] = 24; }
+static void two_written(job *j) { resize(&j->in[1], tn_shape(1, 2, 2, 2)); }
+
+static void living(job *j)
+{
+    static const int32_t one = 1;
+    j->in[0].live = &one;
+}
+
+static void added(job *j)
+{
+    static const tn_copy_attr a = { TN_F32, true };
+    j->attr = &a;
+}
+
+static void stretched(job *j)
+{
+    static const tn_rope_attr a = { 10000, 8, 8192, false };
+    j->attr = &a;
+}
+
+static void odd_groups(job *j)
+{
+    static const tn_readout_attr a = { TN_GATE_SILU, 1, 1e-6f, 48 };
+    j->attr = &a;
+}
+
+typedef struct refusal {
+    const char *name;
+    job (*good)(bench *t);
+    void (*spoil)(job *j);
+} refusal;
+
+static const refusal refusals[] = {
+    { "numbers apart", good_unary, strided },      { "a live extent", good_unary, living },       { "too many numbers", good_unary, longest },
+    { "a backward call", good_unary, backward },   { "doubles", good_unary, doubled },            { "two rows of norm", good_norm, two_rows },
+    { "sums of columns", good_norm, columns },     { "two rows of linear", good_linear, twice }, { "12 numbers of linear", good_linear, narrow },
+    { "weights askew", good_linear, askew },       { "weights turned", good_linear, turned },     { "packed weights", good_linear, packed },
+    { "f16 weights", good_linear, half_weights },  { "numbers before gelu", good_linear, kept_before }, { "groups of 48", good_readout, odd_groups },
+    { "a stretched rope", good_rope, stretched },  { "two tokens of rope", good_rope, two_tokens }, { "a copy that adds", good_copy, added },
+    { "a copy of integers", good_copy, integers }, { "two rows of argmax", good_argmax, two_rows }, { "two tokens of embed", good_embed, two_ids },
+    { "two tokens of conv", good_conv, two_rows }, { "two tokens of outer", good_outer, two_tokens }, { "states that are kept", good_outer, kept_states },
+    { "another view of a cache", good_write, other_view }, { "two rows into a cache", good_write, two_written },
+};
+
+static void is_refused(void **state)
+{
+    const refusal *r = *state;
+    bench *t = open_bench(1024);
+    job j = r->good(t);
+    const job first = good_unary(t);
+    assert_true(add(t, &first));
+    assert_true(add(t, &j)); /* as it should be, it is taken */
+    tn_token_begin(&t->b, &t->p, 1024, 1 << 14);
+    assert_true(add(t, &first));
+    tn_token_builder *before = malloc(sizeof *before);
+    assert_non_null(before);
+    memcpy(before, &t->b, sizeof *before);
+    r->spoil(&j);
+    assert_false(add(t, &j));
+    assert_memory_equal(before, &t->b, sizeof *before);
+    assert_int_equal(t->p.n, 1);
+    free(before);
+    free(t);
+}
+
+/* --- descriptions ------------------------------------------------------------------------------------------------------------------ */
+
+/* What the GPU's plans alone ask for comes to its place. */
+static void describes_what_is_absorbed(void **state)
+{
+    (void)state;
+    bench *t = open_bench(1024);
+    const job o = good_outer(t), c = good_conv(t), w = good_write(t);
+    assert_true(add(t, &o));
+    assert_true(last(t)->kind == 1 && last(t)->in[6] == o.in[TN_OUTER_WRITE].data && !last(t)->in[5]);
+    assert_true(last(t)->n == 2 && last(t)->k == 4 && last(t)->m == 8 && last(t)->flags == TN_TOKEN_SHARED);
+    assert_true(add(t, &c));
+    assert_true(last(t)->kind == 1 && last(t)->k == 4 && !last(t)->in[3] && last(t)->out[1] && last(t)->out_slot[1] < 0);
+    assert_true(add(t, &w));
+    assert_true(last(t)->n == 8 && last(t)->k == 5 && last(t)->m == 4);
+    free(t);
+}
+
+typedef struct broadcast {
+    tn_dims y, b;
+    int64_t k, m; /* 0: refused */
+} broadcast;
+
+static const broadcast broadcasts[] = {
+    { { 3, { 2, 3, 4 } }, { 3, { 2, 3, 4 } }, 24, 1 }, { { 3, { 2, 3, 4 } }, { 1, { 4 } }, 4, 1 },     { { 3, { 2, 3, 4 } }, { 2, { 3, 4 } }, 12, 1 },
+    { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 1 } }, 2, 12 }, { { 3, { 2, 3, 4 } }, { 2, { 3, 1 } }, 3, 4 },  { { 3, { 2, 3, 4 } }, { 3, { 1, 1, 1 } }, 1, 24 },
+    { { 3, { 2, 3, 4 } }, { 0, { 0 } }, 1, 24 },       { { 3, { 2, 3, 4 } }, { 3, { 2, 1, 4 } }, 0, 0 }, { { 3, { 1, 1, 24 } }, { 1, { 24 } }, 24, 1 },
+    { { 4, { 1, 1, 6, 4 } }, { 4, { 1, 1, 6, 1 } }, 6, 4 },
+};
+
+static void broadcasts_as_binary(void **state)
+{
+    const broadcast *r = *state;
+    static const tn_binary_attr a = { TN_BINARY_RSUB };
+    bench *t = open_bench(1024);
+    job j = { .op = &tn_op_binary, .attr = &a, .n_in = 2, .n_out = 1, .in = { fresh(t, r->y), fresh(t, r->b) }, .out = { fresh(t, r->y) } };
+    assert_int_equal(add(t, &j), r->k > 0);
+    if (r->k) {
+        float want[24];
+        uint64_t seed = 3;
+        const tn_call c = call_of(&j);
+        assert_true(last(t)->k == r->k && last(t)->m == r->m);
+        assert_ok(tn_op_binary.kernel[TN_CPU].forward(&c));
+        memcpy(want, j.out[0].data, sizeof want);
+        memset(j.out[0].data, 0xff, sizeof want);
+        tn_token_simulate(&t->p, 3, &seed);
+        assert_memory_equal(want, j.out[0].data, sizeof want); /* a difference of floats is one rounding either way */
+    }
+    free(t);
+}
+
+/* --- slots ------------------------------------------------------------------------------------------------------------------------ */
+
+static void full_slots_begin_anew(void **state)
+{
+    (void)state;
+    bench *t = open_bench(64);
+    float *x = numbers(t, 40), *y = numbers(t, 40), *z = numbers(t, 40), *more = numbers(t, 80);
+    const job first = unary(x, y, 40), second = unary(y, z, 40), too_long = unary(more, numbers(t, 80), 80);
+    assert_true(add(t, &first));
+    assert_true(!meets(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
+    assert_true(add(t, &second)); /* there is no room beside the first: they meet, and it is read from memory */
+    assert_true(meets(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
+    assert_false(add(t, &too_long));
+    assert_true(t->p.n == 2 && t->b.meetings == 1 && t->b.top == 40);
+    free(t);
+}
+
+/* More than there is room for, and more vectors than the builder remembers: the number 224 still comes out. */
+static void steps_end(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    bench *t = open_bench(4096);
+    float *x[TN_TOKEN_STEPS + 2];
+    for (int i = 0; i < TN_TOKEN_STEPS + 2; i++) x[i] = numbers(t, 4);
+    for (int i = 0; i <= TN_TOKEN_STEPS; i++) {
+        const job j = unary(x[i], x[i + 1], 4);
+        assert_int_equal(add(t, &j), i < TN_TOKEN_STEPS);
+    }
+    assert_int_equal(t->p.n, TN_TOKEN_STEPS);
+    assert_true(t->b.meetings > 0); /* TN_TOKEN_HELD are fewer */
+    tn_token_simulate(&t->p, 7, &seed);
+    for (int i = 0; i < 4; i++) assert_float_equal(x[TN_TOKEN_STEPS][i], x[0][i] + TN_TOKEN_STEPS, 1e-3f);
+    free(t);
+}
+
+static void views_lie_in_slots(void **state)
+{
+    (void)state;
+    static const tn_gate_attr silu = { TN_GATE_SILU };
+    bench *t = open_bench(4096);
+    float *x = numbers(t, 5), *y = numbers(t, 5), *a = numbers(t, 32), *h = numbers(t, 32), *w = numbers(t, 8 * 8);
+    const job odd = unary(x, y, 5), whole = unary(a, h, 32), at_4 = linear(h + 4, w, numbers(t, 8), 8, 8), at_2 = linear(h + 2, w, numbers(t, 8), 8, 8);
+    const job gate = { .op = &tn_op_gate, .attr = &silu, .n_in = 2, .n_out = 1, .in = { vector(h, 15), vector(h + 15, 15) },
+                       .out = { fresh(t, tn_shape(1, 1, 15)) } };
+    assert_true(add(t, &odd) && add(t, &whole));
+    assert_int_equal(last(t)->out_slot[0], 8); /* slots begin at 16 bytes */
+    assert_true(add(t, &gate));
+    assert_true(!meets(t) && last(t)->in_slot[0] == 8 && last(t)->in_slot[1] == 23);
+    assert_true(add(t, &at_4)); /* small: every block for itself, from where it lies */
+    assert_true(last(t)->flags == 0 && last(t)->in_slot[0] == 12 && last(t)->in_slot[1] < 0);
+    assert_true(add(t, &at_2)); /* not at 16 bytes: brought there from memory, when it is there */
+    assert_true(last(t)->flags == (TN_TOKEN_MEETS | TN_TOKEN_FETCHES) && last(t)->in_slot[0] < 0 && last(t)->out_slot[1] % 4 == 0);
+    free(t);
+}
+
+/* --- meetings ------------------------------------------------------------------------------------------------------------------------ */
+
+static void copies_read_slots(void **state)
+{
+    (void)state;
+    bench *t = open_bench(4096);
+    float *x = numbers(t, 32), *y = numbers(t, 32), *z = numbers(t, 32);
+    const job make = unary(x, y, 32), keep = copy(y, z, 32), again = copy(z, numbers(t, 32), 32), over = unary(numbers(t, 32), x, 32);
+    assert_true(add(t, &make) && add(t, &keep));
+    assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] < 0);
+    assert_true(add(t, &again)); /* of what all blocks wrote together */
+    assert_true(meets(t));
+    assert_true(add(t, &over)); /* x was read before they met */
+    assert_false(meets(t));
+    free(t);
+}
+
+static void reads_come_before_writes(void **state)
+{
+    (void)state;
+    bench *t = open_bench(4096);
+    float *x = numbers(t, 32), *y = numbers(t, 32);
+    const job make = unary(x, y, 32), over = unary(numbers(t, 32), x, 32), in_place = unary(y, y, 32);
+    assert_true(add(t, &make) && add(t, &over));
+    assert_true(meets(t)); /* another block may still read x */
+    assert_false(add(t, &in_place));
+    assert_int_equal(t->p.n, 2);
+    free(t);
+}
+
+/* Its residual apart, a product may not lie over what it reads. */
+static void residuals_in_place(void **state)
+{
+    (void)state;
+    bench *t = open_bench(4096);
+    float *x = numbers(t, 80), *w = numbers(t, 80 * 80), *y = numbers(t, 80);
+    job j = linear(x, w, y, 80, 80), over_x = linear(x, w, x, 80, 80);
+    j.in[TN_LINEAR_RESIDUAL] = vector(y, 80);
+    assert_true(add(t, &j));
+    assert_int_equal(last(t)->flags, TN_TOKEN_SHARED | TN_TOKEN_STAGED | TN_TOKEN_FETCHES);
+    assert_false(add(t, &over_x));
+    j.in[TN_LINEAR_RESIDUAL] = vector(y + 4, 80); /* not number by number */
+    assert_false(add(t, &j));
+    free(t);
+}
+
+/* Weights that the program makes are not there when they would be fetched. */
+static void made_weights_wait(void **state)
+{
+    (void)state;
+    bench *t = open_bench(4096);
+    float *from = numbers(t, 80 * 80), *w = numbers(t, 80 * 80), *x = numbers(t, 80), *y = numbers(t, 80);
+    const job make = copy(from, w, 80 * 80), large = linear(x, w, y, 80, 80), small = linear(x, w, y, 8, 80), other = unary(numbers(t, 8), numbers(t, 8), 8);
+    assert_true(add(t, &make) && add(t, &other));
+    assert_false(add(t, &large));
+    assert_true(add(t, &small)); /* read when they are needed */
+    assert_true(meets(t));
+    assert_false(add(t, &large)); /* blocks have met, but it is fetched before that */
+    tn_token_begin(&t->b, &t->p, 4096, 1 << 14);
+    assert_true(add(t, &large));
+    tn_token_begin(&t->b, &t->p, 4096, 1 << 14);
+    const job make_few = unary(from, w, 64), few = linear(x, w, y, 8, 8);
+    assert_true(add(t, &make_few) && add(t, &few)); /* a slot holds them, but products read memory */
+    assert_true(meets(t) && last(t)->in_slot[1] < 0);
+    free(t);
+}
+
+static void two_argmax(void **state)
+{
+    (void)state;
+    for (int blocks = 1; blocks <= 7; blocks += 3) {
+        uint64_t seed = (uint64_t)blocks;
+        bench *t = open_bench(4096);
+        float *x = numbers(t, 90), *y = numbers(t, 90), *at = numbers(t, 1), *then = numbers(t, 1);
+        const job first = argmax(x, at, 90), second = argmax(y, then, 90);
+        x[71] = y[3] = y[60] = 9;
+        assert_true(add(t, &first) && add(t, &second));
+        assert_true(t->p.n == 4 && t->b.meetings == 3);
+        tn_token_simulate(&t->p, blocks, &seed);
+        assert_true(*(int32_t *)(void *)at == 71 && *(int32_t *)(void *)then == 3);
+        x[5] = NAN;
+        for (int i = 0; i < 90; i++) y[i] = -INFINITY;
+        tn_token_simulate(&t->p, blocks, &seed);
+        assert_true(*(int32_t *)(void *)at == -1 && *(int32_t *)(void *)then == 0);
+        free(t);
+    }
+}
+
+void tn_tests_token_build(tn_test_list *l)
+{
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) tn_test_add(l, is_refused, &refusals[i], "token: refuses %s", refusals[i].name);
+    for (size_t i = 0; i < sizeof broadcasts / sizeof *broadcasts; i++) tn_test_add(l, broadcasts_as_binary, &broadcasts[i], "token: broadcast %d", (int)i);
+    tn_test_add(l, describes_what_is_absorbed, NULL, "token: raw gates, silu in conv and caches seen by rows");
+    tn_test_add(l, full_slots_begin_anew, NULL, "token: full slots begin anew");
+    tn_test_add(l, steps_end, NULL, "token: no more steps than there is room for");
+    tn_test_add(l, views_lie_in_slots, NULL, "token: views of held vectors");
+    tn_test_add(l, copies_read_slots, NULL, "token: copies of held vectors");
+    tn_test_add(l, reads_come_before_writes, NULL, "token: reads come before writes");
+    tn_test_add(l, residuals_in_place, NULL, "token: residuals in place");
+    tn_test_add(l, made_weights_wait, NULL, "token: weights that the program makes");
+    tn_test_add(l, two_argmax, NULL, "token: two argmax in one program");
+}

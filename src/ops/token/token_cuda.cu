@@ -92,7 +92,7 @@ __device__ __forceinline__ void some_rows(const tn_token_step &s, const tn_token
 }
 
 template <int TYPE>
-__device__ __forceinline__ void linear(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void linear(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fetches = s.flags & TN_TOKEN_FETCHES;
     float *x = r.slots + (fetches ? s.out_slot[1] : s.in_slot[0]);

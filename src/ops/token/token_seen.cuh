@@ -1,5 +1,5 @@
 /* Attention of one query in a token's kernel. Keys are cut into as many parts as there are blocks for each head. A key is read by as many lanes as
- * have 8 of its numbers each, a warp reads several keys at once and four of those before it looks at any: what limits is memory.
+ * have 8 of its numbers each, a warp reads several keys at once and several of those before it looks at any: what limits is memory.
  * Each group of lanes keeps its own maximum, sum and values, which are joined at the end: in the warp, in the block, and, after blocks have met,
  * of all parts. The order is fixed. A query that sees nothing gives zeros. */
 #ifndef TN_OPS_TOKEN_SEEN_CUH
@@ -7,24 +7,24 @@
 
 #include "ops/token/token_steps.cuh"
 
-enum { TN_TOKEN_AHEAD = 4 };
-
 __device__ __forceinline__ int tn_token_parts(const tn_token_step &s) { return max(1, (int)gridDim.x / s.n); }
 
 /* e^(x - most) of a maximum x, 0 where nothing was seen. */
 __device__ __forceinline__ float tn_token_share(float x, float most) { return x == -INFINITY ? 0.f : expf(x - most); }
 
+/* 8 numbers as they lie in memory. */
 template <int TYPE>
-__device__ __forceinline__ tn_f8 tn_token_eight(const void *p, int64_t i)
-{
-    if (TYPE == TN_F32) {
-        const float4 a = __ldcg((const float4 *)((const float *)p + i)), b = __ldcg((const float4 *)((const float *)p + i) + 1);
-        const tn_f8 r = { { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w } };
-        return r;
+struct tn_token_eight {
+    uint4 raw[TYPE == TN_F32 ? 2 : 1];
+
+    __device__ __forceinline__ void ask(const void *p, int64_t i)
+    {
+        const uint4 *from = (const uint4 *)((const char *)p + i * (TYPE == TN_F32 ? 4 : 2));
+        raw[0] = __ldcg(from);
+        if (TYPE == TN_F32) raw[sizeof raw / 16 - 1] = __ldcg(from + 1);
     }
-    const uint4 q = __ldcg((const uint4 *)((const uint16_t *)p + i));
-    return tn_load8(&q, (tn_dtype)TYPE, 0);
-}
+    __device__ __forceinline__ tn_f8 value() const { return tn_load8(raw, (tn_dtype)TYPE, 0); }
+};
 
 /* What has been seen: the largest logit, the sum of shares, and the values by their shares. */
 struct tn_token_view {
@@ -36,22 +36,24 @@ template <int TYPE>
 __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end, const float (&q)[8])
 {
     const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes, step = TN_TOKEN_WARPS * each;
+    enum { AHEAD = TYPE == TN_F32 ? 2 : 4 };
     tn_token_view v = { -INFINITY, 0, { 0 } };
-    for (int from = first + (threadIdx.x >> 5) * each; from < end; from += TN_TOKEN_AHEAD * step) {
-        tn_f8 key[TN_TOKEN_AHEAD], value[TN_TOKEN_AHEAD];
-        float x[TN_TOKEN_AHEAD], most = v.most;
+    for (int from = first + (threadIdx.x >> 5) * each; from < end; from += AHEAD * step) {
+        tn_token_eight<TYPE> key[AHEAD], value[AHEAD];
+        float x[AHEAD], most = v.most;
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
             const int j = from + u * step + lane / lanes;
             const int64_t place = base + (int64_t)(j < end ? j : first) * s.m + at;
-            key[u] = tn_token_eight<TYPE>(s.in[1], place);
-            value[u] = tn_token_eight<TYPE>(s.in[2], place);
+            key[u].ask(s.in[1], place);
+            value[u].ask(s.in[2], place);
         }
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
+            const tn_f8 k = key[u].value();
             x[u] = 0;
 #pragma unroll
-            for (int e = 0; e < 8; e++) x[u] = fmaf(q[e], key[u].v[e], x[u]);
+            for (int e = 0; e < 8; e++) x[u] = fmaf(q[e], k.v[e], x[u]);
             for (int d = lanes / 2; d; d >>= 1) x[u] += __shfl_xor_sync(0xffffffffu, x[u], d);
             if (from + u * step + lane / lanes >= end) x[u] = -INFINITY;
             most = x[u] > most || x[u] != x[u] ? x[u] : most;
@@ -61,11 +63,12 @@ __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, i
 #pragma unroll
         for (int e = 0; e < 8; e++) v.y[e] *= old;
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
             const float p = tn_token_share(x[u], most);
+            const tn_f8 w = value[u].value();
             v.sum += p;
 #pragma unroll
-            for (int e = 0; e < 8; e++) v.y[e] = p ? fmaf(p, value[u].v[e], v.y[e]) : v.y[e];
+            for (int e = 0; e < 8; e++) v.y[e] = p ? fmaf(p, w.v[e], v.y[e]) : v.y[e];
         }
         v.most = most;
     }
@@ -86,7 +89,7 @@ __device__ __forceinline__ void tn_token_join_warp(tn_token_view &v, int lanes)
 }
 
 template <int TYPE>
-__device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_token_room &r, float *scratch)
+__device__ TN_TOKEN_CALL void tn_token_seen(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s), size = D + 2;
     const int given = s.in[3] ? tn_token_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
@@ -125,7 +128,7 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
 }
 
 /* Every block joins all parts for itself: first what each counts for, then the values. */
-__device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+__device__ TN_TOKEN_CALL void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
     const int parts = tn_token_parts(s), size = s.m + 2, all = s.n * parts;
     float *most = r.sums, *share = r.sums + all;

@@ -13,6 +13,11 @@
 #include <climits>
 
 enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_EACH = TN_TOKEN_NORMED / TN_TOKEN_THREADS };
+/* Steps are functions of their own, so that one does not take registers from another. */
+#ifndef TN_TOKEN_CALL
+#define TN_TOKEN_CALL __noinline__
+#endif
+
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 
 /* What a block knows while it works on a step. */
@@ -99,7 +104,7 @@ __device__ __forceinline__ float tn_token_sum(float x, float *sums)
     return x;
 }
 
-__device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
 {
     const int token = tn_token_integer(s, 0);
     const bool in = token >= 0 && token < s.k;
@@ -108,7 +113,7 @@ __device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_
 }
 
 template <int N>
-__device__ __forceinline__ void tn_token_norm_of(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_norm_of(const tn_token_step &s, const tn_token_room &r)
 {
     const int first = threadIdx.x;
     tn_token_few<N> x, residual, gain, bias;
@@ -144,13 +149,12 @@ __device__ __forceinline__ void tn_token_norm_of(const tn_token_step &s, const t
 __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
 {
     if (s.n <= TN_TOKEN_THREADS) tn_token_norm_of<1>(s, r);
-    else if (s.n <= 4 * TN_TOKEN_THREADS) tn_token_norm_of<4>(s, r);
     else tn_token_norm_of<TN_TOKEN_EACH>(s, r);
 }
 
 enum { TN_TOKEN_TAPS = 8 };
 
-__device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fresh = !s.in[3] || (s.in[4] && tn_token_integer(s, 4) != 0);
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
@@ -173,7 +177,7 @@ __device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_t
     }
 }
 
-__device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fresh = !s.in[4] || (s.in[5] && tn_token_integer(s, 5) != 0);
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
@@ -207,7 +211,7 @@ __device__ __forceinline__ float tn_token_act(int kind, float z)
 
 /* Squares are summed 32 by 32, then the sums of a group. */
 template <int N>
-__device__ __forceinline__ void tn_token_readout_of(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_readout_of(const tn_token_step &s, const tn_token_room &r)
 {
     tn_token_few<N> c, z, x, skip, gain;
     float v[N];
@@ -243,11 +247,10 @@ __device__ __forceinline__ void tn_token_readout_of(const tn_token_step &s, cons
 __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
 {
     if (s.n <= TN_TOKEN_THREADS) tn_token_readout_of<1>(s, r);
-    else if (s.n <= 4 * TN_TOKEN_THREADS) tn_token_readout_of<4>(s, r);
     else tn_token_readout_of<TN_TOKEN_EACH>(s, r);
 }
 
-__device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
 {
     enum { N = 4 };
     for (int first = threadIdx.x; first < s.n; first += N * TN_TOKEN_THREADS) {
@@ -275,7 +278,7 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
 }
 
 /* A block takes 32 columns of a head at a time: warps its rows, lanes its columns. */
-__device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
 {
     enum { ROWS = 4 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, N = s.k, P = s.m, parts = (P + 31) / 32;
@@ -321,13 +324,13 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
     }
 }
 
-__device__ __forceinline__ void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
 {
     for (int64_t i = blockIdx.x * TN_TOKEN_THREADS + threadIdx.x; i < s.n; i += gridDim.x * TN_TOKEN_THREADS)
         tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_get(s, r, 0, i));
 }
 
-__device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
 {
     const int pairs = s.k / 2;
     const double position = s.in[1] ? tn_token_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
@@ -343,7 +346,7 @@ __device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_t
 }
 
 /* As cache_write does, NaN in the nearest row where there is none. */
-__device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_token_room &r)
+__device__ TN_TOKEN_CALL void tn_token_place(const tn_token_step &s, const tn_token_room &r)
 {
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
     if (!r.writes) return;
@@ -386,7 +389,7 @@ __device__ __forceinline__ tn_token_best tn_token_best_of_all(tn_token_best a, f
     return tn_token_best_of(b);
 }
 
-__device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
+__device__ TN_TOKEN_CALL void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
     const int first = (int)((int64_t)s.n * blockIdx.x / gridDim.x), end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
     tn_token_best mine = { -INFINITY, INT_MAX };
@@ -399,7 +402,7 @@ __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, cons
     if (threadIdx.x == 0) scratch[2 * blockIdx.x] = mine.x, scratch[2 * blockIdx.x + 1] = __int_as_float(mine.at);
 }
 
-__device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+__device__ TN_TOKEN_CALL void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
     tn_token_best mine = { -INFINITY, INT_MAX };
     for (int i = threadIdx.x; i < gridDim.x; i += TN_TOKEN_THREADS) {

@@ -101,6 +101,10 @@ static tn_status relax_infer(tn_sig *s)
     s->n_out = TN_RELAX_HISTORY;
     if (a->grad != TN_LOOP_BPTT) return TN_OK;
     s->out[TN_RELAX_HISTORY] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0], x.dim[1]) };
+    s->n_out = TN_RELAX_NORMAL;
+    if (a->kind != TN_RELAX_BLOCK) return TN_OK;
+    s->out[TN_RELAX_NORMAL] = s->out[TN_RELAX_HISTORY];
+    s->out[TN_RELAX_NORMAL_SCALE] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0]) };
     s->n_out = TN_RELAX_OUTPUTS;
     return TN_OK;
 }
@@ -115,6 +119,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
     u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_FREE_STEPS) : bit(TN_RELAX_H);
+    if (a->grad == TN_LOOP_BPTT && a->kind == TN_RELAX_BLOCK) u->out |= bit(TN_RELAX_NORMAL) | bit(TN_RELAX_NORMAL_SCALE);
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 

@@ -128,8 +128,17 @@ void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn
 
 /* --- relax_map.c -------------------------------------------------------------------------------------------------- */
 
-/* t->y = f(t->h). keep: what the gradients need stays in slope, n2, n, s2, s, and z and x hold what the products took. */
-void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
+/* What the gradients need of f at a state, besides what the products took, which z and x then hold. */
+typedef enum tn_relax_keep {
+    TN_RELAX_KEEP_IN = 1,  /* slope, n2 and s2 */
+    TN_RELAX_KEEP_OUT = 2, /* n and s */
+    TN_RELAX_KEEP_ALL = 3
+} tn_relax_keep;
+
+/* t->y = f(t->h). keep: what stays, or 0. */
+void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, unsigned keep);
+/* As apply that keeps TN_RELAX_KEEP_IN, but y is left out, and with it the last product. */
+void tn_relax_enter(const tn_relax_job *j, tn_relax_tile *t);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
  * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u, hopfield no such
  * x either. */
@@ -174,6 +183,8 @@ typedef struct tn_relax_solve {
     int64_t n_waiting; /* `to`; NULL: all tasks, from the beginning */
     float *residuals;  /* (B): of the last one; or NULL */
     float *history;    /* (attr.steps,B,d): the state before each step of a sample; or NULL */
+    float *normal;     /* (attr.steps,B,d), and */
+    float *scales;     /* (attr.steps,B): n and s of each step; or NULL */
 } tn_relax_solve;
 
 /* Scratch memory of the phases. */

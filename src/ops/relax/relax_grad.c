@@ -53,7 +53,7 @@ static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = g->j;
     tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
     tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
-    tn_relax_apply(j, t, true);
+    tn_relax_apply(j, t, TN_RELAX_KEEP_ALL);
     tn_relax_store(t->z, t->width, g->r->kept.active + first * j->f, j->f, t->live, j->f);
     if (!j->hopfield) tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
 }
@@ -313,8 +313,24 @@ static void rank(const grad *g)
 typedef struct back_step {
     const grad *g;
     const float *states; /* (B,d): before it */
-    int64_t at;          /* where their rows begin */
+    const float *normal; /* (B,d), (B): what the block's second norm made in it */
+    const float *scales;
+    int64_t at; /* where their rows begin */
 } back_step;
+
+/* n and s of the tile's samples as the way there left them, and n as rows. */
+static void recall_normals(const back_step *w, tn_relax_tile *t, const int32_t *sample, float *rows)
+{
+    const tn_relax_job *j = w->g->j;
+    const float *n[TN_RELAX_LANES];
+    memset(t->s, 0, sizeof *t->s * (size_t)t->width);
+    for (int l = 0; l < t->live; l++) {
+        n[l] = w->normal + sample[l] * j->d;
+        t->s[l] = w->scales[sample[l]];
+        memcpy(rows + l * j->d, n[l], sizeof *rows * (size_t)j->d);
+    }
+    tn_relax_gather(t->n, t->width, n, t->live, j->d);
+}
 
 /* u of the tile is done with: it serves as rows. */
 static void add_da(const grad *g, const tn_relax_tile *t, const int32_t *sample, const float *lambda)
@@ -343,7 +359,8 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     for (int l = 0; l < t->live; l++) h[l] = w->states + sample[l] * j->d, a[l] = j->a + sample[l] * j->d;
     tn_relax_gather(t->h, t->width, h, t->live, j->d);
     tn_relax_gather(t->a, t->width, a, t->live, j->d);
-    tn_relax_apply(j, t, true);
+    tn_relax_enter(j, t);
+    if (j->block) recall_normals(w, t, sample, r->kept.n + d);
     tn_relax_store(t->z, t->width, r->kept.active + f, j->f, t->live, j->f);
     if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
     tn_relax_load(t->a, t->width, carried, j->d, t->live, j->d); /* the injection is done with */
@@ -355,7 +372,6 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
-        tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
         tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
@@ -373,6 +389,10 @@ static void through_time(grad *g, const float *dout)
     for (int64_t k = 0; k < j->count; k++) memcpy(r->carried + k * j->d, dout + r->order[k] * j->d, row);
     for (int64_t t = j->attr.steps - 1; t >= 0; t--) {
         w.states = (const float *)g->c->out[TN_RELAX_HISTORY].data + t * j->B * j->d;
+        if (j->block) {
+            w.normal = (const float *)g->c->out[TN_RELAX_NORMAL].data + t * j->B * j->d;
+            w.scales = (const float *)g->c->out[TN_RELAX_NORMAL_SCALE].data + t * j->B;
+        }
         tn_relax_each(j, g->s, r->live[t], back_share, &w);
         w.at += r->live[t];
         if (!w.at || (t && w.at + r->live[t - 1] <= r->most)) continue;

@@ -60,7 +60,7 @@ static void apply(setup *s, int width)
             s->t.h[i * width + l] = sinf((float)(3 * l + i));
             s->t.a[i * width + l] = cosf((float)(5 * l - i));
         }
-    tn_relax_apply(&s->j, &s->t, true);
+    tn_relax_apply(&s->j, &s->t, TN_RELAX_KEEP_ALL);
 }
 
 /* With w1 = 0 the activations are those of the bias. */

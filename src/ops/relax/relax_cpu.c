@@ -92,13 +92,14 @@ static bool needs_down(const tn_relax_job *j, bool backward)
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Steps of a small batch are summed over together: a product over a handful of rows is mostly its result. */
-enum { LEAST_ROWS = 128 };
+enum { LEAST_ROWS = 128, ROW_GAP = 16 };
 
 static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
     const bool bptt = j->attr.grad == TN_LOOP_BPTT;
     r->most = bptt && j->B < LEAST_ROWS ? LEAST_ROWS : j->B;
-    const int64_t d = r->most * j->d, f = r->most * j->f, signs = j->attr.centred ? 2 : 1;
+    r->kept.apart = j->f + ROW_GAP;
+    const int64_t d = r->most * j->d, f = r->most * r->kept.apart, signs = j->attr.centred ? 2 : 1;
     r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, d);
     r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
     r->kept.s2 = tn_relax_floats(s, r->most), r->kept.s = tn_relax_floats(s, r->most);

@@ -159,7 +159,8 @@ void tn_relax_accelerate(const tn_relax_job *j, tn_relax_tile *t);
 
 /* What is kept of f at a state for its gradients: rows for all samples. */
 typedef struct tn_relax_kept {
-    float *active, *slope; /* (B,f): what W2 takes; the activation's slope */
+    float *active, *slope; /* (B,f): what W2 takes; the activation's slope; rows are */
+    int64_t apart;         /* so many numbers apart: f, and a few, since rows a power of two apart compete for places of a cache */
     float *x;              /* (B,d): what W1 takes */
     float *n2, *n;         /* (B,d) */
     float *s2, *s;         /* (B) */
@@ -226,6 +227,7 @@ tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots
 /* c (m,n) = or += factor sum_b x_b y_b^T, x (rows,m), y (rows,n). */
 typedef struct tn_relax_outer {
     const float *x, *y;
+    int64_t x_row, y_row; /* numbers from one row to the next */
     float *c;
     int64_t rows, m, n;
     float factor;
@@ -245,7 +247,7 @@ typedef struct tn_relax_rows {
     tn_relax_kept kept;
     float *lambda;    /* (B,d) */
     float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
-    float *z;         /* (B,f): at W1's output; may be kept.slope */
+    float *z;         /* (B,f), kept.apart: at W1's output; may be kept.slope */
     float *nudged;    /* (signs,B,d): ep */
     float *rest;      /* (B,d): ep, nudged from rest */
     int32_t *steps;   /* (signs,B): ep */

@@ -18,14 +18,19 @@ enum { MOST = 4 };
 TN_INLINE void block(int vecs, const tn_relax_outer *o, int64_t b, int64_t i, int64_t j, bool add)
 {
     const int64_t end = b + RUN < o->rows ? b + RUN : o->rows;
+    const float *x = o->x + b * o->x_row + i, *y = o->y + b * o->y_row + j;
     tn_vec sum[ROWS][MOST];
     TN_UNROLL for (int r = 0; r < ROWS; r++) TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (tn_vec){ 0 };
-    for (; b < end; b++) {
-        const float *x = o->x + b * o->m + i, *y = o->y + b * o->n + j;
+    for (; b < end; b++, x += o->x_row, y += o->y_row) {
         tn_vec at[MOST];
         TN_UNROLL for (int v = 0; v < vecs; v++) at[v] = tn_vec_get(y + v * TN_VEC);
+#if defined(__aarch64__) /* multiplies by a lane of a register */
+        const tn_vec four = tn_vec_get(x);
+#else
+        const float *four = x;
+#endif
         TN_UNROLL for (int r = 0; r < ROWS; r++)
-            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(tn_vec_all(x[r]), at[v], sum[r][v]);
+            TN_UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = tn_vec_fma(at[v], tn_vec_all(four[r]), sum[r][v]);
     }
     TN_UNROLL for (int r = 0; r < ROWS; r++)
         TN_UNROLL for (int v = 0; v < vecs; v++) {

@@ -159,9 +159,11 @@ void tn_relax_accelerate(const tn_relax_job *j, tn_relax_tile *t);
 
 /* What is kept of f at a state for its gradients: rows for all samples. */
 typedef struct tn_relax_kept {
-    float *active, *slope; /* (B,f): what W2 takes; the activation's slope; rows are */
-    int64_t apart;         /* so many numbers apart: f, and a few, since rows a power of two apart compete for places of a cache */
-    float *x;              /* (B,d): what W1 takes */
+    /* Numbers from one row of what outer products are summed from to the next, here and in tn_relax_rows: a few more than it
+     * has, since rows a power of two apart compete for the same places of a cache. */
+    int64_t f_apart, d_apart;
+    float *active, *slope; /* (B,f), f_apart: what W2 takes; the activation's slope */
+    float *x;              /* (B,d), d_apart: what W1 takes */
     float *n2, *n;         /* (B,d) */
     float *s2, *s;         /* (B) */
 } tn_relax_kept;
@@ -246,8 +248,9 @@ typedef struct tn_relax_rows {
     int64_t most; /* bptt: rows there is room for, B at least; below, B stands for it */
     tn_relax_kept kept;
     float *lambda;    /* (B,d) */
-    float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
-    float *z;         /* (B,f), kept.apart: at W1's output; may be kept.slope */
+    float *u;         /* (B,d), d_apart: the gradient at W2's output */
+    float *q;         /* (B,d): at W1's input */
+    float *z;         /* (B,f), f_apart: at W1's output; may be kept.slope */
     float *nudged;    /* (signs,B,d): ep */
     float *rest;      /* (B,d): ep, nudged from rest */
     int32_t *steps;   /* (signs,B): ep */

@@ -51,11 +51,19 @@ static void propagate(const grad *g, int64_t b, const float *f)
 static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
 {
     const tn_relax_job *j = g->j;
+    const tn_relax_kept *k = &g->r->kept;
     tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
     tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
     tn_relax_apply(j, t, TN_RELAX_KEEP_ALL);
-    tn_relax_store(t->z, t->width, g->r->kept.active + first * g->r->kept.apart, g->r->kept.apart, t->live, j->f);
-    if (!j->hopfield) tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
+    tn_relax_store(t->z, t->width, k->active + first * k->f_apart, k->f_apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, k->x + first * k->d_apart, k->d_apart, t->live, j->d);
+}
+
+/* u of samples from row on. */
+static void store_u(const grad *g, const tn_relax_tile *t, const float *u, int64_t row)
+{
+    const int64_t apart = g->r->kept.d_apart;
+    tn_relax_store(u, t->width, g->r->u + row * apart, apart, t->live, g->j->d);
 }
 
 static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
@@ -78,7 +86,7 @@ static void rest_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = w->g->j;
     const int64_t d = first * j->d;
     linearise_share(w->g, t, first);
-    tn_relax_store(t->y, t->width, w->g->r->u + d, j->d, t->live, j->d); /* free until lambda is known */
+    store_u(w->g, t, t->y, first); /* free until lambda is known */
     if (!w->v->rest) return;
     for (int64_t i = 0; i < j->d * t->width; i++) t->rest[i] = t->y[i] - t->h[i];
     tn_relax_store(t->rest, t->width, w->g->r->rest + d, j->d, t->live, j->d);
@@ -89,7 +97,8 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
     const first_step *w = arg;
     const grad *g = w->g;
     const tn_relax_job *j = g->j;
-    const float *f = g->r->u + first * j->d;
+    const int64_t apart = g->r->kept.d_apart;
+    const float *f = g->r->u + first * apart;
     rest_share(arg, t, first);
     tn_relax_set_phase(j, w->v, t);
     if (t->origin) memcpy(t->origin, t->h, sizeof *t->h * (size_t)(j->d * t->width));
@@ -97,7 +106,7 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
         const int64_t at = sign * j->B + first;
         for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
         if (sign) tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
-        if (sign) tn_relax_load(t->y, t->width, f, j->d, t->live, j->d);
+        if (sign) tn_relax_load(t->y, t->width, f, apart, t->live, j->d);
         tn_relax_nudge(j, t);
         tn_relax_advance(j, t, false);
         tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
@@ -172,22 +181,22 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_recall(j, t, &r->kept, first);
     } else {
         load_state(g, t, first);
-        tn_relax_store(t->y, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->y, first);
         if (j->block) {
             tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
             tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
         }
     }
-    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
+    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + (first + l) * r->kept.d_apart);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     if (j->hopfield && j->attr.grad == TN_LOOP_EP) { /* from how far h moved to the adjoint */
         for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] *= t->slope[i];
         tn_relax_store(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     }
     tn_relax_pull(j, t, t->h);
-    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * r->kept.apart, r->kept.apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * r->kept.f_apart, r->kept.f_apart, t->live, j->f);
     if (j->block) {
-        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->u, first);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     give_da(g, t, first);
@@ -281,13 +290,13 @@ static void sum_up(grad *g)
 {
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
-    const factor z = { r->z, j->f, r->kept.apart }, active = { r->kept.active, j->f, r->kept.apart };
-    const factor x = { r->kept.x, j->d, j->d }, u = { r->u, j->d, j->d }, lambda = { r->lambda, j->d, j->d };
+    const factor z = { r->z, j->f, r->kept.f_apart }, active = { r->kept.active, j->f, r->kept.f_apart };
+    const factor x = { r->kept.x, j->d, r->kept.d_apart }, u = { r->u, j->d, r->kept.d_apart }, lambda = { r->lambda, j->d, j->d };
     if (j->block) {
         sum_outer(g, TN_RELAX_W1, z, x, 1, false);
         sum_outer(g, TN_RELAX_W2, u, active, 1, false);
-        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.apart, 1);
-        sum_columns(g, TN_RELAX_B2, r->u, NULL, j->d, 1);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.f_apart, 1);
+        sum_columns(g, TN_RELAX_B2, r->u, NULL, r->kept.d_apart, 1);
         sum_columns(g, TN_RELAX_GAIN2, r->q, r->kept.n2, j->d, 1);
         sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, j->d, 1);
         sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, j->d, 1);
@@ -297,7 +306,7 @@ static void sum_up(grad *g)
     } else {
         sum_outer(g, TN_RELAX_W1, z, x, j->scale, false);
         sum_outer(g, TN_RELAX_W1, active, lambda, j->scale, true);
-        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.apart, j->scale);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.f_apart, j->scale);
     }
     g->adds = true;
 }
@@ -362,7 +371,7 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
     const int32_t *sample = r->order + first;
-    const int64_t row = w->at + first, d = row * j->d, f = row * r->kept.apart;
+    const int64_t row = w->at + first, d = row * j->d, f = row * r->kept.f_apart;
     float *carried = r->carried + first * j->d, *lambda = r->lambda + d;
     const float *h[TN_RELAX_LANES], *a[TN_RELAX_LANES];
     for (int l = 0; l < t->live; l++) h[l] = w->states + sample[l] * j->d, a[l] = j->a + sample[l] * j->d;
@@ -370,18 +379,18 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     tn_relax_gather(t->a, t->width, a, t->live, j->d);
     tn_relax_enter(j, t);
     if (j->block) recall_normals(w, t, sample, r->kept.n + d);
-    tn_relax_store(t->z, t->width, r->kept.active + f, r->kept.apart, t->live, j->f);
-    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
+    tn_relax_store(t->z, t->width, r->kept.active + f, r->kept.f_apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + row * r->kept.d_apart, r->kept.d_apart, t->live, j->d);
     tn_relax_load(t->a, t->width, carried, j->d, t->live, j->d); /* the injection is done with */
     for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] = j->damping * t->a[i];
     tn_relax_store(t->h, t->width, lambda, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
     for (int64_t i = 0; i < j->d * t->width; i++) t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
     tn_relax_store(t->a, t->width, carried, j->d, t->live, j->d);
-    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, r->kept.apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, r->kept.f_apart, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
-        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->u, row);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     add_da(g, t, sample, lambda);

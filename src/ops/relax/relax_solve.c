@@ -173,7 +173,7 @@ void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax
 
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
 {
-    tn_relax_load(t->slope, t->width, k->slope + first * k->apart, k->apart, t->live, j->f);
+    tn_relax_load(t->slope, t->width, k->slope + first * k->f_apart, k->f_apart, t->live, j->f);
     if (!j->block) return;
     tn_relax_load(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
     tn_relax_load(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
@@ -183,7 +183,7 @@ void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kep
 
 void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
 {
-    tn_relax_store(t->slope, t->width, k->slope + first * k->apart, k->apart, t->live, j->f);
+    tn_relax_store(t->slope, t->width, k->slope + first * k->f_apart, k->f_apart, t->live, j->f);
     if (!j->block) return;
     tn_relax_store(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
     tn_relax_store(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
@@ -256,7 +256,7 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
     if (t->rest) put_column(t->rest, t->width, lane, v->rest + b * j->d, j->d);
     if (t->origin) put_column(t->origin, t->width, lane, v->from + b * j->d, j->d);
     if (v->phase == TN_RELAX_ADJOINT) {
-        put_column(t->slope, t->width, lane, k->slope + b * k->apart, j->f);
+        put_column(t->slope, t->width, lane, k->slope + b * k->f_apart, j->f);
         if (j->block) {
             put_column(t->n2, t->width, lane, k->n2 + b * j->d, j->d);
             put_column(t->n, t->width, lane, k->n + b * j->d, j->d);

@@ -133,7 +133,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     c->flops = T * map;
     c->varies = true;
     c->flops_backward = 3 * map;
-    if (a->grad == TN_LOOP_BPTT) c->flops_backward = 3 * T * map;
+    if (a->grad == TN_LOOP_BPTT) c->flops_backward = (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * T * map; /* the last product is not made again */
     if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;
     if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
 }

@@ -75,12 +75,12 @@ static double count(tn_bound *bound, const char *output)
 }
 
 /* Of the part that is timed: the gradient alone, on a GPU with its solve. Gradients of the parameters count for three: the
- * block again, the state, the parameters. */
+ * block again, the state, the parameters; through time the block's first product alone is made again. */
 static double flops_of(tn_bound *bound, const struct way *w, int64_t d, bool whole)
 {
     const double free = count(bound, "free"), map = 16 * (double)(d * d);
     if (!w->backward) return map * free;
-    return map * ((whole ? free : 0) + count(bound, "nudged") + count(bound, "adjoint") + 3 * (w->grad == TN_LOOP_BPTT ? free : B));
+    return map * ((whole ? free : 0) + count(bound, "nudged") + count(bound, "adjoint") + (w->grad == TN_LOOP_BPTT ? 2.5 * free : 3 * B));
 }
 
 /* On a GPU: a whole replay, solve and gradient, by the clock on the wall over many of them. */

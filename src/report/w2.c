@@ -90,7 +90,8 @@ static void set_timers(tn_trainer *t, bool on)
 static double block_flops(const tn_settings *st, const tn_w2_trial *r)
 {
     const double d = (double)tn_settings_int(st, "dim"), ff = tn_settings_is_auto(st, "ff") ? 4 * d : (double)tn_settings_int(st, "ff");
-    return 4 * d * ff * (r->free + r->nudged + r->adjoint + r->eval + 3 * r->backward);
+    const double again = strcmp(tn_settings_text(st, "grad"), "bptt") == 0 ? 0.5 : 1;
+    return 4 * d * ff * (r->free + r->nudged + r->adjoint + r->eval + (again + 2) * r->backward);
 }
 
 tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)

@@ -18,7 +18,7 @@ typedef struct tn_w2_trial {
     /* Evaluations of the map, summed over samples. adjoint: of its transposed slope; backward: times that the gradients of
      * its parameters were made. */
     double free, nudged, adjoint, backward, eval;
-    double flops; /* of the map's two products in all these; backward counts for three: the map again, the state, the parameters */
+    double flops; /* of the map's two products in all these; backward counts for three: the map again (through time one product), the state, the parameters */
 
     /* Seconds. Of training: the solve and its gradient (ep: that includes the nudged solve), injection (embedding, values and
      * their projection), head and loss. */

@@ -57,6 +57,7 @@ static void counts_of_bptt(void **state)
     assert_int_equal(r.solver_calls, EPOCHS * (TRAIN_BATCHES + TEST_BATCHES));
     assert_true(r.free == EPOCHS * TRAIN * STEPS && r.backward == r.free);
     assert_true(r.nudged == 0 && r.adjoint == 0 && r.eval == EPOCHS * TEST * STEPS);
+    assert_true(r.flops == 4. * 8 * 32 * (r.free + r.eval + 2.5 * r.backward));
 }
 
 static void counts_of_implicit(void **state)

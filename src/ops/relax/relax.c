@@ -101,6 +101,10 @@ static tn_status relax_infer(tn_sig *s)
     s->n_out = TN_RELAX_HISTORY;
     if (a->grad != TN_LOOP_BPTT) return TN_OK;
     s->out[TN_RELAX_HISTORY] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0], x.dim[1]) };
+    s->n_out = TN_RELAX_NORMAL;
+    if (a->kind != TN_RELAX_BLOCK) return TN_OK;
+    s->out[TN_RELAX_NORMAL] = s->out[TN_RELAX_HISTORY];
+    s->out[TN_RELAX_NORMAL_SCALE] = (tn_type){ .dtype = TN_F32, .dims = tn_shape(a->steps, x.dim[0]) };
     s->n_out = TN_RELAX_OUTPUTS;
     return TN_OK;
 }
@@ -115,6 +119,7 @@ static void relax_grad(const tn_sig *s, uint64_t want, tn_uses *u)
     for (int i = 0; i < s->n_in; i++)
         if (!s->in[i].absent && i != TN_RELAX_H0) u->in |= bit(i);
     u->out = a->grad == TN_LOOP_BPTT ? bit(TN_RELAX_HISTORY) | bit(TN_RELAX_FREE_STEPS) : bit(TN_RELAX_H);
+    if (a->grad == TN_LOOP_BPTT && a->kind == TN_RELAX_BLOCK) u->out |= bit(TN_RELAX_NORMAL) | bit(TN_RELAX_NORMAL_SCALE);
     u->out |= a->counted; /* written there: the planner keeps the memory */
 }
 
@@ -128,7 +133,7 @@ static void relax_cost(const tn_sig *s, tn_cost *c)
     c->flops = T * map;
     c->varies = true;
     c->flops_backward = 3 * map;
-    if (a->grad == TN_LOOP_BPTT) c->flops_backward = 3 * T * map;
+    if (a->grad == TN_LOOP_BPTT) c->flops_backward = (a->kind == TN_RELAX_HOPFIELD ? 2 : 2.5) * T * map; /* the last product is not made again */
     if (a->grad == TN_LOOP_IMPLICIT) c->flops_backward += T * map;
     if (a->grad == TN_LOOP_EP) c->flops_backward += (a->centred ? 2 : 1) * T * (map + 4 * B * d * C);
 }

@@ -17,7 +17,8 @@
  * together (tol), and, on CUDA, on the size of the batch where its products are a library's.
  * Gradients reach a, w1, b1, w2, b2 and the norms' gains and biases; h0, the head, labels and weights get none.
  * NaN: a sample whose residual is NaN takes all its steps; the others are not touched by it. A label that is neither in
- * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d).
+ * [0,C) nor -1 is an error when the step runs. Workspace does not grow with the steps; bptt keeps the states (steps,B,d) and,
+ * of the block, LN's normalised values as well, which spare the way back the second product of every step.
  * Plain twin (opt.relax=off): tn_loop with the map and the cost as bodies. On CUDA it is always built; with opt.relax on,
  * solves stopped by rtol run in one kernel that knows the map (relax_cuda.cu), where the weights fit into it (d <= 256). */
 #ifndef TN_OPS_RELAX_H
@@ -50,7 +51,8 @@ typedef struct tn_relax_options {
     tn_ref *free_steps, *nudged_steps, *adjoint_steps, *residuals, *signal;
 } tn_relax_options;
 
-/* Inputs and outputs of the node; bptt has the states (steps,B,d) behind, of which a sample's first free_steps are set. */
+/* Inputs and outputs of the node. bptt has behind, of which a sample's first free_steps are set, the states before each step
+ * (steps,B,d); the block also what LN made of each, before its gain, and the factor that it took (steps,B). */
 enum {
     TN_RELAX_A, TN_RELAX_W1, TN_RELAX_B1, TN_RELAX_W2, TN_RELAX_B2, TN_RELAX_GAIN2, TN_RELAX_BIAS2, TN_RELAX_GAIN,
     TN_RELAX_BIAS, TN_RELAX_SCALE, TN_RELAX_H0, TN_RELAX_HEAD_W, TN_RELAX_HEAD_B, TN_RELAX_LABELS, TN_RELAX_WEIGHTS,
@@ -58,7 +60,7 @@ enum {
 };
 enum {
     TN_RELAX_H, TN_RELAX_FREE_STEPS, TN_RELAX_NUDGED_STEPS, TN_RELAX_ADJOINT_STEPS, TN_RELAX_RESIDUALS, TN_RELAX_SIGNAL,
-    TN_RELAX_HISTORY, TN_RELAX_OUTPUTS
+    TN_RELAX_HISTORY, TN_RELAX_NORMAL, TN_RELAX_NORMAL_SCALE, TN_RELAX_OUTPUTS
 };
 
 typedef struct tn_relax_attr {

@@ -83,20 +83,27 @@ static void take_packed(tn_relax_memory *s, const tn_relax_job *j, tn_relax_matr
     m->packed = tn_relax_take(s, tn_relax_packed_bytes(j, m));
 }
 
+/* Back through time, f's value is known. The energy's `down` is the way back of its `up`. */
+static bool needs_down(const tn_relax_job *j, bool backward)
+{
+    return !backward || j->attr.grad != TN_LOOP_BPTT || !(j->block || j->hopfield);
+}
+
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 /* Steps of a small batch are summed over together: a product over a handful of rows is mostly its result. */
-enum { LEAST_ROWS = 128 };
+enum { LEAST_ROWS = 128, ROW_GAP = 16 };
 
 static void take_rows(tn_relax_memory *s, const tn_relax_job *j, int threads, tn_relax_rows *r)
 {
     const bool bptt = j->attr.grad == TN_LOOP_BPTT;
     r->most = bptt && j->B < LEAST_ROWS ? LEAST_ROWS : j->B;
-    const int64_t d = r->most * j->d, f = r->most * j->f, signs = j->attr.centred ? 2 : 1;
-    r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, d);
+    r->kept.f_apart = j->f + ROW_GAP, r->kept.d_apart = j->d + ROW_GAP;
+    const int64_t d = r->most * j->d, f = r->most * r->kept.f_apart, wide = r->most * r->kept.d_apart, signs = j->attr.centred ? 2 : 1;
+    r->kept.active = tn_relax_floats(s, f), r->kept.slope = tn_relax_floats(s, f), r->kept.x = tn_relax_floats(s, wide);
     r->kept.n2 = tn_relax_floats(s, d), r->kept.n = tn_relax_floats(s, d);
     r->kept.s2 = tn_relax_floats(s, r->most), r->kept.s = tn_relax_floats(s, r->most);
-    r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, d), r->q = tn_relax_floats(s, d);
+    r->lambda = tn_relax_floats(s, d), r->u = tn_relax_floats(s, wide), r->q = tn_relax_floats(s, d);
     r->z = r->kept.slope;
     if (j->attr.grad == TN_LOOP_EP) {
         r->nudged = tn_relax_floats(s, signs * d);
@@ -131,7 +138,7 @@ static workspace carve(tn_relax_job *j, bool backward, int threads, void *base)
     w.ones = tn_relax_floats(&s, j->d);
     w.zeros = tn_relax_floats(&s, most > j->C ? most : j->C);
     if (!j->hopfield) take_packed(&s, j, &j->up);
-    take_packed(&s, j, &j->down);
+    if (needs_down(j, backward)) take_packed(&s, j, &j->down);
     if (pulls && (j->block || j->hopfield)) take_packed(&s, j, &j->up_back);
     if (pulls && j->block) take_packed(&s, j, &j->down_back);
     if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
@@ -169,7 +176,7 @@ static tn_status prepare(const tn_call *c, bool backward, tn_relax_job *j, works
         *vector[i] = c->in[input[i]].data ? c->in[input[i]].data : gain ? w->ones : w->zeros;
     }
     if (!j->hopfield) tn_relax_pack(j, &j->up);
-    tn_relax_pack(j, &j->down);
+    if (needs_down(j, backward)) tn_relax_pack(j, &j->down);
     if (backward && (j->block || j->hopfield)) tn_relax_pack(j, &j->up_back);
     if (backward && j->block) tn_relax_pack(j, &j->down_back);
     if (!j->block && !j->hopfield) j->up_back = j->up, j->down_back = j->down;
@@ -196,6 +203,8 @@ tn_status tn_relax_forward_cpu(const tn_call *c)
     for (int i = TN_RELAX_FREE_STEPS; i <= TN_RELAX_SIGNAL; i++)
         if (c->out[i].data && j.B) memset(c->out[i].data, 0, sizeof(float) * (size_t)j.B);
     if (j.attr.grad == TN_LOOP_BPTT) v.history = c->out[TN_RELAX_HISTORY].data;
+    if (j.attr.grad == TN_LOOP_BPTT && j.block)
+        v.normal = c->out[TN_RELAX_NORMAL].data, v.scales = c->out[TN_RELAX_NORMAL_SCALE].data;
     tn_relax_run(&j, &w.space, &v);
     for (int64_t b = j.count; b < j.B; b++) {
         if (j.h0) memcpy(h + b * j.d, j.h0 + b * j.d, row);

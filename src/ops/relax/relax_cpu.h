@@ -128,8 +128,17 @@ void tn_relax_multiply(const tn_relax_job *j, const tn_relax_matrix *m, const tn
 
 /* --- relax_map.c -------------------------------------------------------------------------------------------------- */
 
-/* t->y = f(t->h). keep: what the gradients need stays in slope, n2, n, s2, s, and z and x hold what the products took. */
-void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, bool keep);
+/* What the gradients need of f at a state, besides what the products took, which z and x then hold. */
+typedef enum tn_relax_keep {
+    TN_RELAX_KEEP_IN = 1,  /* slope, n2 and s2 */
+    TN_RELAX_KEEP_OUT = 2, /* n and s */
+    TN_RELAX_KEEP_ALL = 3
+} tn_relax_keep;
+
+/* t->y = f(t->h). keep: what stays, or 0. */
+void tn_relax_apply(const tn_relax_job *j, tn_relax_tile *t, unsigned keep);
+/* As apply that keeps TN_RELAX_KEEP_IN, but y is left out, and with it the last product. */
+void tn_relax_enter(const tn_relax_job *j, tn_relax_tile *t);
 /* With lambda (d,width): y = J^T lambda at the kept state; u, z, x hold the gradients behind the products: by what is
  * added to W2's output, by what is added to W1's, and by W1's input. The energy has no such u, hopfield no such
  * x either. */
@@ -150,8 +159,11 @@ void tn_relax_accelerate(const tn_relax_job *j, tn_relax_tile *t);
 
 /* What is kept of f at a state for its gradients: rows for all samples. */
 typedef struct tn_relax_kept {
-    float *active, *slope; /* (B,f): what W2 takes; the activation's slope */
-    float *x;              /* (B,d): what W1 takes */
+    /* Numbers from one row of what outer products are summed from to the next, here and in tn_relax_rows: a few more than it
+     * has, since rows a power of two apart compete for the same places of a cache. */
+    int64_t f_apart, d_apart;
+    float *active, *slope; /* (B,f), f_apart: what W2 takes; the activation's slope */
+    float *x;              /* (B,d), d_apart: what W1 takes */
     float *n2, *n;         /* (B,d) */
     float *s2, *s;         /* (B) */
 } tn_relax_kept;
@@ -174,6 +186,8 @@ typedef struct tn_relax_solve {
     int64_t n_waiting; /* `to`; NULL: all tasks, from the beginning */
     float *residuals;  /* (B): of the last one; or NULL */
     float *history;    /* (attr.steps,B,d): the state before each step of a sample; or NULL */
+    float *normal;     /* (attr.steps,B,d), and */
+    float *scales;     /* (attr.steps,B): n and s of each step; or NULL */
 } tn_relax_solve;
 
 /* Scratch memory of the phases. */
@@ -215,6 +229,7 @@ tn_relax_space tn_relax_space_at(const tn_relax_job *j, bool backward, int slots
 /* c (m,n) = or += factor sum_b x_b y_b^T, x (rows,m), y (rows,n). */
 typedef struct tn_relax_outer {
     const float *x, *y;
+    int64_t x_row, y_row; /* numbers from one row to the next */
     float *c;
     int64_t rows, m, n;
     float factor;
@@ -233,8 +248,9 @@ typedef struct tn_relax_rows {
     int64_t most; /* bptt: rows there is room for, B at least; below, B stands for it */
     tn_relax_kept kept;
     float *lambda;    /* (B,d) */
-    float *u, *q;     /* (B,d): the gradient at W2's output; at W1's input */
-    float *z;         /* (B,f): at W1's output; may be kept.slope */
+    float *u;         /* (B,d), d_apart: the gradient at W2's output */
+    float *q;         /* (B,d): at W1's input */
+    float *z;         /* (B,f), f_apart: at W1's output; may be kept.slope */
     float *nudged;    /* (signs,B,d): ep */
     float *rest;      /* (B,d): ep, nudged from rest */
     int32_t *steps;   /* (signs,B): ep */

@@ -51,11 +51,19 @@ static void propagate(const grad *g, int64_t b, const float *f)
 static void load_state(const grad *g, tn_relax_tile *t, int64_t first)
 {
     const tn_relax_job *j = g->j;
+    const tn_relax_kept *k = &g->r->kept;
     tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
     tn_relax_load(t->a, t->width, j->a + first * j->d, j->d, t->live, j->d);
-    tn_relax_apply(j, t, true);
-    tn_relax_store(t->z, t->width, g->r->kept.active + first * j->f, j->f, t->live, j->f);
-    if (!j->hopfield) tn_relax_store(t->x, t->width, g->r->kept.x + first * j->d, j->d, t->live, j->d);
+    tn_relax_apply(j, t, TN_RELAX_KEEP_ALL);
+    tn_relax_store(t->z, t->width, k->active + first * k->f_apart, k->f_apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, k->x + first * k->d_apart, k->d_apart, t->live, j->d);
+}
+
+/* u of samples from row on. */
+static void store_u(const grad *g, const tn_relax_tile *t, const float *u, int64_t row)
+{
+    const int64_t apart = g->r->kept.d_apart;
+    tn_relax_store(u, t->width, g->r->u + row * apart, apart, t->live, g->j->d);
 }
 
 static void linearise_share(void *arg, tn_relax_tile *t, int64_t first)
@@ -78,7 +86,7 @@ static void rest_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = w->g->j;
     const int64_t d = first * j->d;
     linearise_share(w->g, t, first);
-    tn_relax_store(t->y, t->width, w->g->r->u + d, j->d, t->live, j->d); /* free until lambda is known */
+    store_u(w->g, t, t->y, first); /* free until lambda is known */
     if (!w->v->rest) return;
     for (int64_t i = 0; i < j->d * t->width; i++) t->rest[i] = t->y[i] - t->h[i];
     tn_relax_store(t->rest, t->width, w->g->r->rest + d, j->d, t->live, j->d);
@@ -89,7 +97,8 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
     const first_step *w = arg;
     const grad *g = w->g;
     const tn_relax_job *j = g->j;
-    const float *f = g->r->u + first * j->d;
+    const int64_t apart = g->r->kept.d_apart;
+    const float *f = g->r->u + first * apart;
     rest_share(arg, t, first);
     tn_relax_set_phase(j, w->v, t);
     if (t->origin) memcpy(t->origin, t->h, sizeof *t->h * (size_t)(j->d * t->width));
@@ -97,7 +106,7 @@ static void first_share(void *arg, tn_relax_tile *t, int64_t first)
         const int64_t at = sign * j->B + first;
         for (int l = 0; l < t->live; l++) tn_relax_set_cost(j, w->v, t, l, first + l, sign);
         if (sign) tn_relax_load(t->h, t->width, g->state + first * j->d, j->d, t->live, j->d);
-        if (sign) tn_relax_load(t->y, t->width, f, j->d, t->live, j->d);
+        if (sign) tn_relax_load(t->y, t->width, f, apart, t->live, j->d);
         tn_relax_nudge(j, t);
         tn_relax_advance(j, t, false);
         tn_relax_store(t->h, t->width, w->v->to + at * j->d, j->d, t->live, j->d);
@@ -172,22 +181,22 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
         tn_relax_recall(j, t, &r->kept, first);
     } else {
         load_state(g, t, first);
-        tn_relax_store(t->y, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->y, first);
         if (j->block) {
             tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
             tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
         }
     }
-    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + d + l * j->d);
+    for (int l = 0; j->attr.grad == TN_LOOP_EP && l < t->live; l++) propagate(g, first + l, r->u + (first + l) * r->kept.d_apart);
     tn_relax_load(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     if (j->hopfield && j->attr.grad == TN_LOOP_EP) { /* from how far h moved to the adjoint */
         for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] *= t->slope[i];
         tn_relax_store(t->h, t->width, r->lambda + d, j->d, t->live, j->d);
     }
     tn_relax_pull(j, t, t->h);
-    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * j->f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + first * r->kept.f_apart, r->kept.f_apart, t->live, j->f);
     if (j->block) {
-        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->u, first);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     give_da(g, t, first);
@@ -198,9 +207,9 @@ static void pull_share(void *arg, tn_relax_tile *t, int64_t first)
 enum { COLUMNS = 64 };
 
 typedef struct columns {
-    const float *x, *y; /* (rows,n); y may be NULL: 1 */
+    const float *x, *y; /* (rows,n) of rows `row` numbers apart; y may be NULL: 1 */
     float *to;          /* (n) */
-    int64_t rows, n;
+    int64_t rows, row, n;
     float factor;
     bool add;
 } columns;
@@ -210,19 +219,20 @@ static void columns_tile(void *arg, int64_t tile)
     const columns *w = arg;
     const int64_t from = tile * COLUMNS, n = w->n - from < COLUMNS ? w->n - from : COLUMNS;
     double sum[COLUMNS];
-    tn__relax_columns(w->x + from, w->y ? w->y + from : NULL, w->rows, w->n, n, sum);
+    tn__relax_columns(w->x + from, w->y ? w->y + from : NULL, w->rows, w->row, n, sum);
     for (int64_t i = 0; i < n; i++)
         w->to[from + i] = (float)(sum[i] * (double)w->factor) + (w->add ? w->to[from + i] : 0);
 }
 
-/* din[input] (n) gets factor sum_b x_b y_b. */
-static void sum_columns(const grad *g, int input, const float *x, const float *y, float factor)
+/* din[input] (n) gets factor sum_b x_b y_b, of rows `row` numbers apart. */
+static void sum_columns(const grad *g, int input, const float *x, const float *y, int64_t row, float factor)
 {
     const tn_arg *to = &g->c->din[input];
     columns w = { .x = x,
                   .y = y,
                   .to = to->data,
                   .rows = g->rows,
+                  .row = row,
                   .n = to->data ? to->dims.dim[0] : 0,
                   .factor = factor,
                   .add = adds_to(g, input) };
@@ -238,13 +248,19 @@ static void outer_tile(void *arg, int64_t tile)
     tn__relax_outer_rows(o, tile * OUTER_ROWS, end < o->m ? end : o->m);
 }
 
-/* din[input] (m,n) gets factor sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
-static void sum_outer(const grad *g, int input, const float *x, int64_t m, const float *y, int64_t n, float factor,
-                      bool more)
+/* Rows of n numbers, so many apart. */
+typedef struct factor {
+    const float *rows;
+    int64_t n, apart;
+} factor;
+
+/* din[input] (m,n) gets by sum_b x_b (m) y_b (n)^T; `more`: to what the call before left. */
+static void sum_outer(const grad *g, int input, factor x, factor y, float by, bool more)
 {
     const tn_relax_job *j = g->j;
-    tn_relax_outer plain = { .x = x, .y = y, .c = g->c->din[input].data, .rows = g->rows, .m = m, .n = n, .factor = factor,
-                             .add = more || adds_to(g, input) };
+    const int64_t m = x.n, n = y.n;
+    tn_relax_outer plain = { .x = x.rows, .y = y.rows, .x_row = x.apart, .y_row = y.apart, .c = g->c->din[input].data, .rows = g->rows, .m = m,
+                             .n = n, .factor = by, .add = more || adds_to(g, input) };
     if (plain.c && !j->rounded && tn__relax_outer_fits(m, n)) {
         tn_pool_run(j->pool, (m + OUTER_ROWS - 1) / OUTER_ROWS, outer_tile, &plain);
         return;
@@ -253,15 +269,15 @@ static void sum_outer(const grad *g, int input, const float *x, int64_t m, const
                               .n = n,
                               .k = g->rows,
                               .batch = 1,
-                              .a = x,
+                              .a = x.rows,
                               .a_row = 1,
-                              .a_col = m,
-                              .b = y,
-                              .b_row = n,
+                              .a_col = x.apart,
+                              .b = y.rows,
+                              .b_row = y.apart,
                               .b_col = 1,
                               .c = g->c->din[input].data,
                               .c_row = n,
-                              .alpha = factor,
+                              .alpha = by,
                               .accumulate = more || adds_to(g, input),
                               .round = j->round,
                               .bf16x3 = j->bf16x3,
@@ -274,21 +290,23 @@ static void sum_up(grad *g)
 {
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
+    const factor z = { r->z, j->f, r->kept.f_apart }, active = { r->kept.active, j->f, r->kept.f_apart };
+    const factor x = { r->kept.x, j->d, r->kept.d_apart }, u = { r->u, j->d, r->kept.d_apart }, lambda = { r->lambda, j->d, j->d };
     if (j->block) {
-        sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, 1, false);
-        sum_outer(g, TN_RELAX_W2, r->u, j->d, r->kept.active, j->f, 1, false);
-        sum_columns(g, TN_RELAX_B1, r->z, NULL, 1);
-        sum_columns(g, TN_RELAX_B2, r->u, NULL, 1);
-        sum_columns(g, TN_RELAX_GAIN2, r->q, r->kept.n2, 1);
-        sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, 1);
-        sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, 1);
-        sum_columns(g, TN_RELAX_BIAS, r->lambda, NULL, 1);
+        sum_outer(g, TN_RELAX_W1, z, x, 1, false);
+        sum_outer(g, TN_RELAX_W2, u, active, 1, false);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.f_apart, 1);
+        sum_columns(g, TN_RELAX_B2, r->u, NULL, r->kept.d_apart, 1);
+        sum_columns(g, TN_RELAX_GAIN2, r->q, r->kept.n2, j->d, 1);
+        sum_columns(g, TN_RELAX_BIAS2, r->q, NULL, j->d, 1);
+        sum_columns(g, TN_RELAX_GAIN, r->lambda, r->kept.n, j->d, 1);
+        sum_columns(g, TN_RELAX_BIAS, r->lambda, NULL, j->d, 1);
     } else if (j->hopfield) {
-        sum_outer(g, TN_RELAX_W1, r->lambda, j->d, r->kept.active, j->d, 1, false);
+        sum_outer(g, TN_RELAX_W1, lambda, active, 1, false);
     } else {
-        sum_outer(g, TN_RELAX_W1, r->z, j->f, r->kept.x, j->d, j->scale, false);
-        sum_outer(g, TN_RELAX_W1, r->kept.active, j->f, r->lambda, j->d, j->scale, true);
-        sum_columns(g, TN_RELAX_B1, r->z, NULL, j->scale);
+        sum_outer(g, TN_RELAX_W1, z, x, j->scale, false);
+        sum_outer(g, TN_RELAX_W1, active, lambda, j->scale, true);
+        sum_columns(g, TN_RELAX_B1, r->z, NULL, r->kept.f_apart, j->scale);
     }
     g->adds = true;
 }
@@ -313,8 +331,24 @@ static void rank(const grad *g)
 typedef struct back_step {
     const grad *g;
     const float *states; /* (B,d): before it */
-    int64_t at;          /* where their rows begin */
+    const float *normal; /* (B,d), (B): what the block's second norm made in it */
+    const float *scales;
+    int64_t at; /* where their rows begin */
 } back_step;
+
+/* n and s of the tile's samples as the way there left them, and n as rows. */
+static void recall_normals(const back_step *w, tn_relax_tile *t, const int32_t *sample, float *rows)
+{
+    const tn_relax_job *j = w->g->j;
+    const float *n[TN_RELAX_LANES];
+    memset(t->s, 0, sizeof *t->s * (size_t)t->width);
+    for (int l = 0; l < t->live; l++) {
+        n[l] = w->normal + sample[l] * j->d;
+        t->s[l] = w->scales[sample[l]];
+        memcpy(rows + l * j->d, n[l], sizeof *rows * (size_t)j->d);
+    }
+    tn_relax_gather(t->n, t->width, n, t->live, j->d);
+}
 
 /* u of the tile is done with: it serves as rows. */
 static void add_da(const grad *g, const tn_relax_tile *t, const int32_t *sample, const float *lambda)
@@ -337,26 +371,26 @@ static void back_share(void *arg, tn_relax_tile *t, int64_t first)
     const tn_relax_job *j = g->j;
     const tn_relax_rows *r = g->r;
     const int32_t *sample = r->order + first;
-    const int64_t row = w->at + first, d = row * j->d, f = row * j->f;
+    const int64_t row = w->at + first, d = row * j->d, f = row * r->kept.f_apart;
     float *carried = r->carried + first * j->d, *lambda = r->lambda + d;
     const float *h[TN_RELAX_LANES], *a[TN_RELAX_LANES];
     for (int l = 0; l < t->live; l++) h[l] = w->states + sample[l] * j->d, a[l] = j->a + sample[l] * j->d;
     tn_relax_gather(t->h, t->width, h, t->live, j->d);
     tn_relax_gather(t->a, t->width, a, t->live, j->d);
-    tn_relax_apply(j, t, true);
-    tn_relax_store(t->z, t->width, r->kept.active + f, j->f, t->live, j->f);
-    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + d, j->d, t->live, j->d);
+    tn_relax_enter(j, t);
+    if (j->block) recall_normals(w, t, sample, r->kept.n + d);
+    tn_relax_store(t->z, t->width, r->kept.active + f, r->kept.f_apart, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->x, t->width, r->kept.x + row * r->kept.d_apart, r->kept.d_apart, t->live, j->d);
     tn_relax_load(t->a, t->width, carried, j->d, t->live, j->d); /* the injection is done with */
     for (int64_t i = 0; i < j->d * t->width; i++) t->h[i] = j->damping * t->a[i];
     tn_relax_store(t->h, t->width, lambda, j->d, t->live, j->d);
     tn_relax_pull(j, t, t->h);
     for (int64_t i = 0; i < j->d * t->width; i++) t->a[i] = (1 - j->damping) * t->a[i] + t->y[i]; /* past f, and through it */
     tn_relax_store(t->a, t->width, carried, j->d, t->live, j->d);
-    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, j->f, t->live, j->f);
+    if (!j->hopfield) tn_relax_store(t->z, t->width, r->z + f, r->kept.f_apart, t->live, j->f);
     if (j->block) {
         tn_relax_store(t->n2, t->width, r->kept.n2 + d, j->d, t->live, j->d);
-        tn_relax_store(t->n, t->width, r->kept.n + d, j->d, t->live, j->d);
-        tn_relax_store(t->u, t->width, r->u + d, j->d, t->live, j->d);
+        store_u(g, t, t->u, row);
         tn_relax_store(t->x, t->width, r->q + d, j->d, t->live, j->d);
     }
     add_da(g, t, sample, lambda);
@@ -373,6 +407,10 @@ static void through_time(grad *g, const float *dout)
     for (int64_t k = 0; k < j->count; k++) memcpy(r->carried + k * j->d, dout + r->order[k] * j->d, row);
     for (int64_t t = j->attr.steps - 1; t >= 0; t--) {
         w.states = (const float *)g->c->out[TN_RELAX_HISTORY].data + t * j->B * j->d;
+        if (j->block) {
+            w.normal = (const float *)g->c->out[TN_RELAX_NORMAL].data + t * j->B * j->d;
+            w.scales = (const float *)g->c->out[TN_RELAX_NORMAL_SCALE].data + t * j->B;
+        }
         tn_relax_each(j, g->s, r->live[t], back_share, &w);
         w.at += r->live[t];
         if (!w.at || (t && w.at + r->live[t - 1] <= r->most)) continue;

@@ -113,12 +113,63 @@ static kernel *const kernels[TN_VECS + 1][PANEL + 1] = {
 
 /* --- rows and columns --------------------------------------------------------------------------------------------- */
 
-/* a (k,width) from n rows of k: four rows at a time, four numbers of each, go through registers; what is left, one by one. */
+#if defined(__AVX__)
+typedef __m256 eight;
+
+TN_INLINE eight two_quads(const float *low, const float *high)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(low)), _mm_loadu_ps(high), 1);
+}
+
+/* transpose4 in both halves. Two quads that lie apart come together as they are loaded, which takes no shuffle. */
+TN_INLINE void transpose_halves(eight x[4])
+{
+    const eight low = _mm256_unpacklo_ps(x[0], x[1]), high = _mm256_unpackhi_ps(x[0], x[1]);
+    const eight low2 = _mm256_unpacklo_ps(x[2], x[3]), high2 = _mm256_unpackhi_ps(x[2], x[3]);
+    x[0] = _mm256_shuffle_ps(low, low2, 0x44), x[1] = _mm256_shuffle_ps(low, low2, 0xee);
+    x[2] = _mm256_shuffle_ps(high, high2, 0x44), x[3] = _mm256_shuffle_ps(high, high2, 0xee);
+}
+
+/* Columns l to l+7 of four rows of a each time, as far as k has fours; returns how far that is. */
+TN_INLINE int64_t gather_eight(int width, float *a, const float *const *rows, int64_t k)
+{
+    const float *const from[8] = { rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7] };
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4) {
+        eight x[4];
+        TN_UNROLL for (int q = 0; q < 4; q++) x[q] = two_quads(from[q] + i, from[q + 4] + i);
+        transpose_halves(x);
+        TN_UNROLL for (int q = 0; q < 4; q++) _mm256_storeu_ps(a + (i + q) * width, x[q]);
+    }
+    return i;
+}
+
+/* Four rows from four columns of a, as far as k has eights. */
+TN_INLINE int64_t scatter_eights(int width, const float *a, float *const *rows, int64_t k)
+{
+    float *const to[4] = { rows[0], rows[1], rows[2], rows[3] };
+    int64_t i = 0;
+    for (; i + 8 <= k; i += 8) {
+        eight x[4];
+        TN_UNROLL for (int q = 0; q < 4; q++) x[q] = two_quads(a + (i + q) * width, a + (i + q + 4) * width);
+        transpose_halves(x);
+        TN_UNROLL for (int q = 0; q < 4; q++) _mm256_storeu_ps(to[q] + i, x[q]);
+    }
+    return i;
+}
+#endif
+
+/* a (k,width) from n rows of k: four or eight rows at a time, four numbers of each, go through registers; what is left, one by one. */
 TN_INLINE void gather(int width, float *a, const float *const *rows, int n, int64_t k)
 {
     int l = 0;
+#if defined(__AVX__)
+    for (; l + 8 <= n; l += 8)
+        for (int64_t i = gather_eight(width, a + l, rows + l, k); i < k; i++)
+            for (int q = 0; q < 8; q++) a[i * width + l + q] = rows[l + q][i];
+#endif
     for (; l + 4 <= n; l += 4) {
-        const float *const *from = rows + l;
+        const float *const from[4] = { rows[l], rows[l + 1], rows[l + 2], rows[l + 3] };
         int64_t i = 0;
         for (; i + 4 <= k; i += 4) {
             quad x[4];
@@ -160,7 +211,7 @@ TN_LEVELED(void, tn__relax_panel, (const tn_relax_matrix *m, int64_t i), (m, i))
 {
     const cut c = cut_rows(m->n);
     const int64_t first = i * c.rows + (i < c.longer ? i : c.longer), rows = c.rows + (i < c.longer);
-    const float *from = m->w + first * m->row, *row[PANEL];
+    const float *from = m->w + first * m->row, *row[PANEL > 8 ? PANEL : 8]; /* gather looks at eight at a time */
     float *dst = (float *)m->packed + first * m->k;
     for (int64_t r = 0; r < rows; r++) row[r] = from + r * m->row;
     if (m->col == 1) gather((int)rows, dst, row, (int)rows, m->k);
@@ -191,8 +242,11 @@ TN_LEVELED(void, tn_relax_scatter, (const float *a, int width, float *const *row
 {
     int l = 0;
     for (; l + 4 <= n; l += 4) {
-        float *const *to = rows + l;
+        float *const to[4] = { rows[l], rows[l + 1], rows[l + 2], rows[l + 3] };
         int64_t i = 0;
+#if defined(__AVX__)
+        i = scatter_eights(width, a + l, to, k);
+#endif
         for (; i + 4 <= k; i += 4) {
             quad x[4];
             TN_UNROLL for (int q = 0; q < 4; q++) memcpy(&x[q], a + (i + q) * width + l, sizeof x[q]);

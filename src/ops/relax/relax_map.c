@@ -155,14 +155,19 @@ TN_INLINE void block_out(int vecs, const tn_relax_job *j, tn_relax_tile *t, bool
     normalise(vecs, j->d, t->y, mean, scale, j->gain, j->bias, keep ? t->n : NULL, t->y);
 }
 
-static void apply_block(const tn_relax_job *j, tn_relax_tile *t, bool keep)
+static void enter_block(const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
     BY_WIDTH(t->width, block_in, j, t, keep);
     tn_relax_multiply(j, &j->up, t, t->x, t->z);
     if (keep) BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->b1, t->slope);
     else BY_WIDTH(t->width, gelu_rows, j->f, t->z, j->b1, NULL);
+}
+
+static void apply_block(const tn_relax_job *j, tn_relax_tile *t, unsigned keep)
+{
+    enter_block(j, t, keep & TN_RELAX_KEEP_IN);
     tn_relax_multiply(j, &j->down, t, t->z, t->y);
-    BY_WIDTH(t->width, block_out, j, t, keep);
+    BY_WIDTH(t->width, block_out, j, t, keep & TN_RELAX_KEEP_OUT);
 }
 
 TN_INLINE void times(int vecs, int64_t n, float *z, const float *by)
@@ -192,7 +197,7 @@ TN_INLINE void scale_rows(int vecs, const tn_relax_job *j, float *y, const float
 /* 1 - t^2, exact where t is near 1. */
 TN_INLINE float slope_of_tanh(float t) { return (1 - t) * (1 + t); }
 
-static void apply_energy(const tn_relax_job *j, tn_relax_tile *t, bool keep)
+static void enter_energy(const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
     tn_relax_multiply(j, &j->up, t, t->h, t->z);
     BY_WIDTH(t->width, add_bias, j->f, t->z, j->b1);
@@ -201,6 +206,11 @@ static void apply_energy(const tn_relax_job *j, tn_relax_tile *t, bool keep)
         tn_v_map(t->slope, t->z, j->f * t->width, slope_of_tanh);
         memcpy(t->x, t->h, sizeof *t->x * (size_t)(j->d * t->width));
     }
+}
+
+static void apply_energy(const tn_relax_job *j, tn_relax_tile *t, unsigned keep)
+{
+    enter_energy(j, t, keep & TN_RELAX_KEEP_IN);
     tn_relax_multiply(j, &j->down, t, t->z, t->y);
     BY_WIDTH(t->width, scale_rows, j, t->y, t->a);
 }
@@ -220,10 +230,15 @@ TN_INLINE void add_rows(int vecs, int64_t d, float *y, const float *a)
 
 /* --- hopfield ----------------------------------------------------------------------------------------------------- */
 
-static void apply_hopfield(const tn_relax_job *j, tn_relax_tile *t, bool keep)
+static void enter_hopfield(const tn_relax_job *j, tn_relax_tile *t, bool keep)
 {
     tn_v_map(t->z, t->h, j->d * t->width, tn_v_tanh);
     if (keep) tn_v_map(t->slope, t->z, j->d * t->width, slope_of_tanh);
+}
+
+static void apply_hopfield(const tn_relax_job *j, tn_relax_tile *t, unsigned keep)
+{
+    enter_hopfield(j, t, keep & TN_RELAX_KEEP_IN);
     tn_relax_multiply(j, &j->down, t, t->z, t->y);
     BY_WIDTH(t->width, add_rows, j->d, t->y, t->a);
 }
@@ -236,11 +251,18 @@ static void pull_hopfield(const tn_relax_job *j, tn_relax_tile *t, const float *
 
 /* --- all ---------------------------------------------------------------------------------------------------------- */
 
-TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, bool keep), (j, t, keep))
+TN_LEVELED(void, tn_relax_apply, (const tn_relax_job *j, tn_relax_tile *t, unsigned keep), (j, t, keep))
 {
     if (j->block) apply_block(j, t, keep);
     else if (j->hopfield) apply_hopfield(j, t, keep);
     else apply_energy(j, t, keep);
+}
+
+TN_LEVELED(void, tn_relax_enter, (const tn_relax_job *j, tn_relax_tile *t), (j, t))
+{
+    if (j->block) enter_block(j, t, true);
+    else if (j->hopfield) enter_hopfield(j, t, true);
+    else enter_energy(j, t, true);
 }
 
 TN_LEVELED(void, tn_relax_pull, (const tn_relax_job *j, tn_relax_tile *t, const float *lambda), (j, t, lambda))

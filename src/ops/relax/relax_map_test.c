@@ -60,7 +60,7 @@ static void apply(setup *s, int width)
             s->t.h[i * width + l] = sinf((float)(3 * l + i));
             s->t.a[i * width + l] = cosf((float)(5 * l - i));
         }
-    tn_relax_apply(&s->j, &s->t, true);
+    tn_relax_apply(&s->j, &s->t, TN_RELAX_KEEP_ALL);
 }
 
 /* With w1 = 0 the activations are those of the bias. */
@@ -102,6 +102,39 @@ static void widths(void **state)
         if (samples == W) memcpy(first, mine, sizeof first);
         assert_memory_equal(first, mine, sizeof first);
     }
+    drop(s);
+}
+
+/* What is kept is the same, to the last bit, whether all of it is, its first part without f's value, or its second. */
+static void parts_kept(void **state)
+{
+    (void)state;
+    enum { ZS = F * W, DS = D * W };
+    setup *s = make();
+    float *all = malloc(sizeof *all * (2 * ZS + 4 * DS + 2 * W)), *part = calloc(2 * ZS + 4 * DS + 2 * W, sizeof *part);
+    assert_true(all && part);
+    const tn_relax_tile *t = &s->t;
+    const struct {
+        const float *from;
+        int n;
+    } in[] = { { t->z, ZS }, { t->slope, ZS }, { t->x, DS }, { t->n2, DS }, { t->s2, W } }, out[] = { { t->y, DS }, { t->n, DS }, { t->s, W } };
+    enum { INS = sizeof in / sizeof *in, OUTS = sizeof out / sizeof *out };
+    for (int k = 0; k < F * D; k++) s->w1[k] = 0.3f * sinf(1.3f * (float)k), s->w2[k] = 0.02f * cosf(0.7f * (float)k);
+    for (int k = 0; k < F; k++) s->vector[k] = 0.1f * sinf((float)k);
+    apply(s, W);
+    size_t at = 0;
+    for (int i = 0; i < INS; at += (size_t)in[i].n, i++) memcpy(all + at, in[i].from, sizeof *all * (size_t)in[i].n);
+    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++) memcpy(all + at, out[i].from, sizeof *all * (size_t)out[i].n);
+    float *const clear[] = { t->z, t->slope, t->x, t->n2, t->s2, t->y, t->n, t->s };
+    for (int i = 0; i < INS + OUTS; i++) memset(clear[i], 0, sizeof(float) * (size_t)(i < 2 ? ZS : D * W));
+    tn_relax_enter(&s->j, &s->t);
+    for (int i = 0; i < DS; i++) assert_true(t->y[i] == 0.f); /* left out */
+    at = 0;
+    for (int i = 0; i < INS; at += (size_t)in[i].n, i++) memcpy(part + at, in[i].from, sizeof *part * (size_t)in[i].n);
+    tn_relax_apply(&s->j, &s->t, TN_RELAX_KEEP_OUT);
+    for (int i = 0; i < OUTS; at += (size_t)out[i].n, i++) memcpy(part + at, out[i].from, sizeof *part * (size_t)out[i].n);
+    assert_memory_equal(all, part, sizeof *all * at);
+    free(all), free(part);
     drop(s);
 }
 
@@ -155,4 +188,5 @@ void tn_tests_relax_map(tn_test_list *l)
     tn_test_add(l, products, NULL, "relax: products of tiles");
     tn_test_add(l, activations, NULL, "relax: gelu and its slope");
     tn_test_add(l, widths, NULL, "relax: the same bits in every width");
+    tn_test_add(l, parts_kept, NULL, "relax: parts of what is kept");
 }

@@ -32,10 +32,10 @@ static tn_relax_tile lay_tile(const tn_relax_job *j, bool backward, char *base, 
     t.residual = tn_relax_floats(&s, W), t.distance = tn_relax_floats(&s, W), t.moved = tn_relax_floats(&s, W);
     t.eta = tn_relax_floats(&s, W), t.weight = tn_relax_floats(&s, W);
     if (backward && j->attr.grad == TN_LOOP_EP) t.rest = tn_relax_floats(&s, j->d * W), t.origin = tn_relax_floats(&s, j->d * W);
+    if (backward || (j->block && j->attr.grad == TN_LOOP_BPTT)) t.n = tn_relax_floats(&s, j->d * W), t.s = tn_relax_floats(&s, W);
     if (backward) {
-        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W),
-        t.n = tn_relax_floats(&s, j->d * W);
-        t.s2 = tn_relax_floats(&s, W), t.s = tn_relax_floats(&s, W), t.logits = tn_relax_floats(&s, j->C * W);
+        t.slope = tn_relax_floats(&s, j->f * W), t.n2 = tn_relax_floats(&s, j->d * W), t.s2 = tn_relax_floats(&s, W);
+        t.logits = tn_relax_floats(&s, j->C * W);
     }
     if (j->rounded) {
         t.rows = tn_relax_floats(&s, (widest + 31) / 32 * 32 * W);
@@ -173,7 +173,7 @@ void tn_relax_set_phase(const tn_relax_job *j, const tn_relax_solve *v, tn_relax
 
 void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
 {
-    tn_relax_load(t->slope, t->width, k->slope + first * j->f, j->f, t->live, j->f);
+    tn_relax_load(t->slope, t->width, k->slope + first * k->f_apart, k->f_apart, t->live, j->f);
     if (!j->block) return;
     tn_relax_load(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
     tn_relax_load(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
@@ -183,7 +183,7 @@ void tn_relax_recall(const tn_relax_job *j, tn_relax_tile *t, const tn_relax_kep
 
 void tn_relax_remember(const tn_relax_job *j, const tn_relax_tile *t, const tn_relax_kept *k, int64_t first)
 {
-    tn_relax_store(t->slope, t->width, k->slope + first * j->f, j->f, t->live, j->f);
+    tn_relax_store(t->slope, t->width, k->slope + first * k->f_apart, k->f_apart, t->live, j->f);
     if (!j->block) return;
     tn_relax_store(t->n2, t->width, k->n2 + first * j->d, j->d, t->live, j->d);
     tn_relax_store(t->n, t->width, k->n + first * j->d, j->d, t->live, j->d);
@@ -256,7 +256,7 @@ static bool enter(flow *w, tn_relax_tile *t, int lane)
     if (t->rest) put_column(t->rest, t->width, lane, v->rest + b * j->d, j->d);
     if (t->origin) put_column(t->origin, t->width, lane, v->from + b * j->d, j->d);
     if (v->phase == TN_RELAX_ADJOINT) {
-        put_column(t->slope, t->width, lane, k->slope + b * j->f, j->f);
+        put_column(t->slope, t->width, lane, k->slope + b * k->f_apart, j->f);
         if (j->block) {
             put_column(t->n2, t->width, lane, k->n2 + b * j->d, j->d);
             put_column(t->n, t->width, lane, k->n + b * j->d, j->d);
@@ -326,6 +326,20 @@ static void keep_states(const flow *w, const tn_relax_tile *t)
     tn_relax_scatter(t->h, t->width, rows, t->live, j->d);
 }
 
+/* And what the norm made in it. */
+static void keep_normals(const flow *w, const tn_relax_tile *t)
+{
+    const tn_relax_job *j = w->j;
+    float *rows[TN_RELAX_LANES];
+    if (!w->v->normal) return;
+    for (int l = 0; l < t->live; l++) {
+        const int64_t row = t->steps[l] * j->B + t->task[l];
+        rows[l] = w->v->normal + row * j->d;
+        w->v->scales[row] = t->s[l];
+    }
+    tn_relax_scatter(t->n, t->width, rows, t->live, j->d);
+}
+
 /* y = the map of the phase at h. */
 static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_tile *t)
 {
@@ -334,7 +348,7 @@ static void evaluate(const tn_relax_job *j, const tn_relax_solve *v, tn_relax_ti
         tn_relax_add(j, t);
         return;
     }
-    tn_relax_apply(j, t, false);
+    tn_relax_apply(j, t, v->normal ? TN_RELAX_KEEP_OUT : 0);
     if (v->phase == TN_RELAX_NUDGED) tn_relax_nudge(j, t);
 }
 
@@ -361,6 +375,7 @@ static void flow_slot(void *arg, int64_t slot)
         narrow(w, &t);
         keep_states(w, &t);
         evaluate(j, w->v, &t);
+        keep_normals(w, &t);
         step(j, &t);
         for (int l = t.live - 1; l >= 0; l--) { /* from the end: what closes a gap has been looked at */
             if (++t.steps[l] < j->attr.steps && !(t.residual[l] < t.limit)) continue;
@@ -379,6 +394,7 @@ typedef struct march {
     const tn_relax_solve *v;
     const float *from; /* NULL: 0 */
     float *to;
+    int64_t taken;
     int sign;
 } march;
 
@@ -408,6 +424,11 @@ static void march_share(void *arg, tn_relax_tile *t, int64_t first)
     for (int l = 0; v->phase == TN_RELAX_NUDGED && l < t->live; l++) tn_relax_set_cost(j, v, t, l, first + l, w->sign);
     if (v->phase == TN_RELAX_ADJOINT) tn_relax_recall(j, t, k, first);
     evaluate(j, v, t);
+    if (v->normal) {
+        const int64_t row = w->taken * j->B + first;
+        tn_relax_store(t->n, t->width, v->normal + row * j->d, j->d, t->live, j->d);
+        memcpy(v->scales + row, t->s, sizeof *t->s * (size_t)t->live);
+    }
     tn_relax_advance(j, t, j->attr.solver == TN_SOLVE_ANDERSON);
     if (j->attr.solver == TN_SOLVE_ANDERSON) accelerate(j, t, &w->s->pairs, first);
     tn_relax_store(t->h, t->width, w->to + first * j->d, j->d, t->live, j->d);
@@ -431,9 +452,8 @@ static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_s
     march w = { .j = j, .s = s, .v = v, .from = v->from, .sign = sign };
     bool done = false;
     for (int64_t b = 0; j->attr.solver == TN_SOLVE_ANDERSON && b < j->count; b++) tn_anderson_restart(&s->pairs, b);
-    int64_t taken = 0;
-    for (; !done && taken < j->attr.steps; taken++) {
-        float *now = v->history ? v->history + taken * j->B * j->d : NULL;
+    for (; !done && w.taken < j->attr.steps; w.taken++) {
+        float *now = v->history ? v->history + w.taken * j->B * j->d : NULL;
         if (now && w.from) memcpy(now, w.from, bytes);
         else if (now) memset(now, 0, bytes);
         w.to = w.from == to ? s->spare : to;
@@ -442,7 +462,7 @@ static void march_all(const tn_relax_job *j, const tn_relax_space *s, tn_relax_s
         done = arrived(j, s);
     }
     if (w.from != to) memcpy(to, w.from, bytes);
-    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)taken;
+    for (int64_t b = 0; v->steps && b < j->count; b++) v->steps[sign * j->B + b] = (int32_t)w.taken;
     if (v->residuals) memcpy(v->residuals, s->residual, sizeof(float) * (size_t)j->count);
 }
 

@@ -26,11 +26,10 @@ const tn_setting tn_plan_switches[] = {
                       "CUDA: a bias' gradient is summed by the kernel that makes the rows (off: in a pass over memory)"),
     TN_SETTING_SWITCH("opt.shared_gradients", "on", "the terms of a sum have one gradient in one place (off: each its own copy)"),
     TN_SETTING_SWITCH("opt.cudnn", "on", "CUDA: attention's forward pass by cuDNN where it is there and measures faster (off: by our own kernels)"),
-    /* Off until they have been measured on a GPU: so far they are only compiled. */
-    TN_SETTING_SWITCH("opt.decode_half", "off", "CUDA: decoding with weights, activations and caches of bf16 where compute= says so (off: in f32)"),
-    TN_SETTING_SWITCH("opt.decode_ahead", "off",
+    TN_SETTING_SWITCH("opt.decode_half", "on", "CUDA: decoding with weights, activations and caches of bf16 where compute= says so (off: in f32)"),
+    TN_SETTING_SWITCH("opt.decode_ahead", "on",
                       "CUDA: greedy decoding chooses on the device and queues tokens ahead (off: the logits come to the host for each)"),
-    TN_SETTING_SWITCH("opt.decode_fused", "off", "CUDA: a single sequence's token in a few kernels that do many nodes each (off: a kernel for each node)"),
+    TN_SETTING_SWITCH("opt.decode_fused", "on", "CUDA: a single sequence's token in a few kernels that do many nodes each (off: a kernel for each node)"),
     TN_SETTING_SWITCH("opt.inplace", "on", "elementwise ops reuse the memory of an input that is not needed again"),
 };
 const size_t tn_plan_switches_n = sizeof tn_plan_switches / sizeof *tn_plan_switches;

@@ -88,8 +88,8 @@ fi
 speaks() {
     local name=$1 prompt='The same plan, with other kernels: an op has them by device, and whatever it'
     for d in cpu cuda; do
-        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0 max_tokens=60 device=$d > "$work/$name.$d.text" 2> "$work/err" || cat "$work/err"
-        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0.7 seed=3 n=3 max_tokens=20 device=$d > "$work/$name.$d.texts" 2> "$work/err" || cat "$work/err"
+        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0 max_tokens=60 device=$d compute=f32 > "$work/$name.$d.text" 2> "$work/err" || cat "$work/err"
+        "$tenon" sample "$work/$name" --prompt="$prompt" temperature=0.7 seed=3 n=3 max_tokens=20 device=$d compute=f32 > "$work/$name.$d.texts" 2> "$work/err" || cat "$work/err"
         "$tenon" eval "$work/$name" device=$d compute=f32 --json 2> "$work/err" | grep '"loss"' | grep -o '"value":[^,]*' | cut -d: -f2 > "$work/$name.$d.eval" || cat "$work/err"
     done
     if [ -s "$work/$name.cuda.text" ] && cmp "$work/$name.cpu.text" "$work/$name.cuda.text"; then ok "$name: the text at temperature 0"; else bad "$name: the text at temperature 0"; head -c 400 "$work/$name.cuda.text"; fi

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-enum { TN_TOKEN_STEPS = 224, TN_TOKEN_IN = 7, TN_TOKEN_OUT = 2, TN_TOKEN_LONGEST = 8192 /* numbers that every block works through */, TN_TOKEN_NORMED = 2048 /* ... over which it sums */ };
+enum { TN_TOKEN_STEPS = 224, TN_TOKEN_IN = 7, TN_TOKEN_OUT = 2, TN_TOKEN_LONGEST = 8192 /* numbers that every block works through */ };
 
 typedef enum tn_token_op {
     TN_TOKEN_EMBED,      /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */

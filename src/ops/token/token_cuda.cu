@@ -39,10 +39,10 @@ __device__ __forceinline__ part part_of(const tn_token_step &s, int stage_bytes)
 }
 
 /* Begins to fetch weights of staged product j. */
-__device__ __forceinline__ void stage(const tn_token_program &p, const tn_token_step *step, int j, char *to)
+__device__ __forceinline__ void stage(const tn_token_program &p, int j, char *to)
 {
     if (j < p.staged_n) {
-        const tn_token_step &s = step[p.staged[j]];
+        const tn_token_step &s = p.step[p.staged[j]];
         const part mine = part_of(s, p.stage_bytes);
         const int64_t row = (int64_t)s.k * (s.in_type[1] == TN_F32 ? 4 : 2);
         const char *from = (const char *)s.in[1] + mine.first * row;
@@ -82,30 +82,22 @@ __device__ __forceinline__ void some_rows(const tn_token_step &s, const tn_token
         const bool both = n + 1 < end;
         const int mine = n + (lane & 1); /* lanes 0 and 1 finish a row each */
         const bool finishes = lane < 2 && mine < end;
-        const unsigned bias = finishes && s.in[2] ? tn_token_raw(s, r, 2, mine) : 0, more = finishes && s.in[3] ? tn_token_raw(s, r, 3, mine) : 0;
+        const float bias = finishes ? tn_token_or(s, r, 2, mine, 0.f) : 0.f, more = finishes ? tn_token_or(s, r, 3, mine, 0.f) : 0.f;
         const char *at = w + (int64_t)(n - first) * row;
         const float2 y = two_rows<TYPE, NEAR>(at, both ? at + row : at, x, s.k);
-        if (!finishes) continue;
-        const float sum = (lane & 1 ? y.y : y.x) + (s.in[2] ? tn_token_value(s, 2, bias) : 0.f);
-        tn_token_put(s, r, 0, mine, tn_d_act((tn_act)s.kind, sum) + (s.in[3] ? tn_token_value(s, 3, more) : 0.f));
+        if (finishes) tn_token_put(s, r, 0, mine, tn_d_act((tn_act)s.kind, (lane & 1 ? y.y : y.x) + bias) + more);
     }
 }
 
 template <int TYPE>
-__device__ TN_TOKEN_CALL void linear(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void linear(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fetches = s.flags & TN_TOKEN_FETCHES;
     float *x = r.slots + (fetches ? s.out_slot[1] : s.in_slot[0]);
     const char *w = (const char *)s.in[1];
     const int64_t row = (int64_t)s.k * (TYPE == TN_F32 ? 4 : 2);
     if (fetches) {
-        for (int first = threadIdx.x; first < s.k; first += 4 * TN_TOKEN_THREADS) {
-            tn_token_few<4> few;
-            few.ask(s, r, 0, first, s.k);
-#pragma unroll
-            for (int u = 0; u < 4; u++)
-                if (first + u * TN_TOKEN_THREADS < s.k) x[first + u * TN_TOKEN_THREADS] = few.at(s, 0, u);
-        }
+        for (int i = threadIdx.x; i < s.k; i += TN_TOKEN_THREADS) x[i] = tn_token_far(s.in[0], s.in_type[0], i);
         __syncthreads();
     }
     if (!(s.flags & TN_TOKEN_SHARED)) {
@@ -122,51 +114,28 @@ __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(counter, 1u);
         uint32_t seen;
-        asm volatile("red.release.gpu.global.add.u32 [%0], 1;\n" ::"l"(counter) : "memory");
         do asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(seen) : "l"(counter) : "memory");
         while (seen < n * gridDim.x);
+        __threadfence();
     }
     __syncthreads();
 }
-
-/* Asks the L2 cache for what a step will read besides vectors: one block, for all. Weights of shared products have their own way. */
-__device__ __forceinline__ void ask_ahead(const tn_token_step &s)
-{
-    for (int k = 0; k < TN_TOKEN_IN; k++) {
-        int64_t n = 0;
-        if (s.op == TN_TOKEN_NORM && k >= 2) n = s.n;
-        else if (s.op == TN_TOKEN_CONV && k >= 1 && k <= 3) n = k == 2 ? s.n : s.n * s.k;
-        else if (s.op == TN_TOKEN_SCAN && k >= 2 && k <= 4) n = 2 * s.n;
-        else if (s.op == TN_TOKEN_READOUT && k >= 3) n = s.n;
-        else if (s.op == TN_TOKEN_OUTER && k == 4) n = (int64_t)s.n * s.k * s.m;
-        else if (s.op == TN_TOKEN_LINEAR && k == 1 && !(s.flags & TN_TOKEN_SHARED)) n = (int64_t)s.n * s.k;
-        else if (s.op == TN_TOKEN_LINEAR && k == 2) n = s.n;
-        if (!s.in[k] || s.in_slot[k] >= 0 || k >= TN_TOKEN_IN) continue;
-        const int64_t bytes = n * (s.in_type[k] == TN_F32 ? 4 : 2);
-        for (int64_t i = threadIdx.x * 128; i < bytes; i += TN_TOKEN_THREADS * 128)
-            asm volatile("prefetch.global.L2 [%0];\n" ::"l"((const char *)s.in[k] + i));
-    }
-}
-
-enum { AHEAD = 8 }; /* steps */
 
 __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_constant__ tn_token_program p)
 {
     extern __shared__ float4 memory[];
     __shared__ float sums[TN_TOKEN_SUMS];
-    tn_token_step *step = (tn_token_step *)memory; /* arguments are far when they are looked at for the first time */
-    float *slots = (float *)(step + p.n);
+    float *slots = (float *)memory;
     char *stages = (char *)(slots + p.slot_floats);
     uint32_t meetings = 0;
     int product = 0;
-    for (int i = threadIdx.x; i < p.n * (int)(sizeof *step / 16); i += TN_TOKEN_THREADS) ((int4 *)step)[i] = ((const int4 *)p.step)[i];
-    __syncthreads();
-    stage(p, step, 0, stages);
-    stage(p, step, 1, stages + p.stage_bytes);
+    stage(p, 0, stages);
+    stage(p, 1, stages + p.stage_bytes);
     for (int i = 0; i < p.n; i++) {
-        const tn_token_step &s = step[i];
-        if (i + AHEAD < p.n && (i + AHEAD) % gridDim.x == blockIdx.x) ask_ahead(step[i + AHEAD]);
+        const tn_token_step &s = p.step[i];
         const tn_token_room r = { slots, sums, stages + (product & 1) * p.stage_bytes, p.stage_bytes,
                                   (s.flags & TN_TOKEN_SHARED) || i % gridDim.x == blockIdx.x };
         if (s.flags & TN_TOKEN_MEETS) meet(p.meeting, ++meetings);
@@ -197,7 +166,7 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
         }
         __syncthreads();
         if (s.flags & TN_TOKEN_STAGED) {
-            stage(p, step, product + 2, stages + (product & 1) * p.stage_bytes);
+            stage(p, product + 2, stages + (product & 1) * p.stage_bytes);
             product++;
         }
     }
@@ -208,15 +177,14 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
 
 } // namespace
 
-enum { SLOT_FLOATS = 10 << 10, FEWEST = 4 /* calls that are worth a program */ };
+enum { SLOT_FLOATS = 12 << 10, FEWEST = 4 /* calls that are worth a program */ };
 
 extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
 {
     tn_cuda_queue *q = tn_cuda_queue_of(call);
     tn_token_program program;
     tn_token_builder builder;
-    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) + sizeof program.step) + 1024;
-    const int stage_bytes = (q->shared_bytes - fixed) / 2 / 128 * 128;
+    const int stage_bytes = (q->shared_bytes - (int)sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) - 1024) / 2 / 128 * 128;
     *took = 0;
     if (stage_bytes < 4096 || !q->meeting || q->multiprocessors > TN_CUDA_MEETING_BLOCKS) return TN_OK;
     tn_token_begin(&builder, &program, SLOT_FLOATS, stage_bytes);
@@ -225,7 +193,7 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     if (i < FEWEST) return TN_OK;
     program.meeting = (uint32_t *)q->meeting;
     program.scratch = (float *)q->meeting + 64;
-    const size_t shared = sizeof(float) * SLOT_FLOATS + 2 * (size_t)stage_bytes + sizeof program.step[0] * (size_t)program.n;
+    const size_t shared = sizeof(float) * SLOT_FLOATS + 2 * (size_t)stage_bytes;
     TN_CUDA_TRY(cudaFuncSetAttribute(run_token, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     void *args[] = { &program };
     TN_CUDA_TRY(cudaLaunchCooperativeKernel((const void *)run_token, dim3((unsigned)q->multiprocessors), dim3(TN_TOKEN_THREADS), args, shared, q->stream));

@@ -77,8 +77,7 @@ static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int6
     d->step->n = (int32_t)n;
     d->step->k = (int32_t)k;
     d->step->m = (int32_t)m;
-    const bool sums = op == TN_TOKEN_NORM || op == TN_TOKEN_READOUT;
-    return n > 0 && n <= (all ? INT32_MAX : sums ? TN_TOKEN_NORMED : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
+    return n > 0 && n <= (all ? INT32_MAX : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
 }
 
 static int64_t last_of(const tn_arg *a) { return a->dims.rank ? a->dims.dim[a->dims.rank - 1] : 1; }

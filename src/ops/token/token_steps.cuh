@@ -12,12 +12,7 @@
 
 #include <climits>
 
-enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_EACH = TN_TOKEN_NORMED / TN_TOKEN_THREADS };
-/* Steps are functions of their own, so that one does not take registers from another. */
-#ifndef TN_TOKEN_CALL
-#define TN_TOKEN_CALL __noinline__
-#endif
-
+enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_EACH = TN_TOKEN_LONGEST / TN_TOKEN_THREADS };
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 
 /* What a block knows while it works on a step. */
@@ -36,46 +31,16 @@ __device__ __forceinline__ float tn_token_far(const void *p, int type, int64_t i
     return type == TN_BF16 ? __uint_as_float((unsigned)u << 16) : __half2float(__ushort_as_half(u));
 }
 
-/* Number i of input k as it lies there, and what it is. All that a thread takes is asked for before any of it is looked at: memory that other
- * blocks have written is most of a microsecond away, and a conversion right behind each load would wait for each. */
-__device__ __forceinline__ unsigned tn_token_raw(const tn_token_step &s, const tn_token_room &r, int k, int64_t i)
+__device__ __forceinline__ float tn_token_get(const tn_token_step &s, const tn_token_room &r, int k, int i)
 {
     const int slot = s.in_slot[k];
-    if (slot >= 0) return __float_as_uint(r.slots[slot + i]);
-    return s.in_type[k] == TN_F32 ? __ldcg((const unsigned *)s.in[k] + i) : __ldcg((const unsigned short *)s.in[k] + i);
+    return slot >= 0 ? r.slots[slot + i] : tn_token_far(s.in[k], s.in_type[k], i);
 }
 
-__device__ __forceinline__ float tn_token_value(const tn_token_step &s, int k, unsigned raw)
+__device__ __forceinline__ float tn_token_or(const tn_token_step &s, const tn_token_room &r, int k, int i, float otherwise)
 {
-    asm volatile("" : "+r"(raw)); /* not before this */
-    if (s.in_slot[k] >= 0 || s.in_type[k] == TN_F32) return __uint_as_float(raw);
-    return s.in_type[k] == TN_BF16 ? __uint_as_float(raw << 16) : __half2float(__ushort_as_half((unsigned short)raw));
+    return s.in[k] ? tn_token_get(s, r, k, i) : otherwise;
 }
-
-__device__ __forceinline__ float tn_token_get(const tn_token_step &s, const tn_token_room &r, int k, int64_t i)
-{
-    return tn_token_value(s, k, tn_token_raw(s, r, k, i));
-}
-
-/* Numbers threadIdx.x + u THREADS of an input, from `first` on; nothing beyond n, nor of an absent one. */
-template <int N>
-struct tn_token_few {
-    unsigned raw[N];
-
-    __device__ __forceinline__ void ask(const tn_token_step &s, const tn_token_room &r, int k, int first, int n, int64_t offset = 0)
-    {
-        if (!s.in[k]) return;
-#pragma unroll
-        for (int u = 0; u < N; u++) {
-            const int i = first + u * TN_TOKEN_THREADS;
-            if (i < n) raw[u] = tn_token_raw(s, r, k, offset + i);
-        }
-    }
-    __device__ __forceinline__ float at(const tn_token_step &s, int k, int u, float otherwise = 0.f) const
-    {
-        return s.in[k] ? tn_token_value(s, k, raw[u]) : otherwise;
-    }
-};
 
 __device__ __forceinline__ int tn_token_integer(const tn_token_step &s, int k) { return __ldcg((const int *)s.in[k]); }
 
@@ -104,7 +69,7 @@ __device__ __forceinline__ float tn_token_sum(float x, float *sums)
     return x;
 }
 
-__device__ TN_TOKEN_CALL void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
 {
     const int token = tn_token_integer(s, 0);
     const bool in = token >= 0 && token < s.k;
@@ -112,88 +77,61 @@ __device__ TN_TOKEN_CALL void tn_token_embed(const tn_token_step &s, const tn_to
         tn_token_put(s, r, 0, i, in ? tn_token_far(s.in[1], s.in_type[1], (int64_t)token * s.n + i) : NAN);
 }
 
-template <int N>
-__device__ TN_TOKEN_CALL void tn_token_norm_of(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
 {
-    const int first = threadIdx.x;
-    tn_token_few<N> x, residual, gain, bias;
-    float v[N], sum = 0, mean = 0, squares = 0;
-    x.ask(s, r, 0, first, s.n);
-    residual.ask(s, r, 1, first, s.n);
-    gain.ask(s, r, 2, first, s.n);
-    bias.ask(s, r, 3, first, s.n);
+    float v[TN_TOKEN_EACH], sum = 0, mean = 0, squares = 0;
 #pragma unroll
-    for (int u = 0; u < N; u++) {
-        const int i = first + u * TN_TOKEN_THREADS;
+    for (int u = 0; u < TN_TOKEN_EACH; u++) {
+        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
         if (i >= s.n) break;
-        v[u] = x.at(s, 0, u) + residual.at(s, 1, u);
+        v[u] = tn_token_get(s, r, 0, i) + tn_token_or(s, r, 1, i, 0.f);
         tn_token_put(s, r, 1, i, v[u]);
         sum += v[u];
     }
     if (s.kind == TN_NORM_LAYER) mean = tn_token_sum(sum, r.sums + 32) / (float)s.n;
 #pragma unroll
-    for (int u = 0; u < N; u++) {
-        if (first + u * TN_TOKEN_THREADS >= s.n) break;
+    for (int u = 0; u < TN_TOKEN_EACH; u++) {
+        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
+        if (i >= s.n) break;
         v[u] -= mean;
         squares += v[u] * v[u];
     }
     const float scale = rsqrtf(tn_token_sum(squares, r.sums) / (float)s.n + s.a);
 #pragma unroll
-    for (int u = 0; u < N; u++) {
-        const int i = first + u * TN_TOKEN_THREADS;
+    for (int u = 0; u < TN_TOKEN_EACH; u++) {
+        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
         if (i >= s.n) break;
-        tn_token_put(s, r, 0, i, v[u] * scale * gain.at(s, 2, u, 1.f) + bias.at(s, 3, u));
+        tn_token_put(s, r, 0, i, v[u] * scale * tn_token_or(s, r, 2, i, 1.f) + tn_token_or(s, r, 3, i, 0.f));
     }
 }
 
-__device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
-{
-    if (s.n <= TN_TOKEN_THREADS) tn_token_norm_of<1>(s, r);
-    else tn_token_norm_of<TN_TOKEN_EACH>(s, r);
-}
-
-enum { TN_TOKEN_TAPS = 8 };
-
-__device__ TN_TOKEN_CALL void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fresh = !s.in[3] || (s.in[4] && tn_token_integer(s, 4) != 0);
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
-        unsigned w[TN_TOKEN_TAPS], old[TN_TOKEN_TAPS], now = tn_token_raw(s, r, 0, i), bias = s.in[2] ? tn_token_raw(s, r, 2, i) : 0;
-#pragma unroll
-        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
-            if (j < s.k) w[j] = tn_token_raw(s, r, 1, (int64_t)j * s.n + i);
-            if (j < s.k - 1 && !fresh) old[j] = tn_token_raw(s, r, 3, (int64_t)j * s.n + i);
+        const float x = tn_token_get(s, r, 0, i);
+        float y = tn_token_or(s, r, 2, i, 0.f);
+        for (int j = 0; j < s.k - 1; j++) {
+            const float old = fresh ? 0.f : tn_token_get(s, r, 3, j * s.n + i);
+            if (!fresh) y += tn_token_get(s, r, 1, j * s.n + i) * old;
+            if (j) tn_token_put(s, r, 1, (j - 1) * s.n + i, old);
         }
-        const float x = tn_token_value(s, 0, now);
-        float y = s.in[2] ? tn_token_value(s, 2, bias) : 0.f;
-#pragma unroll
-        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
-            if (j >= s.k) break;
-            const float at = j == s.k - 1 ? x : fresh ? 0.f : tn_token_value(s, 3, old[j]);
-            if (j == s.k - 1 || !fresh) y += tn_token_value(s, 1, w[j]) * at;
-            if (j) tn_token_put(s, r, 1, (j - 1) * s.n + i, at);
-        }
+        y += tn_token_get(s, r, 1, (s.k - 1) * s.n + i) * x;
+        if (s.k > 1) tn_token_put(s, r, 1, (s.k - 2) * s.n + i, x);
         tn_token_put(s, r, 0, i, s.kind ? tn_d_silu(y) : y);
     }
 }
 
-__device__ TN_TOKEN_CALL void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
 {
     const bool fresh = !s.in[4] || (s.in[5] && tn_token_integer(s, 5) != 0);
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
-        unsigned x[2], ri[2], c[2] = { 0, 0 }, nu = tn_token_raw(s, r, 2, i), omega = tn_token_raw(s, r, 3, i);
-#pragma unroll
-        for (int k = 0; k < 2; k++) {
-            x[k] = tn_token_raw(s, r, 0, k * s.n + i);
-            ri[k] = tn_token_raw(s, r, 1, k * s.n + i);
-            if (!fresh) c[k] = tn_token_raw(s, r, 4, k * s.n + i);
-        }
-        const float l = -8.f * tn_token_value(s, 1, ri[0]) * tn_d_softplus(tn_token_value(s, 2, nu));
-        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * tn_token_value(s, 1, ri[1]);
-        float re = gain * tn_token_value(s, 0, x[0]), im = gain * tn_token_value(s, 0, x[1]), sn, cs;
+        const float l = -8.f * tn_token_get(s, r, 1, i) * tn_d_softplus(tn_token_get(s, r, 2, i));
+        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * tn_token_get(s, r, 1, s.n + i);
+        float re = gain * tn_token_get(s, r, 0, i), im = gain * tn_token_get(s, r, 0, s.n + i), sn, cs;
         if (!fresh) {
-            const float rho = expf(l), a = tn_token_value(s, 4, c[0]), b = tn_token_value(s, 4, c[1]);
-            sincosf(tn_token_value(s, 3, omega), &sn, &cs);
+            const float rho = expf(l), a = tn_token_get(s, r, 4, i), b = tn_token_get(s, r, 4, s.n + i);
+            sincosf(tn_token_get(s, r, 3, i), &sn, &cs);
             re += rho * (cs * a - sn * b);
             im += rho * (cs * b + sn * a);
         }
@@ -210,82 +148,53 @@ __device__ __forceinline__ float tn_token_act(int kind, float z)
 }
 
 /* Squares are summed 32 by 32, then the sums of a group. */
-template <int N>
-__device__ TN_TOKEN_CALL void tn_token_readout_of(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
 {
-    tn_token_few<N> c, z, x, skip, gain;
-    float v[N];
-    c.ask(s, r, 0, threadIdx.x, s.n);
-    x.ask(s, r, 2, threadIdx.x, s.n);
-    skip.ask(s, r, 3, threadIdx.x, s.n);
-    z.ask(s, r, 1, threadIdx.x, s.n);
-    gain.ask(s, r, 4, threadIdx.x, s.n);
+    float v[TN_TOKEN_EACH];
 #pragma unroll
-    for (int u = 0; u < N; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
-        if ((i & ~31) >= s.n) break; /* all of the warp */
-        v[u] = i < s.n ? s.a * c.at(s, 0, u) : 0.f;
-        if (i < s.n && s.in[2]) v[u] += skip.at(s, 3, u) * x.at(s, 2, u);
+    for (int u = 0; u < TN_TOKEN_EACH; u++) {
+        const int i = threadIdx.x + u * TN_TOKEN_THREADS, first = i & ~31;
+        if (first >= s.n) break;
+        v[u] = i < s.n ? s.a * tn_token_get(s, r, 0, i) : 0.f;
+        if (i < s.n && s.in[2]) v[u] += tn_token_get(s, r, 3, i) * tn_token_get(s, r, 2, i);
         const float squares = tn_warp_sum(v[u] * v[u]);
         if ((i & 31) == 0) r.sums[i >> 5] = squares;
     }
     __syncthreads();
 #pragma unroll
-    for (int u = 0; u < N; u++) {
+    for (int u = 0; u < TN_TOKEN_EACH; u++) {
         const int i = threadIdx.x + u * TN_TOKEN_THREADS;
         if (i >= s.n) break;
         float y = v[u];
         if (s.k) {
             float sum = 0;
             for (int j = 0; j < s.k / 32; j++) sum += r.sums[i / s.k * (s.k / 32) + j];
-            y *= rsqrtf(sum / (float)s.k + s.b) * gain.at(s, 4, u, 1.f);
+            y *= rsqrtf(sum / (float)s.k + s.b) * tn_token_or(s, r, 4, i, 1.f);
         }
-        tn_token_put(s, r, 0, i, y * tn_token_act(s.kind, z.at(s, 1, u)));
+        tn_token_put(s, r, 0, i, y * tn_token_act(s.kind, tn_token_get(s, r, 1, i)));
     }
 }
 
-__device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
 {
-    if (s.n <= TN_TOKEN_THREADS) tn_token_readout_of<1>(s, r);
-    else tn_token_readout_of<TN_TOKEN_EACH>(s, r);
-}
-
-__device__ TN_TOKEN_CALL void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
-{
-    enum { N = 4 };
-    for (int first = threadIdx.x; first < s.n; first += N * TN_TOKEN_THREADS) {
-        tn_token_few<N> x, z;
-        x.ask(s, r, 0, first, s.n);
-        if (s.op == TN_TOKEN_GATE) z.ask(s, r, 1, first, s.n);
-        else if (s.op == TN_TOKEN_BINARY)
-#pragma unroll
-            for (int u = 0; u < N; u++) {
-                const int i = first + u * TN_TOKEN_THREADS;
-                if (i < s.n) z.raw[u] = tn_token_raw(s, r, 1, i / s.m % s.k);
-            }
-#pragma unroll
-        for (int u = 0; u < N; u++) {
-            const int i = first + u * TN_TOKEN_THREADS;
-            if (i >= s.n) break;
-            const float a = x.at(s, 0, u);
-            float y;
-            if (s.op == TN_TOKEN_GATE) y = a * tn_token_act(s.kind, z.at(s, 1, u));
-            else if (s.op == TN_TOKEN_UNARY) y = tn_d_unary(s.kind, a, s.a, s.b);
-            else y = tn_d_binary(s.kind, a, z.at(s, 1, u));
-            tn_token_put(s, r, 0, i, y);
-        }
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
+        const float x = tn_token_get(s, r, 0, i);
+        float y;
+        if (s.op == TN_TOKEN_GATE) y = x * tn_token_act(s.kind, tn_token_get(s, r, 1, i));
+        else if (s.op == TN_TOKEN_UNARY) y = tn_d_unary(s.kind, x, s.a, s.b);
+        else y = tn_d_binary(s.kind, x, tn_token_get(s, r, 1, i / s.m % s.k));
+        tn_token_put(s, r, 0, i, y);
     }
 }
 
 /* A block takes 32 columns of a head at a time: warps its rows, lanes its columns. */
-__device__ TN_TOKEN_CALL void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
 {
-    enum { ROWS = 4 };
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, N = s.k, P = s.m, parts = (P + 31) / 32;
     const bool fresh = !s.in[4] || (s.in[5] && tn_token_integer(s, 5) != 0);
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
         const int h = u / parts, p = u % parts * 32 + lane;
-        float decay = fresh ? 0.f : tn_token_get(s, r, 3, h), write = s.in[6] ? tn_token_get(s, r, 6, h) : 1.f, sum = 0;
+        float decay = fresh ? 0.f : tn_token_get(s, r, 3, h), write = tn_token_or(s, r, 6, h, 1.f), sum = 0;
         if (s.kind) {
             decay = -tn_d_softplus(decay);
             if (s.in[6]) write = tn_d_sigmoid(write);
@@ -293,24 +202,12 @@ __device__ TN_TOKEN_CALL void tn_token_outer(const tn_token_step &s, const tn_to
         decay = fresh ? 0.f : expf(decay);
         if (p < P) {
             const float v = tn_token_get(s, r, 2, h * P + p) * write;
-            for (int first = warp; first < N; first += ROWS * TN_TOKEN_WARPS) {
-                unsigned state[ROWS], q[ROWS], k[ROWS];
-#pragma unroll
-                for (int u = 0; u < ROWS; u++) {
-                    const int n = first + u * TN_TOKEN_WARPS;
-                    if (n >= N) break;
-                    q[u] = tn_token_raw(s, r, 0, h * N + n);
-                    k[u] = tn_token_raw(s, r, 1, h * N + n);
-                    if (!fresh) state[u] = tn_token_raw(s, r, 4, ((int64_t)h * N + n) * P + p);
-                }
-#pragma unroll
-                for (int u = 0; u < ROWS; u++) {
-                    const int n = first + u * TN_TOKEN_WARPS;
-                    if (n >= N) break;
-                    const float kv = tn_token_value(s, 1, k[u]) * v, now = fresh ? kv : fmaf(decay, tn_token_value(s, 4, state[u]), kv);
-                    sum = fmaf(tn_token_value(s, 0, q[u]), now, sum);
-                    if (s.out[1]) tn_store(s.out[1], (tn_dtype)s.out_type[1], ((int64_t)h * N + n) * P + p, now);
-                }
+            for (int n = warp; n < N; n += TN_TOKEN_WARPS) {
+                const int64_t at = ((int64_t)h * N + n) * P + p;
+                const float kv = tn_token_get(s, r, 1, h * N + n) * v;
+                const float now = fresh ? kv : fmaf(decay, tn_token_far(s.in[4], s.in_type[4], at), kv);
+                sum = fmaf(tn_token_get(s, r, 0, h * N + n), now, sum);
+                if (s.out[1]) tn_store(s.out[1], (tn_dtype)s.out_type[1], at, now);
             }
         }
         r.sums[warp * 32 + lane] = sum;
@@ -324,13 +221,13 @@ __device__ TN_TOKEN_CALL void tn_token_outer(const tn_token_step &s, const tn_to
     }
 }
 
-__device__ TN_TOKEN_CALL void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
 {
     for (int64_t i = blockIdx.x * TN_TOKEN_THREADS + threadIdx.x; i < s.n; i += gridDim.x * TN_TOKEN_THREADS)
-        tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_get(s, r, 0, i));
+        tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_get(s, r, 0, (int)i));
 }
 
-__device__ TN_TOKEN_CALL void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
 {
     const int pairs = s.k / 2;
     const double position = s.in[1] ? tn_token_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
@@ -346,7 +243,7 @@ __device__ TN_TOKEN_CALL void tn_token_rope(const tn_token_step &s, const tn_tok
 }
 
 /* As cache_write does, NaN in the nearest row where there is none. */
-__device__ TN_TOKEN_CALL void tn_token_place(const tn_token_step &s, const tn_token_room &r)
+__device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_token_room &r)
 {
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
     if (!r.writes) return;
@@ -389,7 +286,7 @@ __device__ __forceinline__ tn_token_best tn_token_best_of_all(tn_token_best a, f
     return tn_token_best_of(b);
 }
 
-__device__ TN_TOKEN_CALL void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
+__device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
     const int first = (int)((int64_t)s.n * blockIdx.x / gridDim.x), end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
     tn_token_best mine = { -INFINITY, INT_MAX };
@@ -402,7 +299,7 @@ __device__ TN_TOKEN_CALL void tn_token_best_parts(const tn_token_step &s, const 
     if (threadIdx.x == 0) scratch[2 * blockIdx.x] = mine.x, scratch[2 * blockIdx.x + 1] = __int_as_float(mine.at);
 }
 
-__device__ TN_TOKEN_CALL void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
+__device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
     tn_token_best mine = { -INFINITY, INT_MAX };
     for (int i = threadIdx.x; i < gridDim.x; i += TN_TOKEN_THREADS) {

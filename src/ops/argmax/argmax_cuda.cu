@@ -1,36 +1,15 @@
 /* argmax on the GPU: a block to a row. A thread keeps the first largest of its numbers, and pairs are joined by the same rule:
  * larger, or equal and earlier. The result does not depend on who saw what. */
-#include "backend/cuda/device.cuh"
 #include "ops/argmax/argmax.h"
+#include "ops/argmax/argmax_best.cuh"
 
 #include <limits.h>
 
 enum { THREADS = 512, WARPS = THREADS / 32 };
 
-struct best {
-    float x;
-    int at; /* -1: there was a NaN */
-};
-
-__device__ __forceinline__ best better(best a, best b)
-{
-    if (a.at < 0 || b.at < 0) return a.at < 0 ? a : b;
-    return b.x > a.x || (b.x == a.x && b.at < a.at) ? b : a;
-}
-
-__device__ __forceinline__ best across_warp(best a)
-{
-#pragma unroll
-    for (int d = 16; d; d >>= 1) {
-        const best b = { __shfl_xor_sync(0xffffffffu, a.x, d), __shfl_xor_sync(0xffffffffu, a.at, d) };
-        a = better(a, b);
-    }
-    return a;
-}
-
 __global__ void __launch_bounds__(THREADS) argmax_rows(const __grid_constant__ tn_arg x, const __grid_constant__ tn_arg y)
 {
-    __shared__ best shared[WARPS];
+    __shared__ tn_d_best shared[WARPS];
     const int rank = x.dims.rank, n = (int)x.dims.dim[rank - 1];
     const int64_t rows = tn_d_rows(x), step = x.stride[rank - 1];
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -40,19 +19,19 @@ __global__ void __launch_bounds__(THREADS) argmax_rows(const __grid_constant__ t
             to += left % x.dims.dim[i] * y.stride[i];
             left /= x.dims.dim[i];
         }
-        best mine = { -INFINITY, INT_MAX }; /* beaten by any number, -infinity too */
+        tn_d_best mine = { -INFINITY, INT_MAX }; /* beaten by any number, -infinity too */
         for (int i = threadIdx.x; i < n; i += THREADS) {
             const float v = tn_load(x.data, x.dtype, from + i * step);
-            const best b = { v, v == v ? i : -1 };
-            mine = better(mine, b);
+            const tn_d_best b = { v, v == v ? i : -1 };
+            mine = tn_d_better(mine, b);
         }
-        mine = across_warp(mine);
+        mine = tn_d_best_of_warp(mine);
         if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = mine;
         __syncthreads();
         if (threadIdx.x < 32) {
-            best b = { -INFINITY, INT_MAX };
+            tn_d_best b = { -INFINITY, INT_MAX };
             if (threadIdx.x < WARPS) b = shared[threadIdx.x];
-            b = across_warp(b);
+            b = tn_d_best_of_warp(b);
             if (threadIdx.x == 0) ((int32_t *)y.data)[to] = b.at;
         }
         __syncthreads();

@@ -4,6 +4,7 @@
 #define TN_OPS_TOKEN_STEPS_CUH
 
 #include "backend/cuda/device.cuh"
+#include "ops/argmax/argmax_best.cuh"
 #include "ops/binary/binary_value.cuh"
 #include "ops/gate/gate.h"
 #include "ops/norm/norm.h"
@@ -251,49 +252,28 @@ __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_
         tn_store(s.out[0], (tn_dtype)s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? tn_token_get(s, r, 0, i) : NAN);
 }
 
-/* --- the largest: larger, or equal and earlier; a NaN before all ------------------------------------------------------------ */
-
-struct tn_token_best {
-    float x;
-    int at; /* -1: there was a NaN */
-};
-
-__device__ __forceinline__ tn_token_best tn_token_better(tn_token_best a, tn_token_best b)
-{
-    if (a.at < 0 || b.at < 0) return a.at < 0 ? a : b;
-    return b.x > a.x || (b.x == a.x && b.at < a.at) ? b : a;
-}
-
-__device__ __forceinline__ tn_token_best tn_token_best_of(tn_token_best a)
-{
-#pragma unroll
-    for (int d = 16; d; d >>= 1) {
-        const tn_token_best b = { __shfl_xor_sync(0xffffffffu, a.x, d), __shfl_xor_sync(0xffffffffu, a.at, d) };
-        a = tn_token_better(a, b);
-    }
-    return a;
-}
+/* --- the largest ----------------------------------------------------------------------------------------------------------- */
 
 /* Of the block, for its first warp. */
-__device__ __forceinline__ tn_token_best tn_token_best_of_all(tn_token_best a, float *sums)
+__device__ __forceinline__ tn_d_best tn_token_best_of_all(tn_d_best a, float *sums)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    a = tn_token_best_of(a);
+    a = tn_d_best_of_warp(a);
     if (lane == 0) sums[2 * warp] = a.x, sums[2 * warp + 1] = __int_as_float(a.at);
     __syncthreads();
     const int w = lane & (TN_TOKEN_WARPS - 1);
-    const tn_token_best b = { sums[2 * w], __float_as_int(sums[2 * w + 1]) };
-    return tn_token_best_of(b);
+    const tn_d_best b = { sums[2 * w], __float_as_int(sums[2 * w + 1]) };
+    return tn_d_best_of_warp(b);
 }
 
 __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
     const int first = (int)((int64_t)s.n * blockIdx.x / gridDim.x), end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
-    tn_token_best mine = { -INFINITY, INT_MAX };
+    tn_d_best mine = { -INFINITY, INT_MAX };
     for (int i = first + threadIdx.x; i < end; i += TN_TOKEN_THREADS) {
         const float x = tn_token_get(s, r, 0, i);
-        const tn_token_best b = { x, x == x ? i : -1 };
-        mine = tn_token_better(mine, b);
+        const tn_d_best b = { x, x == x ? i : -1 };
+        mine = tn_d_better(mine, b);
     }
     mine = tn_token_best_of_all(mine, r.sums);
     if (threadIdx.x == 0) scratch[2 * blockIdx.x] = mine.x, scratch[2 * blockIdx.x + 1] = __int_as_float(mine.at);
@@ -301,10 +281,10 @@ __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, cons
 
 __device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
-    tn_token_best mine = { -INFINITY, INT_MAX };
+    tn_d_best mine = { -INFINITY, INT_MAX };
     for (int i = threadIdx.x; i < gridDim.x; i += TN_TOKEN_THREADS) {
-        const tn_token_best b = { __ldcg(scratch + 2 * i), __float_as_int(__ldcg(scratch + 2 * i + 1)) };
-        mine = tn_token_better(mine, b);
+        const tn_d_best b = { __ldcg(scratch + 2 * i), __float_as_int(__ldcg(scratch + 2 * i + 1)) };
+        mine = tn_d_better(mine, b);
     }
     mine = tn_token_best_of_all(mine, r.sums);
     if (threadIdx.x == 0 && r.writes) *(int *)s.out[0] = mine.at;

@@ -24,17 +24,43 @@ static double evaluated(const tn_session *on, int64_t every, int64_t at_most, in
     return times * each + (compares ? batches_of(on, TN_TEST) : 0);
 }
 
+/* The first steps look up kernels, measure them and record the plan: they say nothing about the others, and on a GPU they take longer than all
+ * that are timed. */
+enum { SETTLING = 2, LONGEST = 4 /* times the seconds, with the first steps */ };
+
+typedef struct stopwatch {
+    double seconds, settled_s, working_s;
+    int64_t settled, step;
+} stopwatch;
+
+static void look_at_clock(void *ctx, const tn_progress_report *r)
+{
+    stopwatch *w = ctx;
+    w->step = r->step;
+    w->working_s = r->working_s;
+    if (r->step > SETTLING) return;
+    w->settled = r->step;
+    w->settled_s = r->working_s;
+}
+
+static bool is_enough(void *ctx)
+{
+    const stopwatch *w = ctx;
+    return w->working_s - w->settled_s >= w->seconds || w->working_s >= LONGEST * w->seconds;
+}
+
 /* Steps until the time is over, and one short evaluation. */
 static tn_status time_it(tn_session *on, double seconds, double *step_s, double *eval_s)
 {
     tn_progress_report last;
     tn_evaluation e;
+    stopwatch w = { .seconds = seconds };
     const tn_training job = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .batch = on->batch,
-                              .length = on->length, .seconds = seconds };
+                              .length = on->length, .ctx = &w, .report = look_at_clock, .enough = is_enough };
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_every", "0", "plan"));
     TN_RETURN_IF(tn_settings_set(on->settings, "train.eval_batches", "1", "plan"));
     TN_RETURN_IF(tn_training_run(&job, NULL, &last));
-    *step_s = last.working_s / (double)last.step;
+    *step_s = w.step > w.settled ? (w.working_s - w.settled_s) / (double)(w.step - w.settled) : last.working_s / (double)last.step;
     const double before = tn_clock_s();
     TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, PROBED_BATCHES, &e));
     *eval_s = (tn_clock_s() - before) / PROBED_BATCHES;

@@ -85,10 +85,10 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->multiprocessors, cudaDevAttrMultiProcessorCount, device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->major, cudaDevAttrComputeCapabilityMajor, device));
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    TN_CUDA_TRY(cudaMalloc(&q->meeting, MEETING_BYTES));
-    TN_CUDA_TRY(cudaMemset(q->meeting, 0, MEETING_BYTES));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
+    TN_CUDA_TRY(cudaMalloc(&q->meeting, MEETING_BYTES));
+    TN_CUDA_TRY(cudaMemsetAsync(q->meeting, 0, MEETING_BYTES, q->stream)); /* in its stream: other ones do not wait for the default stream */
     for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }

@@ -78,6 +78,8 @@ static void cuda_close(void *queue)
 
 enum { MEETING_BYTES = 4 * (64 + TN_CUDA_MEETING_FLOATS) };
 
+static void *cuda_alloc(size_t bytes);
+
 static tn_status open_parts(tn_cuda_queue *q)
 {
     int device;
@@ -87,8 +89,8 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaDeviceGetAttribute(&q->shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
-    TN_CUDA_TRY(cudaMalloc(&q->meeting, MEETING_BYTES));
-    TN_CUDA_TRY(cudaMemsetAsync(q->meeting, 0, MEETING_BYTES, q->stream)); /* in its stream: other ones do not wait for the default stream */
+    q->meeting = cuda_alloc(MEETING_BYTES); /* zeros */
+    if (!q->meeting) return TN_MEMORY;
     for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }

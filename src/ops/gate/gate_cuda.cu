@@ -1,23 +1,10 @@
 /* gate on the GPU: the walk of elem.cuh; both gradients of an element come from one evaluation of act and act'. Any
  * float types and strides; parts of one projection are read 8 at a time where their rows begin at 16 bytes. Bytes: 3
  * tensors forward, 5 backward. */
-#include "ops/act.cuh"
 #include "ops/elem.cuh"
-#include "ops/gate/gate.h"
+#include "ops/gate/gate_value.cuh"
 
 enum { ANY = -1 }; /* the kind is looked at for every number */
-
-__device__ __forceinline__ float value_of(int kind, float z)
-{
-    return kind == TN_GATE_SILU ? tn_d_silu(z) : kind == TN_GATE_SIGMOID ? tn_d_sigmoid(z) : tn_d_gelu(z);
-}
-
-__device__ __forceinline__ float slope_of(int kind, float z, float *slope)
-{
-    return kind == TN_GATE_SILU      ? tn_d_silu_slope(z, slope)
-           : kind == TN_GATE_SIGMOID ? tn_d_sigmoid_slope(z, slope)
-                                     : tn_d_gelu_slope(z, slope);
-}
 
 template <int KIND>
 struct value_map {
@@ -26,7 +13,7 @@ struct value_map {
     __device__ __forceinline__ void operator()(int64_t, const float (&x)[2][N], float (&y)[1][N]) const
     {
 #pragma unroll
-        for (int e = 0; e < N; e++) y[0][e] = x[0][e] * value_of(KIND == ANY ? kind : KIND, x[1][e]);
+        for (int e = 0; e < N; e++) y[0][e] = x[0][e] * tn_d_gate(KIND == ANY ? kind : KIND, x[1][e]);
     }
 };
 
@@ -40,7 +27,7 @@ struct slopes_map {
 #pragma unroll
         for (int e = 0; e < N; e++) {
             float slope;
-            const float value = slope_of(KIND == ANY ? kind : KIND, x[2][e], &slope);
+            const float value = tn_d_gate_slope(KIND == ANY ? kind : KIND, x[2][e], &slope);
             y[0][e] = __fmul_rn(x[0][e], value);
             y[1][e] = __fmul_rn(x[0][e] * x[1][e], slope);
         }

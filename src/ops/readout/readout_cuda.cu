@@ -6,7 +6,7 @@
  * Groups that are no power of two times 8, or longer than 256, go to a warp each, number by number (`odd`).
  * Bytes a number in bf16: forward 8, backward 14 (6 and 10 without x). Products that are summed are written so that the
  * compiler has no choice: strided tensors give the bits of contiguous ones. */
-#include "ops/act.cuh"
+#include "ops/gate/gate_value.cuh"
 #include "ops/readout/readout.h"
 #include "ops/readout/readout_args.h"
 #include "ops/rows.cuh"
@@ -27,18 +27,6 @@ struct job {
     bool learns;    /* gradients of skip or gain are wanted */
     float *partial; /* (parts, 2, W): skip, gain */
 };
-
-__device__ __forceinline__ float act_of(int kind, float z, float *slope)
-{
-    return kind == TN_GATE_SILU      ? tn_d_silu_slope(z, slope)
-           : kind == TN_GATE_SIGMOID ? tn_d_sigmoid_slope(z, slope)
-                                     : tn_d_gelu_slope(z, slope);
-}
-
-__device__ __forceinline__ float act_of(int kind, float z)
-{
-    return kind == TN_GATE_SILU ? tn_d_silu(z) : kind == TN_GATE_SIGMOID ? tn_d_sigmoid(z) : tn_d_gelu(z);
-}
 
 /* Over the `lanes` neighbouring threads of a group, a power of two. Other groups of the warp may be done already. */
 __device__ __forceinline__ float group_sum(float x, int lanes)
@@ -151,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 4) forward(const __grid_constant__ jo
 #pragma unroll
         for (int k = 0; k < 8; k++) {
             if (NORM) s.v[k] = __fmul_rn(__fmul_rn(s.v[k], r), gain.v[k]);
-            s.v[k] = __fmul_rn(s.v[k], act_of(kind, gate.v[k]));
+            s.v[k] = __fmul_rn(s.v[k], tn_d_gate(kind, gate.v[k]));
         }
         put<HOW>(j.y, row, p.i, j.width, s, false);
     }
@@ -210,7 +198,7 @@ __global__ void __launch_bounds__(THREADS, 2) backward(const __grid_constant__ j
 #pragma unroll
         for (int k = 0; k < 8; k++) { /* s becomes n without its gain, dn its gradient */
             float slope;
-            const float value = act_of(kind, dz.v[k], &slope);
+            const float value = tn_d_gate_slope(kind, dz.v[k], &slope);
             if (NORM) s.v[k] = __fmul_rn(s.v[k], r);
             dz.v[k] = __fmul_rn(__fmul_rn(dn.v[k], NORM ? __fmul_rn(s.v[k], gain.v[k]) : s.v[k]), slope);
             dn.v[k] = __fmul_rn(dn.v[k], value);
@@ -281,7 +269,7 @@ __global__ void __launch_bounds__(32) odd_forward(const __grid_constant__ job j)
         const float r = odd_norm(j, row, from, to);
         for (int i = from + threadIdx.x; i < to; i += 32) {
             const numbers a = numbers_at(j, row, i);
-            const float y = a.s * r * a.gain * act_of(j.act, a.z);
+            const float y = a.s * r * a.gain * tn_d_gate(j.act, a.z);
             tn_put(j.y.a.data, j.y.a.dtype, tn_row_at<false>(j.y, row) + i * j.y.step, y, false);
         }
     }
@@ -303,12 +291,12 @@ __global__ void __launch_bounds__(32) odd_backward(const __grid_constant__ job j
         float along = 0, slope;
         for (int i = from + threadIdx.x; j.group && i < to; i += 32) {
             const numbers a = numbers_at(j, row, i);
-            along = fmaf(a.dy * act_of(j.act, a.z, &slope) * a.gain, a.s * r, along);
+            along = fmaf(a.dy * tn_d_gate_slope(j.act, a.z, &slope) * a.gain, a.s * r, along);
         }
         along = j.group ? tn_warp_sum(along) / (float)j.group : 0;
         for (int i = from + threadIdx.x; i < to; i += 32) {
             const numbers a = numbers_at(j, row, i);
-            const float value = act_of(j.act, a.z, &slope), n = a.s * r, dm = a.dy * value;
+            const float value = tn_d_gate_slope(j.act, a.z, &slope), n = a.s * r, dm = a.dy * value;
             const float ds = r * fmaf(-n, along, dm * a.gain);
             odd_put(j.dz, row, i, a.dy * n * a.gain * slope, j.add_z);
             odd_put(j.dc, row, i, j.scale * ds, j.add_c);

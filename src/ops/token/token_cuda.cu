@@ -23,6 +23,9 @@ __device__ __forceinline__ void stage_16(void *to, const void *from)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
 }
 
+/* Bytes of a row of weights. */
+__device__ __forceinline__ int row_bytes(const tn_token_step &s) { return s.k * (s.in_type[1] == TN_F32 ? 4 : 2); }
+
 struct part {
     int first, end;  /* rows of this block */
     int staged;      /* so many of them come through shared memory */
@@ -31,10 +34,9 @@ struct part {
 __device__ __forceinline__ part part_of(const tn_token_step &s, int stage_bytes)
 {
     part p;
-    const int row = s.k * (s.in_type[1] == TN_F32 ? 4 : 2);
     p.first = (int)((int64_t)s.n * blockIdx.x / gridDim.x);
     p.end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
-    p.staged = min(p.end - p.first, stage_bytes / row);
+    p.staged = min(p.end - p.first, stage_bytes / row_bytes(s));
     return p;
 }
 
@@ -44,9 +46,8 @@ __device__ __forceinline__ void stage(const tn_token_program &p, int j, char *to
     if (j < p.staged_n) {
         const tn_token_step &s = p.step[p.staged[j]];
         const part mine = part_of(s, p.stage_bytes);
-        const int64_t row = (int64_t)s.k * (s.in_type[1] == TN_F32 ? 4 : 2);
-        const char *from = (const char *)s.in[1] + mine.first * row;
-        const int bytes = (int)(mine.staged * row);
+        const char *from = (const char *)s.in[1] + (int64_t)mine.first * row_bytes(s);
+        const int bytes = mine.staged * row_bytes(s);
         for (int i = threadIdx.x * 16; i < bytes; i += TN_TOKEN_THREADS * 16) stage_16(to + i, from + i);
     }
     stage_commit();
@@ -77,7 +78,7 @@ __device__ __forceinline__ float2 two_rows(const char *w0, const char *w1, const
 template <int TYPE, bool NEAR>
 __device__ __forceinline__ void some_rows(const tn_token_step &s, const tn_token_room &r, const float *x, const char *w, int first, int end)
 {
-    const int lane = threadIdx.x & 31, row = s.k * (TYPE == TN_F32 ? 4 : 2);
+    const int lane = threadIdx.x & 31, row = row_bytes(s);
     for (int n = first + 2 * (threadIdx.x >> 5); n < end; n += 2 * TN_TOKEN_WARPS) {
         const bool both = n + 1 < end;
         const int mine = n + (lane & 1); /* lanes 0 and 1 finish a row each */
@@ -95,7 +96,6 @@ __device__ __forceinline__ void linear(const tn_token_step &s, const tn_token_ro
     const bool fetches = s.flags & TN_TOKEN_FETCHES;
     float *x = r.slots + (fetches ? s.out_slot[1] : s.in_slot[0]);
     const char *w = (const char *)s.in[1];
-    const int64_t row = (int64_t)s.k * (TYPE == TN_F32 ? 4 : 2);
     if (fetches) {
         for (int i = threadIdx.x; i < s.k; i += TN_TOKEN_THREADS) x[i] = tn_token_far(s.in[0], s.in_type[0], i);
         __syncthreads();
@@ -106,7 +106,7 @@ __device__ __forceinline__ void linear(const tn_token_step &s, const tn_token_ro
     }
     const part mine = part_of(s, r.stage_bytes);
     some_rows<TYPE, true>(s, r, x, r.stage, mine.first, mine.first + mine.staged);
-    some_rows<TYPE, false>(s, r, x, w + (mine.first + mine.staged) * row, mine.first + mine.staged, mine.end);
+    some_rows<TYPE, false>(s, r, x, w + (int64_t)(mine.first + mine.staged) * row_bytes(s), mine.first + mine.staged, mine.end);
 }
 
 /* Blocks meet for the n-th time: whatever one wrote before, all see afterwards. */

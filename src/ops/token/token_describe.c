@@ -43,12 +43,15 @@ static bool is_vector(const tn_arg *a)
 
 static bool is_float(const tn_arg *a) { return a->dtype == TN_F32 || a->dtype == TN_BF16 || a->dtype == TN_F16; }
 
+/* n numbers in a row, of a type that the kernel knows. */
+static bool is_row(const tn_arg *a, int64_t n) { return is_vector(a) && count_of(a) == n && (is_float(a) || a->dtype == TN_I32); }
+
 /* Input i of the call as input k of the step; false where it is there and is not n numbers in a row. */
 static bool take(const description *d, int i, int k, int64_t n)
 {
     const tn_arg *a = &d->c->in[i];
     if (i >= d->c->n_in || !a->data) return true;
-    if (!is_vector(a) || count_of(a) != n || !(is_float(a) || a->dtype == TN_I32)) return false;
+    if (!is_row(a, n)) return false;
     d->step->in[k] = a->data;
     d->step->in_type[k] = (uint8_t)a->dtype;
     d->size->in[k] = n;
@@ -59,7 +62,7 @@ static bool give(const description *d, int i, int k, int64_t n, bool keeps)
 {
     const tn_arg *a = &d->c->out[i];
     if (i >= d->c->n_out || !a->data) return true;
-    if (!is_vector(a) || count_of(a) != n || !(is_float(a) || a->dtype == TN_I32)) return false;
+    if (!is_row(a, n)) return false;
     d->step->out[k] = a->data;
     d->step->out_type[k] = (uint8_t)a->dtype;
     d->size->out[k] = n;
@@ -69,15 +72,23 @@ static bool give(const description *d, int i, int k, int64_t n, bool keeps)
 
 static bool is_given(const tn_call *c, int i) { return i < c->n_in && c->in[i].data; }
 
-/* n numbers in one row, few enough for every block to work them through. */
+/* Blocks may share it; of the others each works through all numbers. */
+static bool may_be_long(tn_token_op op)
+{
+    static const bool may[TN_TOKEN_OPS] = {
+        [TN_TOKEN_LINEAR] = true, [TN_TOKEN_OUTER] = true, [TN_TOKEN_COPY] = true, [TN_TOKEN_BEST_PARTS] = true, [TN_TOKEN_SEEN] = true,
+    };
+    return may[op];
+}
+
+/* False where there are none, or more than every block should work through. */
 static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int64_t m)
 {
-    const bool all = op == TN_TOKEN_LINEAR || op == TN_TOKEN_COPY || op == TN_TOKEN_OUTER || op == TN_TOKEN_BEST_PARTS || op == TN_TOKEN_BEST || op == TN_TOKEN_SEEN;
     d->step->op = (uint8_t)op;
     d->step->n = (int32_t)n;
     d->step->k = (int32_t)k;
     d->step->m = (int32_t)m;
-    return n > 0 && n <= (all ? INT32_MAX : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
+    return n > 0 && n <= (may_be_long(op) ? INT32_MAX : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
 }
 
 static int64_t last_of(const tn_arg *a) { return a->dims.rank ? a->dims.dim[a->dims.rank - 1] : 1; }

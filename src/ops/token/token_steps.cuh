@@ -6,7 +6,7 @@
 #include "backend/cuda/device.cuh"
 #include "ops/argmax/argmax_best.cuh"
 #include "ops/binary/binary_value.cuh"
-#include "ops/gate/gate.h"
+#include "ops/gate/gate_value.cuh"
 #include "ops/norm/norm.h"
 #include "ops/token/token.h"
 #include "ops/unary/unary_value.cuh"
@@ -143,11 +143,6 @@ __device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_t
     }
 }
 
-__device__ __forceinline__ float tn_token_act(int kind, float z)
-{
-    return kind == TN_GATE_SILU ? tn_d_silu(z) : kind == TN_GATE_SIGMOID ? tn_d_sigmoid(z) : tn_d_gelu(z);
-}
-
 /* Squares are summed 32 by 32, then the sums of a group. */
 __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
 {
@@ -172,7 +167,7 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
             for (int j = 0; j < s.k / 32; j++) sum += r.sums[i / s.k * (s.k / 32) + j];
             y *= rsqrtf(sum / (float)s.k + s.b) * tn_token_or(s, r, 4, i, 1.f);
         }
-        tn_token_put(s, r, 0, i, y * tn_token_act(s.kind, tn_token_get(s, r, 1, i)));
+        tn_token_put(s, r, 0, i, y * tn_d_gate(s.kind, tn_token_get(s, r, 1, i)));
     }
 }
 
@@ -181,7 +176,7 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
         const float x = tn_token_get(s, r, 0, i);
         float y;
-        if (s.op == TN_TOKEN_GATE) y = x * tn_token_act(s.kind, tn_token_get(s, r, 1, i));
+        if (s.op == TN_TOKEN_GATE) y = x * tn_d_gate(s.kind, tn_token_get(s, r, 1, i));
         else if (s.op == TN_TOKEN_UNARY) y = tn_d_unary(s.kind, x, s.a, s.b);
         else y = tn_d_binary(s.kind, x, tn_token_get(s, r, 1, i / s.m % s.k));
         tn_token_put(s, r, 0, i, y);

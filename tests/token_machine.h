@@ -1,9 +1,9 @@
 /* A machine of plain C that runs a token's program (ops/token/token.h) the way the GPU may, for tests of what the builder decides. Header only.
  *
- * Blocks run one after the other from meeting to meeting, in an order that a seed decides: whatever one block reads of another's without
- * a meeting between them, it reads too early or too late for some order. Slots do not outlive a meeting: they become NaN. Weights that are staged
- * are copied when the kernel would fetch them. f32 alone; arithmetic is double, so that a program's result differs from kernels' by
- * their rounding. */
+ * A seed decides which block goes on and how far; one stops at a meeting until all have come there, and at a fetch until all words of that mail
+ * are of this run. Whatever one block reads of another's without either, it reads too early or too late for some seed. A program whose
+ * blocks wait for ever fails. Weights that are staged are copied when the kernel would fetch them. f32 alone; arithmetic is double, so
+ * that a program's result differs from kernels' by their rounding. */
 #ifndef TN_TOKEN_MACHINE_H
 #define TN_TOKEN_MACHINE_H
 
@@ -24,12 +24,14 @@ enum { TN_TOKEN_MACHINE_BLOCKS = 8, TN_TOKEN_MACHINE_SEEN = 4096 };
 typedef struct tn_token_machine {
     const tn_token_program *p;
     int blocks;
-    uint64_t seed; /* of the blocks' order */
+    uint64_t seed;  /* of the blocks' order */
+    uint32_t epoch; /* beside every number that is mailed */
+    int at[TN_TOKEN_MACHINE_BLOCKS]; /* a block's next step */
     float *slots;  /* (blocks,slot_floats) */
     float *stage;  /* (blocks,2,stage_bytes / 4) */
     int product[TN_TOKEN_MACHINE_BLOCKS]; /* staged products that a block has done */
-    double best[TN_TOKEN_MACHINE_BLOCKS][2]; /* the scratch memory: number, place */
-    double seen[TN_TOKEN_MACHINE_SEEN];      /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
+    double best[2][TN_TOKEN_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
+    double seen[2][TN_TOKEN_MACHINE_SEEN];      /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
 } tn_token_machine;
 
 /* One block at one step. */
@@ -57,6 +59,12 @@ static inline double tn_token_or_(const tn_token_worker *w, int k, int64_t i, do
     return w->s->in[k] ? tn_token_get_(w, k, i) : otherwise;
 }
 
+/* A parameter, from memory as in the kernel. */
+static inline double tn_token_param_(const tn_token_worker *w, int k, int64_t i, double otherwise)
+{
+    return w->s->in[k] ? tn_token_far_(w, k, i) : otherwise;
+}
+
 static inline int32_t tn_token_integer_(const tn_token_worker *w, int k)
 {
     assert_int_equal(w->s->in_type[k], TN_I32);
@@ -69,6 +77,15 @@ static inline void tn_token_put_(const tn_token_worker *w, int k, int64_t i, dou
     assert_int_equal(w->s->out_type[k], TN_F32);
     if (w->s->out_slot[k] >= 0) w->slots[w->s->out_slot[k] + i] = (float)x;
     if (w->writes) ((float *)w->s->out[k])[i] = (float)x;
+}
+
+/* Number i of output 0, for the blocks that fetch it. */
+static inline void tn_token_mail_(const tn_token_worker *w, int64_t i, double x)
+{
+    const float number = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &number, sizeof bits);
+    if (w->s->mail) w->s->mail[i] = (uint64_t)w->m->epoch << 32 | bits;
 }
 
 /* --- functions ---------------------------------------------------------------------------------------------------------- */
@@ -147,17 +164,26 @@ static inline void tn_m_norm(const tn_token_worker *w)
     for (int64_t i = 0; i < s->n; i++) squares += (tn_m_sum(w, i) - mean) * (tn_m_sum(w, i) - mean);
     const double scale = 1 / sqrt(squares / s->n + (double)s->a);
     for (int64_t i = 0; i < s->n; i++)
-        tn_token_put_(w, 0, i, (tn_m_sum(w, i) - mean) * scale * tn_token_or_(w, 2, i, 1) + tn_token_or_(w, 3, i, 0));
+        tn_token_put_(w, 0, i, (tn_m_sum(w, i) - mean) * scale * tn_token_param_(w, 2, i, 1) + tn_token_param_(w, 3, i, 0));
 }
 
 typedef struct tn_m_part {
-    int64_t first, end, staged; /* rows of a block; so many of them are staged */
+    int64_t first, end, staged; /* rows, or pairs of rows, of a block; so many of them are staged */
 } tn_m_part;
+
+static inline int tn_m_rows(const tn_token_step *s) { return s->flags & TN_TOKEN_PAIRED ? 2 : 1; }
+
+/* A block's of n. */
+static inline tn_m_part tn_m_own(const tn_token_machine *m, int64_t n, int block)
+{
+    const int64_t each = n / m->blocks, more = n % m->blocks, first = each * block + (block < more ? block : more);
+    return (tn_m_part){ first, first + each + (block < more), 0 };
+}
 
 static inline tn_m_part tn_m_part_of(const tn_token_machine *m, const tn_token_step *s, int block)
 {
-    tn_m_part p = { (int64_t)s->n * block / m->blocks, (int64_t)s->n * (block + 1) / m->blocks, 0 };
-    const int64_t fit = m->p->stage_bytes / (4 * (int64_t)s->k);
+    tn_m_part p = tn_m_own(m, s->n / tn_m_rows(s), block);
+    const int64_t fit = m->p->stage_bytes / (4 * (int64_t)s->k * tn_m_rows(s));
     p.staged = p.end - p.first < fit ? p.end - p.first : fit;
     return p;
 }
@@ -173,7 +199,47 @@ static inline void tn_m_fetch(const tn_token_machine *m, int block, int j)
     if (j >= m->p->staged_n) return;
     const tn_token_step *s = &m->p->step[m->p->staged[j]];
     const tn_m_part p = tn_m_part_of(m, s, block);
-    memcpy(tn_m_stage(m, block, j), (const float *)s->in[1] + p.first * s->k, sizeof(float) * (size_t)(p.staged * s->k));
+    for (int i = 0; i < tn_m_rows(s); i++)
+        memcpy(tn_m_stage(m, block, j) + i * p.staged * s->k, (const float *)s->in[1] + (p.first + i * (s->n / 2)) * s->k,
+               sizeof(float) * (size_t)(p.staged * s->k));
+}
+
+static inline bool tn_m_fresh(const tn_token_worker *w, int state, int reset)
+{
+    return !w->s->in[state] || (w->s->in[reset] && tn_token_integer_(w, reset) != 0);
+}
+
+/* Channel i of a conv whose input there is x. */
+static inline double tn_m_conv_of(const tn_token_worker *w, int64_t i, double x, bool fresh)
+{
+    const tn_token_step *s = w->s;
+    double y = tn_token_param_(w, 2, i, 0) + tn_token_far_(w, 1, (int64_t)(s->k - 1) * s->n + i) * x;
+    for (int64_t j = 0; j + 1 < s->k; j++) {
+        const double old = fresh ? 0 : tn_token_far_(w, 3, j * s->n + i);
+        y += tn_token_far_(w, 1, j * s->n + i) * old;
+        if (j) tn_token_put_(w, 1, (j - 1) * s->n + i, old);
+    }
+    if (s->k > 1) tn_token_put_(w, 1, (int64_t)(s->k - 2) * s->n + i, x);
+    y = s->kind ? tn_m_silu(y) : y;
+    tn_token_put_(w, 0, i, y);
+    return y;
+}
+
+/* Mails what the step behind makes of row n (and, of a pair, n + half, where y[1] is), or the row. */
+static inline void tn_m_send(const tn_token_worker *w, int64_t n, const double *y)
+{
+    const tn_token_step *s = w->s;
+    const tn_token_worker then = { w->m, s + 1, w->block, w->slots, true };
+    if (!(s->flags & TN_TOKEN_JOINED)) tn_token_mail_(w, n, y[0]);
+    else if (s[1].op == TN_TOKEN_CONV) {
+        const bool in = n >= s[1].j && n < s[1].j + s[1].n;
+        tn_token_mail_(w, n, in ? tn_m_conv_of(&then, n - s[1].j, y[0], tn_m_fresh(&then, 3, 4)) : y[0]);
+    } else {
+        assert_int_equal(s[1].op, TN_TOKEN_GATE);
+        const double gated = (s[1].j ? y[1] : y[0]) * tn_m_gate(s[1].kind, s[1].j ? y[0] : y[1]);
+        tn_token_put_(&then, 0, n, gated);
+        tn_token_mail_(w, n, gated);
+    }
 }
 
 static inline void tn_m_linear(const tn_token_worker *w)
@@ -188,34 +254,24 @@ static inline void tn_m_linear(const tn_token_worker *w)
     assert_int_equal((x - w->slots) % 4, 0);
     for (int64_t i = 0; fetches && i < s->k; i++) x[i] = (float)tn_token_far_(w, 0, i);
     for (int64_t n = p.first; n < p.end; n++) {
-        const bool near = n - p.first < p.staged;
-        const float *row = near ? tn_m_stage(w->m, w->block, w->m->product[w->block]) + (n - p.first) * s->k : (const float *)s->in[1] + n * s->k;
-        double sum = tn_token_or_(w, 2, n, 0);
-        for (int64_t i = 0; i < s->k; i++) sum += (double)row[i] * (double)x[i];
-        tn_token_put_(w, 0, n, tn_m_act(s->kind, sum) + tn_token_or_(w, 3, n, 0));
+        double y[2];
+        for (int part = 0; part < tn_m_rows(s); part++) {
+            const int64_t at = n + part * (s->n / 2);
+            const float *near = tn_m_stage(w->m, w->block, w->m->product[w->block]) + (n - p.first + part * p.staged) * s->k;
+            const float *row = n - p.first < p.staged ? near : (const float *)s->in[1] + at * s->k;
+            double sum = tn_token_param_(w, 2, at, 0);
+            for (int64_t i = 0; i < s->k; i++) sum += (double)row[i] * (double)x[i];
+            y[part] = tn_m_act(s->kind, sum) + tn_token_or_(w, 3, at, 0);
+            tn_token_put_(w, 0, at, y[part]);
+        }
+        tn_m_send(w, n, y);
     }
-}
-
-static inline bool tn_m_fresh(const tn_token_worker *w, int state, int reset)
-{
-    return !w->s->in[state] || (w->s->in[reset] && tn_token_integer_(w, reset) != 0);
 }
 
 static inline void tn_m_conv(const tn_token_worker *w)
 {
-    const tn_token_step *s = w->s;
     const bool fresh = tn_m_fresh(w, 3, 4);
-    for (int64_t i = 0; i < s->n; i++) {
-        const double x = tn_token_get_(w, 0, i);
-        double y = tn_token_or_(w, 2, i, 0) + tn_token_get_(w, 1, (int64_t)(s->k - 1) * s->n + i) * x;
-        for (int64_t j = 0; j + 1 < s->k; j++) {
-            const double old = fresh ? 0 : tn_token_get_(w, 3, j * s->n + i);
-            y += tn_token_get_(w, 1, j * s->n + i) * old;
-            if (j) tn_token_put_(w, 1, (j - 1) * s->n + i, old);
-        }
-        if (s->k > 1) tn_token_put_(w, 1, (int64_t)(s->k - 2) * s->n + i, x);
-        tn_token_put_(w, 0, i, s->kind ? tn_m_silu(y) : y);
-    }
+    for (int64_t i = 0; i < w->s->n; i++) tn_m_conv_of(w, i, tn_token_get_(w, 0, i), fresh);
 }
 
 static inline void tn_m_scan(const tn_token_worker *w)
@@ -223,9 +279,9 @@ static inline void tn_m_scan(const tn_token_worker *w)
     const int64_t n = w->s->n;
     const bool fresh = tn_m_fresh(w, 4, 5);
     for (int64_t i = 0; i < n; i++) {
-        const double l = -8 * tn_token_get_(w, 1, i) * tn_m_softplus(tn_token_get_(w, 2, i)), under = -expm1(2 * l);
-        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i), angle = tn_token_get_(w, 3, i);
-        const double a = fresh ? 0 : exp(l) * tn_token_get_(w, 4, i), b = fresh ? 0 : exp(l) * tn_token_get_(w, 4, n + i);
+        const double l = -8 * tn_token_get_(w, 1, i) * tn_m_softplus(tn_token_far_(w, 2, i)), under = -expm1(2 * l);
+        const double gain = sqrt(under < 1e-6 ? 1e-6 : under) * tn_token_get_(w, 1, n + i), angle = tn_token_far_(w, 3, i);
+        const double a = fresh ? 0 : exp(l) * tn_token_far_(w, 4, i), b = fresh ? 0 : exp(l) * tn_token_far_(w, 4, n + i);
         const double re = gain * tn_token_get_(w, 0, i) + cos(angle) * a - sin(angle) * b;
         const double im = gain * tn_token_get_(w, 0, n + i) + cos(angle) * b + sin(angle) * a;
         for (int k = 0; k < 2; k++) {
@@ -237,7 +293,7 @@ static inline void tn_m_scan(const tn_token_worker *w)
 
 static inline double tn_m_read(const tn_token_worker *w, int64_t i)
 {
-    const double own = w->s->in[2] ? tn_token_get_(w, 3, i) * tn_token_get_(w, 2, i) : 0;
+    const double own = w->s->in[2] ? tn_token_far_(w, 3, i) * tn_token_get_(w, 2, i) : 0;
     return (double)w->s->a * tn_token_get_(w, 0, i) + own;
 }
 
@@ -247,7 +303,7 @@ static inline void tn_m_readout(const tn_token_worker *w)
     for (int64_t i = 0; i < s->n; i++) {
         double scale = 1, squares = 0;
         for (int64_t j = 0; j < s->k; j++) squares += tn_m_square(tn_m_read(w, i / s->k * s->k + j));
-        if (s->k) scale = tn_token_or_(w, 4, i, 1) / sqrt(squares / s->k + (double)s->b);
+        if (s->k) scale = tn_token_param_(w, 4, i, 1) / sqrt(squares / s->k + (double)s->b);
         tn_token_put_(w, 0, i, tn_m_read(w, i) * scale * tn_m_gate(s->kind, tn_token_get_(w, 1, i)));
     }
 }
@@ -263,17 +319,17 @@ static inline void tn_m_elementwise(const tn_token_worker *w)
     }
 }
 
-/* A block takes 32 columns of a head at a time. */
+/* A block takes 8 columns of a head at a time. */
 static inline void tn_m_outer(const tn_token_worker *w)
 {
     const tn_token_step *s = w->s;
-    const int64_t N = s->k, P = s->m, parts = (P + 31) / 32;
+    const int64_t N = s->k, P = s->m, parts = (P + 7) / 8;
     const bool fresh = tn_m_fresh(w, 4, 5);
     for (int64_t u = w->block; u < s->n * parts; u += w->m->blocks) {
         const int64_t h = u / parts;
         const double alpha = tn_token_get_(w, 3, h), raw = tn_token_or_(w, 6, h, 1);
         const double decay = fresh ? 0 : exp(s->kind ? -tn_m_softplus(alpha) : alpha), write = s->kind && s->in[6] ? tn_m_sigmoid(raw) : raw;
-        for (int64_t p = u % parts * 32; p < P && p < u % parts * 32 + 32; p++) {
+        for (int64_t p = u % parts * 8; p < P && p < u % parts * 8 + 8; p++) {
             double sum = 0;
             for (int64_t n = 0; n < N; n++) {
                 const int64_t at = (h * N + n) * P + p;
@@ -282,14 +338,15 @@ static inline void tn_m_outer(const tn_token_worker *w)
                 tn_token_put_(w, 1, at, now);
             }
             tn_token_put_(w, 0, h * P + p, sum);
+            tn_token_mail_(w, h * P + p, sum);
         }
     }
 }
 
-/* The kernel's threads of 512 in turn; here a block has every blocks-th number. */
 static inline void tn_m_copy(const tn_token_worker *w)
 {
-    for (int64_t i = w->block; i < w->s->n; i += w->m->blocks) tn_token_put_(w, 0, i, tn_token_get_(w, 0, i));
+    const tn_m_part p = tn_m_own(w->m, w->s->n, w->block);
+    for (int64_t i = p.first; i < p.end; i++) tn_token_put_(w, 0, i, tn_token_get_(w, 0, i));
 }
 
 static inline void tn_m_rope(const tn_token_worker *w)
@@ -317,9 +374,10 @@ static inline void tn_m_place(const tn_token_worker *w)
 
 static inline void tn_m_best_parts(const tn_token_worker *w)
 {
-    double *best = w->m->best[w->block];
+    double *best = w->m->best[w->s->kind][w->block];
+    const tn_m_part p = tn_m_own(w->m, w->s->n, w->block);
     best[0] = -(double)INFINITY, best[1] = INT32_MAX;
-    for (int64_t i = (int64_t)w->s->n * w->block / w->m->blocks; i < (int64_t)w->s->n * (w->block + 1) / w->m->blocks; i++) {
+    for (int64_t i = p.first; i < p.end; i++) {
         const double x = tn_token_get_(w, 0, i);
         if (best[1] < 0 || !(x != x || x > best[0] || (x == best[0] && (double)i < best[1]))) continue;
         best[0] = x, best[1] = x == x ? (double)i : -1;
@@ -330,7 +388,7 @@ static inline void tn_m_best(const tn_token_worker *w)
 {
     double x = -(double)INFINITY, at = INT32_MAX;
     for (int b = 0; b < w->m->blocks && at >= 0; b++) {
-        const double *best = w->m->best[b];
+        const double *best = w->m->best[w->s->kind][b];
         if (best[1] < 0 || best[0] > x || (best[0] == x && best[1] < at)) x = best[0], at = best[1];
     }
     if (w->writes) *(int32_t *)w->s->out[0] = (int32_t)at;
@@ -364,14 +422,14 @@ static inline void tn_m_seen(const tn_token_worker *w)
     const int64_t begin = s->b > 0 && given > (int)s->b ? given - (int)s->b : 0, count = given - begin;
     assert_true((int64_t)s->n * parts * (s->m + 2) <= TN_TOKEN_MACHINE_SEEN && s->m % 8 == 0 && given <= s->k);
     for (int u = w->block; u < s->n * parts; u += w->m->blocks)
-        tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts, w->m->seen + (int64_t)u * (s->m + 2));
+        tn_m_look(w, u / parts, begin + count * (u % parts) / parts, begin + count * (u % parts + 1) / parts, w->m->seen[s->kind] + (int64_t)u * (s->m + 2));
 }
 
 static inline void tn_m_seen_all(const tn_token_worker *w)
 {
     const int parts = tn_m_parts(w), size = w->s->m + 2;
     for (int i = 0; i < w->s->n * w->s->m; i++) {
-        const double *head = w->m->seen + (int64_t)(i / w->s->m * parts) * size;
+        const double *head = w->m->seen[w->s->kind] + (int64_t)(i / w->s->m * parts) * size;
         double most = head[0], sum = 0, y = 0;
         for (int c = 1; c < parts; c++) most = head[c * size] > most ? head[c * size] : most;
         for (int c = 0; c < parts; c++) {
@@ -384,6 +442,22 @@ static inline void tn_m_seen_all(const tn_token_worker *w)
 
 /* --- the machine ------------------------------------------------------------------------------------------------------------ */
 
+static inline bool tn_m_has_come(const tn_token_machine *m, const tn_token_step *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->mail[i] >> 32 != m->epoch) return false;
+    return true;
+}
+
+static inline void tn_m_take_mail(const tn_token_worker *w)
+{
+    assert_int_equal(w->s->out_slot[0] % 4, 0);
+    for (int i = 0; i < w->s->n; i++) {
+        const uint32_t bits = (uint32_t)w->s->mail[i];
+        memcpy(w->slots + w->s->out_slot[0] + i, &bits, sizeof bits);
+    }
+}
+
 static inline void tn_m_step(tn_token_machine *m, int block, int i)
 {
     static void (*const run[TN_TOKEN_OPS])(const tn_token_worker *) = {
@@ -392,48 +466,61 @@ static inline void tn_m_step(tn_token_machine *m, int block, int i)
         [TN_TOKEN_GATE] = tn_m_elementwise,     [TN_TOKEN_UNARY] = tn_m_elementwise,  [TN_TOKEN_BINARY] = tn_m_elementwise,
         [TN_TOKEN_OUTER] = tn_m_outer,          [TN_TOKEN_COPY] = tn_m_copy,          [TN_TOKEN_ROPE] = tn_m_rope,
         [TN_TOKEN_PUT] = tn_m_place,            [TN_TOKEN_BEST_PARTS] = tn_m_best_parts, [TN_TOKEN_BEST] = tn_m_best,
-        [TN_TOKEN_SEEN] = tn_m_seen,            [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,
+        [TN_TOKEN_SEEN] = tn_m_seen,            [TN_TOKEN_SEEN_ALL] = tn_m_seen_all,  [TN_TOKEN_FETCH] = tn_m_take_mail,
     };
     const tn_token_step *s = &m->p->step[i];
-    const bool writes = (s->flags & TN_TOKEN_SHARED) || i % m->blocks == block;
+    if (i && s[-1].op == TN_TOKEN_LINEAR && s[-1].flags & TN_TOKEN_JOINED) return; /* done */
+    const bool writes = (s->flags & TN_TOKEN_SHARED) || s->op == TN_TOKEN_PUT || i % m->blocks == block;
     run[s->op](&(tn_token_worker){ m, s, block, m->slots + (int64_t)block * m->p->slot_floats, writes });
     if (s->flags & TN_TOKEN_STAGED) tn_m_fetch(m, block, m->product[block]++ + 2);
 }
 
-static inline void tn_m_shuffle(tn_token_machine *m, int *order)
+static inline bool tn_m_can_go_on(const tn_token_machine *m, int block)
 {
-    for (int i = 0; i < m->blocks; i++) order[i] = i;
-    for (int i = m->blocks - 1; i > 0; i--) {
-        m->seed = m->seed * 6364136223846793005u + 1442695040888963407u;
-        const int k = (int)((m->seed >> 33) % (uint64_t)(i + 1)), other = order[k];
-        order[k] = order[i];
-        order[i] = other;
-    }
+    const int i = m->at[block];
+    if (i == m->p->n) return false;
+    const tn_token_step *s = &m->p->step[i];
+    for (int b = 0; s->flags & TN_TOKEN_MEETS && b < m->blocks; b++)
+        if (m->at[b] < i) return false;
+    return s->op != TN_TOKEN_FETCH || tn_m_has_come(m, s);
+}
+
+static inline int tn_m_draw(tn_token_machine *m, int n)
+{
+    m->seed = m->seed * 6364136223846793005u + 1442695040888963407u;
+    return (int)((m->seed >> 33) % (uint64_t)n);
+}
+
+/* Some block that can go on, or -1: none. */
+static inline int tn_m_next(tn_token_machine *m)
+{
+    const int first = tn_m_draw(m, m->blocks);
+    for (int k = 0; k < m->blocks; k++)
+        if (tn_m_can_go_on(m, (first + k) % m->blocks)) return (first + k) % m->blocks;
+    return -1;
 }
 
 /* Runs the whole program in the memory that it names; *seed goes on from program to program. */
 static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint64_t *seed)
 {
-    tn_token_machine m = { .p = p, .blocks = blocks, .seed = *seed };
+    tn_token_machine m = { .p = p, .blocks = blocks, .seed = *seed, .epoch = p->meeting[2] + 1 };
     const size_t slot_bytes = sizeof(float) * (size_t)(blocks * p->slot_floats);
     assert_true(blocks <= TN_TOKEN_MACHINE_BLOCKS);
     m.slots = malloc(slot_bytes + 1);
     m.stage = malloc((size_t)(2 * blocks) * (size_t)p->stage_bytes + 1);
     assert_true(m.slots && m.stage);
-    for (int i = 0; i < TN_TOKEN_MACHINE_SEEN; i++) m.seen[i] = (double)NAN;
+    memset(m.slots, 0xff, slot_bytes); /* NaN */
+    for (int i = 0; i < TN_TOKEN_MACHINE_SEEN; i++) m.seen[0][i] = m.seen[1][i] = (double)NAN;
     for (int b = 0; b < blocks; b++) {
-        m.best[b][0] = m.best[b][1] = (double)NAN;
+        for (int k = 0; k < 4; k++) m.best[k / 2][b][k % 2] = (double)NAN;
         tn_m_fetch(&m, b, 0);
         tn_m_fetch(&m, b, 1);
     }
-    for (int first = 0, end; first < p->n; first = end) {
-        int order[TN_TOKEN_MACHINE_BLOCKS];
-        for (end = first + 1; end < p->n && !(p->step[end].flags & TN_TOKEN_MEETS);) end++;
-        memset(m.slots, 0xff, slot_bytes); /* NaN */
-        tn_m_shuffle(&m, order);
-        for (int b = 0; b < blocks; b++)
-            for (int i = first; i < end; i++) tn_m_step(&m, order[b], i);
-    }
+    for (int b; (b = tn_m_next(&m)) >= 0;) /* one step, or many: some blocks are far ahead of others */
+        for (int steps = 1 << tn_m_draw(&m, 9); steps > 0 && tn_m_can_go_on(&m, b); steps--) tn_m_step(&m, b, m.at[b]++);
+    for (int b = 0; b < blocks; b++)
+        if (m.at[b] < p->n) fail_msg("block %d waits at step %d of %d for ever", b, m.at[b], p->n);
+    p->meeting[2] = m.epoch;
     *seed = m.seed;
     free(m.slots);
     free(m.stage);

@@ -23,6 +23,9 @@ struct tn_context {
     uint64_t generation; /* grows when the arena moves: bound plans then resolve their pointers again */
 };
 
+/* A whole run, one without its prologue, each with a chain's tick behind it, and many of the last. */
+enum { WHOLE, AGAIN, CHAINED, CHAINED_AGAIN, CHAINED_MANY, RECORDINGS, MANY = 8 };
+
 struct tn_bound {
     const tn_plan *plan;
     tn_context *context;
@@ -38,8 +41,11 @@ struct tn_bound {
     bool held, uploaded;  /* inputs stay as they are (tn_bound_hold), and are there */
     bool gave_gradients;  /* the host may have written gradients of inputs, which are added to */
     unsigned char **seen; /* (outputs) as they were downloaded last, or NULL */
-    void *recording[2];   /* of a whole run, and of one without its prologue */
-    bool queued[2];       /* ran once, kernel by kernel */
+    bool chained;         /* runs follow one another (tn_bound_chain) */
+    tn_chain chain;
+    tn_tick tick;         /* of the chain, as its tensors lie now */
+    void *recording[RECORDINGS];
+    bool queued[RECORDINGS]; /* ran once, kernel by kernel */
     bool replays;         /* the device can, and opt.replay is on */
     bool attached;        /* the store knows of the queue */
     void *frame;
@@ -193,9 +199,9 @@ done:
     return s;
 }
 
-static void forget_recordings(tn_bound *b)
+static void forget_recordings(tn_bound *b, int first)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = first; i < RECORDINGS; i++) {
         if (b->recording[i]) b->context->backend->drop(b->recording[i]);
         b->recording[i] = NULL;
         b->queued[i] = false;
@@ -208,7 +214,7 @@ void tn_bound_free(tn_bound *b)
     if (b->context->last == b) b->context->last = NULL;
     (void)b->context->backend->wait(b->context->queue);
     if (b->attached) tn__store_detach(b->store, b->context->queue);
-    forget_recordings(b);
+    forget_recordings(b, WHOLE);
     tn_free(b->externs);
     if (b->host != b->own) tn_free(b->host);
     if (b->own) b->context->backend->free(b->own);
@@ -228,11 +234,13 @@ static tn_status refresh(tn_bound *b)
     if (c->arena_bytes < b->plan->place.arena_bytes)
         return tn_error(TN_MEMORY, "the context lost its memory when a larger plan did not fit: bind this plan again");
     const bool cpu = c->device == TN_CPU;
-    forget_recordings(b);
+    forget_recordings(b, WHOLE);
     tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
     b->generation = c->generation;
     return TN_OK;
 }
+
+static tn_status find_tick(tn_bound *b);
 
 static tn_status run_timed(tn_bound *b, bool again)
 {
@@ -274,34 +282,42 @@ static tn_status run_marked(tn_bound *b, bool again)
 
 static tn_status queue_all(tn_bound *b, bool again)
 {
-    return again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame);
+    TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
+    return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK;
 }
 
-static tn_status run_recorded(tn_bound *b, bool again)
+static tn_status queue_many(tn_bound *b)
+{
+    for (int i = 0; i < MANY; i++) TN_RETURN_IF(queue_all(b, true));
+    return TN_OK;
+}
+
+/* kind: what is recorded, if it is not yet, and run. */
+static tn_status run_recorded(tn_bound *b, int kind)
 {
     const tn_backend *backend = b->context->backend;
     void *queue = b->context->queue;
-    if (!b->queued[again]) {
-        b->queued[again] = true;
-        return queue_all(b, again);
+    if (kind != CHAINED_MANY && !b->queued[kind]) {
+        b->queued[kind] = true;
+        return queue_all(b, kind & 1);
     }
-    if (!b->recording[again]) {
+    if (!b->recording[kind]) {
         void *whole = NULL;
         TN_RETURN_IF(backend->record(queue));
-        const tn_status s = queue_all(b, again), ended = backend->recorded(queue, &whole);
+        const tn_status s = kind == CHAINED_MANY ? queue_many(b) : queue_all(b, kind & 1), ended = backend->recorded(queue, &whole);
         if (s != TN_OK && whole) backend->drop(whole); /* a part of a step is never replayed */
         TN_RETURN_IF(s);
         TN_RETURN_IF(ended);
-        b->recording[again] = whole;
+        b->recording[kind] = whole;
     }
-    return backend->replay(queue, b->recording[again]);
+    return backend->replay(queue, b->recording[kind]);
 }
 
 /* What the host wrote since the last run goes first. */
 static tn_status upload_own(tn_bound *b)
 {
     const size_t bytes = b->gave_gradients ? b->own_bytes : b->input_bytes;
-    if (b->host == b->own || !bytes || (b->held && b->uploaded && !b->gave_gradients)) return TN_OK;
+    if (b->host == b->own || !bytes || ((b->held || b->chained) && b->uploaded && !b->gave_gradients)) return TN_OK;
     b->gave_gradients = false;
     b->uploaded = true;
     return b->context->backend->upload(b->context->queue, b->own, b->host, bytes);
@@ -314,8 +330,9 @@ static tn_status run(tn_bound *b, bool again)
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
     if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
+    if (b->chained) TN_RETURN_IF(find_tick(b));
     if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
-    else TN_RETURN_IF(b->replays ? run_recorded(b, again) : queue_all(b, again));
+    else TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE)) : queue_all(b, again));
     b->context->last = b;
     return TN_OK;
 }
@@ -328,6 +345,60 @@ tn_status tn_run_again(tn_bound *b)
 }
 
 const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
+
+/* --- runs that follow one another ------------------------------------------------------------------------------------------- */
+
+static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, int64_t *n)
+{
+    const int i = tn_plan_extern_find(b->plan, name);
+    const tn_gtensor *t = i < 0 ? NULL : tn_plan_extern(b->plan, i);
+    *at = NULL;
+    *n = 0;
+    if (!t) return TN_OK;
+    if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32) return tn_error(TN_INTERNAL, "%s is no input of integers", name);
+    *at = b->externs[i];
+    *n = tn_gtensor_count(t);
+    return TN_OK;
+}
+
+/* Where the chain's tensors lie; recordings of other places are dropped. */
+static tn_status find_tick(tn_bound *b)
+{
+    tn_tick t;
+    memset(&t, 0, sizeof t); /* its gaps are compared, too */
+    t.log = b->chain.log;
+    t.step = b->chain.step;
+    TN_RETURN_IF(find_input(b, b->chain.input, &t.to, &t.n));
+    for (int i = 0; i < TN_TICK_COUNTERS && b->chain.counter[i]; i++)
+        TN_RETURN_IF(find_input(b, b->chain.counter[i], &t.counter[i].at, &t.counter[i].n));
+    t.from = tn_frame_output(b->plan, b->frame, b->chain.output);
+    if (!t.to || !t.from) return tn_error(TN_INTERNAL, "the plan has no %s", t.to ? b->chain.output : b->chain.input);
+    if (memcmp(&t, &b->tick, sizeof t) == 0) return TN_OK;
+    forget_recordings(b, CHAINED);
+    b->tick = t;
+    return TN_OK;
+}
+
+tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
+{
+    b->chained = c;
+    b->uploaded = false;
+    if (!c) return TN_OK;
+    b->chain = *c;
+    return b->context->backend->zero(b->context->queue, c->log, sizeof *c->log);
+}
+
+tn_status tn_run_chain(tn_bound *b, int64_t n)
+{
+    while (n > 0) {
+        const bool many = n >= MANY && b->replays && !b->timers && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
+        TN_RETURN_IF(many ? run_recorded(b, CHAINED_MANY) : tn_run_again(b));
+        n -= many ? MANY : 1;
+    }
+    return TN_OK;
+}
+
+/* --- what a plan has ---------------------------------------------------------------------------------------------------------- */
 
 /* An outside tensor as the host sees it. */
 static void *own_data(tn_bound *b, int i)

@@ -8,6 +8,7 @@
 #ifndef TN_PLAN_PLAN_H
 #define TN_PLAN_PLAN_H
 
+#include "backend/backend.h"
 #include "plan/graph.h"
 #include "plan/store.h"
 
@@ -98,6 +99,18 @@ void tn_bound_seed(tn_bound *b, int64_t seed, int64_t step); /* for random ops; 
 void *tn_bound_place(tn_bound *b, const char *name);
 /* From now on every run takes this input from device memory instead of the host's (NULL: from the host's again). */
 tn_status tn_bound_take(tn_bound *b, const char *input, const void *device_memory);
+/* Runs that follow one another without the host: behind each, an output of integers becomes the next one's input and is put aside,
+ * and other inputs go on. The first run takes inputs as the host wrote them; later ones take nothing from the host. */
+typedef struct tn_chain {
+    const char *input, *output;
+    const char *counter[TN_TICK_COUNTERS]; /* inputs of integers that go on by step; those that the plan has not are left out */
+    int32_t step;
+    int32_t *log; /* (1 + runs n): device memory; how many runs there were, then the output (n) of each */
+} tn_chain;
+
+tn_status tn_bound_chain(tn_bound *b, const tn_chain *c); /* NULL: no longer */
+/* n runs of the chain, as tn_run_again; many may be queued at once. */
+tn_status tn_run_chain(tn_bound *b, int64_t n);
 /* Until it says false, the host leaves inputs and scalars as they are, and runs do not upload them again. */
 void tn_bound_hold(tn_bound *b, bool held);
 

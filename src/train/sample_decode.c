@@ -37,7 +37,7 @@ struct tn_decoder {
     bool warm;   /* parameters are as they were when a plan ran last */
     bool chooses; /* the plan of a token puts out "next" */
     bool ahead;  /* ... and feeds it to the next run without the host */
-    int32_t *history; /* (n,B) device memory for what was chosen ahead, or NULL */
+    int32_t *history; /* (1 + n B) device memory for what was chosen ahead (tn_chain), or NULL */
     int64_t history_n;
 };
 
@@ -309,7 +309,7 @@ static tn_status keep_history(tn_decoder *d, int64_t n)
     if (n <= d->history_n) return TN_OK;
     if (d->history) b->free(d->history);
     d->history_n = 0;
-    d->history = b->alloc(sizeof *d->history * (size_t)(n * d->o.batch));
+    d->history = b->alloc(sizeof *d->history * (size_t)(1 + n * d->o.batch));
     if (!d->history) return TN_MEMORY;
     d->history_n = n;
     return TN_OK;
@@ -318,16 +318,15 @@ static tn_status keep_history(tn_decoder *d, int64_t n)
 /* The device's "next" is the next run's tokens, and is put aside; a NaN is seen at the end. */
 static tn_status queue_ahead(tn_decoder *d, int64_t n)
 {
-    tn_bound *b = d->piece[LAST].bound;
-    const tn_backend *backend = tn_context_backend(d->context);
-    const size_t bytes = sizeof *d->history * (size_t)d->o.batch;
-    for (int64_t i = 0; i < n; i++) {
-        TN_RETURN_IF(run_here(d, LAST));
-        const void *next = tn_bound_place(b, "next");
-        if (!next) return TN_MEMORY;
-        TN_RETURN_IF(backend->copy(tn_context_queue(d->context), d->history + i * d->o.batch, next, bytes));
-        if (i == 0) TN_RETURN_IF(tn_bound_take(b, "tokens", next));
-    }
+    piece *p = &d->piece[LAST];
+    const tn_chain chain = { .input = "tokens", .output = "next", .counter = { "carry.position", "carry.keys", "carry.positions" },
+                             .step = !d->stays, .log = d->history };
+    tn_carry_set(p->bound, &p->batch, d->position);
+    TN_RETURN_IF(tn_bound_chain(p->bound, &chain));
+    TN_RETURN_IF(d->warm ? tn_run_again(p->bound) : tn_run(p->bound));
+    d->warm = true;
+    TN_RETURN_IF(tn_run_chain(p->bound, n - 1));
+    d->position += n * chain.step;
     return TN_OK;
 }
 
@@ -339,9 +338,9 @@ static tn_status greedy_ahead(tn_decoder *d, int64_t n, int32_t *out)
     if (!host) TN_TRY(TN_MEMORY);
     TN_TRY(keep_history(d, n));
     s = queue_ahead(d, n);
-    (void)tn_bound_take(d->piece[LAST].bound, "tokens", NULL);
+    (void)tn_bound_chain(d->piece[LAST].bound, NULL);
     if (s != TN_OK) goto done;
-    TN_TRY(tn_context_backend(d->context)->download(tn_context_queue(d->context), host, d->history, sizeof *host * (size_t)(n * B)));
+    TN_TRY(tn_context_backend(d->context)->download(tn_context_queue(d->context), host, d->history + 1, sizeof *host * (size_t)(n * B)));
     for (int64_t i = 0; i < n * B; i++) {
         if (host[i] < 0) TN_TRY(not_a_number());
         out[i % B * n + i / B] = host[i];

@@ -29,6 +29,17 @@ static tn_status cpu_copy_out(void *queue, void *host, const void *device, size_
     return TN_OK;
 }
 
+static tn_status cpu_tick(void *queue, const tn_tick *t)
+{
+    int32_t *log = t->log + 1 + t->log[0] * t->n;
+    (void)queue;
+    for (int64_t i = 0; i < t->n; i++) t->to[i] = log[i] = t->from[i];
+    for (int k = 0; k < TN_TICK_COUNTERS; k++)
+        for (int64_t i = 0; t->counter[k].at && i < t->counter[k].n; i++) t->counter[k].at[i] += t->step;
+    t->log[0]++;
+    return TN_OK;
+}
+
 static tn_status cpu_zero(void *queue, void *device, size_t bytes)
 {
     (void)queue;
@@ -71,7 +82,7 @@ static tn_status cpu_reply_wait(void *reply, const void **host)
 
 const tn_backend tn_backend_cpu = {
     .name = "cpu", .host_memory = true, .open = cpu_open, .close = cpu_close, .alloc = tn_alloc, .free = tn_free,
-    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .copy = cpu_copy_in, .wait = cpu_wait,
+    .upload = cpu_copy_in, .download = cpu_copy_out, .zero = cpu_zero, .copy = cpu_copy_in, .tick = cpu_tick, .wait = cpu_wait,
     .reply_new = cpu_reply_new, .reply_free = tn_free, .reply_add = cpu_reply_add, .reply_end = cpu_reply_end,
     .reply_wait = cpu_reply_wait,
 };

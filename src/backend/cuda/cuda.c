@@ -71,12 +71,13 @@ static void cuda_close(void *queue)
     for (size_t i = 0; i < q->n_marks; i++) cudaEventDestroy(q->mark[i]);
     tn_free(q->mark);
     if (q->meeting) cudaFree(q->meeting);
+    if (q->mail) cudaFree(q->mail);
     if (q->inner) cudaStreamDestroy(q->inner);
     if (q->stream) cudaStreamDestroy(q->stream);
     tn_free(q);
 }
 
-enum { MEETING_BYTES = 4 * (64 + TN_CUDA_MEETING_FLOATS) };
+enum { MEETING_BYTES = 4 * (64 + TN_CUDA_MEETING_FLOATS), MAIL_BYTES = 8 * TN_CUDA_MAIL_WORDS };
 
 static void *cuda_alloc(size_t bytes);
 
@@ -90,7 +91,8 @@ static tn_status open_parts(tn_cuda_queue *q)
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->stream, cudaStreamNonBlocking));
     TN_CUDA_TRY(cudaStreamCreateWithFlags(&q->inner, cudaStreamNonBlocking));
     q->meeting = cuda_alloc(MEETING_BYTES); /* zeros */
-    if (!q->meeting) return TN_MEMORY;
+    q->mail = cuda_alloc(MAIL_BYTES);
+    if (!q->meeting || !q->mail) return TN_MEMORY;
     for (int i = 0; i < TN_CUDA_STAGES; i++) TN_CUDA_TRY(cudaEventCreateWithFlags(&q->stage[i].done, cudaEventDisableTiming));
     return tn_cuda_gemms_new(&q->gemms);
 }
@@ -386,7 +388,7 @@ static tn_status cuda_between(void *queue, size_t i, double *ms)
 
 const tn_backend tn_backend_cuda = {
     .name = "cuda", .open = cuda_open, .close = cuda_close, .share = cuda_share, .alloc = cuda_alloc, .free = cuda_free,
-    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .wait = cuda_wait,
+    .upload = cuda_upload, .download = cuda_download, .zero = cuda_zero, .copy = cuda_copy, .tick = tn_cuda_tick, .wait = cuda_wait,
     .reply_new = cuda_reply_new, .reply_free = cuda_reply_free, .reply_add = cuda_reply_add, .reply_end = cuda_reply_end,
     .reply_wait = cuda_reply_wait, .memory = cuda_memory,
     .record = cuda_record, .recorded = cuda_recorded, .replay = cuda_replay, .drop = cuda_drop,

@@ -12,6 +12,7 @@
 extern "C" {
 #endif
 
+#include "backend/backend.h"
 #include "base/status.h"
 
 #include <tenon/op.h>
@@ -20,13 +21,14 @@ typedef struct tn_cuda_gemms tn_cuda_gemms;
 typedef struct tn_cuda_dnn tn_cuda_dnn;
 
 /* A step uploads twice, and a few of them may be queued before the host waits for the first. */
-enum { TN_CUDA_STAGES = 12, TN_CUDA_MEETING_BLOCKS = 1024, TN_CUDA_MEETING_FLOATS = 264192 };
+enum { TN_CUDA_STAGES = 12, TN_CUDA_MEETING_FLOATS = 264192, TN_CUDA_MAIL_WORDS = 1 << 18 };
 
 typedef struct tn_cuda_queue {
     cudaStream_t stream;
     int multiprocessors, major; /* major: of the compute capability */
     int shared_bytes;           /* shared memory that a block may ask for */
-    void *meeting;              /* device memory where blocks of one kernel meet: 64 counters, 0 between kernels, then TN_CUDA_MEETING_FLOATS */
+    void *meeting;              /* device memory where blocks of one kernel meet: 64 counters, then TN_CUDA_MEETING_FLOATS (ops/token) */
+    void *mail;                 /* (TN_CUDA_MAIL_WORDS) of 64 bits, what blocks of one kernel send each other, 0 at first (ops/token) */
     struct tn_cuda_stage { /* pinned memory on the way to the device; they take turns */
         void *memory;
         size_t bytes;
@@ -59,6 +61,8 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
         const cudaError_t e_ = (call);                                                                                 \
         if (e_ != cudaSuccess) return tn_cuda_failed(e_, #call, __FILE__, __LINE__);                                   \
     } while (0)
+
+tn_status tn_cuda_tick(void *queue, const tn_tick *t);
 
 /* After a launch. */
 #define TN_CUDA_LAUNCHED() TN_CUDA_TRY(cudaGetLastError())

@@ -3,9 +3,14 @@
  * Here neighbouring calls of a plan become steps of one program, and one kernel with a block on every multiprocessor runs it.
  *
  * A step with much to read (a large weight, a matrix state) is shared by all blocks; the others, on vectors of a few thousand numbers, are
- * done by every block for itself: their results stay in its shared memory (a slot), and one block writes them to memory besides. So
- * blocks meet (a barrier over the whole grid) only where one needs what another one made, or would overwrite what another one may
- * still read. The builder decides that from addresses; weights of the products ahead are on their way into shared memory meanwhile.
+ * done by every block for itself: their results stay in its shared memory (a slot), and one block writes them to memory besides.
+ * A vector that blocks make together is also mailed: each number as one word with the number of the launch beside it, so that a block
+ * which needs the vector (a fetch) waits for its words alone and sees from a word itself that it has come. Blocks meet (a barrier over
+ * the whole grid) only where one needs of another what was not mailed, or would overwrite what another one may still read.
+ * What reads a product's rows one by one or two by two (conv, gate) is done with them, by the block that makes the row, and what comes of
+ * it is mailed instead; a norm, readout or scan is done with the fetch that brings its vector. Parameters and states
+ * lie in memory, states as f32.
+ * The builder decides that from addresses; weights of the products ahead are on their way into shared memory meanwhile.
  *
  * Any call may be refused; it is then a kernel of its own between two programs. Not for more than one row, nor for backward passes. */
 #ifndef TN_OPS_TOKEN_H
@@ -17,7 +22,16 @@
 extern "C" {
 #endif
 
-enum { TN_TOKEN_STEPS = 224, TN_TOKEN_IN = 7, TN_TOKEN_OUT = 2, TN_TOKEN_LONGEST = 8192 /* numbers that every block works through */ };
+enum {
+    TN_TOKEN_STEPS = 224,
+    TN_TOKEN_IN = 7,
+    TN_TOKEN_OUT = 2,
+    TN_TOKEN_LONGEST = 8192, /* numbers that every block works through, and those of one mail */
+    TN_TOKEN_NORMED = 2048,  /* ... over which it sums */
+    TN_TOKEN_TAPS = 4,       /* of conv */
+    TN_TOKEN_HEADS = 512,    /* of attention; blocks, too, are no more */
+    TN_TOKEN_HALF = 512 * 258 /* floats of half of the scratch: parts of 256 numbers and 2 more */
+};
 
 typedef enum tn_token_op {
     TN_TOKEN_EMBED,      /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */
@@ -32,11 +46,12 @@ typedef enum tn_token_op {
     TN_TOKEN_OUTER,      /* as outer: q, k (n,k), v (n,m), alpha (n), state (n,k,m), reset, write (n) -> o (n,m), final; kind: 1 raw gates */
     TN_TOKEN_COPY,       /* in0 -> out0 (n) */
     TN_TOKEN_ROPE,       /* as rope: x (n,k), position -> y; kind: 1 interleaved; a + b: logarithm (2) of the base */
-    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of each of out0 (n/m,k,m); where there is none, NaN to the nearest */
-    TN_TOKEN_SEEN,       /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch memory, part by part; a: scale; b: window or 0 */
+    TN_TOKEN_PUT,        /* in0 (n) to row in1[0] of each of out0 (n/m,k,m), by every block; where there is none, NaN to the nearest */
+    TN_TOKEN_SEEN,       /* attention: q (n,m), keys and values (j,k,m), in3[0] or k of them -> scratch, part by part; a: scale; b: window or 0 */
     TN_TOKEN_SEEN_ALL,   /* ... and of all parts out0 (n,m) */
-    TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch memory */
-    TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN */
+    TN_TOKEN_BEST_PARTS, /* a block's largest of in0 (n) into the scratch */
+    TN_TOKEN_BEST,       /* out0[0] = where the largest of all is, -1: a NaN; kind of these four: which half of the scratch */
+    TN_TOKEN_FETCH,      /* mail (n) -> slot out_slot[0], when all of it has come */
     TN_TOKEN_OPS
 } tn_token_op;
 
@@ -44,7 +59,10 @@ enum {
     TN_TOKEN_MEETS = 1,  /* blocks wait for each other before it */
     TN_TOKEN_SHARED = 2, /* each block does a part */
     TN_TOKEN_STAGED = 4, /* linear: weights come through shared memory */
-    TN_TOKEN_FETCHES = 8 /* linear: x is first brought to slot out_slot[1] */
+    TN_TOKEN_FETCHES = 8, /* linear: x is first brought to slot out_slot[1] */
+    TN_TOKEN_JOINED = 16, /* done together with the step behind it: linear with conv or gate, fetch with norm, readout or scan */
+    TN_TOKEN_PAIRED = 32, /* linear: rows i and i + n/2 belong together */
+    TN_TOKEN_BESIDE = 64  /* copy: may be done at the same time as the copies right before it */
 };
 
 typedef struct tn_token_step {
@@ -52,49 +70,72 @@ typedef struct tn_token_step {
     int16_t in_slot[TN_TOKEN_IN], out_slot[TN_TOKEN_OUT]; /* place in the slots, in floats, or -1: in memory only */
     uint8_t in_type[TN_TOKEN_IN], out_type[TN_TOKEN_OUT]; /* tn_dtype */
     uint8_t op, kind, flags;
-    int32_t n, k, m, j;
+    int32_t n, k, m, j; /* j of a conv or gate that is joined to a product: the product's row that is the first of in0 */
     float a, b;
+    uint64_t *mail; /* (n), or (n,m) of outer: where out0 is mailed to, NULL: nowhere; of a fetch: where it comes from. Of a product that is
+                     * joined: (n) with what the conv makes in place of its rows, or (n/2) what the gate makes */
 } tn_token_step;
 
 /* Goes to the kernel as its argument: at most 32,764 bytes. */
 typedef struct tn_token_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* shared memory: the slots, then two stages */
-    uint32_t *meeting;                /* (2) counters, 0 between programs */
-    float *scratch;                   /* for what parts leave for the step that joins them */
+    uint32_t *meeting;                /* (3): two counters, 0 between programs, and how many programs have run */
+    float *scratch;                   /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
     uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */
     tn_token_step step[TN_TOKEN_STEPS];
 } tn_token_program;
 
 /* --- building ----------------------------------------------------------------------------------------------------------- */
 
-enum { TN_TOKEN_RANGES = 512, TN_TOKEN_HELD = 96 };
+enum { TN_TOKEN_RANGES = TN_TOKEN_STEPS * (TN_TOKEN_IN + TN_TOKEN_OUT), TN_TOKEN_HELD = 96 };
 
-typedef struct tn_token_builder {
-    tn_token_program *program;
-    int32_t top; /* slots in use, in floats */
-    int meetings;
-    struct tn_token_range { /* memory that was touched since blocks met */
-        uintptr_t begin, end;
-        bool written;
-    } range[TN_TOKEN_RANGES];
-    int n_ranges;
+/* What a program may use. */
+typedef struct tn_token_space {
+    int32_t slot_floats, stage_bytes; /* of shared memory: at most 32,000 and any */
+    int32_t mail_words;
+    uint64_t *mail; /* (mail_words), at 16 bytes: 0 when the first program that uses it begins */
+} tn_token_space;
+
+/* Where things are after the steps so far. */
+typedef struct tn_token_places {
+    int meetings, fetches;
+    int n_ranges, since; /* ranges [since, n_ranges) were touched since blocks met */
+    int32_t mailed_words;
+    int half;     /* of the scratch that was last used */
+    bool busy[2]; /* halves that were read since blocks met */
     struct tn_token_held { /* vectors that every block has in a slot */
         uintptr_t begin, end;
         uint8_t type;
         int16_t slot;
+        int32_t size; /* floats of the slot */
     } held[TN_TOKEN_HELD];
     int n_held;
-    struct tn_token_made { /* memory that the program writes: weights that are fetched ahead must not lie there */
+    struct tn_token_mailed { /* vectors that were mailed since blocks met */
         uintptr_t begin, end;
-    } made[TN_TOKEN_STEPS * TN_TOKEN_OUT];
-    int n_made;
+        uint8_t type;
+        uint64_t *mail;
+        uint64_t *whole; /* (words): what is fetched with it */
+        int32_t words;
+    } mailed[2 * TN_TOKEN_STEPS];
+    int n_mailed;
+} tn_token_places;
+
+typedef struct tn_token_builder {
+    tn_token_program *program;
+    tn_token_space space;
+    tn_token_places now;
+    struct tn_token_range { /* memory that steps read or wrote, in their order */
+        uintptr_t begin, end;
+        bool written, by_all; /* by_all: every block wrote all of it, and sees it */
+        int32_t rows;         /* not 0: each block wrote its own of so many */
+    } range[TN_TOKEN_RANGES];
 } tn_token_builder;
 
-/* slot_floats and stage_bytes: what shared memory has room for, at most 32,000 and any. */
-void tn_token_begin(tn_token_builder *b, tn_token_program *p, int32_t slot_floats, int32_t stage_bytes);
-/* False: the call cannot be part of this program; nothing has changed. */
-bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c);
+void tn_token_begin(tn_token_builder *b, tn_token_program *p, const tn_token_space *space);
+/* c (n): the call, then those that come after it, which tell what is read later. False: the call cannot be part of this program; nothing has
+ * changed. */
+bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c, size_t n);
 
 /* --- describing: what a call is as steps, without slots and barriers ------------------------------------------------------ */
 

@@ -1,16 +1,16 @@
-/* The builder: where vectors lie, and where blocks must meet. */
+/* The builder: where vectors lie, what is fetched, and where blocks must meet. */
 #include "ops/token/token.h"
 
 #include <string.h>
 
-void tn_token_begin(tn_token_builder *b, tn_token_program *p, int32_t slot_floats, int32_t stage_bytes)
+void tn_token_begin(tn_token_builder *b, tn_token_program *p, const tn_token_space *space)
 {
     p->n = p->staged_n = 0;
-    p->slot_floats = slot_floats;
-    p->stage_bytes = stage_bytes;
+    p->slot_floats = space->slot_floats;
+    p->stage_bytes = space->stage_bytes;
     b->program = p;
-    b->top = 0;
-    b->meetings = b->n_ranges = b->n_held = b->n_made = 0;
+    b->space = *space;
+    b->now = (tn_token_places){ 0 };
 }
 
 typedef struct span {
@@ -24,53 +24,260 @@ static span span_of(const void *at, uint8_t type, int64_t n)
 
 static bool meet_at(span a, uintptr_t begin, uintptr_t end) { return a.begin < end && begin < a.end; }
 
-static bool touched(const tn_token_builder *b, span x, bool reads_too)
+/* Since blocks met: read or written, or made by another block. */
+static bool touched(const tn_token_builder *b, span x)
 {
-    for (int i = 0; i < b->n_ranges; i++)
-        if ((reads_too || b->range[i].written) && meet_at(x, b->range[i].begin, b->range[i].end)) return true;
+    for (int i = b->now.since; i < b->now.n_ranges; i++)
+        if (meet_at(x, b->range[i].begin, b->range[i].end)) return true;
     return false;
+}
+
+static bool made_by_others(const tn_token_builder *b, span x)
+{
+    for (int i = b->now.since; i < b->now.n_ranges; i++)
+        if (b->range[i].written && !b->range[i].by_all && meet_at(x, b->range[i].begin, b->range[i].end)) return true;
+    return false;
+}
+
+/* A block reads and writes its own rows of n, and nothing else of in0 and out0. */
+static bool works_by_rows(const tn_token_step *s)
+{
+    if (s->op == TN_TOKEN_LINEAR) return (s->flags & TN_TOKEN_SHARED) && !(s->flags & TN_TOKEN_PAIRED);
+    return s->op == TN_TOKEN_COPY || s->op == TN_TOKEN_BEST_PARTS;
+}
+
+/* Whether a step of n numbers reads of x only what its own block made: all of what one step made by rows. */
+static bool made_by_itself(const tn_token_builder *b, const tn_token_step *s, span x)
+{
+    if (s->op == TN_TOKEN_LINEAR || !works_by_rows(s)) return false;
+    for (int i = b->now.since; i < b->now.n_ranges; i++) {
+        const struct tn_token_range *r = &b->range[i];
+        if (!r->written || r->by_all || !meet_at(x, r->begin, r->end)) continue;
+        if (r->rows != s->n || r->begin != x.begin || r->end != x.end) return false;
+    }
+    return true;
+}
+
+/* Number of x's first in a vector that begins at `begin` and ends at `end`, or -1: x is no part of it. */
+static int32_t place_in(span x, uint8_t type, uintptr_t begin, uintptr_t end, uint8_t its_type)
+{
+    const size_t each = tn_dtype_bytes((tn_dtype)type);
+    if (its_type != type || x.begin < begin || x.end > end || (x.begin - begin) % each) return -1;
+    return (int32_t)((x.begin - begin) / each);
 }
 
 /* The slot that holds these numbers, or -1. */
 static int32_t find_held(const tn_token_builder *b, span x, uint8_t type)
 {
-    for (int i = b->n_held; i-- > 0;) {
-        const struct tn_token_held *h = &b->held[i];
-        const size_t each = tn_dtype_bytes((tn_dtype)type);
-        if (h->type == type && x.begin >= h->begin && x.end <= h->end && (x.begin - h->begin) % each == 0)
-            return h->slot + (int32_t)((x.begin - h->begin) / each);
+    for (int i = b->now.n_held; i-- > 0;) {
+        const struct tn_token_held *h = &b->now.held[i];
+        const int32_t at = place_in(x, type, h->begin, h->end, h->type);
+        if (at >= 0) return h->slot + at;
     }
     return -1;
+}
+
+static const struct tn_token_mailed *find_mailed(const tn_token_builder *b, span x, uint8_t type)
+{
+    for (int i = 0; i < b->now.n_mailed; i++) {
+        const struct tn_token_mailed *m = &b->now.mailed[i];
+        if (place_in(x, type, m->begin, m->end, m->type) >= 0) return m;
+    }
+    return NULL;
+}
+
+/* --- slots ------------------------------------------------------------------------------------------------------------------ */
+
+/* The step that is being placed. */
+typedef struct work {
+    tn_token_step step;
+    const tn_token_sizes *size;
+    const tn_call *call; /* (n_calls): its own, then those that come after it */
+    size_t n_calls;
+    struct {
+        int32_t slot, size;
+    } taken[TN_TOKEN_OUT + 1]; /* slots of its own */
+    int n_taken;
+} work;
+
+static span reach_of(const tn_arg *a)
+{
+    int64_t last = 0;
+    for (int i = 0; i < a->dims.rank; i++) last += (a->dims.dim[i] - 1) * a->stride[i];
+    return span_of(a->data, (uint8_t)a->dtype, last + 1);
+}
+
+/* Whether one of the calls reads x before another one writes all of it anew. */
+static bool is_read(const work *w, span x)
+{
+    for (const tn_call *c = w->call; c < w->call + w->n_calls; c++) {
+        for (int i = 0; i < c->n_in; i++) {
+            if (!c->in[i].data) continue;
+            const span r = reach_of(&c->in[i]);
+            if (meet_at(x, r.begin, r.end)) return true;
+        }
+        for (int i = 0; i < c->n_out; i++) {
+            if (!c->out[i].data) continue;
+            const span y = reach_of(&c->out[i]);
+            if (y.begin <= x.begin && y.end >= x.end) return false;
+        }
+    }
+    return false;
+}
+
+static bool is_used(const work *w, const struct tn_token_held *h)
+{
+    for (int i = 0; i < TN_TOKEN_IN; i++)
+        if (w->step.in_slot[i] >= h->slot && w->step.in_slot[i] < h->slot + h->size) return true;
+    return false;
+}
+
+static void drop(tn_token_builder *b, int i)
+{
+    b->now.n_held--;
+    memmove(b->now.held + i, b->now.held + i + 1, sizeof *b->now.held * (size_t)(b->now.n_held - i));
+}
+
+static void drop_unread(tn_token_builder *b, const work *w)
+{
+    for (int i = b->now.n_held; i-- > 0;) {
+        const struct tn_token_held *h = &b->now.held[i];
+        if (!is_used(w, h) && !is_read(w, (span){ h->begin, h->end })) drop(b, i);
+    }
+}
+
+/* The oldest that a later step can have again without a meeting, from memory or from its mail. */
+static bool drop_one(tn_token_builder *b, const work *w)
+{
+    for (int i = 0; i < b->now.n_held; i++) {
+        const struct tn_token_held *h = &b->now.held[i];
+        const span x = { h->begin, h->end };
+        if (is_used(w, h) || (made_by_others(b, x) && !find_mailed(b, x, h->type))) continue;
+        drop(b, i);
+        return true;
+    }
+    return false;
+}
+
+static bool is_free(const tn_token_builder *b, const work *w, int32_t at, int32_t size)
+{
+    if (at + size > b->space.slot_floats) return false;
+    for (int i = 0; i < b->now.n_held; i++)
+        if (at < b->now.held[i].slot + b->now.held[i].size && b->now.held[i].slot < at + size) return false;
+    for (int i = 0; i < w->n_taken; i++)
+        if (at < w->taken[i].slot + w->taken[i].size && w->taken[i].slot < at + size) return false;
+    return true;
 }
 
 /* Floats, so that a slot begins at 16 bytes. */
 static int32_t slot_size(int64_t n) { return (int32_t)((n + 3) / 4 * 4); }
 
-/* Inputs that the kernel reads from memory, whoever holds them. */
-static bool lies_far(const tn_token_step *s, int i)
+/* The lowest place for so many floats, or -1. */
+static int32_t find_gap(const tn_token_builder *b, const work *w, int32_t size)
 {
-    return i == (s->op == TN_TOKEN_OUTER ? 4 : 1) && (s->op == TN_TOKEN_EMBED || s->op == TN_TOKEN_LINEAR || s->op == TN_TOKEN_OUTER);
+    int32_t best = is_free(b, w, 0, size) ? 0 : INT32_MAX;
+    for (int i = 0; i < b->now.n_held; i++) {
+        const int32_t at = slot_size(b->now.held[i].slot + b->now.held[i].size); /* parts of a mail may end anywhere */
+        if (at < best && is_free(b, w, at, size)) best = at;
+    }
+    for (int i = 0; i < w->n_taken; i++) {
+        const int32_t at = w->taken[i].slot + w->taken[i].size;
+        if (at < best && is_free(b, w, at, size)) best = at;
+    }
+    return best == INT32_MAX ? -1 : best;
 }
 
-/* Weights are fetched before the steps ahead of theirs have run. */
+/* A slot for n numbers, or -1. Slots are a block's own and every step ends with all its threads: one that nothing reads is free. */
+static int16_t take_slot(tn_token_builder *b, work *w, int64_t n)
+{
+    if (n > b->space.slot_floats) return -1;
+    const int32_t size = slot_size(n);
+    int32_t at = find_gap(b, w, size);
+    if (at < 0 || b->now.n_held + 1 + TN_TOKEN_OUT >= TN_TOKEN_HELD) {
+        drop_unread(b, w);
+        at = find_gap(b, w, size);
+    }
+    while (at < 0 && drop_one(b, w)) at = find_gap(b, w, size);
+    if (at < 0) return -1;
+    w->taken[w->n_taken].slot = at;
+    w->taken[w->n_taken++].size = size;
+    return (int16_t)at;
+}
+
+static void hold(tn_token_builder *b, span x, uint8_t type, int16_t slot, int64_t n)
+{
+    if (b->now.n_held < TN_TOKEN_HELD) b->now.held[b->now.n_held++] = (struct tn_token_held){ x.begin, x.end, type, slot, slot_size(n) };
+}
+
+static int64_t numbers_of(const struct tn_token_mailed *m) { return (int64_t)((m->end - m->begin) / tn_dtype_bytes((tn_dtype)m->type)); }
+
+/* --- a step ------------------------------------------------------------------------------------------------------------------ */
+
+/* Inputs that the kernel reads from memory, whoever holds them: weights, parameters, states, keys and values. */
+static bool lies_far(const tn_token_step *s, int i)
+{
+    static const uint8_t far[TN_TOKEN_OPS] = {
+        [TN_TOKEN_EMBED] = 1 << 1,         [TN_TOKEN_NORM] = 1 << 2 | 1 << 3,          [TN_TOKEN_LINEAR] = 1 << 1 | 1 << 2,
+        [TN_TOKEN_READOUT] = 1 << 3 | 1 << 4, [TN_TOKEN_CONV] = 1 << 1 | 1 << 2 | 1 << 3, [TN_TOKEN_SCAN] = 1 << 2 | 1 << 3 | 1 << 4,
+        [TN_TOKEN_OUTER] = 1 << 4,         [TN_TOKEN_SEEN] = 1 << 1 | 1 << 2,
+    };
+    return far[s->op] >> i & 1;
+}
+
+/* Weights are fetched before the steps ahead of theirs have run: they may not lie where any of those writes. */
 static bool comes_too_early(const tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z)
 {
     if (!(s->flags & TN_TOKEN_STAGED)) return false;
     const span w = span_of(s->in[1], s->in_type[1], z->in[1]);
-    for (int i = 0; i < b->n_made; i++)
-        if (meet_at(w, b->made[i].begin, b->made[i].end)) return true;
+    for (int i = 0; i < b->now.n_ranges; i++)
+        if (b->range[i].written && meet_at(w, b->range[i].begin, b->range[i].end)) return true;
     return false;
 }
 
-static bool place_inputs(const tn_token_builder *b, const tn_token_sizes *z, tn_token_step *s)
+/* Brings all of a mail to a slot. */
+static bool fetch(tn_token_builder *b, work *w, const struct tn_token_mailed *m)
 {
+    tn_token_program *p = b->program;
+    tn_token_step s = { .op = TN_TOKEN_FETCH, .n = m->words, .mail = m->whole, .out_slot = { 0, -1 } };
+    if (p->n + 1 >= TN_TOKEN_STEPS) return false;
+    for (int i = 0; i < TN_TOKEN_IN; i++) s.in_slot[i] = -1;
+    s.out_slot[0] = take_slot(b, w, s.n);
+    w->n_taken = 0;
+    if (s.out_slot[0] < 0) return false;
+    for (int i = 0; i < b->now.n_mailed; i++) {
+        const struct tn_token_mailed *part = &b->now.mailed[i];
+        if (part->whole != s.mail) continue;
+        const int32_t at = (int32_t)(part->mail - s.mail);
+        hold(b, (span){ part->begin, part->end }, part->type, (int16_t)(s.out_slot[0] + at), numbers_of(part));
+    }
+    p->step[p->n++] = s;
+    b->now.fetches++;
+    return true;
+}
+
+/* Inputs that blocks have made together since they met come from their mail. */
+static bool fetch_inputs(tn_token_builder *b, work *w)
+{
+    const tn_token_step *s = &w->step;
     for (int i = 0; i < TN_TOKEN_IN; i++) {
-        s->in_slot[i] = -1;
+        if (!s->in[i] || lies_far(s, i)) continue;
+        const span x = span_of(s->in[i], s->in_type[i], w->size->in[i]);
+        if (find_held(b, x, s->in_type[i]) >= 0 || !made_by_others(b, x) || made_by_itself(b, s, x)) continue;
+        const struct tn_token_mailed *m = find_mailed(b, x, s->in_type[i]);
+        if (!m || !fetch(b, w, m)) return false;
+    }
+    return true;
+}
+
+static bool place_inputs(const tn_token_builder *b, work *w)
+{
+    tn_token_step *s = &w->step;
+    for (int i = 0; i < TN_TOKEN_IN; i++) {
         if (!s->in[i]) continue;
-        const span x = span_of(s->in[i], s->in_type[i], z->in[i]);
+        const span x = span_of(s->in[i], s->in_type[i], w->size->in[i]);
         if (!lies_far(s, i)) s->in_slot[i] = (int16_t)find_held(b, x, s->in_type[i]);
         if (s->op == TN_TOKEN_LINEAR && i == 0 && s->in_slot[i] % 4) s->in_slot[i] = -1; /* it is read at 16 bytes */
-        if (s->in_slot[i] < 0 && touched(b, x, false)) return false; /* another block made it */
+        if (s->in_slot[i] < 0 && made_by_others(b, x) && !made_by_itself(b, s, x)) return false;
     }
     return true;
 }
@@ -88,94 +295,250 @@ static bool overwrites_own(const tn_token_step *s, const tn_token_sizes *z, span
     return false;
 }
 
-static bool place_outputs(const tn_token_builder *b, const tn_token_sizes *z, tn_token_step *s, int32_t *top, bool *hopeless)
+static bool place_outputs(tn_token_builder *b, work *w)
 {
+    tn_token_step *s = &w->step;
+    const tn_token_sizes *z = w->size;
     for (int i = 0; i < TN_TOKEN_OUT; i++) {
-        s->out_slot[i] = -1;
         if (!s->out[i]) continue;
         const span y = span_of(s->out[i], s->out_type[i], z->out[i]);
-        if (touched(b, y, true)) return false;
-        if (overwrites_own(s, z, y, s->out[i])) *hopeless = true;
+        if (touched(b, y) || overwrites_own(s, z, y, s->out[i])) return false;
         if (!z->keeps[i] || (s->flags & TN_TOKEN_SHARED)) continue;
-        s->out_slot[i] = (int16_t)*top;
-        *top += slot_size(z->out[i]);
+        s->out_slot[i] = take_slot(b, w, z->out[i]);
+        if (s->out_slot[i] < 0) return false;
     }
     if (s->op == TN_TOKEN_LINEAR && s->in_slot[0] < 0) {
         s->flags |= TN_TOKEN_FETCHES;
-        s->out_slot[1] = (int16_t)*top;
-        *top += slot_size(z->in[0]);
+        s->out_slot[1] = take_slot(b, w, z->in[0]);
+        if (s->out_slot[1] < 0) return false;
     }
-    return *top <= b->program->slot_floats;
+    return true;
 }
 
-static void note(tn_token_builder *b, span x, bool written)
+/* Parts are left in one half of the scratch while the other may still be read. */
+static bool place_parts(const tn_token_builder *b, tn_token_step *s)
 {
-    b->range[b->n_ranges++] = (struct tn_token_range){ x.begin, x.end, written };
+    const bool leaves = s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_BEST_PARTS, joins = s->op == TN_TOKEN_SEEN_ALL || s->op == TN_TOKEN_BEST;
+    if (leaves) s->kind = (uint8_t)!b->now.half;
+    if (joins) s->kind = (uint8_t)b->now.half;
+    return !leaves || !b->now.busy[s->kind];
 }
 
-static void hold(tn_token_builder *b, span x, uint8_t type, int16_t slot)
+static void note_parts(tn_token_builder *b, const tn_token_step *s)
 {
-    if (b->n_held < TN_TOKEN_HELD) b->held[b->n_held++] = (struct tn_token_held){ x.begin, x.end, type, slot };
+    if (s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_BEST_PARTS) b->now.half = s->kind;
+    if (s->op == TN_TOKEN_SEEN_ALL || s->op == TN_TOKEN_BEST) b->now.busy[s->kind] = true;
 }
 
-static void forget(tn_token_builder *b)
+static void note(tn_token_builder *b, span x, bool written, bool by_all, int32_t rows)
 {
-    b->n_ranges = b->n_held = 0;
-    b->top = 0;
+    b->range[b->now.n_ranges++] = (struct tn_token_range){ x.begin, x.end, written, by_all, rows };
 }
 
-static void commit(tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z, int32_t top)
+/* Part of the mail `whole` (words) is x, from its number `at` on. */
+static void note_mail(tn_token_builder *b, span x, uint8_t type, uint64_t *whole, int32_t words, int64_t at)
 {
-    tn_token_program *p = b->program;
-    b->top = top;
+    if (x.begin < x.end) b->now.mailed[b->now.n_mailed++] = (struct tn_token_mailed){ x.begin, x.end, type, whole + at, whole, words };
+}
+
+static void send(tn_token_builder *b, tn_token_step *s, int64_t n)
+{
+    const bool joint = (s->flags & TN_TOKEN_SHARED) && (s->op == TN_TOKEN_LINEAR || s->op == TN_TOKEN_OUTER);
+    const int32_t words = slot_size(n < TN_TOKEN_LONGEST ? n : TN_TOKEN_LONGEST);
+    if (!joint || !s->out[0] || n > TN_TOKEN_LONGEST || words > b->space.mail_words - b->now.mailed_words) return;
+    s->mail = b->space.mail + b->now.mailed_words;
+    b->now.mailed_words += words;
+    note_mail(b, span_of(s->out[0], s->out_type[0], n), s->out_type[0], s->mail, (int32_t)n, 0);
+}
+
+/* What the step reads and writes in memory; slots no longer hold what is written over. */
+static void note_memory(tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z)
+{
     for (int i = 0; i < TN_TOKEN_IN; i++)
-        if (s->in[i] && s->in_slot[i] < 0) note(b, span_of(s->in[i], s->in_type[i], z->in[i]), false);
+        if (s->in[i] && s->in_slot[i] < 0) note(b, span_of(s->in[i], s->in_type[i], z->in[i]), false, false, 0);
     for (int i = 0; i < TN_TOKEN_OUT; i++) {
         if (!s->out[i]) continue;
         const span y = span_of(s->out[i], s->out_type[i], z->out[i]);
-        note(b, y, true);
-        b->made[b->n_made++] = (struct tn_token_made){ y.begin, y.end };
-        if (s->out_slot[i] >= 0) hold(b, y, s->out_type[i], s->out_slot[i]);
+        note(b, y, true, s->op == TN_TOKEN_PUT, i == 0 && works_by_rows(s) ? s->n : 0);
+        for (int k = b->now.n_held; k-- > 0;) /* what lay there before */
+            if (meet_at(y, b->now.held[k].begin, b->now.held[k].end)) drop(b, k);
     }
-    if (s->flags & TN_TOKEN_FETCHES) hold(b, span_of(s->in[0], s->in_type[0], z->in[0]), s->in_type[0], s->out_slot[1]);
+}
+
+static void commit(tn_token_builder *b, work *w)
+{
+    tn_token_program *p = b->program;
+    tn_token_step *s = &w->step;
+    const tn_token_sizes *z = w->size;
+    note_memory(b, s, z);
+    for (int i = 0; i < TN_TOKEN_OUT; i++)
+        if (s->out[i] && s->out_slot[i] >= 0) hold(b, span_of(s->out[i], s->out_type[i], z->out[i]), s->out_type[i], s->out_slot[i], z->out[i]);
+    if (s->flags & TN_TOKEN_FETCHES) hold(b, span_of(s->in[0], s->in_type[0], z->in[0]), s->in_type[0], s->out_slot[1], z->in[0]);
     if (s->flags & TN_TOKEN_STAGED) p->staged[p->staged_n++] = (uint8_t)p->n;
+    send(b, s, z->out[0]);
+    note_parts(b, s);
     p->step[p->n++] = *s;
 }
 
-static bool place(tn_token_builder *b, const tn_token_step *wanted, const tn_token_sizes *z)
+/* --- steps that are done with the one before them ------------------------------------------------------------------------------ */
+
+/* The product's row that is the first of the step's input, or -1: they do not fit. */
+static int32_t first_row(const tn_token_step *product, const work *w)
 {
-    if (b->program->n == TN_TOKEN_STEPS || b->n_ranges + TN_TOKEN_IN + TN_TOKEN_OUT > TN_TOKEN_RANGES) return false;
-    if (comes_too_early(b, wanted, z)) return false;
-    for (int meets = wanted->flags & TN_TOKEN_MEETS; meets < 2; meets++) {
-        tn_token_step s = *wanted;
-        int32_t top;
-        bool hopeless = false;
-        if (meets && b->program->n) {
-            s.flags |= TN_TOKEN_MEETS;
-            b->meetings++;
-            forget(b);
+    const tn_token_step *s = &w->step;
+    const tn_token_sizes *z = w->size;
+    const span rows = span_of(product->out[0], product->out_type[0], product->n), x = span_of(s->in[0], s->in_type[0], z->in[0]);
+    const int32_t at = place_in(x, s->in_type[0], rows.begin, rows.end, product->out_type[0]);
+    if (at < 0) return at;
+    if (s->op == TN_TOKEN_CONV) return at % 4 ? -1 : at; /* what is fetched of it begins at 16 bytes */
+    const span other = span_of(s->in[1], s->in_type[1], z->in[1]);
+    const int32_t gate = place_in(other, s->in_type[1], rows.begin, rows.end, product->out_type[0]);
+    return product->n == 2 * s->n && at + gate == s->n && at % s->n == 0 ? at : -1;
+}
+
+/* One thread reads and writes each of its numbers, so that a state may lie where the one after it does. */
+static bool is_own_state(const tn_token_step *s, int i, int o)
+{
+    return s->op == TN_TOKEN_CONV && i == 3 && o == 1 && s->in[3] == s->out[1] && s->in_type[3] == s->out_type[1];
+}
+
+/* Whether all that the step reads besides the product's rows is there already, and what it writes is nowhere read. */
+static bool reads_alone(const tn_token_builder *b, const work *w)
+{
+    const tn_token_step *s = &w->step;
+    const tn_token_sizes *z = w->size;
+    for (int i = 0; i < TN_TOKEN_IN; i++) {
+        if (!s->in[i] || i == 0 || (s->op == TN_TOKEN_GATE && i == 1)) continue;
+        const span x = span_of(s->in[i], s->in_type[i], z->in[i]);
+        if (made_by_others(b, x)) return false;
+        for (int o = 0; o < TN_TOKEN_OUT; o++) {
+            if (!s->out[o] || is_own_state(s, i, o)) continue;
+            const span y = span_of(s->out[o], s->out_type[o], z->out[o]);
+            if (meet_at(x, y.begin, y.end)) return false;
         }
-        top = b->top;
-        if (place_inputs(b, z, &s) && place_outputs(b, z, &s, &top, &hopeless) && !hopeless) {
-            commit(b, &s, z, top);
+    }
+    for (int o = 0; o < TN_TOKEN_OUT; o++)
+        if (s->out[o] && touched(b, span_of(s->out[o], s->out_type[o], z->out[o]))) return false;
+    return true;
+}
+
+/* The product mails what the step makes of its rows, and of the others themselves. */
+static void send_joined(tn_token_builder *b, const tn_token_step *product, const tn_token_step *s)
+{
+    const tn_dtype type = (tn_dtype)product->out_type[0];
+    const bool pairs = product->flags & TN_TOKEN_PAIRED;
+    const int32_t made = s->n, words = pairs ? made : product->n;
+    const span rows = span_of(product->out[0], product->out_type[0], product->n);
+    const size_t each = tn_dtype_bytes(type);
+    b->now.n_mailed--; /* its rows as they were */
+    note_mail(b, span_of(s->out[0], s->out_type[0], made), s->out_type[0], product->mail, words, pairs ? 0 : s->j);
+    if (pairs) return;
+    note_mail(b, (span){ rows.begin, rows.begin + (size_t)s->j * each }, product->out_type[0], product->mail, words, 0);
+    note_mail(b, (span){ rows.begin + (size_t)(s->j + made) * each, rows.end }, product->out_type[0], product->mail, words, s->j + made);
+}
+
+/* Conv and gate by the blocks that make their rows, where the product before them makes them for nothing else. */
+static bool join(tn_token_builder *b, const work *wanted)
+{
+    tn_token_program *p = b->program;
+    tn_token_step *product = p->n ? &p->step[p->n - 1] : NULL;
+    work w = *wanted;
+    tn_token_step *s = &w.step;
+    if (!product || product->op != TN_TOKEN_LINEAR || !product->mail || product->flags & TN_TOKEN_JOINED) return false;
+    if ((s->op != TN_TOKEN_CONV && s->op != TN_TOKEN_GATE) || !s->out[0] || p->n == TN_TOKEN_STEPS) return false;
+    for (int i = 0; i < TN_TOKEN_IN; i++) s->in_slot[i] = -1;
+    for (int i = 0; i < TN_TOKEN_OUT; i++) s->out_slot[i] = -1;
+    const work after = { .call = w.call + 1, .n_calls = w.n_calls - 1 };
+    const int32_t at = first_row(product, &w);
+    if (at < 0 || !reads_alone(b, &w)) return false;
+    const size_t each = tn_dtype_bytes((tn_dtype)product->out_type[0]);
+    const uintptr_t rows = (uintptr_t)product->out[0], begin = s->op == TN_TOKEN_CONV ? rows + (size_t)at * each : rows;
+    if (is_read(&after, (span){ begin, begin + each * (size_t)(s->op == TN_TOKEN_CONV ? s->n : product->n) })) return false;
+    product->flags |= TN_TOKEN_JOINED | (s->op == TN_TOKEN_CONV ? 0 : TN_TOKEN_PAIRED);
+    for (int i = b->now.since; i < b->now.n_ranges; i++) /* blocks have pairs of its rows now */
+        if (b->range[i].begin == rows) b->range[i].rows = 0;
+    s->j = at;
+    s->flags |= TN_TOKEN_SHARED;
+    note_memory(b, s, w.size);
+    send_joined(b, product, s);
+    p->step[p->n++] = *s;
+    return true;
+}
+
+/* A norm, readout or scan of a vector that has just been fetched for it. */
+static void join_fetch(tn_token_program *p)
+{
+    const tn_token_step *s = &p->step[p->n - 1];
+    tn_token_step *f = p->n > 1 ? &p->step[p->n - 2] : NULL;
+    const bool norms = s->op == TN_TOKEN_NORM, reads = s->op == TN_TOKEN_READOUT, scans = s->op == TN_TOKEN_SCAN;
+    if (!f || f->op != TN_TOKEN_FETCH || s->flags & TN_TOKEN_MEETS || f->n != (scans ? 2 * s->n : s->n)) return;
+    const bool first = (norms || reads) && s->in_slot[0] == f->out_slot[0], second = (norms || scans) && s->in_slot[1] == f->out_slot[0];
+    if (first || second) f->flags |= TN_TOKEN_JOINED;
+}
+
+/* A copy behind others, none of which writes what it reads. */
+static void put_beside(tn_token_program *p, const work *w)
+{
+    tn_token_step *s = &p->step[p->n - 1];
+    const span x = span_of(s->in[0], s->in_type[0], w->size->in[0]);
+    if (s->op != TN_TOKEN_COPY || s->flags & TN_TOKEN_MEETS || p->n < 2 || s[-1].op != TN_TOKEN_COPY) return;
+    for (const tn_token_step *c = s - 1;; c--) {
+        const span y = span_of(c->out[0], c->out_type[0], c->n);
+        if (meet_at(x, y.begin, y.end)) return;
+        if (!(c->flags & TN_TOKEN_BESIDE)) break;
+    }
+    s->flags |= TN_TOKEN_BESIDE;
+}
+
+/* What a step may need before it; each is tried if the one before it was not enough. */
+typedef enum need { NOTHING, MEETING, MEETING_ANEW /* with slots that hold nothing, and all of memory to read */ } need;
+
+static void meet(tn_token_builder *b, tn_token_step *s, need what)
+{
+    if (what == MEETING_ANEW) b->now.n_held = 0;
+    if (what == NOTHING || !b->program->n) return;
+    s->flags |= TN_TOKEN_MEETS;
+    b->now.meetings++;
+    b->now.since = b->now.n_ranges;
+    b->now.n_mailed = 0;
+    b->now.busy[0] = b->now.busy[1] = false;
+}
+
+static bool place(tn_token_builder *b, const work *wanted)
+{
+    const tn_token_places before = b->now;
+    const int32_t n = b->program->n;
+    if (n == TN_TOKEN_STEPS || comes_too_early(b, &wanted->step, wanted->size)) return false;
+    for (int what = wanted->step.flags & TN_TOKEN_MEETS ? MEETING : NOTHING; what <= MEETING_ANEW; what++) {
+        work w = *wanted;
+        for (int i = 0; i < TN_TOKEN_IN; i++) w.step.in_slot[i] = -1;
+        for (int i = 0; i < TN_TOKEN_OUT; i++) w.step.out_slot[i] = -1;
+        meet(b, &w.step, (need)what);
+        if (place_parts(b, &w.step) && fetch_inputs(b, &w) && place_inputs(b, &w) && place_outputs(b, &w)) {
+            commit(b, &w);
+            join_fetch(b->program);
+            put_beside(b->program, &w);
             return true;
         }
+        b->now = before;
+        b->program->n = n;
     }
     return false;
 }
 
-bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c)
+bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c, size_t n)
 {
     tn_token_step step[TN_TOKEN_MOST];
     tn_token_sizes size[TN_TOKEN_MOST];
-    const tn_token_builder before = *b;
-    const int32_t n = b->program->n, staged_n = b->program->staged_n;
+    const tn_token_places before = b->now;
+    const int32_t steps = b->program->n, staged = b->program->staged_n;
     const int count = tn_token_describe(op, c, step, size);
     for (int i = 0; i < count; i++) {
-        if (place(b, &step[i], &size[i])) continue;
-        *b = before;
-        b->program->n = n;
-        b->program->staged_n = staged_n;
+        const work w = { .step = step[i], .size = &size[i], .call = c, .n_calls = n };
+        if (join(b, &w) || place(b, &w)) continue;
+        b->now = before;
+        b->program->n = steps;
+        b->program->staged_n = staged;
         return false;
     }
     return count > 0;

@@ -1,9 +1,8 @@
 /* The builder and the descriptions on calls made by hand: what is refused, where vectors lie, where blocks meet. Programs of whole models:
- * tests/families/token_test.c. */
+ * tests/families/token_test.c. Mail: token_mail_test.c. */
 #include "ops/argmax/argmax.h"
 #include "ops/cache_write/cache_write.h"
 #include "ops/conv_causal/conv_causal.h"
-#include "ops/copy/copy.h"
 #include "ops/embed/embed.h"
 #include "ops/norm/norm_cpu.h"
 #include "ops/outer/outer.h"
@@ -11,96 +10,7 @@
 #include "ops/readout/readout_args.h"
 #include "ops/rope/rope.h"
 #include "ops/scan_gated/scan_gated.h"
-#include "token_machine.h"
-
-/* A call with its arguments. */
-typedef struct job {
-    const tn_op *op;
-    const void *attr;
-    int n_in, n_out;
-    tn_arg in[8], out[4];
-    bool backward;
-} job;
-
-enum { ROOM = 1 << 16 };
-
-typedef struct bench {
-    tn_token_program p;
-    tn_token_builder b;
-    _Alignas(16) float room[ROOM]; /* where vectors lie */
-    int used;
-} bench;
-
-static bench *open_bench(int32_t slot_floats)
-{
-    bench *t = aligned_alloc(64, (sizeof *t + 63) / 64 * 64);
-    assert_non_null(t);
-    memset(t, 0, sizeof *t);
-    for (int i = 0; i < ROOM; i++) t->room[i] = (float)(i * 37 % 101) / 50 - 1;
-    tn_token_begin(&t->b, &t->p, slot_floats, 1 << 14);
-    return t;
-}
-
-/* Memory of its own for so many numbers, at 16 bytes. */
-static float *numbers(bench *t, int64_t n)
-{
-    float *x = t->room + t->used;
-    t->used += (int)((n + 3) / 4 * 4);
-    assert_true(t->used <= ROOM);
-    return x;
-}
-
-static tn_arg arg_of(void *data, tn_dtype type, tn_dims dims)
-{
-    tn_arg a = { .data = data, .dtype = type, .dims = dims };
-    int64_t step = 1;
-    for (int i = dims.rank - 1; i >= 0; i--) {
-        a.stride[i] = step;
-        step *= dims.dim[i];
-    }
-    return a;
-}
-
-static tn_arg vector(float *x, int64_t n) { return arg_of(x, TN_F32, tn_shape(1, 1, n)); }
-
-static tn_arg fresh(bench *t, tn_dims dims) { return arg_of(numbers(t, tn_dims_count(dims)), TN_F32, dims); }
-
-static tn_call call_of(const job *j)
-{
-    return (tn_call){ .attr = j->attr, .n_in = j->n_in, .n_out = j->n_out, .in = j->in, .out = j->out, .dout = j->backward ? j->out : NULL };
-}
-
-static bool add(bench *t, const job *j)
-{
-    const tn_call c = call_of(j);
-    return tn_token_add(&t->b, j->op, &c);
-}
-
-static const tn_token_step *last(const bench *t) { return &t->p.step[t->p.n - 1]; }
-
-static bool meets(const bench *t) { return last(t)->flags & TN_TOKEN_MEETS; }
-
-/* --- calls ------------------------------------------------------------------------------------------------------------------ */
-
-/* y = x + 1 */
-static job unary(float *x, float *y, int64_t n)
-{
-    static const tn_unary_attr a = { TN_UNARY_AFFINE, 1, 1 };
-    return (job){ .op = &tn_op_unary, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
-}
-
-static job linear(float *x, float *w, float *y, int64_t n, int64_t k)
-{
-    static const tn_linear_attr a = { TN_ACT_NONE };
-    return (job){ .op = &tn_op_linear, .attr = &a, .n_in = TN_LINEAR_INPUTS, .n_out = 2, .in = { vector(x, k), arg_of(w, TN_F32, tn_shape(n, k)) },
-                  .out = { vector(y, n) } };
-}
-
-static job copy(float *x, float *y, int64_t n)
-{
-    static const tn_copy_attr a = { TN_F32, false };
-    return (job){ .op = &tn_op_copy, .attr = &a, .n_in = 1, .n_out = 1, .in = { vector(x, n) }, .out = { vector(y, n) } };
-}
+#include "token_bench.h"
 
 static job argmax(float *x, float *y, int64_t n)
 {
@@ -148,6 +58,15 @@ static job good_conv(bench *t)
                   .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 3, 16)) } };
 }
 
+static job good_scan(bench *t)
+{
+    static const tn_scan_gated_attr a = { 0 };
+    return (job){ .op = &tn_op_scan_gated, .attr = &a, .n_in = TN_GATED_INPUTS, .n_out = 2,
+                  .in = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(8)), fresh(t, tn_shape(8)),
+                          fresh(t, tn_shape(1, 16)) },
+                  .out = { fresh(t, tn_shape(1, 1, 16)), fresh(t, tn_shape(1, 16)) } };
+}
+
 static job good_outer(bench *t)
 {
     static const tn_outer_attr a = { .chunk = 64, .raw = true };
@@ -193,6 +112,18 @@ static void columns(job *j) { j->in[TN_NORM_COLUMNS] = j->in[0]; }
 static void other_view(job *j) { j->out[0].stride[2] = 24; }
 static void two_written(job *j) { resize(&j->in[1], tn_shape(1, 2, 2, 2)); }
 
+static void longer(job *j) { resize(&j->in[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)), resize(&j->out[0], tn_shape(1, 1, TN_TOKEN_NORMED + 32)); }
+static void five_taps(job *j) { resize(&j->in[1], tn_shape(5, 16)), resize(&j->out[1], tn_shape(1, 4, 16)); }
+
+/* No f16, and no states of bf16. */
+static void half_vector(job *j) { j->in[0].dtype = TN_F16; }
+static void half_result(job *j) { j->out[0].dtype = TN_F16; }
+static void half_gain(job *j) { j->in[TN_NORM_W] = arg_of(j->in[0].data, TN_F16, tn_shape(16)); }
+static void half_bias(job *j) { j->in[TN_LINEAR_BIAS] = arg_of(j->in[0].data, TN_F16, tn_shape(8)); }
+static void half_omega(job *j) { j->in[TN_GATED_OMEGA].dtype = TN_F16; }
+static void short_before_conv(job *j) { j->in[TN_CONV_STATE] = arg_of(j->in[1].data, TN_BF16, tn_shape(1, 3, 16)); }
+static void short_before(job *j) { j->in[4].dtype = TN_BF16; } /* scan's and outer's */
+
 static void living(job *j)
 {
     static const int32_t one = 1;
@@ -233,6 +164,13 @@ static const refusal refusals[] = {
     { "a copy of integers", good_copy, integers }, { "two rows of argmax", good_argmax, two_rows }, { "two tokens of embed", good_embed, two_ids },
     { "two tokens of conv", good_conv, two_rows }, { "two tokens of outer", good_outer, two_tokens }, { "states that are kept", good_outer, kept_states },
     { "another view of a cache", good_write, other_view }, { "two rows into a cache", good_write, two_written },
+    { "a norm of too many", good_norm, longer },   { "five taps of conv", good_conv, five_taps },
+    { "an f16 vector", good_unary, half_vector },  { "an f16 result", good_unary, half_result },  { "f16 of norm", good_norm, half_vector },
+    { "f16 of linear", good_linear, half_vector }, { "f16 taps of conv", good_conv, half_weights }, { "an f16 gain of norm", good_norm, half_gain },
+    { "an f16 bias of linear", good_linear, half_bias }, { "an f16 omega of scan", good_scan, half_omega },
+    { "a bf16 state of conv", good_conv, short_before_conv },
+    { "a bf16 state of scan", good_scan, short_before },
+    { "a bf16 state of outer", good_outer, short_before },
 };
 
 static void is_refused(void **state)
@@ -243,7 +181,7 @@ static void is_refused(void **state)
     const job first = good_unary(t);
     assert_true(add(t, &first));
     assert_true(add(t, &j)); /* as it should be, it is taken */
-    tn_token_begin(&t->b, &t->p, 1024, 1 << 14);
+    begin(t, 1024, MAIL);
     assert_true(add(t, &first));
     tn_token_builder *before = malloc(sizeof *before);
     assert_non_null(before);
@@ -320,11 +258,12 @@ static void full_slots_begin_anew(void **state)
     assert_true(add(t, &second)); /* there is no room beside the first: they meet, and it is read from memory */
     assert_true(meets(t) && last(t)->out_slot[0] == 0 && last(t)->in_slot[0] < 0);
     assert_false(add(t, &too_long));
-    assert_true(t->p.n == 2 && t->b.meetings == 1 && t->b.top == 40);
+    assert_true(t->p.n == 2 && t->b.now.meetings == 1 && t->b.now.n_held == 1);
     free(t);
 }
 
-/* More than there is room for, and more vectors than the builder remembers: the number 224 still comes out. */
+/* More than there is room for, and more vectors than the builder remembers, of which it forgets those that nothing reads: the number 224
+ * still comes out. */
 static void steps_end(void **state)
 {
     (void)state;
@@ -337,7 +276,7 @@ static void steps_end(void **state)
         assert_int_equal(add(t, &j), i < TN_TOKEN_STEPS);
     }
     assert_int_equal(t->p.n, TN_TOKEN_STEPS);
-    assert_true(t->b.meetings > 0); /* TN_TOKEN_HELD are fewer */
+    assert_true(t->b.now.meetings == 0 && t->b.now.n_held <= TN_TOKEN_HELD);
     tn_token_simulate(&t->p, 7, &seed);
     for (int i = 0; i < 4; i++) assert_float_equal(x[TN_TOKEN_STEPS][i], x[0][i] + TN_TOKEN_STEPS, 1e-3f);
     free(t);
@@ -373,10 +312,14 @@ static void copies_read_slots(void **state)
     const job make = unary(x, y, 32), keep = copy(y, z, 32), again = copy(z, numbers(t, 32), 32), over = unary(numbers(t, 32), x, 32);
     assert_true(add(t, &make) && add(t, &keep));
     assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] < 0);
-    assert_true(add(t, &again)); /* of what all blocks wrote together */
+    assert_false(last(t)->flags & TN_TOKEN_BESIDE);
+    assert_true(add(t, &again)); /* a block copies the part that it wrote, when it has */
+    assert_false(last(t)->flags & (TN_TOKEN_MEETS | TN_TOKEN_BESIDE));
+    const job beside = copy(y, numbers(t, 32), 32);
+    assert_true(add(t, &beside));
+    assert_true((last(t)->flags & (TN_TOKEN_MEETS | TN_TOKEN_BESIDE)) == TN_TOKEN_BESIDE);
+    assert_true(add(t, &over)); /* another block may still read x */
     assert_true(meets(t));
-    assert_true(add(t, &over)); /* x was read before they met */
-    assert_false(meets(t));
     free(t);
 }
 
@@ -388,8 +331,14 @@ static void reads_come_before_writes(void **state)
     const job make = unary(x, y, 32), over = unary(numbers(t, 32), x, 32), in_place = unary(y, y, 32);
     assert_true(add(t, &make) && add(t, &over));
     assert_true(meets(t)); /* another block may still read x */
-    assert_false(add(t, &in_place));
-    assert_int_equal(t->p.n, 2);
+    assert_true(add(t, &in_place)); /* every block reads its own y */
+    assert_true(!meets(t) && last(t)->in_slot[0] == 0 && last(t)->out_slot[0] != 0);
+    const job after = unary(y, numbers(t, 32), 32);
+    assert_true(add(t, &after)); /* the new one */
+    assert_int_equal(last(t)->in_slot[0], t->p.step[2].out_slot[0]);
+    begin(t, 4096, MAIL);
+    assert_false(add(t, &in_place)); /* of memory: one block might write before another one reads */
+    assert_int_equal(t->p.n, 0);
     free(t);
 }
 
@@ -403,9 +352,12 @@ static void residuals_in_place(void **state)
     j.in[TN_LINEAR_RESIDUAL] = vector(y, 80);
     assert_true(add(t, &j));
     assert_int_equal(last(t)->flags, TN_TOKEN_SHARED | TN_TOKEN_STAGED | TN_TOKEN_FETCHES);
-    assert_false(add(t, &over_x));
     j.in[TN_LINEAR_RESIDUAL] = vector(y + 4, 80); /* not number by number */
     assert_false(add(t, &j));
+    assert_true(add(t, &over_x)); /* every block has x in a slot */
+    assert_true(meets(t) && last(t)->in_slot[0] >= 0);
+    begin(t, 4096, MAIL);
+    assert_false(add(t, &over_x));
     free(t);
 }
 
@@ -421,12 +373,32 @@ static void made_weights_wait(void **state)
     assert_true(add(t, &small)); /* read when they are needed */
     assert_true(meets(t));
     assert_false(add(t, &large)); /* blocks have met, but it is fetched before that */
-    tn_token_begin(&t->b, &t->p, 4096, 1 << 14);
+    begin(t, 4096, MAIL);
     assert_true(add(t, &large));
-    tn_token_begin(&t->b, &t->p, 4096, 1 << 14);
+    begin(t, 4096, MAIL);
     const job make_few = unary(from, w, 64), few = linear(x, w, y, 8, 8);
     assert_true(add(t, &make_few) && add(t, &few)); /* a slot holds them, but products read memory */
     assert_true(meets(t) && last(t)->in_slot[1] < 0);
+    free(t);
+}
+
+/* Each block for itself, so that it need not wait before it reads. */
+static void caches_are_written_by_all(void **state)
+{
+    (void)state;
+    bench *t = open_bench(4096);
+    const job put = good_write(t);
+    float *cache = put.out[0].data, *seen = numbers(t, 40), *x = put.in[1].data;
+    const job look = copy(cache, seen, 40), over = copy(numbers(t, 40), cache, 40);
+    *(int32_t *)put.in[2].data = 3;
+    assert_true(add(t, &put) && add(t, &look) && !meets(t));
+    for (int blocks = 1; blocks <= 8; blocks++) {
+        uint64_t seed = (uint64_t)blocks;
+        for (int i = 0; i < 8; i++) x[i] = (float)(10 * blocks + i);
+        tn_token_simulate(&t->p, blocks, &seed);
+        for (int i = 0; i < 8; i++) assert_float_equal(seen[i / 4 * 20 + 3 * 4 + i % 4], 10 * blocks + i, 0);
+    }
+    assert_true(add(t, &over) && meets(t)); /* others may still write and read it */
     free(t);
 }
 
@@ -440,7 +412,7 @@ static void two_argmax(void **state)
         const job first = argmax(x, at, 90), second = argmax(y, then, 90);
         x[71] = y[3] = y[60] = 9;
         assert_true(add(t, &first) && add(t, &second));
-        assert_true(t->p.n == 4 && t->b.meetings == 3);
+        assert_true(t->p.n == 4 && t->b.now.meetings == 2);
         tn_token_simulate(&t->p, blocks, &seed);
         assert_true(*(int32_t *)(void *)at == 71 && *(int32_t *)(void *)then == 3);
         x[5] = NAN;
@@ -463,5 +435,6 @@ void tn_tests_token_build(tn_test_list *l)
     tn_test_add(l, reads_come_before_writes, NULL, "token: reads come before writes");
     tn_test_add(l, residuals_in_place, NULL, "token: residuals in place");
     tn_test_add(l, made_weights_wait, NULL, "token: weights that the program makes");
+    tn_test_add(l, caches_are_written_by_all, NULL, "token: caches that every block writes");
     tn_test_add(l, two_argmax, NULL, "token: two argmax in one program");
 }

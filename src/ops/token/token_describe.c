@@ -41,7 +41,8 @@ static bool is_vector(const tn_arg *a)
     return !a->live;
 }
 
-static bool is_float(const tn_arg *a) { return a->dtype == TN_F32 || a->dtype == TN_BF16 || a->dtype == TN_F16; }
+/* Of the types that the kernel computes with. */
+static bool is_float(const tn_arg *a) { return a->dtype == TN_F32 || a->dtype == TN_BF16; }
 
 /* n numbers in a row, of a type that the kernel knows. */
 static bool is_row(const tn_arg *a, int64_t n) { return is_vector(a) && count_of(a) == n && (is_float(a) || a->dtype == TN_I32); }
@@ -56,6 +57,12 @@ static bool take(const description *d, int i, int k, int64_t n)
     d->step->in_type[k] = (uint8_t)a->dtype;
     d->size->in[k] = n;
     return true;
+}
+
+/* ... of f32: a state. */
+static bool take_state(const description *d, int i, int k, int64_t n)
+{
+    return take(d, i, k, n) && (!d->step->in[k] || d->step->in_type[k] == TN_F32);
 }
 
 static bool give(const description *d, int i, int k, int64_t n, bool keeps)
@@ -88,7 +95,9 @@ static bool set(const description *d, tn_token_op op, int64_t n, int64_t k, int6
     d->step->n = (int32_t)n;
     d->step->k = (int32_t)k;
     d->step->m = (int32_t)m;
-    return n > 0 && n <= (may_be_long(op) ? INT32_MAX : TN_TOKEN_LONGEST) && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
+    const bool sums = op == TN_TOKEN_NORM || op == TN_TOKEN_READOUT;
+    const int64_t most = may_be_long(op) ? INT32_MAX : sums ? TN_TOKEN_NORMED : TN_TOKEN_LONGEST;
+    return n > 0 && n <= most && k >= 0 && k <= INT32_MAX && m >= 0 && m <= INT32_MAX;
 }
 
 static int64_t last_of(const tn_arg *a) { return a->dims.rank ? a->dims.dim[a->dims.rank - 1] : 1; }
@@ -108,7 +117,7 @@ static int norm_steps(const description *d)
     const tn_arg *x = &d->c->in[TN_NORM_X];
     const int64_t n = last_of(x);
     const bool sums = is_given(d->c, TN_NORM_RESIDUAL);
-    if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
+    if (count_of(x) != n || is_given(d->c, TN_NORM_COLUMNS) || !d->c->out[TN_NORM_Y].data || !set(d, TN_TOKEN_NORM, n, 0, 0)) return 0;
     d->step->kind = (uint8_t)a->kind;
     d->step->a = a->eps;
     return take(d, TN_NORM_X, 0, n) && take(d, TN_NORM_RESIDUAL, 1, n) && take(d, TN_NORM_W, 2, n) && take(d, TN_NORM_B, 3, n) &&
@@ -116,7 +125,7 @@ static int norm_steps(const description *d)
 }
 
 /* A weight that every block rather reads itself than waits for the others. */
-enum { SMALL_ROWS = 64, SMALL_BYTES = 32 << 10, MOST_X = 16384 };
+enum { SMALL_ROWS = 8, SMALL_BYTES = 32 << 10, MOST_X = 16384 };
 
 static int linear_steps(const description *d)
 {
@@ -138,10 +147,10 @@ static int conv_steps(const description *d)
 {
     const tn_call *c = d->c;
     const int64_t n = last_of(&c->in[TN_CONV_X]), k = c->in[TN_CONV_W].dims.dim[0];
-    if (count_of(&c->in[TN_CONV_X]) != n || !set(d, TN_TOKEN_CONV, n, k, 0)) return 0;
+    if (count_of(&c->in[TN_CONV_X]) != n || k > TN_TOKEN_TAPS || !set(d, TN_TOKEN_CONV, n, k, 0)) return 0;
     d->step->kind = ((const tn_conv_causal_attr *)c->attr)->silu;
     return take(d, TN_CONV_X, 0, n) && take(d, TN_CONV_W, 1, n * k) && take(d, TN_CONV_BIAS, 2, n) &&
-           take(d, TN_CONV_STATE, 3, n * (k - 1)) && take(d, TN_CONV_RESET, 4, 1) && give(d, 0, 0, n, true) &&
+           take_state(d, TN_CONV_STATE, 3, n * (k - 1)) && take(d, TN_CONV_RESET, 4, 1) && give(d, 0, 0, n, true) &&
            (k == 1 || give(d, 1, 1, n * (k - 1), false));
 }
 
@@ -151,7 +160,7 @@ static int scan_steps(const description *d)
     const int64_t n = last_of(&c->in[TN_GATED_X]) / 2;
     if (count_of(&c->in[TN_GATED_X]) != 2 * n || 2 * n > TN_TOKEN_LONGEST || !set(d, TN_TOKEN_SCAN, n, 0, 0)) return 0;
     return take(d, TN_GATED_X, 0, 2 * n) && take(d, TN_GATED_RI, 1, 2 * n) && take(d, TN_GATED_NU, 2, n) &&
-           take(d, TN_GATED_OMEGA, 3, n) && take(d, TN_GATED_STATE, 4, 2 * n) && take(d, TN_GATED_RESET, 5, 1) &&
+           take(d, TN_GATED_OMEGA, 3, n) && take_state(d, TN_GATED_STATE, 4, 2 * n) && take(d, TN_GATED_RESET, 5, 1) &&
            give(d, 0, 0, 2 * n, true) && give(d, 1, 1, 2 * n, false);
 }
 
@@ -160,7 +169,7 @@ static int readout_steps(const description *d)
     const tn_call *c = d->c;
     const tn_readout_attr *a = c->attr;
     const int64_t n = last_of(&c->in[TN_READOUT_C]);
-    if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !set(d, TN_TOKEN_READOUT, n, a->group, 0)) return 0;
+    if (count_of(&c->in[TN_READOUT_C]) != n || a->group % 32 || !c->out[0].data || !set(d, TN_TOKEN_READOUT, n, a->group, 0)) return 0;
     d->step->kind = (uint8_t)a->act;
     d->step->a = a->scale;
     d->step->b = a->eps;
@@ -216,7 +225,7 @@ static int outer_steps(const description *d)
     d->step->kind = a->raw;
     d->step->flags = TN_TOKEN_SHARED;
     return take(d, TN_OUTER_Q, 0, H * N) && take(d, TN_OUTER_K, 1, H * N) && take(d, TN_OUTER_V, 2, H * P) && take(d, TN_OUTER_ALPHA, 3, H) &&
-           take(d, TN_OUTER_STATE, 4, H * N * P) && take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) &&
+           take_state(d, TN_OUTER_STATE, 4, H * N * P) && take(d, TN_OUTER_RESET, 5, 1) && take(d, TN_OUTER_WRITE, 6, H) &&
            give(d, TN_OUTER_O, 0, H * P, false) && give(d, TN_OUTER_FINAL, 1, H * N * P, false);
 }
 
@@ -281,7 +290,7 @@ static int put_steps(const description *d)
 
 enum { MOST_WIDE = 256, MOST_WINDOW = 1 << 24 /* a float has it exactly */ };
 
-/* Two steps: parts of the keys, then all of them together. The first waits for the keys that have just been put there. */
+/* Two steps: parts of the keys, then all of them together. The second waits for the first. */
 static int attention_steps(const description *d)
 {
     const tn_call *c = d->c;
@@ -296,8 +305,8 @@ static int attention_steps(const description *d)
     if (is_given(c, TN_ATT_KV_LENGTH)) in[3] = c->in[TN_ATT_KV_LENGTH];
     const tn_call parts = { .n_in = 4, .in = in };
     const description e = { &parts, d->step, d->size }, all = { c, d->step + 1, d->size + 1 };
-    if (H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) || !set(&all, TN_TOKEN_SEEN_ALL, H, S, D)) return 0;
-    e.step->flags = TN_TOKEN_SHARED | TN_TOKEN_MEETS;
+    if (H > TN_TOKEN_HEADS || H * D > TN_TOKEN_LONGEST || !set(&e, TN_TOKEN_SEEN, H, S, D) || !set(&all, TN_TOKEN_SEEN_ALL, H, S, D)) return 0;
+    e.step->flags = TN_TOKEN_SHARED;
     e.step->j = (int32_t)KV;
     e.step->a = a->scale;
     e.step->b = (float)a->window;
@@ -311,7 +320,7 @@ static int argmax_steps(const description *d)
     const int64_t n = count_of(&d->c->in[0]);
     const description all = { d->c, d->step + 1, d->size + 1 };
     if (last_of(&d->c->in[0]) != n || !set(d, TN_TOKEN_BEST_PARTS, n, 0, 0) || !set(&all, TN_TOKEN_BEST, 1, 0, 0)) return 0;
-    d->step->flags = TN_TOKEN_SHARED | TN_TOKEN_MEETS; /* an argmax before this one has used the scratch memory */
+    d->step->flags = TN_TOKEN_SHARED;
     all.step->flags = TN_TOKEN_MEETS;
     return take(d, 0, 0, n) && give(&all, 0, 0, 1, false) ? 2 : 0;
 }

@@ -1,5 +1,5 @@
 /* Attention of one query in a token's kernel. Keys are cut into as many parts as there are blocks for each head. A key is read by as many lanes as
- * have 8 of its numbers each, a warp reads several keys at once and four of those before it looks at any: what limits is memory.
+ * have 8 of its numbers each, a warp reads several keys at once and several of those before it looks at any: what limits is memory.
  * Each group of lanes keeps its own maximum, sum and values, which are joined at the end: in the warp, in the block, and, after blocks have met,
  * of all parts. The order is fixed. A query that sees nothing gives zeros. */
 #ifndef TN_OPS_TOKEN_SEEN_CUH
@@ -7,24 +7,24 @@
 
 #include "ops/token/token_steps.cuh"
 
-enum { TN_TOKEN_AHEAD = 4 };
-
 __device__ __forceinline__ int tn_token_parts(const tn_token_step &s) { return max(1, (int)gridDim.x / s.n); }
 
 /* e^(x - most) of a maximum x, 0 where nothing was seen. */
 __device__ __forceinline__ float tn_token_share(float x, float most) { return x == -INFINITY ? 0.f : expf(x - most); }
 
+/* 8 numbers as they lie in memory. */
 template <int TYPE>
-__device__ __forceinline__ tn_f8 tn_token_eight(const void *p, int64_t i)
-{
-    if (TYPE == TN_F32) {
-        const float4 a = __ldcg((const float4 *)((const float *)p + i)), b = __ldcg((const float4 *)((const float *)p + i) + 1);
-        const tn_f8 r = { { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w } };
-        return r;
+struct tn_token_eight {
+    uint4 raw[TYPE == TN_F32 ? 2 : 1];
+
+    __device__ __forceinline__ void ask(const void *p, int64_t i)
+    {
+        const uint4 *from = (const uint4 *)((const char *)p + i * (TYPE == TN_F32 ? 4 : 2));
+        raw[0] = __ldcg(from);
+        if (TYPE == TN_F32) raw[sizeof raw / 16 - 1] = __ldcg(from + 1);
     }
-    const uint4 q = __ldcg((const uint4 *)((const uint16_t *)p + i));
-    return tn_load8(&q, (tn_dtype)TYPE, 0);
-}
+    __device__ __forceinline__ tn_f8 value() const { return tn_load8(raw, (tn_dtype)TYPE, 0); }
+};
 
 /* What has been seen: the largest logit, the sum of shares, and the values by their shares. */
 struct tn_token_view {
@@ -36,22 +36,24 @@ template <int TYPE>
 __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, int64_t base, int first, int end, const float (&q)[8])
 {
     const int lane = threadIdx.x & 31, lanes = s.m / 8, at = lane % lanes * 8, each = 32 / lanes, step = TN_TOKEN_WARPS * each;
+    enum { AHEAD = TYPE == TN_F32 ? 2 : 4 };
     tn_token_view v = { -INFINITY, 0, { 0 } };
-    for (int from = first + (threadIdx.x >> 5) * each; from < end; from += TN_TOKEN_AHEAD * step) {
-        tn_f8 key[TN_TOKEN_AHEAD], value[TN_TOKEN_AHEAD];
-        float x[TN_TOKEN_AHEAD], most = v.most;
+    for (int from = first + (threadIdx.x >> 5) * each; from < end; from += AHEAD * step) {
+        tn_token_eight<TYPE> key[AHEAD], value[AHEAD];
+        float x[AHEAD], most = v.most;
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
             const int j = from + u * step + lane / lanes;
             const int64_t place = base + (int64_t)(j < end ? j : first) * s.m + at;
-            key[u] = tn_token_eight<TYPE>(s.in[1], place);
-            value[u] = tn_token_eight<TYPE>(s.in[2], place);
+            key[u].ask(s.in[1], place);
+            value[u].ask(s.in[2], place);
         }
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
+            const tn_f8 k = key[u].value();
             x[u] = 0;
 #pragma unroll
-            for (int e = 0; e < 8; e++) x[u] = fmaf(q[e], key[u].v[e], x[u]);
+            for (int e = 0; e < 8; e++) x[u] = fmaf(q[e], k.v[e], x[u]);
             for (int d = lanes / 2; d; d >>= 1) x[u] += __shfl_xor_sync(0xffffffffu, x[u], d);
             if (from + u * step + lane / lanes >= end) x[u] = -INFINITY;
             most = x[u] > most || x[u] != x[u] ? x[u] : most;
@@ -61,11 +63,12 @@ __device__ __forceinline__ tn_token_view tn_token_look(const tn_token_step &s, i
 #pragma unroll
         for (int e = 0; e < 8; e++) v.y[e] *= old;
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_AHEAD; u++) {
+        for (int u = 0; u < AHEAD; u++) {
             const float p = tn_token_share(x[u], most);
+            const tn_f8 w = value[u].value();
             v.sum += p;
 #pragma unroll
-            for (int e = 0; e < 8; e++) v.y[e] = p ? fmaf(p, value[u].v[e], v.y[e]) : v.y[e];
+            for (int e = 0; e < 8; e++) v.y[e] = p ? fmaf(p, w.v[e], v.y[e]) : v.y[e];
         }
         v.most = most;
     }
@@ -91,11 +94,13 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, D = s.m, lanes = D / 8, parts = tn_token_parts(s), size = D + 2;
     const int given = s.in[3] ? tn_token_integer(s, 3) : s.k, keys = given < 0 ? 0 : min(given, s.k);
     const int begin = s.b > 0 ? max(0, keys - (int)s.b) : 0, count = keys - begin;
+    const tn_token_in query(s, r, 0);
+#pragma unroll 1
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
         const int h = u / parts, c = u % parts;
         float q[8];
 #pragma unroll
-        for (int e = 0; e < 8; e++) q[e] = s.a * tn_token_get(s, r, 0, h * D + lane % lanes * 8 + e);
+        for (int e = 0; e < 8; e++) q[e] = s.a * query.get(h * D + lane % lanes * 8 + e);
         tn_token_view v = tn_token_look<TYPE>(s, (int64_t)(h * s.j / s.n) * s.k * D, begin + (int)((int64_t)count * c / parts),
                                               begin + (int)((int64_t)count * (c + 1) / parts), q);
         tn_token_join_warp(v, lanes);
@@ -127,23 +132,33 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
 /* Every block joins all parts for itself: first what each counts for, then the values. */
 __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
-    const int parts = tn_token_parts(s), size = s.m + 2;
-    for (int u = threadIdx.x; u < s.n * parts; u += TN_TOKEN_THREADS) {
-        const float *head = scratch + (int64_t)(u / parts * parts) * size;
-        float most = __ldcg(head), sum = 0;
-        for (int c = 1; c < parts; c++) {
-            const float x = __ldcg(head + (int64_t)c * size);
-            most = x > most || x != x ? x : most;
-        }
-        for (int c = 0; c < parts; c++) sum += tn_token_share(__ldcg(head + (int64_t)c * size), most) * __ldcg(head + (int64_t)c * size + 1);
-        r.sums[u] = sum == 0.f ? 0.f : tn_token_share(__ldcg(scratch + (int64_t)u * size), most) / sum;
+    const int parts = tn_token_parts(s), size = s.m + 2, all = s.n * parts;
+    const tn_token_out out(s, r, 0);
+    float *most = r.sums, *share = r.sums + all;
+    for (int u = threadIdx.x; u < all; u += TN_TOKEN_THREADS) {
+        most[u] = __ldcg(scratch + (int64_t)u * size);
+        share[u] = __ldcg(scratch + (int64_t)u * size + 1);
     }
     __syncthreads();
+    float mine[2] = { 0, 0 }; /* there are TN_TOKEN_HEADS parts at most, or as many as blocks */
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
+        if (u >= all) break;
+        float top = most[first], sum = 0;
+        for (int c = first + 1; c < first + parts; c++) top = most[c] > top || most[c] != most[c] ? most[c] : top;
+        for (int c = first; c < first + parts; c++) sum += tn_token_share(most[c], top) * share[c];
+        mine[k] = sum == 0.f ? 0.f : tn_token_share(most[u], top) / sum;
+    }
+    __syncthreads();
+    for (int u = threadIdx.x, k = 0; u < all; u += TN_TOKEN_THREADS, k++) share[u] = k ? mine[1] : mine[0];
+    __syncthreads();
     for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
-        const int h = i / s.m, d = i % s.m;
+        const int first = i / s.m * parts, d = i % s.m;
         float y = 0;
-        for (int c = 0; c < parts; c++) y += r.sums[h * parts + c] * __ldcg(scratch + (int64_t)(h * parts + c) * size + 2 + d);
-        tn_token_put(s, r, 0, i, y);
+#pragma unroll 8
+        for (int c = 0; c < parts; c++) y = fmaf(share[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
+        out.put(i, y);
     }
 }
 

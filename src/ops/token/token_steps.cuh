@@ -1,5 +1,6 @@
 /* The steps of a token's kernel (token_cuda.cu): what a block does of each. Numbers that other blocks may have made are read past the
- * L1 cache, which does not see their writes. */
+ * L1 cache, which does not see their writes. All steps are inlined, and nothing of a thread's may lie in local memory: a meeting empties the
+ * L1 cache, and what was there would come from far away after each. */
 #ifndef TN_OPS_TOKEN_STEPS_CUH
 #define TN_OPS_TOKEN_STEPS_CUH
 
@@ -13,8 +14,9 @@
 
 #include <climits>
 
-enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_EACH = TN_TOKEN_LONGEST / TN_TOKEN_THREADS };
+enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_PAIRS = 2 /* of words that a thread asks for at once */ };
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
+enum { TN_TOKEN_PATIENCE = 1 << 24 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
 
 /* What a block knows while it works on a step. */
 struct tn_token_room {
@@ -22,39 +24,159 @@ struct tn_token_room {
     float *sums;  /* (TN_TOKEN_SUMS) */
     char *stage;  /* of this step's weights */
     int stage_bytes;
-    bool writes;  /* this block writes to memory what all make */
+    bool writes;  /* this block writes to memory */
+    uint32_t epoch; /* of this launch, beside every number that is mailed */
+    const tn_token_step *fetch; /* that is joined to this step, or NULL */
 };
 
-__device__ __forceinline__ float tn_token_far(const void *p, int type, int64_t i)
-{
-    if (type == TN_F32) return __ldcg((const float *)p + i);
-    const unsigned short u = __ldcg((const unsigned short *)p + i);
-    return type == TN_BF16 ? __uint_as_float((unsigned)u << 16) : __half2float(__ushort_as_half(u));
-}
+/* An input: numbers in a slot or in memory, f32 or bf16. All that a thread takes is asked for before any of it is looked at, in one load each
+ * whatever lies there: memory that other blocks have written is most of a microsecond away. */
+struct tn_token_in {
+    const char *at; /* NULL: absent */
+    int each;       /* bytes of a number: 4 or 2 */
 
-__device__ __forceinline__ float tn_token_get(const tn_token_step &s, const tn_token_room &r, int k, int i)
-{
-    const int slot = s.in_slot[k];
-    return slot >= 0 ? r.slots[slot + i] : tn_token_far(s.in[k], s.in_type[k], i);
-}
+    __device__ __forceinline__ tn_token_in() {}
+    __device__ __forceinline__ tn_token_in(const tn_token_step &s, const tn_token_room &r, int k)
+    {
+        const int slot = s.in_slot[k];
+        at = slot >= 0 ? (const char *)(r.slots + slot) : (const char *)s.in[k];
+        each = slot >= 0 || s.in_type[k] == TN_F32 ? 4 : 2;
+    }
+    __device__ __forceinline__ uint64_t place(int64_t i) const { return (uint64_t)at + i * each; }
 
-__device__ __forceinline__ float tn_token_or(const tn_token_step &s, const tn_token_room &r, int k, int i, float otherwise)
-{
-    return s.in[k] ? tn_token_get(s, r, k, i) : otherwise;
-}
+    /* Number i, and with a bf16 the one that shares its four bytes. */
+    __device__ __forceinline__ unsigned ask(int64_t i) const
+    {
+        unsigned bits;
+        asm volatile("ld.cg.u32 %0, [%1];\n" : "=r"(bits) : "l"(place(i) & ~(uint64_t)3) : "memory");
+        return bits;
+    }
+    __device__ __forceinline__ float value(unsigned bits, int64_t i) const
+    {
+        const unsigned high = (unsigned)place(i) & 2 ? bits & 0xffff0000u : bits << 16;
+        return __uint_as_float(each == 4 ? bits : high);
+    }
+    __device__ __forceinline__ float get(int64_t i) const { return value(ask(i), i); }
+};
 
 __device__ __forceinline__ int tn_token_integer(const tn_token_step &s, int k) { return __ldcg((const int *)s.in[k]); }
 
-__device__ __forceinline__ float tn_token_rounded(int type, float x)
+/* x as it is in memory. */
+__device__ __forceinline__ float tn_token_rounded(int type, float x) { return type == TN_F32 ? x : __bfloat162float(__float2bfloat16_rn(x)); }
+
+__device__ __forceinline__ void tn_token_store(void *p, int type, int64_t i, float x)
 {
-    return type == TN_F32 ? x : type == TN_BF16 ? __bfloat162float(__float2bfloat16_rn(x)) : __half2float(__float2half_rn(x));
+    if (type == TN_F32) ((float *)p)[i] = x;
+    else ((__nv_bfloat16 *)p)[i] = __float2bfloat16_rn(x);
 }
 
-__device__ __forceinline__ void tn_token_put(const tn_token_step &s, const tn_token_room &r, int k, int i, float x)
+/* An output: a slot of the block, and memory where it is the one that writes. */
+struct tn_token_out {
+    float *slot; /* NULL: none */
+    void *far;
+    int type;
+
+    __device__ __forceinline__ tn_token_out(const tn_token_step &s, const tn_token_room &r, int k)
+    {
+        slot = s.out[k] && s.out_slot[k] >= 0 ? r.slots + s.out_slot[k] : nullptr;
+        far = r.writes ? s.out[k] : nullptr;
+        type = s.out_type[k];
+    }
+    __device__ __forceinline__ void put(int64_t i, float x) const
+    {
+        if (slot) slot[i] = tn_token_rounded(type, x);
+        if (far) tn_token_store(far, type, i, x);
+    }
+};
+
+/* --- mail: a number and its launch in one word of 64 bits, which is there as a whole or not at all. Nothing else has to be visible, so
+ * loads and stores are relaxed; they go past the L1 cache. An epoch comes again after 2^32 launches only. ---------------------- */
+
+__device__ __forceinline__ void tn_token_post(uint64_t *to, uint64_t word)
 {
-    if (!s.out[k]) return;
-    if (s.out_slot[k] >= 0) r.slots[s.out_slot[k] + i] = tn_token_rounded(s.out_type[k], x);
-    if (r.writes) tn_store(s.out[k], (tn_dtype)s.out_type[k], i, x);
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"(word) : "memory");
+}
+
+struct tn_token_words {
+    uint64_t a, b;
+};
+
+/* Two words that lie beside each other at 16 bytes. */
+__device__ __forceinline__ tn_token_words tn_token_peek(const uint64_t *from)
+{
+    tn_token_words w;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];\n" : "=l"(w.a), "=l"(w.b) : "l"(from) : "memory");
+    return w;
+}
+
+/* Number i to where the step mails. */
+__device__ __forceinline__ void tn_token_mail(const tn_token_step &s, const tn_token_room &r, int i, float x)
+{
+    if (s.mail) tn_token_post(s.mail + i, (uint64_t)r.epoch << 32 | __float_as_uint(x));
+}
+
+/* Number i of output 0 to where it is mailed, as a slot would hold it, and to memory. */
+__device__ __forceinline__ void tn_token_send(const tn_token_step &s, const tn_token_room &r, int i, float x)
+{
+    x = tn_token_rounded(s.out_type[0], x);
+    tn_token_mail(s, r, i, x);
+    tn_token_out(s, r, 0).put(i, x);
+}
+
+/* A thread's numbers of a vector: two beside each other, and two more a block's width further. */
+struct tn_token_pairs {
+    float v[TN_TOKEN_PAIRS][2];
+};
+
+__device__ __forceinline__ int tn_token_pair_at(int u) { return 2 * (threadIdx.x + u * TN_TOKEN_THREADS); }
+
+/* Words of a mail (n), asked for at once, and again where they have not come. They may be read one beyond n. */
+__device__ __forceinline__ tn_token_pairs tn_token_poll(const uint64_t *mail, int n, uint32_t epoch)
+{
+    tn_token_pairs p;
+    tn_token_words w[TN_TOKEN_PAIRS] = {};
+    bool waits[TN_TOKEN_PAIRS], any;
+    int looks = 0;
+#pragma unroll
+    for (int u = 0; u < TN_TOKEN_PAIRS; u++) waits[u] = tn_token_pair_at(u) < n;
+    do {
+#pragma unroll
+        for (int u = 0; u < TN_TOKEN_PAIRS; u++)
+            if (waits[u]) w[u] = tn_token_peek(mail + tn_token_pair_at(u));
+        if (++looks == TN_TOKEN_PATIENCE) __trap();
+        any = false;
+#pragma unroll
+        for (int u = 0; u < TN_TOKEN_PAIRS; u++) {
+            waits[u] &= ((uint32_t)(w[u].a >> 32) != epoch) | ((tn_token_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
+            any |= waits[u];
+        }
+    } while (any);
+#pragma unroll
+    for (int u = 0; u < TN_TOKEN_PAIRS; u++) p.v[u][0] = __uint_as_float((unsigned)w[u].a), p.v[u][1] = __uint_as_float((unsigned)w[u].b);
+    return p;
+}
+
+/* To a slot of n numbers, which has room for one more where n is odd. */
+__device__ __forceinline__ void tn_token_keep(float *slot, int n, const tn_token_pairs &x)
+{
+#pragma unroll
+    for (int u = 0; u < TN_TOKEN_PAIRS; u++)
+        if (tn_token_pair_at(u) < n) *(float2 *)(slot + tn_token_pair_at(u)) = make_float2(x.v[u][0], x.v[u][1]);
+}
+
+__device__ __forceinline__ void tn_token_fetch(const tn_token_step &s, const tn_token_room &r)
+{
+#pragma unroll 1
+    for (int first = 0; first < s.n; first += 2 * TN_TOKEN_PAIRS * TN_TOKEN_THREADS)
+        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first, tn_token_poll(s.mail + first, s.n - first, r.epoch));
+}
+
+/* What the step was joined to comes now. */
+__device__ __forceinline__ void tn_token_arrive(const tn_token_room &r)
+{
+    if (!r.fetch) return;
+    tn_token_fetch(*r.fetch, r);
+    __syncthreads();
 }
 
 /* Over the block; `sums` is free again after the next barrier. */
@@ -70,181 +192,305 @@ __device__ __forceinline__ float tn_token_sum(float x, float *sums)
     return x;
 }
 
+/* What is a block's of n rows or numbers: the same for all steps, so that one may go on with what it made itself. */
+struct tn_token_rows {
+    int first, end;
+
+    __device__ __forceinline__ tn_token_rows(unsigned n)
+    {
+        const unsigned b = blockIdx.x, each = n / gridDim.x, more = n - each * gridDim.x;
+        first = (int)(each * b + min(b, more));
+        end = first + (int)each + (b < more);
+    }
+};
+
 __device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_token_room &r)
 {
     const int token = tn_token_integer(s, 0);
     const bool in = token >= 0 && token < s.k;
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS)
-        tn_token_put(s, r, 0, i, in ? tn_token_far(s.in[1], s.in_type[1], (int64_t)token * s.n + i) : NAN);
+    const tn_token_in table(s, r, 1);
+    const tn_token_out y(s, r, 0);
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) y.put(i, in ? table.get((int64_t)token * s.n + i) : NAN);
 }
 
+/* --- vectors that are summed over ------------------------------------------------------------------------------------------------ */
+
+/* A parameter at number i, or what stands for an absent one: asked for early at a thread's first number, at the others when it is wanted. */
+struct tn_token_param {
+    tn_token_in from;
+    unsigned first;
+    float otherwise;
+
+    __device__ __forceinline__ tn_token_param(const tn_token_step &s, const tn_token_room &r, int k, float absent) : from(s, r, k), otherwise(absent)
+    {
+        first = from.at && threadIdx.x < s.n ? from.ask(threadIdx.x) : 0;
+    }
+    __device__ __forceinline__ float operator[](int i) const
+    {
+        return from.at ? from.value(i < TN_TOKEN_THREADS ? first : from.ask(i), i) : otherwise;
+    }
+};
+
+/* Between its loops a thread's numbers lie in the slot of y. */
 __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
 {
-    float v[TN_TOKEN_EACH], sum = 0, mean = 0, squares = 0;
-#pragma unroll
-    for (int u = 0; u < TN_TOKEN_EACH; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
-        if (i >= s.n) break;
-        v[u] = tn_token_get(s, r, 0, i) + tn_token_or(s, r, 1, i, 0.f);
-        tn_token_put(s, r, 1, i, v[u]);
-        sum += v[u];
+    const int n = s.n;
+    const tn_token_param gain(s, r, 2, 1.f), bias(s, r, 3, 0.f);
+    const tn_token_in x(s, r, 0), residual(s, r, 1);
+    const tn_token_out y(s, r, 0), total(s, r, 1);
+    float sum = 0, squares = 0, mean = 0;
+    tn_token_arrive(r);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
+        float v = x.get(i);
+        if (residual.at) v += residual.get(i);
+        total.put(i, v);
+        y.slot[i] = v;
+        sum += v;
+        squares += v * v;
     }
-    if (s.kind == TN_NORM_LAYER) mean = tn_token_sum(sum, r.sums + 32) / (float)s.n;
-#pragma unroll
-    for (int u = 0; u < TN_TOKEN_EACH; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
-        if (i >= s.n) break;
-        v[u] -= mean;
-        squares += v[u] * v[u];
+    if (s.kind == TN_NORM_LAYER) {
+        mean = tn_token_sum(sum, r.sums + 32) / (float)n;
+        squares = 0;
+#pragma unroll 1
+        for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) squares += (y.slot[i] - mean) * (y.slot[i] - mean);
     }
-    const float scale = rsqrtf(tn_token_sum(squares, r.sums) / (float)s.n + s.a);
-#pragma unroll
-    for (int u = 0; u < TN_TOKEN_EACH; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
-        if (i >= s.n) break;
-        tn_token_put(s, r, 0, i, v[u] * scale * tn_token_or(s, r, 2, i, 1.f) + tn_token_or(s, r, 3, i, 0.f));
-    }
-}
-
-__device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
-{
-    const bool fresh = !s.in[3] || (s.in[4] && tn_token_integer(s, 4) != 0);
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
-        const float x = tn_token_get(s, r, 0, i);
-        float y = tn_token_or(s, r, 2, i, 0.f);
-        for (int j = 0; j < s.k - 1; j++) {
-            const float old = fresh ? 0.f : tn_token_get(s, r, 3, j * s.n + i);
-            if (!fresh) y += tn_token_get(s, r, 1, j * s.n + i) * old;
-            if (j) tn_token_put(s, r, 1, (j - 1) * s.n + i, old);
-        }
-        y += tn_token_get(s, r, 1, (s.k - 1) * s.n + i) * x;
-        if (s.k > 1) tn_token_put(s, r, 1, (s.k - 2) * s.n + i, x);
-        tn_token_put(s, r, 0, i, s.kind ? tn_d_silu(y) : y);
-    }
-}
-
-__device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
-{
-    const bool fresh = !s.in[4] || (s.in[5] && tn_token_integer(s, 5) != 0);
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
-        const float l = -8.f * tn_token_get(s, r, 1, i) * tn_d_softplus(tn_token_get(s, r, 2, i));
-        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * tn_token_get(s, r, 1, s.n + i);
-        float re = gain * tn_token_get(s, r, 0, i), im = gain * tn_token_get(s, r, 0, s.n + i), sn, cs;
-        if (!fresh) {
-            const float rho = expf(l), a = tn_token_get(s, r, 4, i), b = tn_token_get(s, r, 4, s.n + i);
-            sincosf(tn_token_get(s, r, 3, i), &sn, &cs);
-            re += rho * (cs * a - sn * b);
-            im += rho * (cs * b + sn * a);
-        }
-        tn_token_put(s, r, 0, i, re);
-        tn_token_put(s, r, 0, s.n + i, im);
-        tn_token_put(s, r, 1, i, re);
-        tn_token_put(s, r, 1, s.n + i, im);
-    }
+    const float scale = rsqrtf(tn_token_sum(squares, r.sums) / (float)n + s.a);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) y.put(i, (y.slot[i] - mean) * scale * gain[i] + bias[i]);
 }
 
 /* Squares are summed 32 by 32, then the sums of a group. */
 __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const tn_token_room &r)
 {
-    float v[TN_TOKEN_EACH];
-#pragma unroll
-    for (int u = 0; u < TN_TOKEN_EACH; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS, first = i & ~31;
-        if (first >= s.n) break;
-        v[u] = i < s.n ? s.a * tn_token_get(s, r, 0, i) : 0.f;
-        if (i < s.n && s.in[2]) v[u] += tn_token_get(s, r, 3, i) * tn_token_get(s, r, 2, i);
-        const float squares = tn_warp_sum(v[u] * v[u]);
-        if ((i & 31) == 0) r.sums[i >> 5] = squares;
+    const int n = s.n, group = s.k;
+    const tn_token_param gain(s, r, 4, 1.f), skip(s, r, 3, 0.f);
+    const tn_token_in c(s, r, 0), z(s, r, 1), x(s, r, 2);
+    const tn_token_out y(s, r, 0);
+    tn_token_arrive(r);
+#pragma unroll 1
+    for (int i = threadIdx.x; (i & ~31) < n; i += TN_TOKEN_THREADS) { /* all of the warp */
+        float v = 0;
+        if (i < n) {
+            v = s.a * c.get(i);
+            if (x.at) v += skip[i] * x.get(i);
+            y.slot[i] = v;
+        }
+        v = tn_warp_sum(v * v);
+        if ((i & 31) == 0) r.sums[i >> 5] = v;
     }
     __syncthreads();
-#pragma unroll
-    for (int u = 0; u < TN_TOKEN_EACH; u++) {
-        const int i = threadIdx.x + u * TN_TOKEN_THREADS;
-        if (i >= s.n) break;
-        float y = v[u];
-        if (s.k) {
-            float sum = 0;
-            for (int j = 0; j < s.k / 32; j++) sum += r.sums[i / s.k * (s.k / 32) + j];
-            y *= rsqrtf(sum / (float)s.k + s.b) * tn_token_or(s, r, 4, i, 1.f);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
+        float v = y.slot[i], sum = 0;
+        const float gate = tn_d_gate(s.kind, z.get(i));
+        if (group) {
+            const int from = i / group * (group >> 5);
+#pragma unroll 1
+            for (int j = from; j < from + (group >> 5); j++) sum += r.sums[j];
+            v *= rsqrtf(sum / (float)group + s.b) * gain[i];
         }
-        tn_token_put(s, r, 0, i, y * tn_d_gate(s.kind, tn_token_get(s, r, 1, i)));
+        y.put(i, v * gate);
     }
 }
 
+/* --- states ---------------------------------------------------------------------------------------------------------------------------- */
+
+/* The number that says whether a state begins anew; asked for early. */
+__device__ __forceinline__ int tn_token_reset(const tn_token_step &s, int state)
+{
+    return !s.in[state] ? 1 : s.in[state + 1] ? tn_token_integer(s, state + 1) : 0;
+}
+
+/* Conv at a channel: what it reads besides its input. */
+struct tn_token_taps {
+    tn_token_in weight, bias;
+    unsigned w[TN_TOKEN_TAPS], b;
+    float old[TN_TOKEN_TAPS];
+
+    __device__ __forceinline__ tn_token_taps() {}
+    __device__ __forceinline__ tn_token_taps(const tn_token_step &s, const tn_token_room &r, int i) : weight(s, r, 1), bias(s, r, 2)
+    {
+        const float *state = (const float *)s.in[3] + i;
+        const int n = s.n, k = s.k;
+        b = bias.at ? bias.ask(i) : 0;
+#pragma unroll
+        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
+            old[j] = 0.f;
+            if (j < k) w[j] = weight.ask(j * n + i);
+            if (j < k - 1 && s.in[3]) old[j] = __ldcg(state + j * n);
+        }
+    }
+
+    /* Of input x; the state goes on. */
+    __device__ __forceinline__ float make(const tn_token_step &s, int i, float x, bool fresh, bool writes) const
+    {
+        float sum = bias.at ? bias.value(b, i) : 0.f;
+        const int n = s.n, k = s.k;
+#pragma unroll
+        for (int j = 0; j < TN_TOKEN_TAPS; j++) {
+            if (j >= k) break;
+            const float v = j == k - 1 ? x : fresh ? 0.f : old[j];
+            sum = fmaf(weight.value(w[j], j * n + i), v, sum);
+            if (j && writes && s.out[1]) tn_token_store(s.out[1], s.out_type[1], (j - 1) * n + i, v);
+        }
+        return s.kind ? tn_d_silu(sum) : sum;
+    }
+};
+
+__device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_token_room &r)
+{
+    const bool fresh = tn_token_reset(s, 3);
+    const tn_token_in x(s, r, 0);
+    const tn_token_out y(s, r, 0);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
+        const tn_token_taps t(s, r, i);
+        y.put(i, t.make(s, i, x.get(i), fresh, r.writes));
+    }
+}
+
+__device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
+{
+    const int n = s.n, reset = tn_token_reset(s, 4);
+    const tn_token_param nu(s, r, 2, 0.f), omega(s, r, 3, 0.f), re(s, r, 4, 0.f);
+    const float *second = s.in[4] ? (const float *)s.in[4] + n : nullptr;
+    const float early = second && threadIdx.x < n ? __ldcg(second + threadIdx.x) : 0.f;
+    const tn_token_in x(s, r, 0), gates(s, r, 1);
+    const tn_token_out y(s, r, 0), next(s, r, 1);
+    tn_token_arrive(r);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
+        const float l = -8.f * gates.get(i) * tn_d_softplus(nu[i]);
+        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * gates.get(n + i);
+        float a = gain * x.get(i), b = gain * x.get(n + i), sn, cs;
+        if (!reset) {
+            const float rho = expf(l), im = i < TN_TOKEN_THREADS ? early : __ldcg(second + i);
+            sincosf(omega[i], &sn, &cs);
+            a += rho * (cs * re[i] - sn * im);
+            b += rho * (cs * im + sn * re[i]);
+        }
+        y.put(i, a);
+        y.put(n + i, b);
+        next.put(i, a);
+        next.put(n + i, b);
+    }
+}
+
+/* --- the others ---------------------------------------------------------------------------------------------------------------------- */
+
+/* Functions of all kinds are long: once. */
 __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, const tn_token_room &r)
 {
+    const tn_token_in a(s, r, 0), b(s, r, 1);
+    const tn_token_out y(s, r, 0);
+#pragma unroll 1
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
-        const float x = tn_token_get(s, r, 0, i);
-        float y;
-        if (s.op == TN_TOKEN_GATE) y = x * tn_d_gate(s.kind, tn_token_get(s, r, 1, i));
-        else if (s.op == TN_TOKEN_UNARY) y = tn_d_unary(s.kind, x, s.a, s.b);
-        else y = tn_d_binary(s.kind, x, tn_token_get(s, r, 1, i / s.m % s.k));
-        tn_token_put(s, r, 0, i, y);
+        const int j = s.op == TN_TOKEN_BINARY ? i / s.m % s.k : i;
+        const unsigned x = a.ask(i), z = s.op == TN_TOKEN_UNARY ? 0 : b.ask(j);
+        float v = a.value(x, i);
+        if (s.op == TN_TOKEN_UNARY) v = tn_d_unary(s.kind, v, s.a, s.b);
+        else if (s.op == TN_TOKEN_GATE) v *= tn_d_gate(s.kind, b.value(z, j));
+        else v = tn_d_binary(s.kind, v, b.value(z, j));
+        y.put(i, v);
     }
 }
 
-/* A block takes 32 columns of a head at a time: warps its rows, lanes its columns. */
+/* A block takes 8 columns of a head at a time: 8 lanes its columns, the others and the warps its rows. */
 __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
 {
-    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, N = s.k, P = s.m, parts = (P + 31) / 32;
-    const bool fresh = !s.in[4] || (s.in[5] && tn_token_integer(s, 5) != 0);
+    enum { COLUMNS = 8, ROWS = TN_TOKEN_THREADS / COLUMNS };
+    const int column = threadIdx.x % COLUMNS, row = threadIdx.x / COLUMNS, N = s.k, P = s.m, parts = (P + COLUMNS - 1) / COLUMNS;
+    if (blockIdx.x >= s.n * parts) return;
+    const int reset = tn_token_reset(s, 4);
+    const tn_token_in q(s, r, 0), k(s, r, 1), v(s, r, 2), alpha(s, r, 3), strength(s, r, 6);
+    const float *state = (const float *)s.in[4];
+#pragma unroll 1
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
-        const int h = u / parts, p = u % parts * 32 + lane;
-        float decay = fresh ? 0.f : tn_token_get(s, r, 3, h), write = tn_token_or(s, r, 6, h, 1.f), sum = 0;
+        const int h = u / parts, p = u % parts * COLUMNS + column;
+        const int64_t at = ((int64_t)h * N + row) * P + p;
+        float old = state && p < P && row < N ? __ldcg(state + at) : 0.f, sum = 0;
+        float decay = alpha.get(h), write = strength.at ? strength.get(h) : 1.f;
         if (s.kind) {
             decay = -tn_d_softplus(decay);
-            if (s.in[6]) write = tn_d_sigmoid(write);
+            if (strength.at) write = tn_d_sigmoid(write);
         }
-        decay = fresh ? 0.f : expf(decay);
+        decay = reset ? 0.f : expf(decay);
         if (p < P) {
-            const float v = tn_token_get(s, r, 2, h * P + p) * write;
-            for (int n = warp; n < N; n += TN_TOKEN_WARPS) {
-                const int64_t at = ((int64_t)h * N + n) * P + p;
-                const float kv = tn_token_get(s, r, 1, h * N + n) * v;
-                const float now = fresh ? kv : fmaf(decay, tn_token_far(s.in[4], s.in_type[4], at), kv);
-                sum = fmaf(tn_token_get(s, r, 0, h * N + n), now, sum);
-                if (s.out[1]) tn_store(s.out[1], (tn_dtype)s.out_type[1], at, now);
+            write *= v.get(h * P + p);
+#pragma unroll 1
+            for (int n = row; n < N; n += ROWS) {
+                const float kv = k.get(h * N + n) * write, now = reset ? kv : fmaf(decay, old, kv);
+                const int64_t here = at + (int64_t)(n - row) * P;
+                sum = fmaf(q.get(h * N + n), now, sum);
+                if (s.out[1]) tn_token_store(s.out[1], s.out_type[1], here, now);
+                if (state && n + ROWS < N) old = __ldcg(state + here + (int64_t)ROWS * P);
             }
         }
-        r.sums[warp * 32 + lane] = sum;
+        sum += __shfl_xor_sync(0xffffffffu, sum, 8);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 16);
+        if ((threadIdx.x & 31) < COLUMNS) r.sums[(threadIdx.x >> 5) * COLUMNS + column] = sum;
         __syncthreads();
-        if (warp == 0 && p < P && s.out[0]) {
+        if (threadIdx.x < COLUMNS && p < P && s.out[0]) {
             float o = 0;
-            for (int w = 0; w < TN_TOKEN_WARPS; w++) o += r.sums[w * 32 + lane];
-            tn_store(s.out[0], (tn_dtype)s.out_type[0], h * P + p, o);
+#pragma unroll
+            for (int w = 0; w < TN_TOKEN_WARPS; w++) o += r.sums[w * COLUMNS + column];
+            tn_token_send(s, r, h * P + p, o);
         }
         __syncthreads();
     }
 }
 
-__device__ __forceinline__ void tn_token_copy(const tn_token_step &s, const tn_token_room &r)
+/* n copies: one by the whole block, or a warp each. */
+__device__ __forceinline__ void tn_token_copy(const tn_token_step *step, const tn_token_room &r, int n)
 {
-    for (int64_t i = blockIdx.x * TN_TOKEN_THREADS + threadIdx.x; i < s.n; i += gridDim.x * TN_TOKEN_THREADS)
-        tn_store(s.out[0], (tn_dtype)s.out_type[0], i, tn_token_get(s, r, 0, (int)i));
+    const int threads = n > 1 ? 32 : TN_TOKEN_THREADS, group = threadIdx.x / threads, groups = TN_TOKEN_THREADS / threads;
+#pragma unroll 1
+    for (int k = group; k < n; k += groups) {
+        const tn_token_step &s = step[k];
+        const tn_token_in x(s, r, 0);
+        const tn_token_rows mine(s.n);
+#pragma unroll 1
+        for (int first = mine.first + threadIdx.x % threads; first < mine.end; first += 4 * threads) {
+            unsigned bits[4];
+#pragma unroll
+            for (int u = 0; u < 4; u++)
+                if (first + u * threads < mine.end) bits[u] = x.ask(first + u * threads);
+#pragma unroll
+            for (int u = 0; u < 4; u++) {
+                const int i = first + u * threads;
+                if (i < mine.end) tn_token_store(s.out[0], s.out_type[0], i, x.value(bits[u], i));
+            }
+        }
+    }
 }
 
 __device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_token_room &r)
 {
     const int pairs = s.k / 2;
     const double position = s.in[1] ? tn_token_integer(s, 1) : 0, rate = -((double)s.a + (double)s.b) / pairs;
+    const tn_token_in x(s, r, 0);
+    const tn_token_out y(s, r, 0);
+#pragma unroll 1
     for (int i = threadIdx.x; i < s.n * pairs; i += TN_TOKEN_THREADS) {
         const int h = i / pairs, j = i % pairs;
         const int p = h * s.k + (s.kind ? 2 * j : j), q = s.kind ? p + 1 : p + pairs;
         double sn, cs;
         sincos(position * exp2(rate * j), &sn, &cs);
-        const float a = tn_token_get(s, r, 0, p), b = tn_token_get(s, r, 0, q), c = (float)cs, d = (float)sn;
-        tn_token_put(s, r, 0, p, a * c - b * d);
-        tn_token_put(s, r, 0, q, b * c + a * d);
+        const float a = x.get(p), b = x.get(q), c = (float)cs, d = (float)sn;
+        y.put(p, a * c - b * d);
+        y.put(q, b * c + a * d);
     }
 }
 
-/* As cache_write does, NaN in the nearest row where there is none. */
+/* As cache_write does, NaN in the nearest row where there is none. Every block writes it, the same bits: so none waits for another one's. */
 __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_token_room &r)
 {
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
-    if (!r.writes) return;
+    const tn_token_in x(s, r, 0);
+#pragma unroll 1
     for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS)
-        tn_store(s.out[0], (tn_dtype)s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? tn_token_get(s, r, 0, i) : NAN);
+        tn_token_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? x.get(i) : NAN);
 }
 
 /* --- the largest ----------------------------------------------------------------------------------------------------------- */
@@ -263,10 +509,12 @@ __device__ __forceinline__ tn_d_best tn_token_best_of_all(tn_d_best a, float *su
 
 __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, const tn_token_room &r, float *scratch)
 {
-    const int first = (int)((int64_t)s.n * blockIdx.x / gridDim.x), end = (int)((int64_t)s.n * (blockIdx.x + 1) / gridDim.x);
+    const tn_token_rows rows(s.n);
+    const tn_token_in from(s, r, 0);
     tn_d_best mine = { -INFINITY, INT_MAX };
-    for (int i = first + threadIdx.x; i < end; i += TN_TOKEN_THREADS) {
-        const float x = tn_token_get(s, r, 0, i);
+#pragma unroll 1
+    for (int i = rows.first + threadIdx.x; i < rows.end; i += TN_TOKEN_THREADS) {
+        const float x = from.get(i);
         const tn_d_best b = { x, x == x ? i : -1 };
         mine = tn_d_better(mine, b);
     }
@@ -277,6 +525,7 @@ __device__ __forceinline__ void tn_token_best_parts(const tn_token_step &s, cons
 __device__ __forceinline__ void tn_token_best_whole(const tn_token_step &s, const tn_token_room &r, const float *scratch)
 {
     tn_d_best mine = { -INFINITY, INT_MAX };
+#pragma unroll 1
     for (int i = threadIdx.x; i < gridDim.x; i += TN_TOKEN_THREADS) {
         const tn_d_best b = { __ldcg(scratch + 2 * i), __float_as_int(__ldcg(scratch + 2 * i + 1)) };
         mine = tn_d_better(mine, b);

@@ -105,14 +105,16 @@ static bool write_in_outer(absorb *a, size_t i)
     if (n.op != &tn_op_outer || n.in[TN_OUTER_WRITE]) return false;
     const tn_sig sig = tn_node_sig(g, &n, 1);
     const int64_t at = maker_of(a, n.in[TN_OUTER_V], &tn_op_binary, i);
-    if (at < 0 || !tn_outer_in_tiles(&sig)) return false;
+    const bool few = !a->n_seeds && tn_outer_in_steps(&sig); /* of any types, forwards */
+    if (at < 0 || (!few && !tn_outer_in_tiles(&sig))) return false;
     const tn_node *by = &g->node[at];
     const tn_gtensor *v = &g->tensor[by->in[0]], *w = &g->tensor[by->in[1]], *y = &g->tensor[n.in[TN_OUTER_V]];
     const bool product = ((const tn_binary_attr *)by->attr)->kind == TN_BINARY_MUL && w->dims.rank == 4 && w->dims.dim[3] == 1;
-    if (!product || v->dtype != TN_BF16 || v->live || y->live || !tn_dims_equal(v->dims, y->dims)) return false;
+    if (!product || v->live || y->live || !tn_dims_equal(v->dims, y->dims)) return false;
     for (int k = 0; k < 3; k++)
         if (w->dims.dim[k] != v->dims.dim[k]) return false;
-    if (!in_vectors(g, by->in[0]) || !in_vectors(g, n.in[TN_OUTER_Q]) || !in_vectors(g, n.in[TN_OUTER_K])) return false;
+    const bool tiles = v->dtype == TN_BF16 && in_vectors(g, by->in[0]) && in_vectors(g, n.in[TN_OUTER_Q]) && in_vectors(g, n.in[TN_OUTER_K]);
+    if (few ? w->live != 0 : !tiles) return false;
     int32_t in[TN_OUTER_INPUTS];
     memcpy(in, n.in, sizeof in);
     in[TN_OUTER_V] = by->in[0];

@@ -10,11 +10,11 @@
 
 #include <tenon/ops.h>
 
-enum { B = 2, T = 8, H = 3, N = 16, C = 12 };
+enum { B = 2, MANY = 8, H = 3, N = 16, C = 12 };
 
 typedef enum kind {
     PAIR, READ_TWICE, IS_OUTPUT, IS_SEED, THROUGH_VIEW, GATES, GATE_READ_TWICE, SWITCHED_OFF, ACROSS_LAYERS, OTHER_ACT, NARROW,
-    FULL, ODD_ROWS, REPEATED, KINDS
+    FULL, ODD_ROWS, REPEATED, TOKEN, TOKEN_IS_SEED, KINDS
 } kind;
 
 static const struct {
@@ -35,19 +35,22 @@ static const struct {
     [FULL] = { "f32", 1, 0 },
     [ODD_ROWS] = { "rows that begin anywhere", 1, 0 },
     [REPEATED] = { "a strength for all heads", 1, 0 },
+    [TOKEN] = { "single tokens, of any type and size", 1, 2 },
+    [TOKEN_IS_SEED] = { "single tokens with gradients", 0, 0 },
 };
 
 static tn_ref part(tn_graph *g, tn_ref x, int64_t from, int64_t n) { return tn_slice(g, x, -1, from, n); }
 
 static void build(tn_graph *g, kind k, tn_seed seed[2])
 {
-    const tn_dtype type = k == FULL ? TN_F32 : TN_BF16;
-    const int64_t size = k == NARROW ? 12 : N, wide = k == ODD_ROWS ? size + 4 : size;
+    const bool single = k == TOKEN || k == TOKEN_IS_SEED;
+    const tn_dtype type = k == FULL || single ? TN_F32 : TN_BF16;
+    const int64_t T = single ? 1 : MANY, size = k == NARROW || single ? 12 : N, wide = k == ODD_ROWS ? size + 4 : size;
     const tn_ref x = tn_input(g, "x", tn_shape(B, T, C), type), w = tn_input(g, "w", tn_shape(4, C), TN_F32);
     const int64_t heads = k == REPEATED ? 1 : H;
     const tn_ref all = tn_input(g, "qkv", tn_shape(B, T, 3 * H, wide), type), a = tn_input(g, "a", tn_shape(B, T, H), type);
     const tn_ref b = tn_input(g, "b", tn_shape(B, T, heads), type);
-    const bool gates = k == GATES || k == GATE_READ_TWICE;
+    const bool gates = k == GATES || k == GATE_READ_TWICE || k == TOKEN;
     const tn_ref alpha = gates ? tn_neg(g, tn_softplus(g, a)) : a, opened = gates ? tn_sigmoid(g, b) : b;
     const tn_ref strength = tn_reshape(g, opened, tn_shape(B, T, heads, 1));
     if (k == GATE_READ_TWICE) tn_output(g, "opened", opened);
@@ -79,7 +82,7 @@ static void what_goes_where(void **state)
         int in_conv = 0, in_outer = 0, alone = 0;
         assert_ok(tn_graph_new(&o, &g));
         build(g, (kind)k, seed);
-        tn_pass_absorb(g, k == ACROSS_LAYERS, seed, k == IS_SEED ? 2 : 0);
+        tn_pass_absorb(g, k == ACROSS_LAYERS, seed, k == IS_SEED || k == TOKEN_IS_SEED ? 2 : 0);
         assert_ok(tn_graph_status(g));
         for (size_t i = 0; i < g->n_nodes; i++) {
             const tn_node *n = &g->node[i];

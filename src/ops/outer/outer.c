@@ -67,6 +67,11 @@ static void outer_cost(const tn_sig *s, tn_cost *c)
     c->flops_backward = tokens * 2 * (C * (3 * N + 2 * P) + 5 * N * P);
 }
 
+bool tn_outer_in_steps(const tn_sig *s)
+{
+    return ((const tn_outer_attr *)s->attr)->steps || s->in[TN_OUTER_Q].dims.dim[1] <= TN_OUTER_FEW;
+}
+
 bool tn_outer_in_tiles(const tn_sig *s)
 {
     const tn_type *q = &s->in[TN_OUTER_Q], *v = &s->in[TN_OUTER_V];

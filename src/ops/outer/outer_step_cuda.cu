@@ -5,6 +5,7 @@
  * every chunk, then back through the chunks, making a chunk's states again. */
 #include "ops/outer/outer_cuda.h"
 #include "ops/outer/outer_tiles.cuh"
+#include "ops/unary/unary_value.cuh"
 
 namespace
 {
@@ -46,7 +47,15 @@ __device__ __forceinline__ float number(const tn_outer_tensor &p, int64_t b, int
 
 __device__ __forceinline__ float decay_at(const steps &a, int64_t b, int64_t h, int64_t t)
 {
-    return expf(tn_load(a.z.alpha.at, a.z.alpha.type, b * a.z.alpha.b + t * a.z.alpha.t + h * a.z.alpha.h));
+    const float x = tn_load(a.z.alpha.at, a.z.alpha.type, b * a.z.alpha.b + t * a.z.alpha.t + h * a.z.alpha.h);
+    return expf(a.z.raw ? -tn_d_softplus(x) : x);
+}
+
+/* What v_t is multiplied with; forwards only. */
+__device__ __forceinline__ float strength_at(const steps &a, int64_t b, int64_t h, int64_t t)
+{
+    const float x = a.z.write.at ? number(a.z.write, b, h, t, 0) : 1.f;
+    return a.z.write.at && a.z.raw ? tn_d_sigmoid(x) : x;
 }
 
 /* Runs f(n, p, index) over this thread's elements. */
@@ -61,9 +70,9 @@ __device__ __forceinline__ void own(const steps &a, F f)
 __device__ __forceinline__ void advance(const steps &a, int64_t b, int64_t h, int64_t t, const float *from, float *to)
 {
     const bool fresh = tn_outer_starts(a.z, b, t);
-    const float decay = fresh ? 0.f : decay_at(a, b, h, t);
+    const float decay = fresh ? 0.f : decay_at(a, b, h, t), strength = strength_at(a, b, h, t);
     own(a, [&](int n, int p, int64_t i) {
-        const float kv = __fmul_rn(number(a.z.k, b, h, t, n), number(a.z.v, b, h, t, p));
+        const float kv = __fmul_rn(number(a.z.k, b, h, t, n), __fmul_rn(number(a.z.v, b, h, t, p), strength));
         to[i] = fresh ? kv : __fmaf_rn(decay, from[i], kv);
     });
 }
@@ -213,6 +222,7 @@ tn_status tn_outer_step_forward_cuda(const tn_call *c)
 
 tn_status tn_outer_step_backward_cuda(const tn_call *c)
 {
+    if (c->in[TN_OUTER_WRITE].data) return tn_error(TN_INTERNAL, "outer: write strengths without a kernel that takes them");
     steps a = set_up(c, true);
     a.d_o = tn_outer_of(&c->dout[0], false);
     a.dfinal = tn_outer_state_of(&c->dout[1], false);

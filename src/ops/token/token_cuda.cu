@@ -1,8 +1,8 @@
 /* The kernel that runs a token's program, and the choice of what goes into one.
  *
- * A block of 512 threads on every multiprocessor. A product's weights are cut by rows: a block owns the rows n b / blocks up to
- * n (b + 1) / blocks, as many of them as fit come through shared memory, two products ahead of their use, so that memory is read while blocks
- * wait for each other; the rest is read when it is needed. A warp makes two rows at a time. Sums have a fixed order.
+ * A block of 512 threads on every multiprocessor. A product's weights are cut by rows: a block has neighbouring ones (tn_token_rows), as many of
+ * them as fit come through shared memory, two products ahead of their use, so that memory is read while blocks wait for each other; the rest is
+ * read when it is needed. A warp makes two rows at a time. Sums have a fixed order.
  * Most of a step's time is not work: its code comes from far away unless all of it is short, and a number from memory takes as long as a thousand
  * instructions. So code is shared where it can be, and what a step will read is asked for before it waits for anything.
  * Blocks meet at a counter in memory; the last one to leave sets it back for the next program and counts the launch, whose number tells
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
         }
         if (records == 2 && step[i].op == TN_TOKEN_FETCH) fetch = &step[i++];
         const tn_token_step &s = step[i];
-        const tn_token_room r = { slots, sums, stages + (product & 1) * p.stage_bytes, p.stage_bytes,
+        const tn_token_room r = { slots, sums, stages + (product & 1) * p.stage_bytes,
                                   (s.flags & TN_TOKEN_SHARED) || s.op == TN_TOKEN_PUT || turn == blockIdx.x, epoch, fetch };
         if (++turn == gridDim.x) turn = 0;
         float *scratch = p.scratch + s.kind * TN_TOKEN_HALF; /* of steps that have parts */

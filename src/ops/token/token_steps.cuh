@@ -23,7 +23,6 @@ struct tn_token_room {
     float *slots;
     float *sums;  /* (TN_TOKEN_SUMS) */
     char *stage;  /* of this step's weights */
-    int stage_bytes;
     bool writes;  /* this block writes to memory */
     uint32_t epoch; /* of this launch, beside every number that is mailed */
     const tn_token_step *fetch; /* that is joined to this step, or NULL */

@@ -24,7 +24,8 @@ struct tn_context {
 };
 
 /* A whole run, one without its prologue, each with a chain's tick behind it, and many of the last. */
-enum { WHOLE, AGAIN, CHAINED, CHAINED_AGAIN, CHAINED_MANY, RECORDINGS, MANY = 8 };
+enum { WHOLE, AGAIN, CHAINED, CHAINED_AGAIN, CHAINED_MANY, RECORDINGS };
+enum { MANY = 8 };
 
 struct tn_bound {
     const tn_plan *plan;
@@ -44,6 +45,7 @@ struct tn_bound {
     bool chained;         /* runs follow one another (tn_bound_chain) */
     tn_chain chain;
     tn_tick tick;         /* of the chain, as its tensors lie now */
+    bool ticks;           /* it is known: a run of this chain has looked for it */
     void *recording[RECORDINGS];
     bool queued[RECORDINGS]; /* ran once, kernel by kernel */
     bool replays;         /* the device can, and opt.replay is on */
@@ -237,10 +239,43 @@ static tn_status refresh(tn_bound *b)
     forget_recordings(b, WHOLE);
     tn_frame_init(b->plan, b->frame, c->arena, b->externs, cpu ? c->queue : NULL, cpu ? NULL : c->queue);
     b->generation = c->generation;
+    b->ticks = false;
     return TN_OK;
 }
 
-static tn_status find_tick(tn_bound *b);
+static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, int64_t *n)
+{
+    const int i = tn_plan_extern_find(b->plan, name);
+    const tn_gtensor *t = i < 0 ? NULL : tn_plan_extern(b->plan, i);
+    *at = NULL;
+    *n = 0;
+    if (!t) return TN_OK;
+    if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32) return tn_error(TN_INTERNAL, "%s is no input of integers", name);
+    *at = b->externs[i];
+    *n = tn_gtensor_count(t);
+    return TN_OK;
+}
+
+/* Where the chain's tensors lie; recordings of other places are dropped. */
+static tn_status find_tick(tn_bound *b)
+{
+    tn_tick t;
+    memset(&t, 0, sizeof t); /* its gaps are compared, too */
+    t.log = b->chain.log;
+    t.step = b->chain.step;
+    TN_RETURN_IF(find_input(b, b->chain.input, &t.to, &t.n));
+    for (int i = 0; i < TN_TICK_COUNTERS && b->chain.counter[i]; i++)
+        TN_RETURN_IF(find_input(b, b->chain.counter[i], &t.counter[i].at, &t.counter[i].n));
+    t.from = tn_frame_output(b->plan, b->frame, b->chain.output);
+    if (!t.to || !t.from) return tn_error(TN_INTERNAL, "the plan has no %s", t.to ? b->chain.output : b->chain.input);
+    b->ticks = true;
+    if (memcmp(&t, &b->tick, sizeof t) == 0) return TN_OK;
+    forget_recordings(b, CHAINED);
+    b->tick = t;
+    return TN_OK;
+}
+
+static tn_status tick(const tn_bound *b) { return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK; }
 
 static tn_status run_timed(tn_bound *b, bool again)
 {
@@ -283,7 +318,7 @@ static tn_status run_marked(tn_bound *b, bool again)
 static tn_status queue_all(tn_bound *b, bool again)
 {
     TN_RETURN_IF(again ? tn_frame_run_again(b->plan, b->frame) : tn_frame_run(b->plan, b->frame));
-    return b->chained ? b->context->backend->tick(b->context->queue, &b->tick) : TN_OK;
+    return tick(b);
 }
 
 static tn_status queue_many(tn_bound *b)
@@ -330,9 +365,11 @@ static tn_status run(tn_bound *b, bool again)
     b->context->last = NULL;
     TN_RETURN_IF(upload_own(b));
     if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
-    if (b->chained) TN_RETURN_IF(find_tick(b));
-    if (b->timers) TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
-    else TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE)) : queue_all(b, again));
+    if (b->chained && !b->ticks) TN_RETURN_IF(find_tick(b));
+    if (b->timers) {
+        TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
+        TN_RETURN_IF(tick(b));
+    } else TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE)) : queue_all(b, again));
     b->context->last = b;
     return TN_OK;
 }
@@ -348,41 +385,10 @@ const tn_plan *tn_bound_plan(const tn_bound *b) { return b->plan; }
 
 /* --- runs that follow one another ------------------------------------------------------------------------------------------- */
 
-static tn_status find_input(const tn_bound *b, const char *name, int32_t **at, int64_t *n)
-{
-    const int i = tn_plan_extern_find(b->plan, name);
-    const tn_gtensor *t = i < 0 ? NULL : tn_plan_extern(b->plan, i);
-    *at = NULL;
-    *n = 0;
-    if (!t) return TN_OK;
-    if (t->role != TN_ROLE_INPUT || t->dtype != TN_I32) return tn_error(TN_INTERNAL, "%s is no input of integers", name);
-    *at = b->externs[i];
-    *n = tn_gtensor_count(t);
-    return TN_OK;
-}
-
-/* Where the chain's tensors lie; recordings of other places are dropped. */
-static tn_status find_tick(tn_bound *b)
-{
-    tn_tick t;
-    memset(&t, 0, sizeof t); /* its gaps are compared, too */
-    t.log = b->chain.log;
-    t.step = b->chain.step;
-    TN_RETURN_IF(find_input(b, b->chain.input, &t.to, &t.n));
-    for (int i = 0; i < TN_TICK_COUNTERS && b->chain.counter[i]; i++)
-        TN_RETURN_IF(find_input(b, b->chain.counter[i], &t.counter[i].at, &t.counter[i].n));
-    t.from = tn_frame_output(b->plan, b->frame, b->chain.output);
-    if (!t.to || !t.from) return tn_error(TN_INTERNAL, "the plan has no %s", t.to ? b->chain.output : b->chain.input);
-    if (memcmp(&t, &b->tick, sizeof t) == 0) return TN_OK;
-    forget_recordings(b, CHAINED);
-    b->tick = t;
-    return TN_OK;
-}
-
 tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
 {
     b->chained = c;
-    b->uploaded = false;
+    b->uploaded = b->ticks = false;
     if (!c) return TN_OK;
     b->chain = *c;
     return b->context->backend->zero(b->context->queue, c->log, sizeof *c->log);
@@ -391,7 +397,8 @@ tn_status tn_bound_chain(tn_bound *b, const tn_chain *c)
 tn_status tn_run_chain(tn_bound *b, int64_t n)
 {
     while (n > 0) {
-        const bool many = n >= MANY && b->replays && !b->timers && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
+        const bool warm = b->ticks && b->queued[CHAINED_AGAIN] && b->context->last == b && b->generation == b->context->generation;
+        const bool many = n >= MANY && warm && b->replays && !b->timers;
         TN_RETURN_IF(many ? run_recorded(b, CHAINED_MANY) : tn_run_again(b));
         n -= many ? MANY : 1;
     }

@@ -234,13 +234,19 @@ static bool comes_too_early(const tn_token_builder *b, const tn_token_step *s, c
     return false;
 }
 
+static void clear_slots(tn_token_step *s)
+{
+    for (int i = 0; i < TN_TOKEN_IN; i++) s->in_slot[i] = -1;
+    for (int i = 0; i < TN_TOKEN_OUT; i++) s->out_slot[i] = -1;
+}
+
 /* Brings all of a mail to a slot. */
 static bool fetch(tn_token_builder *b, work *w, const struct tn_token_mailed *m)
 {
     tn_token_program *p = b->program;
-    tn_token_step s = { .op = TN_TOKEN_FETCH, .n = m->words, .mail = m->whole, .out_slot = { 0, -1 } };
+    tn_token_step s = { .op = TN_TOKEN_FETCH, .n = m->words, .mail = m->whole };
     if (p->n + 1 >= TN_TOKEN_STEPS) return false;
-    for (int i = 0; i < TN_TOKEN_IN; i++) s.in_slot[i] = -1;
+    clear_slots(&s);
     s.out_slot[0] = take_slot(b, w, s.n);
     w->n_taken = 0;
     if (s.out_slot[0] < 0) return false;
@@ -446,8 +452,7 @@ static bool join(tn_token_builder *b, const work *wanted)
     tn_token_step *s = &w.step;
     if (!product || product->op != TN_TOKEN_LINEAR || !product->mail || product->flags & TN_TOKEN_JOINED) return false;
     if ((s->op != TN_TOKEN_CONV && s->op != TN_TOKEN_GATE) || !s->out[0] || p->n == TN_TOKEN_STEPS) return false;
-    for (int i = 0; i < TN_TOKEN_IN; i++) s->in_slot[i] = -1;
-    for (int i = 0; i < TN_TOKEN_OUT; i++) s->out_slot[i] = -1;
+    clear_slots(s);
     const work after = { .call = w.call + 1, .n_calls = w.n_calls - 1 };
     const int32_t at = first_row(product, &w);
     if (at < 0 || !reads_alone(b, &w)) return false;
@@ -511,8 +516,7 @@ static bool place(tn_token_builder *b, const work *wanted)
     if (n == TN_TOKEN_STEPS || comes_too_early(b, &wanted->step, wanted->size)) return false;
     for (int what = wanted->step.flags & TN_TOKEN_MEETS ? MEETING : NOTHING; what <= MEETING_ANEW; what++) {
         work w = *wanted;
-        for (int i = 0; i < TN_TOKEN_IN; i++) w.step.in_slot[i] = -1;
-        for (int i = 0; i < TN_TOKEN_OUT; i++) w.step.out_slot[i] = -1;
+        clear_slots(&w.step);
         meet(b, &w.step, (need)what);
         if (place_parts(b, &w.step) && fetch_inputs(b, &w) && place_inputs(b, &w) && place_outputs(b, &w)) {
             commit(b, &w);

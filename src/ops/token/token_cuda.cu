@@ -176,8 +176,9 @@ __device__ __forceinline__ void ask_ahead(const tn_token_step &s)
 
 enum { AHEAD = 8 }; /* steps */
 
-/* With -DTN_TOKEN_TRACE two blocks print what each step took, in cycles: waiting (a meeting, weights, mail), then working. */
-#if TN_TOKEN_TRACE == 2 /* when the kernel began and ended, in ns */
+/* With -DTN_TOKEN_TRACE=1 two blocks print what each step took, in cycles: waiting for a meeting or weights, then working (a fetch waits for mail
+ * there); with 2 one prints when the kernel began and ended, in ns. */
+#if TN_TOKEN_TRACE == 2
 enum { TRACE_BYTES = 0 };
 #define TRACE_ROOM() uint64_t t0; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t0))
 #define TRACE_TIME(t)

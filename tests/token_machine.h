@@ -2,7 +2,7 @@
  *
  * A seed decides which block goes on and how far; one stops at a meeting until all have come there, and at a fetch until all words of that mail
  * are of this run. Whatever one block reads of another's without either, it reads too early or too late for some seed. A program whose
- * blocks wait for ever fails. Weights that are staged are copied when the kernel would fetch them. f32 alone; arithmetic is double, so
+ * blocks wait for ever fails. Weights that are staged are copied when the program begins, the kernel may fetch them at any time. f32 alone; arithmetic is double, so
  * that a program's result differs from kernels' by their rounding. */
 #ifndef TN_TOKEN_MACHINE_H
 #define TN_TOKEN_MACHINE_H
@@ -28,8 +28,7 @@ typedef struct tn_token_machine {
     uint32_t epoch; /* beside every number that is mailed */
     int at[TN_TOKEN_MACHINE_BLOCKS]; /* a block's next step */
     float *slots;  /* (blocks,slot_floats) */
-    float *stage;  /* (blocks,2,stage_bytes / 4) */
-    int product[TN_TOKEN_MACHINE_BLOCKS]; /* staged products that a block has done */
+    float *stage[TN_TOKEN_STEPS]; /* (n,k): weights of the steps that are staged, as they were when the program began */
     double best[2][TN_TOKEN_MACHINE_BLOCKS][2]; /* halves of the scratch: number, place */
     double seen[2][TN_TOKEN_MACHINE_SEEN];      /* ... or, for each part of a head's keys, the largest logit, the sum, the values */
 } tn_token_machine;
@@ -168,7 +167,7 @@ static inline void tn_m_norm(const tn_token_worker *w)
 }
 
 typedef struct tn_m_part {
-    int64_t first, end, staged; /* rows, or pairs of rows, of a block; so many of them are staged */
+    int64_t first, end; /* rows, or pairs of rows, of a block */
 } tn_m_part;
 
 static inline int tn_m_rows(const tn_token_step *s) { return s->flags & TN_TOKEN_PAIRED ? 2 : 1; }
@@ -177,31 +176,7 @@ static inline int tn_m_rows(const tn_token_step *s) { return s->flags & TN_TOKEN
 static inline tn_m_part tn_m_own(const tn_token_machine *m, int64_t n, int block)
 {
     const int64_t each = n / m->blocks, more = n % m->blocks, first = each * block + (block < more ? block : more);
-    return (tn_m_part){ first, first + each + (block < more), 0 };
-}
-
-static inline tn_m_part tn_m_part_of(const tn_token_machine *m, const tn_token_step *s, int block)
-{
-    tn_m_part p = tn_m_own(m, s->n / tn_m_rows(s), block);
-    const int64_t fit = m->p->stage_bytes / (4 * (int64_t)s->k * tn_m_rows(s));
-    p.staged = p.end - p.first < fit ? p.end - p.first : fit;
-    return p;
-}
-
-static inline float *tn_m_stage(const tn_token_machine *m, int block, int j)
-{
-    return m->stage + (2 * block + (j & 1)) * (m->p->stage_bytes / 4);
-}
-
-/* Weights of the block's staged product j as they are now. */
-static inline void tn_m_fetch(const tn_token_machine *m, int block, int j)
-{
-    if (j >= m->p->staged_n) return;
-    const tn_token_step *s = &m->p->step[m->p->staged[j]];
-    const tn_m_part p = tn_m_part_of(m, s, block);
-    for (int i = 0; i < tn_m_rows(s); i++)
-        memcpy(tn_m_stage(m, block, j) + i * p.staged * s->k, (const float *)s->in[1] + (p.first + i * (s->n / 2)) * s->k,
-               sizeof(float) * (size_t)(p.staged * s->k));
+    return (tn_m_part){ first, first + each + (block < more) };
 }
 
 static inline bool tn_m_fresh(const tn_token_worker *w, int state, int reset)
@@ -247,9 +222,8 @@ static inline void tn_m_linear(const tn_token_worker *w)
     const tn_token_step *s = w->s;
     const bool shared = s->flags & TN_TOKEN_SHARED, fetches = s->flags & TN_TOKEN_FETCHES;
     float *x = w->slots + (fetches ? s->out_slot[1] : s->in_slot[0]);
-    tn_m_part p = { 0, s->n, 0 };
-    if (shared) p = tn_m_part_of(w->m, s, w->block);
-    if (!(s->flags & TN_TOKEN_STAGED)) p.staged = 0;
+    const float *weights = s->flags & TN_TOKEN_STAGED ? w->m->stage[s - w->m->p->step] : s->in[1];
+    const tn_m_part p = shared ? tn_m_own(w->m, s->n / tn_m_rows(s), w->block) : (tn_m_part){ 0, s->n };
     assert_int_equal(s->in_type[1], TN_F32);
     assert_int_equal((x - w->slots) % 4, 0);
     for (int64_t i = 0; fetches && i < s->k; i++) x[i] = (float)tn_token_far_(w, 0, i);
@@ -257,8 +231,7 @@ static inline void tn_m_linear(const tn_token_worker *w)
         double y[2];
         for (int part = 0; part < tn_m_rows(s); part++) {
             const int64_t at = n + part * (s->n / 2);
-            const float *near = tn_m_stage(w->m, w->block, w->m->product[w->block]) + (n - p.first + part * p.staged) * s->k;
-            const float *row = n - p.first < p.staged ? near : (const float *)s->in[1] + at * s->k;
+            const float *row = weights + at * s->k;
             double sum = tn_token_param_(w, 2, at, 0);
             for (int64_t i = 0; i < s->k; i++) sum += (double)row[i] * (double)x[i];
             y[part] = tn_m_act(s->kind, sum) + tn_token_or_(w, 3, at, 0);
@@ -472,7 +445,6 @@ static inline void tn_m_step(tn_token_machine *m, int block, int i)
     if (i && s[-1].op == TN_TOKEN_LINEAR && s[-1].flags & TN_TOKEN_JOINED) return; /* done */
     const bool writes = (s->flags & TN_TOKEN_SHARED) || s->op == TN_TOKEN_PUT || i % m->blocks == block;
     run[s->op](&(tn_token_worker){ m, s, block, m->slots + (int64_t)block * m->p->slot_floats, writes });
-    if (s->flags & TN_TOKEN_STAGED) tn_m_fetch(m, block, m->product[block]++ + 2);
 }
 
 static inline bool tn_m_can_go_on(const tn_token_machine *m, int block)
@@ -507,14 +479,18 @@ static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint
     const size_t slot_bytes = sizeof(float) * (size_t)(blocks * p->slot_floats);
     assert_true(blocks <= TN_TOKEN_MACHINE_BLOCKS);
     m.slots = malloc(slot_bytes + 1);
-    m.stage = malloc((size_t)(2 * blocks) * (size_t)p->stage_bytes + 1);
-    assert_true(m.slots && m.stage);
+    assert_non_null(m.slots);
+    for (int j = 0; j < p->staged_n; j++) {
+        const tn_token_step *s = &p->step[p->staged[j]];
+        const size_t bytes = sizeof(float) * (size_t)s->n * (size_t)s->k;
+        m.stage[p->staged[j]] = malloc(bytes);
+        assert_non_null(m.stage[p->staged[j]]);
+        memcpy(m.stage[p->staged[j]], s->in[1], bytes);
+    }
     memset(m.slots, 0xff, slot_bytes); /* NaN */
     for (int i = 0; i < TN_TOKEN_MACHINE_SEEN; i++) m.seen[0][i] = m.seen[1][i] = (double)NAN;
     for (int b = 0; b < blocks; b++) {
         for (int k = 0; k < 4; k++) m.best[k / 2][b][k % 2] = (double)NAN;
-        tn_m_fetch(&m, b, 0);
-        tn_m_fetch(&m, b, 1);
     }
     for (int b; (b = tn_m_next(&m)) >= 0;) /* one step, or many: some blocks are far ahead of others */
         for (int steps = 1 << tn_m_draw(&m, 9); steps > 0 && tn_m_can_go_on(&m, b); steps--) tn_m_step(&m, b, m.at[b]++);
@@ -523,7 +499,7 @@ static inline void tn_token_simulate(const tn_token_program *p, int blocks, uint
     p->meeting[2] = m.epoch;
     *seed = m.seed;
     free(m.slots);
-    free(m.stage);
+    for (int i = 0; i < p->n; i++) free(m.stage[i]);
 }
 
 #endif

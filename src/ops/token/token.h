@@ -79,7 +79,8 @@ typedef struct tn_token_step {
 /* Goes to the kernel as its argument: at most 32,764 bytes. */
 typedef struct tn_token_program {
     int32_t n, staged_n;
-    int32_t slot_floats, stage_bytes; /* shared memory: the slots, then two stages */
+    int32_t slot_floats, stage_bytes; /* of shared memory: the slots, and what weights go through */
+    int32_t place_bytes, places;      /* of what a warp has of the latter: set when the program runs */
     uint32_t *meeting;                /* (3): two counters, 0 between programs, and how many programs have run */
     float *scratch;                   /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
     uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */

@@ -1,16 +1,14 @@
 /* The kernel that runs a token's program, and the choice of what goes into one.
  *
- * A block of 512 threads on every multiprocessor. A product's weights are cut by rows: a block has neighbouring ones (tn_token_rows), as many of
- * them as fit come through shared memory, two products ahead of their use, so that memory is read while blocks wait for each other; the rest is
- * read when it is needed. A warp makes two rows at a time. Sums have a fixed order.
- * Most of a step's time is not work: its code comes from far away unless all of it is short, and a number from memory takes as long as a thousand
- * instructions. So code is shared where it can be, and what a step will read is asked for before it waits for anything.
+ * A block on every multiprocessor, of warps that fetch vectors and others that make products of them (token_linear.cuh).
+ * Most of a step's time is not work: its code comes from far away unless all of it is short, a number from memory takes as long as a thousand
+ * instructions, and each instruction waits for the one before it. So code is shared where it can be, a step's record is read once, and what a step
+ * will read is asked for before it waits for anything.
  * Blocks meet at a counter in memory; the last one to leave sets it back for the next program and counts the launch, whose number tells
  * mail of this launch from what lies there of others. All blocks are there at once (a cooperative launch), so that one may wait for another. */
+#include "ops/token/token_linear.cuh"
+#include "ops/token/token_near.cuh"
 #include "ops/token/token_seen.cuh"
-#include "ops/token/token_steps.cuh"
-
-#include "ops/linear/linear.h"
 
 #ifdef TN_TOKEN_TRACE
 #include <cstdio>
@@ -21,122 +19,10 @@
 namespace
 {
 
-__device__ __forceinline__ void stage_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-
-__device__ __forceinline__ void stage_wait() { asm volatile("cp.async.wait_group 1;\n" ::: "memory"); } /* all but the last */
-
-__device__ __forceinline__ void stage_16(void *to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-}
-
-/* Bytes of a row of weights. */
-__device__ __forceinline__ int row_bytes(const tn_token_step &s) { return s.k * (s.in_type[1] == TN_F32 ? 4 : 2); }
-
-/* Of a product: rows, or pairs of rows that lie half of them apart. */
-struct part {
-    int first, end;  /* of this block */
-    int staged;      /* so many of them come through shared memory: rows, then the others of their pairs */
-};
-
-__device__ __forceinline__ part part_of(const tn_token_step &s, int stage_bytes)
-{
-    const bool paired = s.flags & TN_TOKEN_PAIRED;
-    const tn_token_rows rows(paired ? s.n / 2 : s.n);
-    const int bytes = paired ? 2 * row_bytes(s) : row_bytes(s);
-    part p = { rows.first, rows.end, 0 };
-    p.staged = p.end - p.first;
-    if (p.staged > stage_bytes / bytes) p.staged = stage_bytes / bytes;
-    return p;
-}
-
-/* Begins to fetch weights of staged product j, and says which rows are this block's. */
-__device__ __forceinline__ part stage(const tn_token_program &p, const tn_token_step *step, int j, char *to)
-{
-    part mine = { 0, 0, 0 };
-    if (j < p.staged_n) {
-        const tn_token_step &s = step[p.staged[j]];
-        mine = part_of(s, p.stage_bytes);
-        const char *from = (const char *)s.in[1] + (int64_t)mine.first * row_bytes(s);
-        const int bytes = mine.staged * row_bytes(s), all = s.flags & TN_TOKEN_PAIRED ? 2 * bytes : bytes;
-        const int64_t apart = (int64_t)(s.n / 2) * row_bytes(s) - bytes; /* of the second piece from where the first ends */
-#pragma unroll 1
-        for (int i = threadIdx.x * 16; i < all; i += TN_TOKEN_THREADS * 16) stage_16(to + i, from + i + (i < bytes ? 0 : apart));
-    }
-    stage_commit();
-    return mine;
-}
-
-/* Sums of w x over k, for two rows, over a warp. */
-template <int TYPE>
-__device__ __forceinline__ float2 two_rows(const char *w0, const char *w1, const float *x, int k)
-{
-    float a = 0, b = 0;
-#pragma unroll 2
-    for (int i = (threadIdx.x & 31) * 8; i < k; i += 256) {
-        const tn_f8 u = tn_load8(w0, (tn_dtype)TYPE, i), v = tn_load8(w1, (tn_dtype)TYPE, i);
-        const float4 y = *(const float4 *)(x + i), z = *(const float4 *)(x + i + 4);
-        const float c[8] = { y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w };
-#pragma unroll
-        for (int e = 0; e < 8; e++) a = fmaf(u.v[e], c[e], a), b = fmaf(v.v[e], c[e], b);
-    }
-    return make_float2(tn_warp_sum(a), tn_warp_sum(b));
-}
-
-/* A warp makes two rows at a time, lane 0 finishes the first and lane 1 the second, or lane 0 both of a pair. What is joined is done by the
- * same lane, and what it reads is on its way before the products are summed. */
-__device__ __forceinline__ void linear(const tn_token_step &s, const tn_token_room &r, const part &mine)
-{
-    const bool fetches = s.flags & TN_TOKEN_FETCHES, paired = s.flags & TN_TOKEN_PAIRED, conv = (s.flags & TN_TOKEN_JOINED) && !paired;
-    const tn_token_step &then = *(&s + 1);
-    const int lane = threadIdx.x & 31, row = row_bytes(s), apart = paired ? s.n / 2 : 1, step = paired ? 1 : 2, end = mine.end;
-    const tn_token_in bias(s, r, 2);
-    float *x = r.slots + (fetches ? s.out_slot[1] : s.in_slot[0]);
-    if (fetches) {
-        const tn_token_in from(s, r, 0);
-#pragma unroll 1
-        for (int i = threadIdx.x; i < s.k; i += TN_TOKEN_THREADS) x[i] = from.get(i);
-        __syncthreads();
-    }
-#pragma unroll 1
-    for (int first = mine.first + step * (threadIdx.x >> 5); first < end; first += step * TN_TOKEN_WARPS) {
-        const bool both = paired || first + 1 < end, finishes = lane < 2 && (lane == 0 || both);
-        const int second = both ? first + apart : first, at = lane & 1 ? second : first, near = first - mine.first;
-        const char *far = (const char *)s.in[1], *w0 = far + (int64_t)first * row, *w1 = far + (int64_t)second * row;
-        if (near < mine.staged) w0 = r.stage + near * row;
-        if (near + !paired < mine.staged) w1 = r.stage + (near + (paired ? mine.staged : 1)) * row;
-        const unsigned b = bias.at && finishes ? bias.ask(at) : 0;
-        const float more = s.in[3] && finishes ? tn_token_in(s, r, 3).get(at) : 0.f;
-        const int channel = conv && finishes && at >= then.j && at < then.j + then.n ? at - then.j : -1;
-        int reset = 0;
-        tn_token_taps taps;
-        if (channel >= 0) {
-            reset = tn_token_reset(then, 3);
-            taps = tn_token_taps(then, r, channel);
-        }
-        const float2 sums = s.in_type[1] == TN_F32 ? two_rows<TN_F32>(w0, w1, x, s.k) : two_rows<TN_BF16>(w0, w1, x, s.k);
-        float y = (lane & 1 ? sums.y : sums.x) + (bias.at && finishes ? bias.value(b, at) : 0.f);
-        if (s.kind) y = tn_d_act((tn_act)s.kind, y);
-        y = tn_token_rounded(s.out_type[0], y + more);
-        const float other = paired ? __shfl_xor_sync(0xffffffffu, y, 1) : 0.f;
-        if (!finishes) continue;
-        tn_token_out(s, r, 0).put(at, y);
-        if (paired) {
-            if (lane) continue;
-            y = tn_token_rounded(then.out_type[0], then.j ? other * tn_d_gate(then.kind, y) : y * tn_d_gate(then.kind, other));
-            tn_token_store(then.out[0], then.out_type[0], first, y);
-        } else if (channel >= 0) {
-            y = tn_token_rounded(then.out_type[0], taps.make(then, channel, y, reset, true));
-            tn_token_store(then.out[0], then.out_type[0], channel, y);
-        }
-        tn_token_mail(s, r, at, y);
-    }
-}
-
 /* Blocks meet for the n-th time: whatever one wrote before, all see afterwards. */
 __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
 {
-    __syncthreads();
+    tn_token_sync();
     if (threadIdx.x == 0) {
         uint32_t seen;
         int looks = 0;
@@ -146,35 +32,8 @@ __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(seen) : "l"(counter) : "memory");
         } while (seen < n * gridDim.x);
     }
-    __syncthreads();
+    tn_token_sync();
 }
-
-/* How many numbers of input k a step reads that are not vectors of this token: parameters and states, and small weights. */
-__device__ __forceinline__ int64_t kept_numbers(const tn_token_step &s, int k)
-{
-    switch (s.op) {
-    case TN_TOKEN_NORM: return k >= 2 ? s.n : 0;
-    case TN_TOKEN_CONV: return k == 1 ? (int64_t)s.n * s.k : k == 2 ? s.n : k == 3 ? (int64_t)s.n * (s.k - 1) : 0;
-    case TN_TOKEN_SCAN: return k == 2 || k == 3 ? s.n : k == 4 ? 2 * s.n : 0;
-    case TN_TOKEN_READOUT: return k >= 3 ? s.n : 0;
-    case TN_TOKEN_OUTER: return k == 4 ? (int64_t)s.n * s.k * s.m : 0;
-    case TN_TOKEN_LINEAR: return k == 1 && !(s.flags & TN_TOKEN_SHARED) ? (int64_t)s.n * s.k : k == 2 ? s.n : 0;
-    default: return 0;
-    }
-}
-
-/* Asks the L2 cache for them: one block, for all. Weights of shared products have their own way. */
-__device__ __forceinline__ void ask_ahead(const tn_token_step &s)
-{
-    for (int k = 0; k < TN_TOKEN_IN; k++) {
-        if (!s.in[k] || s.in_slot[k] >= 0) continue;
-        const int64_t bytes = kept_numbers(s, k) * (s.in_type[k] == TN_F32 ? 4 : 2);
-        for (int64_t i = threadIdx.x * 128; i < bytes; i += TN_TOKEN_THREADS * 128)
-            asm volatile("prefetch.global.L2 [%0];\n" ::"l"((const char *)s.in[k] + i));
-    }
-}
-
-enum { AHEAD = 8 }; /* steps */
 
 /* With -DTN_TOKEN_TRACE=1 two blocks print what each step took, in cycles: waiting for a meeting or weights, then working (a fetch waits for mail
  * there); with 2 one prints when the kernel began and ended, in ns. */
@@ -200,87 +59,126 @@ enum { TRACE_BYTES = 0 };
 #define TRACE_PRINT()
 #endif
 
-/* SEES: caches that it can look at; the less code, the more of it stays near. */
+/* SEES: caches that it can look at; PAIRS: of a PLAIN program, of numbers that a thread of the front has of the longest vector, 0: it is not PLAIN. The less
+ * code, the more of it stays near. */
 enum { NOTHING, CACHES_BF16, CACHES };
 
-template <int SEES>
+/* Steps that have much to read, besides products. The others are the front's. */
+__device__ __forceinline__ bool is_done_by_all(int op)
+{
+    return (1u << TN_TOKEN_OUTER | 1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS | 1u << TN_TOKEN_BEST) >> op & 1;
+}
+
+template <int SEES, int PAIRS>
 __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_constant__ tn_token_program p)
 {
+    enum { PLAIN = PAIRS > 0 };
     extern __shared__ float4 memory[];
     __shared__ float sums[TN_TOKEN_SUMS];
+    __shared__ tn_token_part part[TN_TOKEN_STEPS]; /* of the staged products */
     float *slots = (float *)memory;
-    char *stages = (char *)(slots + p.slot_floats);
-    tn_token_step *step = (tn_token_step *)(stages + 2 * p.stage_bytes); /* arguments are far when they are looked at for the first time */
+    char *weights = (char *)(slots + p.slot_floats);
+    tn_token_step *step = (tn_token_step *)(weights + p.stage_bytes); /* arguments are far when they are looked at for the first time */
     const uint32_t epoch = __ldcg(p.meeting + 2) + 1;
     const uint64_t *steps = (const uint64_t *)p.step; /* by ordinary loads: constant memory gives one number at a time */
     asm volatile("" : "+l"(steps));
-    uint32_t meetings = 0;
-    int product = 0, turn = 0, turn_ahead = AHEAD % gridDim.x; /* of the blocks: one writes what all make, one asks for what comes later */
     TRACE_ROOM();
     for (int i = threadIdx.x; i < p.n * (int)(sizeof *step / 8); i += TN_TOKEN_THREADS) ((uint64_t *)step)[i] = steps[i];
     __syncthreads();
-    part mine = stage(p, step, 0, stages), next = stage(p, step, 1, stages + p.stage_bytes);
+    tn_token_share_out(part, p, step);
+    __syncthreads();
+    tn_token_stream stream(p, part, weights);
+    const bool front = threadIdx.x < TN_TOKEN_FRONT;
+    uint32_t meetings = 0;
+    int product = 0, turn = 0; /* of the blocks: one writes what all make */
+    if (!front) {
+        for (int i = 0; i < p.places; i++) stream.ask();
+        tn_token_ask_ahead(p, step);
+    }
+#pragma unroll 1
     for (int i = 0; i < p.n; i++) {
         const tn_token_step *fetch = nullptr;
-        const int records = step[i].flags & TN_TOKEN_JOINED ? 2 : 1;
-        for (int k = 0; k < records; k++) {
-            if (turn_ahead == blockIdx.x && i + AHEAD + k < p.n) ask_ahead(step[i + AHEAD + k]);
-            if (++turn_ahead == gridDim.x) turn_ahead = 0;
-        }
-        if (records == 2 && step[i].op == TN_TOKEN_FETCH) fetch = &step[i++];
-        const tn_token_step &s = step[i];
-        const tn_token_room r = { slots, sums, stages + (product & 1) * p.stage_bytes,
-                                  (s.flags & TN_TOKEN_SHARED) || s.op == TN_TOKEN_PUT || turn == blockIdx.x, epoch, fetch };
+        if (step[i].op == TN_TOKEN_FETCH && step[i].flags & TN_TOKEN_JOINED) fetch = &step[i++];
+        const bool writes = turn == blockIdx.x;
         if (++turn == gridDim.x) turn = 0;
-        float *scratch = p.scratch + s.kind * TN_TOKEN_HALF; /* of steps that have parts */
         TRACE_TIME(t0);
-        if (s.flags & TN_TOKEN_MEETS) meet(p.meeting, ++meetings);
-        if (s.flags & TN_TOKEN_STAGED) {
-            stage_wait();
-            __syncthreads();
-        }
+        if (step[i].flags & TN_TOKEN_MEETS) meet(p.meeting, ++meetings);
         TRACE_TIME(t1);
-        switch (s.op) {
-        case TN_TOKEN_EMBED: tn_token_embed(s, r); break;
-        case TN_TOKEN_FETCH: tn_token_fetch(s, r); break;
-        case TN_TOKEN_NORM: tn_token_norm(s, r); break;
-        case TN_TOKEN_READOUT: tn_token_readout(s, r); break;
-        case TN_TOKEN_LINEAR: {
-            const part all = { 0, s.n, 0 };
-            linear(s, r, s.flags & TN_TOKEN_STAGED ? mine : all);
-            break;
+        const int op = step[i].op;
+        if (op == TN_TOKEN_LINEAR) {
+            const tn_token_step &s = step[i];
+            const bool joined = s.flags & TN_TOKEN_JOINED;
+            const tn_token_room r = { slots, sums, (s.flags & TN_TOKEN_SHARED) || writes, epoch, nullptr };
+            const tn_token_step &then = step[joined ? i + 1 : i];
+            if (front) {
+                tn_token_linear_front(s, r);
+            } else if (!PLAIN) {
+                tn_token_part all = { nullptr, 0, 0, s.n, 1, 0, 0 };
+                if (s.flags & TN_TOKEN_STAGED) all = part[product++];
+                tn_token_linear(s, then, r, all, stream);
+            } else if (!joined) {
+                tn_token_rows_near<TN_TOKEN_ROWS_ALONE>(s, then, r, part[product++], stream);
+            } else if (s.flags & TN_TOKEN_PAIRED) {
+                tn_token_rows_near<TN_TOKEN_ROWS_PAIRED>(s, then, r, part[product++], stream);
+            } else {
+                tn_token_rows_near<TN_TOKEN_ROWS_CONV>(s, then, r, part[product++], stream);
+            }
+            i += joined;
+        } else if (is_done_by_all(op)) {
+            const tn_token_step &s = step[i];
+            const tn_token_room r = { slots, sums, (s.flags & TN_TOKEN_SHARED) || writes, epoch, nullptr };
+            float *scratch = p.scratch + s.kind * TN_TOKEN_HALF; /* of steps that have parts */
+            tn_token_sync();
+            switch (op) {
+            case TN_TOKEN_OUTER: tn_token_outer(s, r); break;
+            case TN_TOKEN_COPY: {
+                int n = 1;
+                while (i + n < p.n && step[i + n].flags & TN_TOKEN_BESIDE) n++;
+                tn_token_copy(step + i, r, n);
+                i += n - 1;
+                break;
+            }
+            case TN_TOKEN_SEEN:
+                if (SEES == CACHES && s.in_type[1] == TN_F32) tn_token_seen<TN_F32>(s, r, scratch);
+                else if (SEES) tn_token_seen<TN_BF16>(s, r, scratch);
+                break;
+            case TN_TOKEN_SEEN_ALL:
+                if (SEES) tn_token_seen_all(s, r, scratch);
+                break;
+            case TN_TOKEN_BEST_PARTS: tn_token_best_parts(s, r, scratch); break;
+            default: tn_token_best_whole(s, r, scratch);
+            }
+            tn_token_sync();
+        } else if (front) {
+            const tn_token_step &s = step[i];
+            const tn_token_room r = { slots, sums, s.op == TN_TOKEN_PUT || writes, epoch, fetch };
+            switch (op) {
+            case TN_TOKEN_EMBED: tn_token_embed(s, r); break;
+            case TN_TOKEN_FETCH: tn_token_fetch(s, r); break;
+            case TN_TOKEN_NORM:
+                if (PLAIN) tn_token_norm_near<PLAIN ? PAIRS : 1>(s, r);
+                else tn_token_norm(s, r);
+                break;
+            case TN_TOKEN_READOUT:
+                if (PLAIN) tn_token_readout_near<PLAIN ? PAIRS : 1>(s, r);
+                else tn_token_readout(s, r);
+                break;
+            case TN_TOKEN_SCAN: tn_token_scan(s, r); break;
+            case TN_TOKEN_CONV:
+                if (!PLAIN) tn_token_conv(s, r);
+                break;
+            case TN_TOKEN_ROPE:
+                if (SEES) tn_token_rope(s, r);
+                break;
+            case TN_TOKEN_PUT:
+                if (SEES) tn_token_place(s, r);
+                break;
+            default:
+                if (!PLAIN) tn_token_elementwise(s, r);
+            }
+            tn_token_front_sync();
         }
-        case TN_TOKEN_CONV: tn_token_conv(s, r); break;
-        case TN_TOKEN_SCAN: tn_token_scan(s, r); break;
-        case TN_TOKEN_OUTER: tn_token_outer(s, r); break;
-        case TN_TOKEN_COPY: {
-            int n = 1;
-            while (i + n < p.n && step[i + n].flags & TN_TOKEN_BESIDE) n++;
-            tn_token_copy(&s, r, n);
-            i += n - 1;
-            break;
-        }
-        case TN_TOKEN_ROPE: tn_token_rope(s, r); break;
-        case TN_TOKEN_PUT: tn_token_place(s, r); break;
-        case TN_TOKEN_SEEN:
-            if (SEES == CACHES && s.in_type[1] == TN_F32) tn_token_seen<TN_F32>(s, r, scratch);
-            else if (SEES) tn_token_seen<TN_BF16>(s, r, scratch);
-            break;
-        case TN_TOKEN_SEEN_ALL:
-            if (SEES) tn_token_seen_all(s, r, scratch);
-            break;
-        case TN_TOKEN_BEST_PARTS: tn_token_best_parts(s, r, scratch); break;
-        case TN_TOKEN_BEST: tn_token_best_whole(s, r, scratch); break;
-        default: tn_token_elementwise(s, r);
-        }
-        __syncthreads();
         TRACE_STEP(i);
-        if (s.flags & TN_TOKEN_STAGED) {
-            mine = next;
-            next = stage(p, step, product + 2, stages + (product & 1) * p.stage_bytes);
-            product++;
-        }
-        if (s.flags & TN_TOKEN_JOINED) i++; /* of a product */
     }
     TRACE_PRINT();
     if (threadIdx.x) return;
@@ -298,12 +196,67 @@ static_assert((int)TN_TOKEN_HEADS <= 2 * (int)TN_TOKEN_THREADS, "parts of attent
 
 enum { SLOT_FLOATS = 12 << 10, FEWEST = 4 /* calls that are worth a program */ };
 
+/* Inputs of norm and readout that are read two by two. */
+static bool lies_in_pairs(const tn_token_step *s)
+{
+    for (int k = 0; k < TN_TOKEN_IN; k++)
+        if (s->in[k] && (s->in_slot[k] >= 0 ? s->in_slot[k] % 2 : (uintptr_t)s->in[k] % 8)) return false;
+    return true;
+}
+
+/* Whether a product is one of those that a PLAIN kernel has. */
+static bool is_plain_product(const tn_token_program *p, const tn_token_step *s)
+{
+    const bool joined = s->flags & TN_TOKEN_JOINED, fits = s->k * 2 * (s->flags & TN_TOKEN_PAIRED ? 2 : 1) <= p->place_bytes;
+    if (s->in_type[1] != TN_BF16 || s->in[3] || !(s->flags & TN_TOKEN_STAGED) || !fits) return false;
+    return joined ? !s->in[2] && !s->kind : s->kind == TN_ACT_NONE || s->kind == TN_ACT_SILU || s->kind == TN_ACT_SIGMOID;
+}
+
+/* Pairs that a PLAIN kernel needs for the step, or TN_TOKEN_PAIRS + 1: it has no such step. */
+static int pairs_for(const tn_token_program *p, const tn_token_step *s, bool joined)
+{
+    const int pairs = (s->n + 2 * TN_TOKEN_FRONT - 1) / (2 * TN_TOKEN_FRONT), none = TN_TOKEN_PAIRS + 1;
+    switch (s->op) {
+    case TN_TOKEN_LINEAR: return is_plain_product(p, s) ? 1 : none;
+    case TN_TOKEN_NORM: return s->kind == TN_NORM_RMS && !s->in[3] && lies_in_pairs(s) ? pairs : none;
+    case TN_TOKEN_READOUT: return s->kind != TN_GATE_GELU && lies_in_pairs(s) ? pairs : none;
+    case TN_TOKEN_CONV: return joined ? 1 : none;
+    case TN_TOKEN_GATE: return joined && s->kind != TN_GATE_GELU ? 1 : none;
+    case TN_TOKEN_UNARY:
+    case TN_TOKEN_BINARY: return none;
+    default: return 1;
+    }
+}
+
 static const void *kernel_for(const tn_token_program *p)
 {
-    int sees = NOTHING;
-    for (int i = 0; i < p->n; i++)
-        if (p->step[i].op == TN_TOKEN_SEEN && sees != CACHES) sees = p->step[i].in_type[1] == TN_BF16 ? CACHES_BF16 : CACHES;
-    return sees == NOTHING ? (const void *)run_token<NOTHING> : sees == CACHES ? (const void *)run_token<CACHES> : (const void *)run_token<CACHES_BF16>;
+    static const void *const plain[2][TN_TOKEN_PAIRS] = { { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
+                                                          { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> } };
+    int pairs = 1;
+    bool sees = false;
+    for (int i = 0; i < p->n; i++) {
+        const tn_token_step *s = &p->step[i];
+        const int mine = pairs_for(p, s, i && s[-1].flags & TN_TOKEN_JOINED && s[-1].op == TN_TOKEN_LINEAR);
+        sees |= s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_ROPE || s->op == TN_TOKEN_PUT;
+        if (mine > TN_TOKEN_PAIRS || (s->op == TN_TOKEN_SEEN && s->in_type[1] != TN_BF16)) return (const void *)run_token<CACHES, 0>;
+        if (mine > pairs) pairs = mine;
+    }
+    return plain[sees][pairs - 1];
+}
+
+/* Places for the weights that a warp has under way: large enough for all that it makes of a product at once. */
+static void cut_into_places(tn_token_program *p)
+{
+    enum { TWO_ROWS = 4096 /* bytes, where two rows are better than one */ };
+    const int room = p->stage_bytes / TN_TOKEN_BACK / 16 * 16;
+    int most = room / TN_TOKEN_PLACES;
+    for (int j = 0; j < p->staged_n; j++) {
+        const tn_token_step *s = &p->step[p->staged[j]];
+        const int row = s->k * (int)tn_dtype_bytes((tn_dtype)s->in_type[1]), at_once = s->flags & TN_TOKEN_PAIRED || 2 * row <= TWO_ROWS ? 2 * row : row;
+        if (at_once > most && at_once <= room) most = at_once;
+    }
+    p->place_bytes = most / 16 * 16;
+    p->places = room / most;
 }
 
 extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
@@ -311,18 +264,19 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     tn_cuda_queue *q = tn_cuda_queue_of(call);
     tn_token_program program;
     tn_token_builder builder;
-    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) + sizeof program.step) + TRACE_BYTES + 1024;
-    const int stage_bytes = (q->shared_bytes - fixed) / 2 / 128 * 128;
+    const int fixed = (int)(sizeof(float) * (SLOT_FLOATS + TN_TOKEN_SUMS) + (sizeof(tn_token_part) + sizeof program.step[0]) * TN_TOKEN_STEPS) + TRACE_BYTES + 1024;
+    const int stage_bytes = (q->shared_bytes - fixed) / 128 * 128;
     *took = 0;
-    if (stage_bytes < 4096 || !q->meeting || !q->mail || q->multiprocessors > TN_TOKEN_HEADS) return TN_OK;
+    if (stage_bytes < 16384 || !q->meeting || !q->mail || q->multiprocessors > TN_TOKEN_HEADS) return TN_OK;
     const tn_token_space space = { SLOT_FLOATS, stage_bytes, TN_CUDA_MAIL_WORDS, (uint64_t *)q->mail };
     tn_token_begin(&builder, &program, &space);
     size_t i = 0;
     while (i < n && tn_token_add(&builder, op[i], &call[i], n - i)) i++;
     if (i < FEWEST) return TN_OK;
     program.meeting = (uint32_t *)q->meeting;
+    cut_into_places(&program);
     program.scratch = (float *)q->meeting + 64;
-    const size_t shared = sizeof(float) * SLOT_FLOATS + 2 * (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
+    const size_t shared = sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
     const void *kernel = kernel_for(&program);
     TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
     void *args[] = { &program };

@@ -109,7 +109,7 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
         if (lane < lanes)
 #pragma unroll
             for (int e = 0; e < 8; e++) mine[2 + lane * 8 + e] = v.y[e];
-        __syncthreads();
+        tn_token_sync();
         for (int i = threadIdx.x; i < D; i += TN_TOKEN_THREADS) {
             float most = r.sums[0], sum = 0, y = 0;
             for (int w = 1; w < TN_TOKEN_WARPS; w++) {
@@ -125,7 +125,7 @@ __device__ __forceinline__ void tn_token_seen(const tn_token_step &s, const tn_t
             if (i == 0) to[0] = most, to[1] = sum;
             to[2 + i] = y;
         }
-        __syncthreads();
+        tn_token_sync();
     }
 }
 
@@ -139,7 +139,7 @@ __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const 
         most[u] = __ldcg(scratch + (int64_t)u * size);
         share[u] = __ldcg(scratch + (int64_t)u * size + 1);
     }
-    __syncthreads();
+    tn_token_sync();
     float mine[2] = { 0, 0 }; /* there are TN_TOKEN_HEADS parts at most, or as many as blocks */
 #pragma unroll
     for (int k = 0; k < 2; k++) {
@@ -150,9 +150,9 @@ __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const 
         for (int c = first; c < first + parts; c++) sum += tn_token_share(most[c], top) * share[c];
         mine[k] = sum == 0.f ? 0.f : tn_token_share(most[u], top) / sum;
     }
-    __syncthreads();
+    tn_token_sync();
     for (int u = threadIdx.x, k = 0; u < all; u += TN_TOKEN_THREADS, k++) share[u] = k ? mine[1] : mine[0];
-    __syncthreads();
+    tn_token_sync();
     for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
         const int first = i / s.m * parts, d = i % s.m;
         float y = 0;

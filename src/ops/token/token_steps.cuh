@@ -14,15 +14,31 @@
 
 #include <climits>
 
-enum { TN_TOKEN_THREADS = 512, TN_TOKEN_WARPS = TN_TOKEN_THREADS / 32, TN_TOKEN_PAIRS = 2 /* of words that a thread asks for at once */ };
+/* Threads of a block. The first of them, the front, fetch vectors and do what every block
+ * does for itself; the others make products (token_linear.cuh) and are ready for them when the vector is. Steps that have much to read are
+ * done by both. */
+enum { TN_TOKEN_FRONT = 8 * 32, TN_TOKEN_BACK = 8 /* warps */, TN_TOKEN_WARPS = TN_TOKEN_FRONT / 32 + TN_TOKEN_BACK, TN_TOKEN_THREADS = TN_TOKEN_WARPS * 32 };
+enum { TN_TOKEN_PAIRS = 2 }; /* of words that a thread asks for at once */
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 enum { TN_TOKEN_PATIENCE = 1 << 24 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
+
+/* The threads that make numbers wait for each other; the front for itself. */
+__device__ __forceinline__ void tn_token_sync() { asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_TOKEN_THREADS) : "memory"); }
+__device__ __forceinline__ void tn_token_front_sync() { asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory"); }
+
+/* Steps are short where a program is PLAIN: weights of bf16, products without activation, gates by silu or sigmoid, RMS norms without bias. */
+template <bool PLAIN>
+__device__ __forceinline__ float tn_token_gate(int kind, float z)
+{
+    if (!PLAIN) return tn_d_gate(kind, z);
+    const float s = tn_d_sigmoid(z);
+    return kind == TN_GATE_SILU ? tn_d_at_least(z, -FLT_MAX) * s : s;
+}
 
 /* What a block knows while it works on a step. */
 struct tn_token_room {
     float *slots;
     float *sums;  /* (TN_TOKEN_SUMS) */
-    char *stage;  /* of this step's weights */
     bool writes;  /* this block writes to memory */
     uint32_t epoch; /* of this launch, beside every number that is mailed */
     const tn_token_step *fetch; /* that is joined to this step, or NULL */
@@ -123,71 +139,80 @@ __device__ __forceinline__ void tn_token_send(const tn_token_step &s, const tn_t
 }
 
 /* A thread's numbers of a vector: two beside each other, and two more a block's width further. */
+template <int PAIRS>
 struct tn_token_pairs {
-    float v[TN_TOKEN_PAIRS][2];
+    float v[PAIRS][2];
 };
 
-__device__ __forceinline__ int tn_token_pair_at(int u) { return 2 * (threadIdx.x + u * TN_TOKEN_THREADS); }
+__device__ __forceinline__ int tn_token_pair_at(int u) { return 2 * (threadIdx.x + u * TN_TOKEN_FRONT); }
 
 /* Words of a mail (n), asked for at once, and again where they have not come. They may be read one beyond n. */
-__device__ __forceinline__ tn_token_pairs tn_token_poll(const uint64_t *mail, int n, uint32_t epoch)
+template <int PAIRS>
+__device__ __forceinline__ tn_token_pairs<PAIRS> tn_token_poll(const uint64_t *mail, int n, uint32_t epoch)
 {
-    tn_token_pairs p;
-    tn_token_words w[TN_TOKEN_PAIRS] = {};
-    bool waits[TN_TOKEN_PAIRS], any;
+    tn_token_pairs<PAIRS> p;
+    tn_token_words w[PAIRS] = {};
+    bool waits[PAIRS], any;
     int looks = 0;
 #pragma unroll
-    for (int u = 0; u < TN_TOKEN_PAIRS; u++) waits[u] = tn_token_pair_at(u) < n;
+    for (int u = 0; u < PAIRS; u++) waits[u] = tn_token_pair_at(u) < n;
     do {
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_PAIRS; u++)
+        for (int u = 0; u < PAIRS; u++)
             if (waits[u]) w[u] = tn_token_peek(mail + tn_token_pair_at(u));
         if (++looks == TN_TOKEN_PATIENCE) __trap();
         any = false;
 #pragma unroll
-        for (int u = 0; u < TN_TOKEN_PAIRS; u++) {
+        for (int u = 0; u < PAIRS; u++) {
             waits[u] &= ((uint32_t)(w[u].a >> 32) != epoch) | ((tn_token_pair_at(u) + 1 < n) & ((uint32_t)(w[u].b >> 32) != epoch));
             any |= waits[u];
         }
     } while (any);
 #pragma unroll
-    for (int u = 0; u < TN_TOKEN_PAIRS; u++) p.v[u][0] = __uint_as_float((unsigned)w[u].a), p.v[u][1] = __uint_as_float((unsigned)w[u].b);
+    for (int u = 0; u < PAIRS; u++) p.v[u][0] = __uint_as_float((unsigned)w[u].a), p.v[u][1] = __uint_as_float((unsigned)w[u].b);
     return p;
 }
 
 /* To a slot of n numbers, which has room for one more where n is odd. */
-__device__ __forceinline__ void tn_token_keep(float *slot, int n, const tn_token_pairs &x)
+template <int PAIRS>
+__device__ __forceinline__ void tn_token_keep(float *slot, int n, const tn_token_pairs<PAIRS> &x)
 {
 #pragma unroll
-    for (int u = 0; u < TN_TOKEN_PAIRS; u++)
+    for (int u = 0; u < PAIRS; u++)
         if (tn_token_pair_at(u) < n) *(float2 *)(slot + tn_token_pair_at(u)) = make_float2(x.v[u][0], x.v[u][1]);
 }
 
 __device__ __forceinline__ void tn_token_fetch(const tn_token_step &s, const tn_token_room &r)
 {
 #pragma unroll 1
-    for (int first = 0; first < s.n; first += 2 * TN_TOKEN_PAIRS * TN_TOKEN_THREADS)
-        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first, tn_token_poll(s.mail + first, s.n - first, r.epoch));
+    for (int first = 0; first < s.n; first += 2 * TN_TOKEN_PAIRS * TN_TOKEN_FRONT)
+        tn_token_keep(r.slots + s.out_slot[0] + first, s.n - first, tn_token_poll<TN_TOKEN_PAIRS>(s.mail + first, s.n - first, r.epoch));
 }
 
-/* What the step was joined to comes now. */
-__device__ __forceinline__ void tn_token_arrive(const tn_token_room &r)
+/* The words of number i and number j, when they have come. */
+__device__ __forceinline__ float2 tn_token_poll_two(const uint64_t *mail, int i, int j, uint32_t epoch)
 {
-    if (!r.fetch) return;
-    tn_token_fetch(*r.fetch, r);
-    __syncthreads();
+    uint64_t a, b;
+    int looks = 0;
+    do {
+        if (++looks == TN_TOKEN_PATIENCE) __trap();
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(a) : "l"(mail + i) : "memory");
+        asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(b) : "l"(mail + j) : "memory");
+    } while ((uint32_t)(a >> 32) != epoch || (uint32_t)(b >> 32) != epoch);
+    return make_float2(__uint_as_float((unsigned)a), __uint_as_float((unsigned)b));
 }
 
-/* Over the block; `sums` is free again after the next barrier. */
+/* Over the front; `sums` is free again after the next barrier. */
 __device__ __forceinline__ float tn_token_sum(float x, float *sums)
 {
+    enum { WARPS = TN_TOKEN_FRONT / 32 };
     const int lane = threadIdx.x & 31;
     x = tn_warp_sum(x);
     if (lane == 0) sums[threadIdx.x >> 5] = x;
-    __syncthreads();
-    x = sums[lane & (TN_TOKEN_WARPS - 1)];
+    tn_token_front_sync();
+    x = sums[lane & (WARPS - 1)];
 #pragma unroll
-    for (int d = TN_TOKEN_WARPS / 2; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    for (int d = WARPS / 2; d; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
     return x;
 }
 
@@ -209,7 +234,7 @@ __device__ __forceinline__ void tn_token_embed(const tn_token_step &s, const tn_
     const bool in = token >= 0 && token < s.k;
     const tn_token_in table(s, r, 1);
     const tn_token_out y(s, r, 0);
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) y.put(i, in ? table.get((int64_t)token * s.n + i) : NAN);
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) y.put(i, in ? table.get((int64_t)token * s.n + i) : NAN);
 }
 
 /* --- vectors that are summed over ------------------------------------------------------------------------------------------------ */
@@ -226,7 +251,7 @@ struct tn_token_param {
     }
     __device__ __forceinline__ float operator[](int i) const
     {
-        return from.at ? from.value(i < TN_TOKEN_THREADS ? first : from.ask(i), i) : otherwise;
+        return from.at ? from.value(i < TN_TOKEN_FRONT ? first : from.ask(i), i) : otherwise;
     }
 };
 
@@ -238,9 +263,12 @@ __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_t
     const tn_token_in x(s, r, 0), residual(s, r, 1);
     const tn_token_out y(s, r, 0), total(s, r, 1);
     float sum = 0, squares = 0, mean = 0;
-    tn_token_arrive(r);
+    if (r.fetch) {
+        tn_token_fetch(*r.fetch, r);
+        tn_token_front_sync();
+    }
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
         float v = x.get(i);
         if (residual.at) v += residual.get(i);
         total.put(i, v);
@@ -252,11 +280,11 @@ __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_t
         mean = tn_token_sum(sum, r.sums + 32) / (float)n;
         squares = 0;
 #pragma unroll 1
-        for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) squares += (y.slot[i] - mean) * (y.slot[i] - mean);
+        for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) squares += (y.slot[i] - mean) * (y.slot[i] - mean);
     }
     const float scale = rsqrtf(tn_token_sum(squares, r.sums) / (float)n + s.a);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) y.put(i, (y.slot[i] - mean) * scale * gain[i] + bias[i]);
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) y.put(i, (y.slot[i] - mean) * scale * gain[i] + bias[i]);
 }
 
 /* Squares are summed 32 by 32, then the sums of a group. */
@@ -266,9 +294,12 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
     const tn_token_param gain(s, r, 4, 1.f), skip(s, r, 3, 0.f);
     const tn_token_in c(s, r, 0), z(s, r, 1), x(s, r, 2);
     const tn_token_out y(s, r, 0);
-    tn_token_arrive(r);
+    if (r.fetch) {
+        tn_token_fetch(*r.fetch, r);
+        tn_token_front_sync();
+    }
 #pragma unroll 1
-    for (int i = threadIdx.x; (i & ~31) < n; i += TN_TOKEN_THREADS) { /* all of the warp */
+    for (int i = threadIdx.x; (i & ~31) < n; i += TN_TOKEN_FRONT) { /* all of the warp */
         float v = 0;
         if (i < n) {
             v = s.a * c.get(i);
@@ -278,9 +309,9 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
         v = tn_warp_sum(v * v);
         if ((i & 31) == 0) r.sums[i >> 5] = v;
     }
-    __syncthreads();
+    tn_token_front_sync();
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
         float v = y.slot[i], sum = 0;
         const float gate = tn_d_gate(s.kind, z.get(i));
         if (group) {
@@ -343,32 +374,37 @@ __device__ __forceinline__ void tn_token_conv(const tn_token_step &s, const tn_t
     const tn_token_in x(s, r, 0);
     const tn_token_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) {
         const tn_token_taps t(s, r, i);
         y.put(i, t.make(s, i, x.get(i), fresh, r.writes));
     }
 }
 
+/* What does not depend on the token is worked out before its gates have come. */
 __device__ __forceinline__ void tn_token_scan(const tn_token_step &s, const tn_token_room &r)
 {
     const int n = s.n, reset = tn_token_reset(s, 4);
-    const tn_token_param nu(s, r, 2, 0.f), omega(s, r, 3, 0.f), re(s, r, 4, 0.f);
-    const float *second = s.in[4] ? (const float *)s.in[4] + n : nullptr;
-    const float early = second && threadIdx.x < n ? __ldcg(second + threadIdx.x) : 0.f;
-    const tn_token_in x(s, r, 0), gates(s, r, 1);
+    const tn_token_in x(s, r, 0), gates(s, r, 1), nu(s, r, 2), omega(s, r, 3), state(s, r, 4);
     const tn_token_out y(s, r, 0), next(s, r, 1);
-    tn_token_arrive(r);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < n; i += TN_TOKEN_THREADS) {
-        const float l = -8.f * gates.get(i) * tn_d_softplus(nu[i]);
-        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * gates.get(n + i);
-        float a = gain * x.get(i), b = gain * x.get(n + i), sn, cs;
-        if (!reset) {
-            const float rho = expf(l), im = i < TN_TOKEN_THREADS ? early : __ldcg(second + i);
-            sincosf(omega[i], &sn, &cs);
-            a += rho * (cs * re[i] - sn * im);
-            b += rho * (cs * im + sn * re[i]);
+    for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
+        const unsigned nu_bits = nu.ask(i), omega_bits = omega.ask(i), re = state.at ? state.ask(i) : 0, im = state.at ? state.ask(n + i) : 0;
+        const unsigned x_re = x.ask(i), x_im = x.ask(n + i);
+        const float rate = -8.f * tn_d_softplus(nu.value(nu_bits, i));
+        float sn, cs;
+        sincosf(omega.value(omega_bits, i), &sn, &cs);
+        const float u = state.value(re, i), v = state.value(im, n + i), turned_re = reset ? 0.f : cs * u - sn * v, turned_im = reset ? 0.f : cs * v + sn * u;
+        float2 gate;
+        if (r.fetch) {
+            gate = tn_token_poll_two(r.fetch->mail, i, n + i, r.epoch);
+            float *slot = r.slots + r.fetch->out_slot[0];
+            slot[i] = gate.x, slot[n + i] = gate.y;
+        } else {
+            gate = make_float2(gates.get(i), gates.get(n + i));
         }
+        const float l = rate * gate.x, rho = expf(l);
+        const float gain = sqrtf(tn_d_at_least(-expm1f(2.f * l), 1e-6f)) * gate.y;
+        const float a = gain * x.value(x_re, i) + rho * turned_re, b = gain * x.value(x_im, n + i) + rho * turned_im;
         y.put(i, a);
         y.put(n + i, b);
         next.put(i, a);
@@ -384,7 +420,7 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
     const tn_token_in a(s, r, 0), b(s, r, 1);
     const tn_token_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT) {
         const int j = s.op == TN_TOKEN_BINARY ? i / s.m % s.k : i;
         const unsigned x = a.ask(i), z = s.op == TN_TOKEN_UNARY ? 0 : b.ask(j);
         float v = a.value(x, i);
@@ -429,14 +465,14 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
         sum += __shfl_xor_sync(0xffffffffu, sum, 8);
         sum += __shfl_xor_sync(0xffffffffu, sum, 16);
         if ((threadIdx.x & 31) < COLUMNS) r.sums[(threadIdx.x >> 5) * COLUMNS + column] = sum;
-        __syncthreads();
+        tn_token_sync();
         if (threadIdx.x < COLUMNS && p < P && s.out[0]) {
             float o = 0;
 #pragma unroll
             for (int w = 0; w < TN_TOKEN_WARPS; w++) o += r.sums[w * COLUMNS + column];
             tn_token_send(s, r, h * P + p, o);
         }
-        __syncthreads();
+        tn_token_sync();
     }
 }
 
@@ -471,7 +507,7 @@ __device__ __forceinline__ void tn_token_rope(const tn_token_step &s, const tn_t
     const tn_token_in x(s, r, 0);
     const tn_token_out y(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n * pairs; i += TN_TOKEN_THREADS) {
+    for (int i = threadIdx.x; i < s.n * pairs; i += TN_TOKEN_FRONT) {
         const int h = i / pairs, j = i % pairs;
         const int p = h * s.k + (s.kind ? 2 * j : j), q = s.kind ? p + 1 : p + pairs;
         double sn, cs;
@@ -488,7 +524,7 @@ __device__ __forceinline__ void tn_token_place(const tn_token_step &s, const tn_
     const int given = tn_token_integer(s, 1), row = given < 0 ? 0 : given < s.k ? given : s.k - 1;
     const tn_token_in x(s, r, 0);
 #pragma unroll 1
-    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_THREADS)
+    for (int i = threadIdx.x; i < s.n; i += TN_TOKEN_FRONT)
         tn_token_store(s.out[0], s.out_type[0], ((int64_t)(i / s.m) * s.k + row) * s.m + i % s.m, row == given ? x.get(i) : NAN);
 }
 
@@ -500,8 +536,8 @@ __device__ __forceinline__ tn_d_best tn_token_best_of_all(tn_d_best a, float *su
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     a = tn_d_best_of_warp(a);
     if (lane == 0) sums[2 * warp] = a.x, sums[2 * warp + 1] = __int_as_float(a.at);
-    __syncthreads();
-    const int w = lane & (TN_TOKEN_WARPS - 1);
+    tn_token_sync();
+    const int w = lane < TN_TOKEN_WARPS ? lane : 0;
     const tn_d_best b = { sums[2 * w], __float_as_int(sums[2 * w + 1]) };
     return tn_d_best_of_warp(b);
 }

@@ -1,0 +1,117 @@
+/* Weights on their way through shared memory. Each warp that makes products has a room of its own there, cut into places: while it works on the rows
+ * in one, those that it will make next, of this product and of the ones after it, come into the others. So memory is read while blocks wait for
+ * each other, and no warp waits for another one's copies. */
+#ifndef TN_OPS_TOKEN_STREAM_CUH
+#define TN_OPS_TOKEN_STREAM_CUH
+
+#include "ops/token/token_steps.cuh"
+
+enum { TN_TOKEN_PLACES = 3 /* of a room, at most */ };
+
+/* What is a block's of a product: rows, or pairs of rows that lie half of them apart. */
+struct tn_token_part {
+    const char *from; /* all weights */
+    int64_t apart;    /* of two rows that a warp makes at once, in bytes */
+    int first, end;
+    short each; /* of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
+    short paired;
+    int bytes;  /* of a row, 0: they are too long for a place and are read where they lie */
+};
+
+/* Bytes of a row of weights. */
+__device__ __forceinline__ int tn_token_row_bytes(const tn_token_step &s) { return s.k * (s.in_type[1] == TN_F32 ? 4 : 2); }
+
+/* The parts of all staged products, by all threads; they meet afterwards. */
+__device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn_token_program &p, const tn_token_step *step)
+{
+    const int i = threadIdx.x;
+    if (i >= p.staged_n) return;
+    const tn_token_step &s = step[p.staged[i]];
+    const bool paired = s.flags & TN_TOKEN_PAIRED;
+    const tn_token_rows rows(paired ? s.n / 2 : s.n);
+    const int bytes = tn_token_row_bytes(s);
+    const short each = !paired && rows.end - rows.first > TN_TOKEN_BACK && 2 * bytes <= p.place_bytes ? 2 : 1;
+    part[i] = { (const char *)s.in[1], (int64_t)bytes * (paired ? s.n / 2 : 1), rows.first, rows.end, each, paired, (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
+}
+
+/* Of a warp. Addresses are those of shared memory. */
+struct tn_token_stream {
+    const tn_token_part *part;
+    int products, places, place_bytes;
+    unsigned room;
+    int put, get;    /* places: where the next rows will come to, and those that were asked for first are */
+    int product, at; /* next rows that will be asked for */
+
+    __device__ __forceinline__ tn_token_stream(const tn_token_program &p, const tn_token_part *parts, const char *memory)
+        : part(parts), products(p.staged_n), places(p.places), place_bytes(p.place_bytes), put(0), get(0), product(-1), at(INT_MAX)
+    {
+        room = (unsigned)__cvta_generic_to_shared(memory) + warp() * places * place_bytes;
+    }
+    __device__ __forceinline__ static int warp() { return (threadIdx.x >> 5) - TN_TOKEN_FRONT / 32; }
+
+    /* Asks for the next rows, if there are any, into the place that has been free for the longest time. */
+    __device__ __forceinline__ void ask()
+    {
+        while (product < products && (product < 0 || at >= part[product].end || !part[product].bytes))
+            if (++product < products) at = part[product].first + part[product].each * warp();
+        if (product < products) {
+            const tn_token_part mine = part[product];
+            const char *from = mine.from + (int64_t)at * mine.bytes;
+            const unsigned to = room + put * place_bytes;
+            const bool two = mine.paired || (mine.each == 2 && at + 1 < mine.end);
+#pragma unroll 1
+            for (int i = (threadIdx.x & 31) * 16; i < mine.bytes; i += 32 * 16) {
+                asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + i), "l"(from + i) : "memory");
+                if (two) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + mine.bytes + i), "l"(from + mine.apart + i) : "memory");
+            }
+            at += mine.each * TN_TOKEN_BACK;
+        }
+        asm volatile("cp.async.commit_group;\n" ::: "memory");
+        if (++put == places) put = 0;
+    }
+
+    /* The rows that were asked for first, when they have come; their place is free at the next ask. There are as many asks under way as places. */
+    __device__ __forceinline__ unsigned take()
+    {
+        if (places == 3) asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+        else if (places == 2) asm volatile("cp.async.wait_group 1;\n" ::: "memory");
+        else asm volatile("cp.async.wait_group 0;\n" ::: "memory");
+        __syncwarp();
+        const unsigned place = room + get * place_bytes;
+        if (++get == places) get = 0;
+        return place;
+    }
+};
+
+/* How many numbers of input k a step reads that are not vectors of this token: parameters and states, and small weights. */
+__device__ __forceinline__ int64_t tn_token_kept(const tn_token_step &s, int k)
+{
+    switch (s.op) {
+    case TN_TOKEN_NORM: return k >= 2 ? s.n : 0;
+    case TN_TOKEN_CONV: return k == 1 ? (int64_t)s.n * s.k : k == 2 ? s.n : k == 3 ? (int64_t)s.n * (s.k - 1) : 0;
+    case TN_TOKEN_SCAN: return k == 2 || k == 3 ? s.n : k == 4 ? 2 * s.n : 0;
+    case TN_TOKEN_READOUT: return k >= 3 ? s.n : 0;
+    case TN_TOKEN_OUTER: return k == 4 ? (int64_t)s.n * s.k * s.m : 0;
+    case TN_TOKEN_LINEAR: return k == 1 && !(s.flags & TN_TOKEN_SHARED) ? (int64_t)s.n * s.k : k == 2 ? s.n : 0;
+    default: return 0;
+    }
+}
+
+/* Asks the L2 cache for them, each warp that makes products for some of the steps. */
+__device__ __forceinline__ void tn_token_ask_ahead(const tn_token_program &p, const tn_token_step *step)
+{
+#pragma unroll 1
+    for (int i = blockIdx.x + tn_token_stream::warp() * gridDim.x; i < p.n; i += gridDim.x * TN_TOKEN_BACK) {
+        const tn_token_step &s = step[i];
+#pragma unroll 1
+        for (int k = 0; k < TN_TOKEN_IN; k++) {
+            if (!s.in[k] || s.in_slot[k] >= 0) continue;
+            const int64_t bytes = tn_token_kept(s, k) * (s.in_type[k] == TN_F32 ? 4 : 2);
+#pragma unroll 1
+            for (int64_t at = (threadIdx.x & 31) * 128; at < bytes; at += 32 * 128)
+                asm volatile("prefetch.global.L2 [%0];\n" ::"l"((const char *)s.in[k] + at));
+        }
+    }
+}
+
+#endif

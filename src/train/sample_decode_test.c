@@ -205,21 +205,36 @@ static void ahead_chooses_alike(void **state)
  * same bits. In bf16 sums of another order round differently. */
 typedef struct fused_row {
     const char *model, *more[4];
+    int vocab;
 } fused_row;
 
 static const fused_row fused_rows[] = {
-    { "ten", { "pattern=DO" } },         { "ten", { "pattern=DOEW", "window=16" } }, { "ten", { "dim=512", "heads=8" } },
-    { "ten_b", { NULL } },               { "ten_static", { NULL } },                 { "ten_hybrid", { NULL } },
-    { "gpt", { "heads=2" } },            { "gpt", { "heads=4", "kv_heads=2" } },     { "gpt", { "heads=2", "shape=gpt2" } },
-    { "gpt_conv_gate", { "heads=2" } },  { "ten", { "dim=72", "heads=3", "k=20" } },
+    { "ten", { "pattern=DO" }, 1000 },
+    { "ten", { "pattern=DOEW", "window=16" }, 1000 },
+    { "ten", { "dim=512", "heads=8" }, 1000 },
+    { "ten_b", { NULL }, 1000 },
+    { "ten_static", { NULL }, 1000 },
+    { "ten_hybrid", { NULL }, 1000 },
+    { "gpt", { "heads=2" }, 1000 },
+    { "gpt", { "heads=4", "kv_heads=2" }, 1000 },
+    { "gpt", { "heads=2", "shape=gpt2" }, 1000 },
+    { "gpt_conv_gate", { "heads=2" }, 1000 },
+    { "ten", { "dim=72", "heads=3", "k=20" }, 1000 },
+    /* rows that a warp makes four at a time, the last of them fewer; vectors of two pairs a thread, and longer ones */
+    { "ten", { "dim=512", "heads=8" }, 9001 },
+    { "gpt", { "dim=1024", "heads=8", "layers=2" }, 9001 },
+    { "gpt", { "dim=1088", "heads=8", "layers=2" }, 1000 },
 };
 
-enum { FUSED_TOKENS = 7, FUSED_V = 1000 };
+enum { FUSED_TOKENS = 7, FUSED_MOST = 9001 };
 
 static void fused_logits(const fused_row *r, bool half, bool on, float *out)
 {
-    const char *list[16] = { "layers=4", "vocab=1000", "train.context=64", "dim=128" };
+    char vocab[32];
+    const char *list[16] = { "layers=4", vocab, "train.context=64", "dim=128" };
     size_t n = 4;
+    const int words = r->vocab;
+    (void)snprintf(vocab, sizeof vocab, "vocab=%d", words);
     for (int i = 0; i < 4 && r->more[i]; i++) list[n++] = r->more[i];
     list[n++] = half ? "compute=bf16" : "compute=f32";
     list[n++] = half ? "opt.decode_half=on" : "opt.decode_half=off";
@@ -230,9 +245,9 @@ static void fused_logits(const fused_row *r, bool half, bool on, float *out)
     assert_ok(tn_decoder_pretend(d, 21, 5));
     for (int32_t i = 0; i < FUSED_TOKENS; i++) { /* queued, recorded, replayed */
         const float *logits;
-        const int32_t token = 31 * i % FUSED_V;
+        const int32_t token = 31 * i % words;
         assert_ok(tn_decoder_feed(d, &token, 1, &logits));
-        memcpy(out + i * FUSED_V, logits, sizeof *out * FUSED_V);
+        memcpy(out + i * words, logits, sizeof *out * (size_t)words);
     }
     tn_decoder_free(d);
     close_stage(&s);
@@ -241,14 +256,15 @@ static void fused_logits(const fused_row *r, bool half, bool on, float *out)
 static void fused_is_plain(void **state)
 {
     const fused_row *r = *state;
-    static float plain[FUSED_TOKENS * FUSED_V], fused[FUSED_TOKENS * FUSED_V], again[FUSED_TOKENS * FUSED_V];
+    static float plain[FUSED_TOKENS * FUSED_MOST], fused[FUSED_TOKENS * FUSED_MOST], again[FUSED_TOKENS * FUSED_MOST];
+    const int words = r->vocab;
     for (int half = 0; half < 2; half++) {
         fused_logits(r, half, false, plain);
         fused_logits(r, half, true, fused);
         fused_logits(r, half, true, again);
-        assert_memory_equal(fused, again, sizeof fused);
+        assert_memory_equal(fused, again, sizeof *fused * FUSED_TOKENS * (size_t)words);
         for (int i = 0; i < FUSED_TOKENS; i++) {
-            const double far = tn_world_distance(fused + i * FUSED_V, plain + i * FUSED_V, FUSED_V);
+            const double far = tn_world_distance(fused + i * words, plain + i * words, (size_t)words);
             if (!(far <= (half ? 4e-2 : 2e-5))) fail_msg("%s, token %d: %.1e apart", half ? "bf16" : "f32", i, far);
         }
     }
@@ -350,8 +366,8 @@ void tn_tests_sample_decode(tn_test_list *l)
         tn_test_add(l, equals_whole, p, "decode: steps equal the whole, %s, %d x %d", name, (int)p->batch, (int)p->length);
     }
     for (size_t i = 0; i < sizeof fused_rows / sizeof *fused_rows; i++)
-        tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s", fused_rows[i].model,
-                    fused_rows[i].more[0] ? fused_rows[i].more[0] : "");
+        tn_test_add(l, fused_is_plain, &fused_rows[i], "decode: the device's fused token, %s %s, %d words", fused_rows[i].model,
+                    fused_rows[i].more[0] ? fused_rows[i].more[0] : "", fused_rows[i].vocab);
     tn_test_add(l, greedy_is_feeding, NULL, "decode: greedy is feeding back the largest logit");
     tn_test_add(l, ahead_chooses_alike, NULL, "decode: the device that chooses ahead chooses alike");
     tn_test_add(l, too_large_is_refused, NULL, "decode: a cache that cannot fit is refused");

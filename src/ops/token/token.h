@@ -80,7 +80,7 @@ typedef struct tn_token_step {
 typedef struct tn_token_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* of shared memory: the slots, and what weights go through */
-    int32_t place_bytes, places;      /* of what a warp has of the latter: set when the program runs */
+    int32_t place_bytes, places, sets; /* of what a warp has of the latter, and how many times two rows it makes at once: set when the program runs */
     uint32_t *meeting;                /* (3): two counters, 0 between programs, and how many programs have run */
     float *scratch;                   /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
     uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */

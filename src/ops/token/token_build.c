@@ -39,6 +39,26 @@ static bool made_by_others(const tn_token_builder *b, span x)
     return false;
 }
 
+/* Inputs that the kernel reads from memory, whoever holds them: weights, parameters, states, keys and values. */
+static bool lies_far(const tn_token_step *s, int i)
+{
+    static const uint8_t far[TN_TOKEN_OPS] = {
+        [TN_TOKEN_EMBED] = 1 << 1,         [TN_TOKEN_NORM] = 1 << 2 | 1 << 3,          [TN_TOKEN_LINEAR] = 1 << 1 | 1 << 2,
+        [TN_TOKEN_READOUT] = 1 << 3 | 1 << 4, [TN_TOKEN_CONV] = 1 << 1 | 1 << 2 | 1 << 3, [TN_TOKEN_SCAN] = 1 << 2 | 1 << 3 | 1 << 4,
+        [TN_TOKEN_OUTER] = 1 << 4,         [TN_TOKEN_SEEN] = 1 << 1 | 1 << 2,
+    };
+    return far[s->op] >> i & 1;
+}
+
+/* Products and outer read parameters and states before the steps ahead of theirs have ended, unless blocks have met in between. */
+static bool made_early(const tn_token_builder *b, const tn_token_step *s, int i, span x)
+{
+    if (!lies_far(s, i) || (s->op != TN_TOKEN_LINEAR && s->op != TN_TOKEN_CONV && s->op != TN_TOKEN_OUTER)) return false;
+    for (int k = b->now.since; k < b->now.n_ranges; k++)
+        if (b->range[k].written && meet_at(x, b->range[k].begin, b->range[k].end)) return true;
+    return false;
+}
+
 /* A block reads and writes its own rows of n, and nothing else of in0 and out0. */
 static bool works_by_rows(const tn_token_step *s)
 {
@@ -187,7 +207,7 @@ static int32_t find_gap(const tn_token_builder *b, const work *w, int32_t size)
     return best == INT32_MAX ? -1 : best;
 }
 
-/* A slot for n numbers, or -1. Slots are a block's own and every step ends with all its threads: one that nothing reads is free. */
+/* A slot for n numbers, or -1. Slots are a block's own, and who writes one waits for all who read it before: one that nothing reads is free. */
 static int16_t take_slot(tn_token_builder *b, work *w, int64_t n)
 {
     if (n > b->space.slot_floats) return -1;
@@ -212,17 +232,6 @@ static void hold(tn_token_builder *b, span x, uint8_t type, int16_t slot, int64_
 static int64_t numbers_of(const struct tn_token_mailed *m) { return (int64_t)((m->end - m->begin) / tn_dtype_bytes((tn_dtype)m->type)); }
 
 /* --- a step ------------------------------------------------------------------------------------------------------------------ */
-
-/* Inputs that the kernel reads from memory, whoever holds them: weights, parameters, states, keys and values. */
-static bool lies_far(const tn_token_step *s, int i)
-{
-    static const uint8_t far[TN_TOKEN_OPS] = {
-        [TN_TOKEN_EMBED] = 1 << 1,         [TN_TOKEN_NORM] = 1 << 2 | 1 << 3,          [TN_TOKEN_LINEAR] = 1 << 1 | 1 << 2,
-        [TN_TOKEN_READOUT] = 1 << 3 | 1 << 4, [TN_TOKEN_CONV] = 1 << 1 | 1 << 2 | 1 << 3, [TN_TOKEN_SCAN] = 1 << 2 | 1 << 3 | 1 << 4,
-        [TN_TOKEN_OUTER] = 1 << 4,         [TN_TOKEN_SEEN] = 1 << 1 | 1 << 2,
-    };
-    return far[s->op] >> i & 1;
-}
 
 /* Weights are fetched before the steps ahead of theirs have run: they may not lie where any of those writes. */
 static bool comes_too_early(const tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z)
@@ -283,7 +292,7 @@ static bool place_inputs(const tn_token_builder *b, work *w)
         const span x = span_of(s->in[i], s->in_type[i], w->size->in[i]);
         if (!lies_far(s, i)) s->in_slot[i] = (int16_t)find_held(b, x, s->in_type[i]);
         if (s->op == TN_TOKEN_LINEAR && i == 0 && s->in_slot[i] % 4) s->in_slot[i] = -1; /* it is read at 16 bytes */
-        if (s->in_slot[i] < 0 && made_by_others(b, x) && !made_by_itself(b, s, x)) return false;
+        if (s->in_slot[i] < 0 && ((made_by_others(b, x) && !made_by_itself(b, s, x)) || made_early(b, s, i, x))) return false;
     }
     return true;
 }
@@ -416,7 +425,7 @@ static bool reads_alone(const tn_token_builder *b, const work *w)
     for (int i = 0; i < TN_TOKEN_IN; i++) {
         if (!s->in[i] || i == 0 || (s->op == TN_TOKEN_GATE && i == 1)) continue;
         const span x = span_of(s->in[i], s->in_type[i], z->in[i]);
-        if (made_by_others(b, x)) return false;
+        if (made_by_others(b, x) || made_early(b, s, i, x)) return false;
         for (int o = 0; o < TN_TOKEN_OUT; o++) {
             if (!s->out[o] || is_own_state(s, i, o)) continue;
             const span y = span_of(s->out[o], s->out_type[o], z->out[o]);
@@ -478,7 +487,9 @@ static void join_fetch(tn_token_program *p)
     const bool norms = s->op == TN_TOKEN_NORM, reads = s->op == TN_TOKEN_READOUT, scans = s->op == TN_TOKEN_SCAN;
     if (!f || f->op != TN_TOKEN_FETCH || s->flags & TN_TOKEN_MEETS || f->n != (scans ? 2 * s->n : s->n)) return;
     const bool first = (norms || reads) && s->in_slot[0] == f->out_slot[0], second = (norms || scans) && s->in_slot[1] == f->out_slot[0];
-    if (first || second) f->flags |= TN_TOKEN_JOINED;
+    int times = 0; /* that the step reads it: its other inputs are looked at before it has come */
+    for (int i = 0; i < TN_TOKEN_IN; i++) times += s->in_slot[i] >= f->out_slot[0] && s->in_slot[i] < f->out_slot[0] + f->n;
+    if ((first || second) && times == 1) f->flags |= TN_TOKEN_JOINED;
 }
 
 /* A copy behind others, none of which writes what it reads. */

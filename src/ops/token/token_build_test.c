@@ -399,6 +399,10 @@ static void caches_are_written_by_all(void **state)
         for (int i = 0; i < 8; i++) assert_float_equal(seen[i / 4 * 20 + 3 * 4 + i % 4], 10 * blocks + i, 0);
     }
     assert_true(add(t, &over) && meets(t)); /* others may still write and read it */
+    begin(t, 4096, MAIL);
+    job product = linear(numbers(t, 80), numbers(t, 40 * 80), numbers(t, 40), 40, 80);
+    product.in[TN_LINEAR_BIAS] = arg_of(cache, TN_F32, tn_shape(40));
+    assert_true(add(t, &put) && add(t, &product) && meets(t)); /* what products read besides x is looked at early */
     free(t);
 }
 

@@ -63,10 +63,10 @@ enum { TRACE_BYTES = 0 };
  * code, the more of it stays near. */
 enum { NOTHING, CACHES_BF16, CACHES };
 
-/* Steps that have much to read, besides products. The others are the front's. */
+/* Steps that have much to read. Products and outer are those of the other warps, the rest is the front's. */
 __device__ __forceinline__ bool is_done_by_all(int op)
 {
-    return (1u << TN_TOKEN_OUTER | 1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS | 1u << TN_TOKEN_BEST) >> op & 1;
+    return (1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS | 1u << TN_TOKEN_BEST) >> op & 1;
 }
 
 template <int SEES, int PAIRS>
@@ -91,6 +91,7 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
     const bool front = threadIdx.x < TN_TOKEN_FRONT;
     uint32_t meetings = 0;
     int product = 0, turn = 0; /* of the blocks: one writes what all make */
+    tn_token_chain chain = { false, false };
     if (!front) {
         for (int i = 0; i < p.places; i++) stream.ask();
         tn_token_ask_ahead(p, step);
@@ -110,27 +111,35 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
             const bool joined = s.flags & TN_TOKEN_JOINED;
             const tn_token_room r = { slots, sums, (s.flags & TN_TOKEN_SHARED) || writes, epoch, nullptr };
             const tn_token_step &then = step[joined ? i + 1 : i];
+            const int behind = i + 1 + joined;
+            chain.follows = chain.goes_on;
+            chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_TOKEN_LINEAR && !(step[behind].flags & (TN_TOKEN_MEETS | TN_TOKEN_FETCHES));
             if (front) {
-                tn_token_linear_front(s, r);
+                tn_token_linear_front(s, r, chain);
             } else if (!PLAIN) {
                 tn_token_part all = { nullptr, 0, 0, s.n, 1, 0, 0 };
                 if (s.flags & TN_TOKEN_STAGED) all = part[product++];
                 tn_token_linear(s, then, r, all, stream);
-            } else if (!joined) {
-                tn_token_rows_near<TN_TOKEN_ROWS_ALONE>(s, then, r, part[product++], stream);
-            } else if (s.flags & TN_TOKEN_PAIRED) {
-                tn_token_rows_near<TN_TOKEN_ROWS_PAIRED>(s, then, r, part[product++], stream);
             } else {
-                tn_token_rows_near<TN_TOKEN_ROWS_CONV>(s, then, r, part[product++], stream);
+                const tn_token_part &mine = part[product++];
+                enum { SETS = PAIRS == 1 ? 2 : 1 };
+                if (!joined && mine.each <= 2) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, 1>(s, then, r, mine, stream, chain);
+                else if (!joined) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, SETS>(s, then, r, mine, stream, chain);
+                else if (!mine.paired) tn_token_rows_near<TN_TOKEN_ROWS_CONV, 1>(s, then, r, mine, stream, chain);
+                else if (mine.each == 1) tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, 1>(s, then, r, mine, stream, chain);
+                else tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, SETS>(s, then, r, mine, stream, chain);
             }
             i += joined;
+        } else if (op == TN_TOKEN_OUTER) {
+            const tn_token_room r = { slots, sums, true, epoch, nullptr };
+            if (!front) tn_token_outer(step[i], r);
+            else tn_token_sync(), tn_token_sync();
         } else if (is_done_by_all(op)) {
             const tn_token_step &s = step[i];
             const tn_token_room r = { slots, sums, (s.flags & TN_TOKEN_SHARED) || writes, epoch, nullptr };
             float *scratch = p.scratch + s.kind * TN_TOKEN_HALF; /* of steps that have parts */
             tn_token_sync();
             switch (op) {
-            case TN_TOKEN_OUTER: tn_token_outer(s, r); break;
             case TN_TOKEN_COPY: {
                 int n = 1;
                 while (i + n < p.n && step[i + n].flags & TN_TOKEN_BESIDE) n++;
@@ -208,7 +217,7 @@ static bool lies_in_pairs(const tn_token_step *s)
 static bool is_plain_product(const tn_token_program *p, const tn_token_step *s)
 {
     const bool joined = s->flags & TN_TOKEN_JOINED, fits = s->k * 2 * (s->flags & TN_TOKEN_PAIRED ? 2 : 1) <= p->place_bytes;
-    if (s->in_type[1] != TN_BF16 || s->in[3] || !(s->flags & TN_TOKEN_STAGED) || !fits) return false;
+    if (s->in_type[1] != TN_BF16 || !s->out[0] || s->in[3] || !(s->flags & TN_TOKEN_STAGED) || !fits) return false;
     return joined ? !s->in[2] && !s->kind : s->kind == TN_ACT_NONE || s->kind == TN_ACT_SILU || s->kind == TN_ACT_SIGMOID;
 }
 
@@ -228,12 +237,14 @@ static int pairs_for(const tn_token_program *p, const tn_token_step *s, bool joi
     }
 }
 
-static const void *kernel_for(const tn_token_program *p)
+/* The kernel, which decides how many rows a warp makes at once. */
+static const void *kernel_for(tn_token_program *p)
 {
     static const void *const plain[2][TN_TOKEN_PAIRS] = { { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
                                                           { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> } };
     int pairs = 1;
     bool sees = false;
+    p->sets = 1;
     for (int i = 0; i < p->n; i++) {
         const tn_token_step *s = &p->step[i];
         const int mine = pairs_for(p, s, i && s[-1].flags & TN_TOKEN_JOINED && s[-1].op == TN_TOKEN_LINEAR);
@@ -241,6 +252,7 @@ static const void *kernel_for(const tn_token_program *p)
         if (mine > TN_TOKEN_PAIRS || (s->op == TN_TOKEN_SEEN && s->in_type[1] != TN_BF16)) return (const void *)run_token<CACHES, 0>;
         if (mine > pairs) pairs = mine;
     }
+    p->sets = pairs == 1 ? 2 : 1;
     return plain[sees][pairs - 1];
 }
 

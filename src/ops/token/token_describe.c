@@ -134,7 +134,7 @@ static int linear_steps(const description *d)
     const int64_t n = w->dims.dim[0], k = w->dims.dim[1], bytes = n * k * (int64_t)tn_dtype_bytes(w->dtype);
     if (count_of(&c->in[TN_LINEAR_X]) != k || is_given(c, TN_LINEAR_SLOPE) || is_given(c, TN_LINEAR_PACKED)) return 0;
     if (c->n_out > 1 && c->out[1].data) return 0;
-    if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k % 8 || k > MOST_X || (uintptr_t)w->data % 16) return 0;
+    if ((w->dtype != TN_F32 && w->dtype != TN_BF16) || k < 8 || k % 8 || k > MOST_X || (uintptr_t)w->data % 16) return 0;
     if (!set(d, TN_TOKEN_LINEAR, n, k, 0)) return 0;
     const bool small = n <= SMALL_ROWS && bytes <= SMALL_BYTES;
     d->step->kind = (uint8_t)((const tn_linear_attr *)c->attr)->act;

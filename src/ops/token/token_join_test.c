@@ -475,6 +475,9 @@ static void leaves_fetches_alone(void **given)
     fetched(norm_scene(HALF, HALF), TN_TOKEN_NORM, 1, 0);
     fetched(rows_before(norm_scene(0, ROWS), false), TN_TOKEN_NORM, 1, 0);
     fetched(without_mail(norm_scene(0, ROWS)), TN_TOKEN_NORM, 0, 0); /* there is nothing to fetch */
+    scene both = norm_scene(0, ROWS); /* its other input would be looked at before it has come */
+    reader(&both)->in[TN_NORM_RESIDUAL] = vector(both.rows, ROWS);
+    fetched(both, TN_TOKEN_NORM, 1, 0);
     fetched(scan_scene(ROWS + 32), TN_TOKEN_SCAN, 1, 0); /* more than its gates */
     fetched(rows_before(scan_scene(ROWS), false), TN_TOKEN_SCAN, 1, 0);
     fetched(rows_before(scan_scene(ROWS), true), TN_TOKEN_SCAN, 2, 0); /* x comes after the gates */

@@ -59,10 +59,11 @@ __device__ __forceinline__ void tn_token_put_pairs(const tn_token_step &s, const
         if (s.out_slot[k] >= 0 && tn_token_pair_at(u) < s.n) /* a slot has room for one number more where n is odd */
             *(float2 *)(r.slots + s.out_slot[k] + tn_token_pair_at(u)) = make_float2(tn_token_rounded(type, x.v[u][0]), tn_token_rounded(type, x.v[u][1]));
     if (!r.writes) return;
-#pragma unroll 1
-    for (int i = 0; i < 2 * PAIRS; i++)
-        if (tn_token_pair_at(i / 2) + i % 2 < s.n)
-            tn_token_store(s.out[k], type, tn_token_pair_at(i / 2) + i % 2, PAIRS == 1 ? (i ? x.v[0][1] : x.v[0][0]) : i < 2 ? (i ? x.v[0][1] : x.v[0][0]) : i == 2 ? x.v[PAIRS - 1][0] : x.v[PAIRS - 1][1]);
+#pragma unroll
+    for (int u = 0; u < PAIRS; u++)
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            if (tn_token_pair_at(u) + e < s.n) tn_token_store(s.out[k], type, tn_token_pair_at(u) + e, x.v[u][e]);
 }
 
 template <int PAIRS>

@@ -145,19 +145,26 @@ __device__ __forceinline__ void tn_token_seen_all(const tn_token_step &s, const 
     for (int k = 0; k < 2; k++) {
         const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
         if (u >= all) break;
-        float top = most[first], sum = 0;
+        float top = most[first];
         for (int c = first + 1; c < first + parts; c++) top = most[c] > top || most[c] != most[c] ? most[c] : top;
-        for (int c = first; c < first + parts; c++) sum += tn_token_share(most[c], top) * share[c];
-        mine[k] = sum == 0.f ? 0.f : tn_token_share(most[u], top) / sum;
+        mine[k] = tn_token_share(most[u], top);
+        share[u] *= mine[k]; /* a thread's own until the barrier */
     }
     tn_token_sync();
-    for (int u = threadIdx.x, k = 0; u < all; u += TN_TOKEN_THREADS, k++) share[u] = k ? mine[1] : mine[0];
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+        const int u = threadIdx.x + k * TN_TOKEN_THREADS, first = u / parts * parts;
+        if (u >= all) break;
+        float sum = 0;
+        for (int c = first; c < first + parts; c++) sum += share[c];
+        most[u] = sum == 0.f ? 0.f : mine[k] / sum; /* what it counts for; nobody reads the largest logits any more */
+    }
     tn_token_sync();
     for (int i = threadIdx.x; i < s.n * s.m; i += TN_TOKEN_THREADS) {
         const int first = i / s.m * parts, d = i % s.m;
         float y = 0;
-#pragma unroll 8
-        for (int c = 0; c < parts; c++) y = fmaf(share[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
+#pragma unroll 16
+        for (int c = 0; c < parts; c++) y = fmaf(most[first + c], __ldcg(scratch + (int64_t)(first + c) * size + 2 + d), y);
         out.put(i, y);
     }
 }

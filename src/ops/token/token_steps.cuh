@@ -22,11 +22,12 @@ enum { TN_TOKEN_PAIRS = 2 }; /* of words that a thread asks for at once */
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 enum { TN_TOKEN_PATIENCE = 1 << 24 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
 
-/* The threads that make numbers wait for each other; the front for itself. */
+/* Threads wait for each other: all, the front, and those that make products. */
 __device__ __forceinline__ void tn_token_sync() { asm volatile("bar.sync 1, %0;\n" ::"n"((int)TN_TOKEN_THREADS) : "memory"); }
 __device__ __forceinline__ void tn_token_front_sync() { asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory"); }
+__device__ __forceinline__ void tn_token_back_sync() { asm volatile("bar.sync 3, %0;\n" ::"n"(TN_TOKEN_BACK * 32) : "memory"); }
 
-/* Steps are short where a program is PLAIN: weights of bf16, products without activation, gates by silu or sigmoid, RMS norms without bias. */
+/* Steps are short where a program is PLAIN: weights of bf16, activations and gates by silu or sigmoid, RMS norms without bias. */
 template <bool PLAIN>
 __device__ __forceinline__ float tn_token_gate(int kind, float z)
 {
@@ -431,20 +432,25 @@ __device__ __forceinline__ void tn_token_elementwise(const tn_token_step &s, con
     }
 }
 
-/* A block takes 8 columns of a head at a time: 8 lanes its columns, the others and the warps its rows. */
+/* By the warps that make products: 8 columns of a head at a time, 8 lanes its columns, the others and the warps its rows. The state is on its way
+ * before the vectors are there. */
 __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_token_room &r)
 {
-    enum { COLUMNS = 8, ROWS = TN_TOKEN_THREADS / COLUMNS };
-    const int column = threadIdx.x % COLUMNS, row = threadIdx.x / COLUMNS, N = s.k, P = s.m, parts = (P + COLUMNS - 1) / COLUMNS;
-    if (blockIdx.x >= s.n * parts) return;
+    enum { COLUMNS = 8, ROWS = TN_TOKEN_BACK * 32 / COLUMNS, READY = 2 };
+    const int t = threadIdx.x - TN_TOKEN_FRONT, column = t % COLUMNS, row = t / COLUMNS, N = s.k, P = s.m, parts = (P + COLUMNS - 1) / COLUMNS;
     const int reset = tn_token_reset(s, 4);
     const tn_token_in q(s, r, 0), k(s, r, 1), v(s, r, 2), alpha(s, r, 3), strength(s, r, 6);
     const float *state = (const float *)s.in[4];
+    bool ready = false;
 #pragma unroll 1
     for (int u = blockIdx.x; u < s.n * parts; u += gridDim.x) {
         const int h = u / parts, p = u % parts * COLUMNS + column;
         const int64_t at = ((int64_t)h * N + row) * P + p;
-        float old = state && p < P && row < N ? __ldcg(state + at) : 0.f, sum = 0;
+        float old[READY], sum = 0;
+#pragma unroll
+        for (int c = 0; c < READY; c++) old[c] = state && p < P && row + c * ROWS < N ? __ldcg(state + at + (int64_t)c * ROWS * P) : 0.f;
+        if (!ready) tn_token_sync(); /* vectors are there */
+        ready = true;
         float decay = alpha.get(h), write = strength.at ? strength.get(h) : 1.f;
         if (s.kind) {
             decay = -tn_d_softplus(decay);
@@ -454,26 +460,28 @@ __device__ __forceinline__ void tn_token_outer(const tn_token_step &s, const tn_
         if (p < P) {
             write *= v.get(h * P + p);
 #pragma unroll 1
-            for (int n = row; n < N; n += ROWS) {
-                const float kv = k.get(h * N + n) * write, now = reset ? kv : fmaf(decay, old, kv);
+            for (int n = row, c = 0; n < N; n += ROWS, c++) {
                 const int64_t here = at + (int64_t)(n - row) * P;
+                const float before = c == 0 ? old[0] : c == 1 ? old[1] : state ? __ldcg(state + here) : 0.f;
+                const float kv = k.get(h * N + n) * write, now = reset ? kv : fmaf(decay, before, kv);
                 sum = fmaf(q.get(h * N + n), now, sum);
                 if (s.out[1]) tn_token_store(s.out[1], s.out_type[1], here, now);
-                if (state && n + ROWS < N) old = __ldcg(state + here + (int64_t)ROWS * P);
             }
         }
         sum += __shfl_xor_sync(0xffffffffu, sum, 8);
         sum += __shfl_xor_sync(0xffffffffu, sum, 16);
-        if ((threadIdx.x & 31) < COLUMNS) r.sums[(threadIdx.x >> 5) * COLUMNS + column] = sum;
-        tn_token_sync();
-        if (threadIdx.x < COLUMNS && p < P && s.out[0]) {
+        if ((threadIdx.x & 31) < COLUMNS) r.sums[(t >> 5) * COLUMNS + column] = sum;
+        tn_token_back_sync();
+        if (t < COLUMNS && p < P && s.out[0]) {
             float o = 0;
 #pragma unroll
-            for (int w = 0; w < TN_TOKEN_WARPS; w++) o += r.sums[w * COLUMNS + column];
+            for (int w = 0; w < TN_TOKEN_BACK; w++) o += r.sums[w * COLUMNS + column];
             tn_token_send(s, r, h * P + p, o);
         }
-        tn_token_sync();
+        tn_token_back_sync();
     }
+    if (!ready) tn_token_sync();
+    tn_token_sync();
 }
 
 /* n copies: one by the whole block, or a warp each. */

@@ -11,9 +11,9 @@ enum { TN_TOKEN_PLACES = 3 /* of a room, at most */ };
 /* What is a block's of a product: rows, or pairs of rows that lie half of them apart. */
 struct tn_token_part {
     const char *from; /* all weights */
-    int64_t apart;    /* of two rows that a warp makes at once, in bytes */
+    int64_t apart;    /* of the rows of a pair, in bytes */
     int first, end;
-    short each; /* of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
+    short each; /* 1, 2 or 4 (no more than 2 where something is joined) of neighbouring ones that a warp makes at once: with those of the other warps, its turn comes again after TN_TOKEN_BACK times as many */
     short paired;
     int bytes;  /* of a row, 0: they are too long for a place and are read where they lie */
 };
@@ -30,55 +30,58 @@ __device__ __forceinline__ void tn_token_share_out(tn_token_part *part, const tn
     const bool paired = s.flags & TN_TOKEN_PAIRED;
     const tn_token_rows rows(paired ? s.n / 2 : s.n);
     const int bytes = tn_token_row_bytes(s);
-    const short each = !paired && rows.end - rows.first > TN_TOKEN_BACK && 2 * bytes <= p.place_bytes ? 2 : 1;
-    part[i] = { (const char *)s.in[1], (int64_t)bytes * (paired ? s.n / 2 : 1), rows.first, rows.end, each, paired, (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
+    const int count = rows.end - rows.first, most = p.place_bytes / bytes; /* rows of a place */
+    short each = 1;
+    if (count > TN_TOKEN_BACK && most >= (paired ? 4 : 2) && (!paired || p.sets > 1))
+        each = !(s.flags & TN_TOKEN_JOINED) && p.sets > 1 && count > 4 * TN_TOKEN_BACK && most >= 4 ? 4 : 2;
+    part[i] = { (const char *)s.in[1], (int64_t)bytes * (s.n / 2), rows.first, rows.end, each, paired, (paired ? 2 : 1) * bytes <= p.place_bytes ? bytes : 0 };
 }
 
 /* Of a warp. Addresses are those of shared memory. */
 struct tn_token_stream {
+    const tn_token_program &p;
     const tn_token_part *part;
-    int products, places, place_bytes;
     unsigned room;
     int put, get;    /* places: where the next rows will come to, and those that were asked for first are */
     int product, at; /* next rows that will be asked for */
 
-    __device__ __forceinline__ tn_token_stream(const tn_token_program &p, const tn_token_part *parts, const char *memory)
-        : part(parts), products(p.staged_n), places(p.places), place_bytes(p.place_bytes), put(0), get(0), product(-1), at(INT_MAX)
+    __device__ __forceinline__ tn_token_stream(const tn_token_program &program, const tn_token_part *parts, const char *memory)
+        : p(program), part(parts), put(0), get(0), product(-1), at(INT_MAX)
     {
-        room = (unsigned)__cvta_generic_to_shared(memory) + warp() * places * place_bytes;
+        room = (unsigned)__cvta_generic_to_shared(memory) + warp() * p.places * p.place_bytes;
     }
     __device__ __forceinline__ static int warp() { return (threadIdx.x >> 5) - TN_TOKEN_FRONT / 32; }
 
     /* Asks for the next rows, if there are any, into the place that has been free for the longest time. */
     __device__ __forceinline__ void ask()
     {
-        while (product < products && (product < 0 || at >= part[product].end || !part[product].bytes))
-            if (++product < products) at = part[product].first + part[product].each * warp();
-        if (product < products) {
+        while (product < p.staged_n && (product < 0 || at >= part[product].end || !part[product].bytes))
+            if (++product < p.staged_n) at = part[product].first + part[product].each * warp();
+        if (product < p.staged_n) {
             const tn_token_part mine = part[product];
             const char *from = mine.from + (int64_t)at * mine.bytes;
-            const unsigned to = room + put * place_bytes;
-            const bool two = mine.paired || (mine.each == 2 && at + 1 < mine.end);
+            const unsigned to = room + put * p.place_bytes;
+            const int bytes = min((int)mine.each, mine.end - at) * mine.bytes;
 #pragma unroll 1
-            for (int i = (threadIdx.x & 31) * 16; i < mine.bytes; i += 32 * 16) {
+            for (int i = (threadIdx.x & 31) * 16; i < bytes; i += 32 * 16) { /* the rows, then the others of their pairs */
                 asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + i), "l"(from + i) : "memory");
-                if (two) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + mine.bytes + i), "l"(from + mine.apart + i) : "memory");
+                if (mine.paired) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;\n" ::"r"(to + bytes + i), "l"(from + mine.apart + i) : "memory");
             }
             at += mine.each * TN_TOKEN_BACK;
         }
         asm volatile("cp.async.commit_group;\n" ::: "memory");
-        if (++put == places) put = 0;
+        if (++put == p.places) put = 0;
     }
 
     /* The rows that were asked for first, when they have come; their place is free at the next ask. There are as many asks under way as places. */
     __device__ __forceinline__ unsigned take()
     {
-        if (places == 3) asm volatile("cp.async.wait_group 2;\n" ::: "memory");
-        else if (places == 2) asm volatile("cp.async.wait_group 1;\n" ::: "memory");
+        if (p.places == 3) asm volatile("cp.async.wait_group 2;\n" ::: "memory");
+        else if (p.places == 2) asm volatile("cp.async.wait_group 1;\n" ::: "memory");
         else asm volatile("cp.async.wait_group 0;\n" ::: "memory");
         __syncwarp();
-        const unsigned place = room + get * place_bytes;
-        if (++get == places) get = 0;
+        const unsigned place = room + get * p.place_bytes;
+        if (++get == p.places) get = 0;
         return place;
     }
 };

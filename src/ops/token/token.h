@@ -33,6 +33,15 @@ enum {
     TN_TOKEN_HALF = 512 * 258 /* floats of half of the scratch: parts of 256 numbers and 2 more */
 };
 
+/* Threads of a block. The first of them, the front, fetch vectors and do what every block does for itself; the others make products and outer, and
+ * are ready for them when the vector is. Steps that have much to read are done by both. */
+enum {
+    TN_TOKEN_FRONT = 8 * 32,
+    TN_TOKEN_BACK = 8,  /* warps of the others */
+    TN_TOKEN_PLACES = 3, /* for weights that one of them has under way, at most */
+    TN_TOKEN_PAIRS = 2  /* of words of a mail that a thread of the front asks for at once */
+};
+
 typedef enum tn_token_op {
     TN_TOKEN_EMBED,      /* out0 (n) = row in0[0] of in1 (k,n); NaN where there is none */
     TN_TOKEN_NORM,       /* as norm: x, residual, w, b -> y, sum (n); kind: tn_norm_kind; a: eps */
@@ -80,12 +89,17 @@ typedef struct tn_token_step {
 typedef struct tn_token_program {
     int32_t n, staged_n;
     int32_t slot_floats, stage_bytes; /* of shared memory: the slots, and what weights go through */
-    int32_t place_bytes, places, sets; /* of what a warp has of the latter, and how many times two rows it makes at once: set when the program runs */
+    int32_t place_bytes, places, sets; /* of what a warp has of the latter, and how many times two rows it makes at once */
     uint32_t *meeting;                /* (3): two counters, 0 between programs, and how many programs have run */
     float *scratch;                   /* (2,TN_TOKEN_HALF) for what parts leave for the step that joins them */
     uint8_t staged[TN_TOKEN_STEPS];   /* steps with TN_TOKEN_STAGED */
     tn_token_step step[TN_TOKEN_STEPS];
+    int32_t pairs; /* of a PLAIN program: of numbers that a thread of the front has of the longest vector that is summed over; 0: it is not PLAIN */
+    bool sees;     /* it looks at caches, or turns or writes what goes there */
 } tn_token_program;
+
+/* PLAIN: what most networks are made of, for which the kernel has code that is short, so that it stays near: products of bf16 that come through shared
+ * memory, activations and gates by silu or sigmoid, RMS norms without bias, caches of bf16, nothing elementwise that is not joined to a product. */
 
 /* --- building ----------------------------------------------------------------------------------------------------------- */
 
@@ -137,6 +151,8 @@ void tn_token_begin(tn_token_builder *b, tn_token_program *p, const tn_token_spa
 /* c (n): the call, then those that come after it, which tell what is read later. False: the call cannot be part of this program; nothing has
  * changed. */
 bool tn_token_add(tn_token_builder *b, const tn_op *op, const tn_call *c, size_t n);
+/* After the last call: how weights go through shared memory, and what the kernel has to be able to. */
+void tn_token_finish(tn_token_program *p);
 
 /* --- describing: what a call is as steps, without slots and barriers ------------------------------------------------------ */
 

@@ -32,6 +32,14 @@ static bool touched(const tn_token_builder *b, span x)
     return false;
 }
 
+/* Since range `from`, by anyone. */
+static bool written(const tn_token_builder *b, int from, span x)
+{
+    for (int i = from; i < b->now.n_ranges; i++)
+        if (b->range[i].written && meet_at(x, b->range[i].begin, b->range[i].end)) return true;
+    return false;
+}
+
 static bool made_by_others(const tn_token_builder *b, span x)
 {
     for (int i = b->now.since; i < b->now.n_ranges; i++)
@@ -53,10 +61,8 @@ static bool lies_far(const tn_token_step *s, int i)
 /* Products and outer read parameters and states before the steps ahead of theirs have ended, unless blocks have met in between. */
 static bool made_early(const tn_token_builder *b, const tn_token_step *s, int i, span x)
 {
-    if (!lies_far(s, i) || (s->op != TN_TOKEN_LINEAR && s->op != TN_TOKEN_CONV && s->op != TN_TOKEN_OUTER)) return false;
-    for (int k = b->now.since; k < b->now.n_ranges; k++)
-        if (b->range[k].written && meet_at(x, b->range[k].begin, b->range[k].end)) return true;
-    return false;
+    const bool early = s->op == TN_TOKEN_LINEAR || s->op == TN_TOKEN_CONV || s->op == TN_TOKEN_OUTER;
+    return early && lies_far(s, i) && written(b, b->now.since, x);
 }
 
 /* A block reads and writes its own rows of n, and nothing else of in0 and out0. */
@@ -236,11 +242,7 @@ static int64_t numbers_of(const struct tn_token_mailed *m) { return (int64_t)((m
 /* Weights are fetched before the steps ahead of theirs have run: they may not lie where any of those writes. */
 static bool comes_too_early(const tn_token_builder *b, const tn_token_step *s, const tn_token_sizes *z)
 {
-    if (!(s->flags & TN_TOKEN_STAGED)) return false;
-    const span w = span_of(s->in[1], s->in_type[1], z->in[1]);
-    for (int i = 0; i < b->now.n_ranges; i++)
-        if (b->range[i].written && meet_at(w, b->range[i].begin, b->range[i].end)) return true;
-    return false;
+    return s->flags & TN_TOKEN_STAGED && written(b, 0, span_of(s->in[1], s->in_type[1], z->in[1]));
 }
 
 static void clear_slots(tn_token_step *s)

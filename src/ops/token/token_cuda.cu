@@ -35,8 +35,8 @@ __device__ __forceinline__ void meet(uint32_t *counter, uint32_t n)
     tn_token_sync();
 }
 
-/* With -DTN_TOKEN_TRACE=1 two blocks print what each step took, in cycles: waiting for a meeting or weights, then working (a fetch waits for mail
- * there); with 2 one prints when the kernel began and ended, in ns. */
+/* With -DTN_TOKEN_TRACE=1 two blocks print what each step took, in cycles: waiting for a meeting, then working (a fetch waits for mail there, a product's
+ * front for the product); with 2 one prints when the kernel began and ended, in ns. */
 #if TN_TOKEN_TRACE == 2
 enum { TRACE_BYTES = 0 };
 #define TRACE_ROOM() uint64_t t0; asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t0))
@@ -67,6 +67,56 @@ enum { NOTHING, CACHES_BF16, CACHES };
 __device__ __forceinline__ bool is_done_by_all(int op)
 {
     return (1u << TN_TOKEN_COPY | 1u << TN_TOKEN_SEEN | 1u << TN_TOKEN_SEEN_ALL | 1u << TN_TOKEN_BEST_PARTS | 1u << TN_TOKEN_BEST) >> op & 1;
+}
+
+/* A product by the warps that make them; product: of the staged ones. */
+template <int PAIRS>
+__device__ __forceinline__ void make_product(const tn_token_step &s, const tn_token_step &then, bool joined, const tn_token_room &r, const tn_token_part *part, int &product,
+                                             tn_token_stream &stream, tn_token_chain chain)
+{
+    if (!PAIRS) {
+        tn_token_part mine = { nullptr, 0, 0, s.n, 1, 0, 0 };
+        if (s.flags & TN_TOKEN_STAGED) mine = part[product++];
+        tn_token_linear(s, then, r, mine, stream);
+        return;
+    }
+    enum { SETS = PAIRS == 1 ? 2 : 1 };
+    const tn_token_part &mine = part[product++];
+    if (!joined && mine.each <= 2) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, 1>(s, then, r, mine, stream, chain);
+    else if (!joined) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, SETS>(s, then, r, mine, stream, chain);
+    else if (!mine.paired) tn_token_rows_near<TN_TOKEN_ROWS_CONV, 1>(s, then, r, mine, stream, chain);
+    else if (mine.each == 1) tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, 1>(s, then, r, mine, stream, chain);
+    else tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, SETS>(s, then, r, mine, stream, chain);
+}
+
+template <int SEES, int PAIRS>
+__device__ __forceinline__ void do_in_front(int op, const tn_token_step &s, const tn_token_room &r)
+{
+    enum { PLAIN = PAIRS > 0 };
+    switch (op) {
+    case TN_TOKEN_EMBED: tn_token_embed(s, r); break;
+    case TN_TOKEN_FETCH: tn_token_fetch(s, r); break;
+    case TN_TOKEN_NORM:
+        if (PLAIN) tn_token_norm_near<PLAIN ? PAIRS : 1>(s, r);
+        else tn_token_norm(s, r);
+        break;
+    case TN_TOKEN_READOUT:
+        if (PLAIN) tn_token_readout_near<PLAIN ? PAIRS : 1>(s, r);
+        else tn_token_readout(s, r);
+        break;
+    case TN_TOKEN_SCAN: tn_token_scan(s, r); break;
+    case TN_TOKEN_CONV:
+        if (!PLAIN) tn_token_conv(s, r);
+        break;
+    case TN_TOKEN_ROPE:
+        if (SEES) tn_token_rope(s, r);
+        break;
+    case TN_TOKEN_PUT:
+        if (SEES) tn_token_place(s, r);
+        break;
+    default:
+        if (!PLAIN) tn_token_elementwise(s, r);
+    }
 }
 
 template <int SEES, int PAIRS>
@@ -114,21 +164,8 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
             const int behind = i + 1 + joined;
             chain.follows = chain.goes_on;
             chain.goes_on = PLAIN && behind < p.n && step[behind].op == TN_TOKEN_LINEAR && !(step[behind].flags & (TN_TOKEN_MEETS | TN_TOKEN_FETCHES));
-            if (front) {
-                tn_token_linear_front(s, r, chain);
-            } else if (!PLAIN) {
-                tn_token_part all = { nullptr, 0, 0, s.n, 1, 0, 0 };
-                if (s.flags & TN_TOKEN_STAGED) all = part[product++];
-                tn_token_linear(s, then, r, all, stream);
-            } else {
-                const tn_token_part &mine = part[product++];
-                enum { SETS = PAIRS == 1 ? 2 : 1 };
-                if (!joined && mine.each <= 2) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, 1>(s, then, r, mine, stream, chain);
-                else if (!joined) tn_token_rows_near<TN_TOKEN_ROWS_ALONE, SETS>(s, then, r, mine, stream, chain);
-                else if (!mine.paired) tn_token_rows_near<TN_TOKEN_ROWS_CONV, 1>(s, then, r, mine, stream, chain);
-                else if (mine.each == 1) tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, 1>(s, then, r, mine, stream, chain);
-                else tn_token_rows_near<TN_TOKEN_ROWS_PAIRED, SETS>(s, then, r, mine, stream, chain);
-            }
+            if (front) tn_token_linear_front(s, r, chain);
+            else make_product<PAIRS>(s, then, joined, r, part, product, stream, chain);
             i += joined;
         } else if (op == TN_TOKEN_OUTER) {
             const tn_token_room r = { slots, sums, true, epoch, nullptr };
@@ -161,30 +198,7 @@ __global__ void __launch_bounds__(TN_TOKEN_THREADS, 1) run_token(const __grid_co
         } else if (front) {
             const tn_token_step &s = step[i];
             const tn_token_room r = { slots, sums, s.op == TN_TOKEN_PUT || writes, epoch, fetch };
-            switch (op) {
-            case TN_TOKEN_EMBED: tn_token_embed(s, r); break;
-            case TN_TOKEN_FETCH: tn_token_fetch(s, r); break;
-            case TN_TOKEN_NORM:
-                if (PLAIN) tn_token_norm_near<PLAIN ? PAIRS : 1>(s, r);
-                else tn_token_norm(s, r);
-                break;
-            case TN_TOKEN_READOUT:
-                if (PLAIN) tn_token_readout_near<PLAIN ? PAIRS : 1>(s, r);
-                else tn_token_readout(s, r);
-                break;
-            case TN_TOKEN_SCAN: tn_token_scan(s, r); break;
-            case TN_TOKEN_CONV:
-                if (!PLAIN) tn_token_conv(s, r);
-                break;
-            case TN_TOKEN_ROPE:
-                if (SEES) tn_token_rope(s, r);
-                break;
-            case TN_TOKEN_PUT:
-                if (SEES) tn_token_place(s, r);
-                break;
-            default:
-                if (!PLAIN) tn_token_elementwise(s, r);
-            }
+            do_in_front<SEES, PAIRS>(op, s, r);
             tn_token_front_sync();
         }
         TRACE_STEP(i);
@@ -205,70 +219,11 @@ static_assert((int)TN_TOKEN_HEADS <= 2 * (int)TN_TOKEN_THREADS, "parts of attent
 
 enum { SLOT_FLOATS = 12 << 10, FEWEST = 4 /* calls that are worth a program */ };
 
-/* Inputs of norm and readout that are read two by two. */
-static bool lies_in_pairs(const tn_token_step *s)
-{
-    for (int k = 0; k < TN_TOKEN_IN; k++)
-        if (s->in[k] && (s->in_slot[k] >= 0 ? s->in_slot[k] % 2 : (uintptr_t)s->in[k] % 8)) return false;
-    return true;
-}
-
-/* Whether a product is one of those that a PLAIN kernel has. */
-static bool is_plain_product(const tn_token_program *p, const tn_token_step *s)
-{
-    const bool joined = s->flags & TN_TOKEN_JOINED, fits = s->k * 2 * (s->flags & TN_TOKEN_PAIRED ? 2 : 1) <= p->place_bytes;
-    if (s->in_type[1] != TN_BF16 || !s->out[0] || s->in[3] || !(s->flags & TN_TOKEN_STAGED) || !fits) return false;
-    return joined ? !s->in[2] && !s->kind : s->kind == TN_ACT_NONE || s->kind == TN_ACT_SILU || s->kind == TN_ACT_SIGMOID;
-}
-
-/* Pairs that a PLAIN kernel needs for the step, or TN_TOKEN_PAIRS + 1: it has no such step. */
-static int pairs_for(const tn_token_program *p, const tn_token_step *s, bool joined)
-{
-    const int pairs = (s->n + 2 * TN_TOKEN_FRONT - 1) / (2 * TN_TOKEN_FRONT), none = TN_TOKEN_PAIRS + 1;
-    switch (s->op) {
-    case TN_TOKEN_LINEAR: return is_plain_product(p, s) ? 1 : none;
-    case TN_TOKEN_NORM: return s->kind == TN_NORM_RMS && !s->in[3] && lies_in_pairs(s) ? pairs : none;
-    case TN_TOKEN_READOUT: return s->kind != TN_GATE_GELU && lies_in_pairs(s) ? pairs : none;
-    case TN_TOKEN_CONV: return joined ? 1 : none;
-    case TN_TOKEN_GATE: return joined && s->kind != TN_GATE_GELU ? 1 : none;
-    case TN_TOKEN_UNARY:
-    case TN_TOKEN_BINARY: return none;
-    default: return 1;
-    }
-}
-
-/* The kernel, which decides how many rows a warp makes at once. */
-static const void *kernel_for(tn_token_program *p)
+static const void *kernel_for(const tn_token_program *p)
 {
     static const void *const plain[2][TN_TOKEN_PAIRS] = { { (const void *)run_token<NOTHING, 1>, (const void *)run_token<NOTHING, 2> },
                                                           { (const void *)run_token<CACHES_BF16, 1>, (const void *)run_token<CACHES_BF16, 2> } };
-    int pairs = 1;
-    bool sees = false;
-    p->sets = 1;
-    for (int i = 0; i < p->n; i++) {
-        const tn_token_step *s = &p->step[i];
-        const int mine = pairs_for(p, s, i && s[-1].flags & TN_TOKEN_JOINED && s[-1].op == TN_TOKEN_LINEAR);
-        sees |= s->op == TN_TOKEN_SEEN || s->op == TN_TOKEN_ROPE || s->op == TN_TOKEN_PUT;
-        if (mine > TN_TOKEN_PAIRS || (s->op == TN_TOKEN_SEEN && s->in_type[1] != TN_BF16)) return (const void *)run_token<CACHES, 0>;
-        if (mine > pairs) pairs = mine;
-    }
-    p->sets = pairs == 1 ? 2 : 1;
-    return plain[sees][pairs - 1];
-}
-
-/* Places for the weights that a warp has under way: large enough for all that it makes of a product at once. */
-static void cut_into_places(tn_token_program *p)
-{
-    enum { TWO_ROWS = 4096 /* bytes, where two rows are better than one */ };
-    const int room = p->stage_bytes / TN_TOKEN_BACK / 16 * 16;
-    int most = room / TN_TOKEN_PLACES;
-    for (int j = 0; j < p->staged_n; j++) {
-        const tn_token_step *s = &p->step[p->staged[j]];
-        const int row = s->k * (int)tn_dtype_bytes((tn_dtype)s->in_type[1]), at_once = s->flags & TN_TOKEN_PAIRED || 2 * row <= TWO_ROWS ? 2 * row : row;
-        if (at_once > most && at_once <= room) most = at_once;
-    }
-    p->place_bytes = most / 16 * 16;
-    p->places = room / most;
+    return p->pairs ? plain[p->sees][p->pairs - 1] : (const void *)run_token<CACHES, 0>;
 }
 
 extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *call, size_t n, size_t *took)
@@ -285,8 +240,8 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     size_t i = 0;
     while (i < n && tn_token_add(&builder, op[i], &call[i], n - i)) i++;
     if (i < FEWEST) return TN_OK;
+    tn_token_finish(&program);
     program.meeting = (uint32_t *)q->meeting;
-    cut_into_places(&program);
     program.scratch = (float *)q->meeting + 64;
     const size_t shared = sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
     const void *kernel = kernel_for(&program);

@@ -38,6 +38,9 @@ __device__ __forceinline__ void tn_token_times_all(const uint4 (&a)[SETS][READY]
     for (int i = 0; i < SETS; i++) v[i] = tn_token_times(b[i][c], p, q, v[i]);
 }
 
+/* Where a product's x lies in the slots. */
+__device__ __forceinline__ int tn_token_x_slot(const tn_token_step &s) { return s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0]; }
+
 /* Products one right after the other: their vectors were there when that of the first was, so that nobody waits in between. */
 struct tn_token_chain {
     bool follows, goes_on; /* whether one came before, and another one comes */
@@ -70,7 +73,7 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
     enum { PAIRED = KIND == TN_TOKEN_ROWS_PAIRED, CONV = KIND == TN_TOKEN_ROWS_CONV, ALONE = KIND == TN_TOKEN_ROWS_ALONE };
     enum { READY = SETS == 1 ? 2 : 1 }; /* times 256 numbers of a row, of which each lane has 8, are in registers */
     const int lane = threadIdx.x & 31, k = s.k, half = s.n / 2, type = s.out_type[0], each = part.each, end = part.end, row = 2 * k;
-    const int slot = s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0], nth = PAIRED ? lane >> 1 : lane;
+    const int slot = tn_token_x_slot(s), nth = PAIRED ? lane >> 1 : lane;
     const int reset = CONV ? tn_token_reset(then, 3) : 0, first = CONV ? then.j : 0, channels = CONV ? then.n : 0;
     const tn_token_in bias(s, r, 2);
     const int act = s.kind;
@@ -115,16 +118,16 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
         for (int i = 0; i < SETS; i++) u[i] = tn_warp_sum(u[i]), v[i] = tn_warp_sum(v[i]);
         float y = lane & 2 ? (lane & 1 ? v[SETS - 1] : u[SETS - 1]) : (lane & 1 ? v[0] : u[0]);
         if (ALONE && bias.at && finishes) y += bias.value(more, own);
-        if (ALONE && act) y = tn_token_gate<true>(act == TN_ACT_SILU ? TN_GATE_SILU : TN_GATE_SIGMOID, y);
+        if (ALONE && act) y = tn_token_gate(act == TN_ACT_SILU ? TN_GATE_SILU : TN_GATE_SIGMOID, y);
         y = tn_token_rounded(type, y);
         const float made = y;
         if (PAIRED) {
             const float other = __shfl_xor_sync(0xffffffffu, y, 1);
-            y = tn_token_rounded(then.out_type[0], then.j ? other * tn_token_gate<true>(then.kind, y) : y * tn_token_gate<true>(then.kind, other));
+            y = tn_token_rounded(then.out_type[0], then.j ? other * tn_token_gate(then.kind, y) : y * tn_token_gate(then.kind, other));
         }
         if (convolves) y = tn_token_rounded(then.out_type[0], taps.make(then, channel, y, reset, true));
         if (finishes) {
-            if (mail && !(PAIRED && lane & 1)) tn_token_post(mail + own, (uint64_t)r.epoch << 32 | __float_as_uint(y)); /* others wait for it */
+            if (mail && !(PAIRED && lane & 1)) tn_token_post(mail + own, r.epoch, y); /* others wait for it */
             tn_token_store(out, type, own, made);
             if (convolves) tn_token_store(then.out[0], then.out_type[0], channel, y);
             if (PAIRED && !(lane & 1)) tn_token_store(then.out[0], then.out_type[0], own, y);
@@ -147,7 +150,7 @@ __device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const 
     const int lane = threadIdx.x & 31;
     const bool paired = s.flags & TN_TOKEN_PAIRED, conv = (s.flags & TN_TOKEN_JOINED) && !paired, wide = s.in_type[1] == TN_F32;
     const bool finishes = lane == 0 || (lane == 1 && w1 != w0);
-    const float *x = r.slots + (s.flags & TN_TOKEN_FETCHES ? s.out_slot[1] : s.in_slot[0]);
+    const float *x = r.slots + tn_token_x_slot(s);
     const tn_token_in bias(s, r, 2), more(s, r, 3);
     float u = 0, v = 0;
 #pragma unroll 1

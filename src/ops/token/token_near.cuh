@@ -1,4 +1,4 @@
-/* Norm and readout of a PLAIN program (token_steps.cuh), of vectors that are not too long for the front's registers: a thread has its pairs of numbers
+/* Norm and readout of a PLAIN program (token.h), of vectors that are not too long for the front's registers: a thread has its pairs of numbers
  * from their arrival to the end, and what does not depend on them is ready before. Pairs lie at 8 bytes, or 4 of bf16. */
 #ifndef TN_OPS_TOKEN_NEAR_CUH
 #define TN_OPS_TOKEN_NEAR_CUH
@@ -112,7 +112,7 @@ __device__ __forceinline__ void tn_token_readout_near(const tn_token_step &s, co
     }
 #pragma unroll
     for (int u = 0; u < PAIRS; u++) {
-        gate[u][0] = tn_token_gate<true>(s.kind, z[u].x), gate[u][1] = tn_token_gate<true>(s.kind, z[u].y);
+        gate[u][0] = tn_token_gate(s.kind, z[u].x), gate[u][1] = tn_token_gate(s.kind, z[u].y);
         if (parts) gate[u][0] *= gain[u].x, gate[u][1] *= gain[u].y;
     }
     if (r.fetch) {

@@ -14,11 +14,7 @@
 
 #include <climits>
 
-/* Threads of a block. The first of them, the front, fetch vectors and do what every block
- * does for itself; the others make products (token_linear.cuh) and are ready for them when the vector is. Steps that have much to read are
- * done by both. */
-enum { TN_TOKEN_FRONT = 8 * 32, TN_TOKEN_BACK = 8 /* warps */, TN_TOKEN_WARPS = TN_TOKEN_FRONT / 32 + TN_TOKEN_BACK, TN_TOKEN_THREADS = TN_TOKEN_WARPS * 32 };
-enum { TN_TOKEN_PAIRS = 2 }; /* of words that a thread asks for at once */
+enum { TN_TOKEN_WARPS = TN_TOKEN_FRONT / 32 + TN_TOKEN_BACK, TN_TOKEN_THREADS = TN_TOKEN_WARPS * 32 };
 enum { TN_TOKEN_SUMS = TN_TOKEN_WARPS * (256 + 2) /* of attention, 256 wide */ };
 enum { TN_TOKEN_PATIENCE = 1 << 24 }; /* looks, some ten seconds: a launch in which one block waits for ever ends as an error */
 
@@ -27,11 +23,9 @@ __device__ __forceinline__ void tn_token_sync() { asm volatile("bar.sync 1, %0;\
 __device__ __forceinline__ void tn_token_front_sync() { asm volatile("bar.sync 2, %0;\n" ::"n"((int)TN_TOKEN_FRONT) : "memory"); }
 __device__ __forceinline__ void tn_token_back_sync() { asm volatile("bar.sync 3, %0;\n" ::"n"(TN_TOKEN_BACK * 32) : "memory"); }
 
-/* Steps are short where a program is PLAIN: weights of bf16, activations and gates by silu or sigmoid, RMS norms without bias. */
-template <bool PLAIN>
+/* A gate of a PLAIN program (token.h): silu or sigmoid, in less code than all kinds take. */
 __device__ __forceinline__ float tn_token_gate(int kind, float z)
 {
-    if (!PLAIN) return tn_d_gate(kind, z);
     const float s = tn_d_sigmoid(z);
     return kind == TN_GATE_SILU ? tn_d_at_least(z, -FLT_MAX) * s : s;
 }
@@ -108,9 +102,9 @@ struct tn_token_out {
 /* --- mail: a number and its launch in one word of 64 bits, which is there as a whole or not at all. Nothing else has to be visible, so
  * loads and stores are relaxed; they go past the L1 cache. An epoch comes again after 2^32 launches only. ---------------------- */
 
-__device__ __forceinline__ void tn_token_post(uint64_t *to, uint64_t word)
+__device__ __forceinline__ void tn_token_post(uint64_t *to, uint32_t epoch, float x)
 {
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"(word) : "memory");
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;\n" ::"l"(to), "l"((uint64_t)epoch << 32 | __float_as_uint(x)) : "memory");
 }
 
 struct tn_token_words {
@@ -128,7 +122,7 @@ __device__ __forceinline__ tn_token_words tn_token_peek(const uint64_t *from)
 /* Number i to where the step mails. */
 __device__ __forceinline__ void tn_token_mail(const tn_token_step &s, const tn_token_room &r, int i, float x)
 {
-    if (s.mail) tn_token_post(s.mail + i, (uint64_t)r.epoch << 32 | __float_as_uint(x));
+    if (s.mail) tn_token_post(s.mail + i, r.epoch, x);
 }
 
 /* Number i of output 0 to where it is mailed, as a slot would hold it, and to memory. */
@@ -256,6 +250,14 @@ struct tn_token_param {
     }
 };
 
+/* What the step was joined to comes now, to its slot. */
+__device__ __forceinline__ void tn_token_bring(const tn_token_room &r)
+{
+    if (!r.fetch) return;
+    tn_token_fetch(*r.fetch, r);
+    tn_token_front_sync();
+}
+
 /* Between its loops a thread's numbers lie in the slot of y. */
 __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_token_room &r)
 {
@@ -264,10 +266,7 @@ __device__ __forceinline__ void tn_token_norm(const tn_token_step &s, const tn_t
     const tn_token_in x(s, r, 0), residual(s, r, 1);
     const tn_token_out y(s, r, 0), total(s, r, 1);
     float sum = 0, squares = 0, mean = 0;
-    if (r.fetch) {
-        tn_token_fetch(*r.fetch, r);
-        tn_token_front_sync();
-    }
+    tn_token_bring(r);
 #pragma unroll 1
     for (int i = threadIdx.x; i < n; i += TN_TOKEN_FRONT) {
         float v = x.get(i);
@@ -295,10 +294,7 @@ __device__ __forceinline__ void tn_token_readout(const tn_token_step &s, const t
     const tn_token_param gain(s, r, 4, 1.f), skip(s, r, 3, 0.f);
     const tn_token_in c(s, r, 0), z(s, r, 1), x(s, r, 2);
     const tn_token_out y(s, r, 0);
-    if (r.fetch) {
-        tn_token_fetch(*r.fetch, r);
-        tn_token_front_sync();
-    }
+    tn_token_bring(r);
 #pragma unroll 1
     for (int i = threadIdx.x; (i & ~31) < n; i += TN_TOKEN_FRONT) { /* all of the warp */
         float v = 0;

@@ -6,8 +6,6 @@
 
 #include "ops/token/token_steps.cuh"
 
-enum { TN_TOKEN_PLACES = 3 /* of a room, at most */ };
-
 /* What is a block's of a product: rows, or pairs of rows that lie half of them apart. */
 struct tn_token_part {
     const char *from; /* all weights */

@@ -1,0 +1,129 @@
+/* What a finished program asks of the kernel. */
+#include "ops/gate/gate.h"
+#include "ops/linear/linear.h"
+#include "ops/norm/norm.h"
+#include "ops/token/token.h"
+#include "testlib.h"
+
+#include <stdlib.h>
+
+static _Alignas(16) float somewhere[4]; /* what addresses of inputs and outputs name; nothing is read */
+
+static tn_token_step step_of(tn_token_op op, int n, int k)
+{
+    tn_token_step s = { .op = (uint8_t)op, .n = n, .k = k, .in = { somewhere }, .out = { somewhere } };
+    for (int i = 0; i < TN_TOKEN_IN; i++) s.in_slot[i] = -1;
+    return s;
+}
+
+static tn_token_step product(int n, int k)
+{
+    tn_token_step s = step_of(TN_TOKEN_LINEAR, n, k);
+    s.flags = TN_TOKEN_SHARED | TN_TOKEN_STAGED;
+    s.in[1] = somewhere;
+    s.in_type[1] = TN_BF16;
+    return s;
+}
+
+static tn_token_step with(tn_token_step s, int input, int kind, int flags)
+{
+    if (input) s.in[input] = somewhere;
+    s.kind = (uint8_t)kind;
+    s.flags |= (uint8_t)flags;
+    return s;
+}
+
+static tn_token_step wide(tn_token_step s)
+{
+    s.in_type[1] = TN_F32;
+    return s;
+}
+
+static tn_token_step unstaged(tn_token_step s)
+{
+    s.flags = 0;
+    return s;
+}
+
+static tn_token_step odd(tn_token_step s)
+{
+    s.in_slot[0] = 3;
+    return s;
+}
+
+/* One program of these steps, finished. */
+static tn_token_program *finished(const tn_token_step *step, int n)
+{
+    tn_token_program *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->stage_bytes = 128 << 10;
+    for (p->n = 0; p->n < n; p->n++) {
+        p->step[p->n] = step[p->n];
+        if (step[p->n].flags & TN_TOKEN_STAGED) p->staged[p->staged_n++] = (uint8_t)p->n;
+    }
+    tn_token_finish(p);
+    return p;
+}
+
+static void asks(tn_token_step s, int pairs, bool sees)
+{
+    tn_token_program *p = finished(&s, 1);
+    assert_true(p->pairs == pairs && p->sees == sees && p->sets == (pairs == 1 ? 2 : 1));
+    free(p);
+}
+
+static void knows_plain_steps(void **state)
+{
+    (void)state;
+    const tn_token_step norm = step_of(TN_TOKEN_NORM, 512, 0), seen = step_of(TN_TOKEN_SEEN, 8, 64);
+    asks(product(512, 512), 1, false);
+    asks(with(product(512, 512), 2, TN_ACT_SIGMOID, 0), 1, false); /* the gates of a TEN */
+    asks(with(product(512, 512), 2, TN_ACT_SILU, 0), 1, false);
+    asks(with(product(512, 512), 2, TN_ACT_GELU, 0), 0, false);
+    asks(with(product(512, 512), 3, 0, 0), 0, false);
+    asks(with(product(512, 512), 2, 0, TN_TOKEN_JOINED), 0, false);
+    asks(wide(product(512, 512)), 0, false);
+    asks(unstaged(product(8, 512)), 0, false);
+    asks(norm, 1, false);
+    asks(odd(norm), 0, false);
+    asks(with(norm, 3, 0, 0), 0, false);
+    asks(with(norm, 0, TN_NORM_LAYER, 0), 0, false);
+    asks(step_of(TN_TOKEN_NORM, 514, 0), 2, false);
+    asks(step_of(TN_TOKEN_NORM, 1024, 0), 2, false);
+    asks(step_of(TN_TOKEN_NORM, 1026, 0), 0, false);
+    asks(with(step_of(TN_TOKEN_READOUT, 512, 64), 0, TN_GATE_SIGMOID, 0), 1, false);
+    asks(with(step_of(TN_TOKEN_READOUT, 512, 64), 0, TN_GATE_GELU, 0), 0, false);
+    asks(step_of(TN_TOKEN_UNARY, 8, 0), 0, false);
+    asks(step_of(TN_TOKEN_CONV, 512, 4), 0, false); /* not joined to a product */
+    asks(step_of(TN_TOKEN_ROPE, 8, 64), 1, true);
+    asks(wide(seen), 0, true);
+    const tn_token_step joined[] = { with(product(1024, 512), 0, 0, TN_TOKEN_JOINED), step_of(TN_TOKEN_CONV, 512, 4) };
+    tn_token_program *p = finished(joined, 2);
+    assert_int_equal(p->pairs, 1);
+    free(p);
+}
+
+/* Two rows of what is short, one of what is not, the two of a pair; and at least one place. */
+static void cuts_places(void **state)
+{
+    (void)state;
+    static const struct {
+        int k, flags, bytes, places;
+    } row[] = { { 512, 0, 5456, 3 }, { 1024, TN_TOKEN_PAIRED, 5456, 3 }, { 2736, 0, 5472, 2 }, { 2736, TN_TOKEN_PAIRED, 10944, 1 }, { 8192, 0, 16384, 1 } };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const tn_token_step s = with(product(4096, row[i].k), 0, 0, row[i].flags);
+        tn_token_program *p = finished(&s, 1);
+        assert_int_equal(p->place_bytes, row[i].bytes);
+        assert_int_equal(p->places, row[i].places);
+        assert_true(p->place_bytes % 16 == 0 && TN_TOKEN_BACK * p->places * p->place_bytes <= p->stage_bytes);
+        free(p);
+    }
+    const tn_token_step long_pair = with(product(64, 8192), 0, 0, TN_TOKEN_PAIRED | TN_TOKEN_JOINED); /* read where it lies */
+    asks(long_pair, 0, false);
+}
+
+void tn_tests_token_plain(tn_test_list *l)
+{
+    tn_test_add(l, knows_plain_steps, NULL, "token: which steps are plain");
+    tn_test_add(l, cuts_places, NULL, "token: places for weights");
+}

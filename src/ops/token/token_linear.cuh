@@ -102,6 +102,10 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
         }
         if (convolves) taps = tn_token_taps(then, r, channel);
         const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
+        if (length <= 256 * READY) { /* all of them are in registers */
+            __syncwarp();
+            stream.ask();
+        }
         if (!ready) tn_token_sync(); /* x is there */
         ready = true;
 #pragma unroll
@@ -132,8 +136,10 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
             if (convolves) tn_token_store(then.out[0], then.out_type[0], channel, y);
             if (PAIRED && !(lane & 1)) tn_token_store(then.out[0], then.out_type[0], own, y);
         }
-        __syncwarp();
-        stream.ask();
+        if (length > 256 * READY) {
+            __syncwarp();
+            stream.ask();
+        }
     }
     if (!ready) tn_token_sync();
     if (!chain.goes_on) tn_token_sync();
@@ -153,11 +159,13 @@ __device__ __forceinline__ void tn_token_two_rows(const tn_token_step &s, const 
     const float *x = r.slots + tn_token_x_slot(s);
     const tn_token_in bias(s, r, 2), more(s, r, 3);
     float u = 0, v = 0;
-#pragma unroll 1
+#pragma unroll 2
     for (int i = lane * 8; i < s.k; i += 256) {
         const tn_f8 p = tn_token_weights(w0, i, wide), q = tn_token_weights(w1, i, wide);
+        const float4 y = *(const float4 *)(x + i), z = *(const float4 *)(x + i + 4);
+        const float c[8] = { y.x, y.y, y.z, y.w, z.x, z.y, z.z, z.w };
 #pragma unroll
-        for (int e = 0; e < 8; e++) u = fmaf(p.v[e], x[i + e], u), v = fmaf(q.v[e], x[i + e], v);
+        for (int e = 0; e < 8; e++) u = fmaf(p.v[e], c[e], u), v = fmaf(q.v[e], c[e], v);
     }
     u = tn_warp_sum(u), v = tn_warp_sum(v);
     float y = lane & 1 ? v : u;

@@ -3,7 +3,8 @@
  * the state (or, backwards, the adjoint) between two pieces. */
 #include "ops/scan/scan_core.h"
 
-#include "ops/scan/scan_loops.h"
+#include "ops/scan/scan_lines.h"
+#include "ops/scan/scan_planes.h"
 
 enum {
     W = TN_SCAN_W,
@@ -28,6 +29,7 @@ enum {
 
 typedef tn_scan_numbers numbers;
 typedef tn_scan_planes planes;
+typedef tn_scan_copy padded;
 
 /* --- powers ------------------------------------------------------------------------------------------------------- */
 
@@ -154,55 +156,6 @@ static int64_t piece_before(const tn_scan_job *j, int64_t b, int64_t end, int64_
     return n;
 }
 
-/* --- planes: tokens of a block in a tensor, or a padded copy of them ----------------------------------------------- */
-
-typedef struct padded {
-    float x[N][2 * W];
-} padded;
-
-static planes planes_of(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a)
-{
-    if (!p.at) return (planes){ 0 };
-    return (planes){ p.at + a->b * p.b + a->t * p.t + a->k, p.t, j->K };
-}
-
-static planes padded_planes(padded *room)
-{
-    return (planes){ room->x[0], 2 * W, W };
-}
-
-static bool ragged(const tn_scan_at *a)
-{
-    return a->w % TN_SCAN_UNIT != 0;
-}
-
-/* n tokens of w channels, zeros up to the next unit. */
-static planes copy_padded(planes from, int64_t n, int64_t w, padded *room)
-{
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < tn_scan_padded(w); k++) {
-            room->x[i][k] = k < w ? from.at[i * from.step + k] : 0;
-            room->x[i][W + k] = k < w ? from.at[i * from.step + from.im + k] : 0;
-        }
-    return padded_planes(room);
-}
-
-/* Whole units are read where they lie. */
-static planes read_planes(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, padded *room)
-{
-    const planes from = planes_of(p, j, a);
-    return ragged(a) && p.at ? copy_padded(from, a->n, a->w, room) : from;
-}
-
-static void write_back(tn_scan_tensor p, const tn_scan_job *j, const tn_scan_at *a, const padded *room)
-{
-    const planes to = planes_of(p, j, a);
-    for (int64_t i = 0; i < a->n; i++) {
-        memcpy(to.at + i * to.step, room->x[i], sizeof(float) * (size_t)a->w);
-        memcpy(to.at + i * to.step + to.im, room->x[i] + W, sizeof(float) * (size_t)a->w);
-    }
-}
-
 /* --- edges -------------------------------------------------------------------------------------------------------- */
 
 static void multiply(const tile *t, const tn_scan_coef *q, int64_t n)
@@ -287,8 +240,8 @@ static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_sc
 {
     padded x_room, c_room;
     const int64_t width = tn_scan_padded(a->w), n = a->n;
-    const planes x = read_planes(j->x, j, a, &x_room);
-    const planes c = ragged(a) ? padded_planes(&c_room) : planes_of(j->c, j, a);
+    const planes x = tn_scan_read(j->x, j, a, &x_room);
+    const planes c = tn_scan_ragged(a) ? tn_scan_planes_in(&c_room) : tn_scan_planes_of(j->c, j, a);
     const bool gain = q->gain;
 #define LANES(...) tn_scan_lanes_advance(s, q, width, n, x, c, (tn_scan_form){ __VA_ARGS__ })
     if (!q->power_re) tn_scan_advance(s, q, width, n, x, c, (tn_scan_form){ .gain = gain, .write = !local });
@@ -300,7 +253,33 @@ static void forward_piece(const tn_scan_job *j, const tn_scan_at *a, const tn_sc
     else if (gain) LANES(.gain = true, .write = true);
     else LANES(.write = true);
 #undef LANES
-    if (!local && ragged(a)) write_back(j->c, j, a, &c_room);
+    if (!local && tn_scan_ragged(a)) tn_scan_write_back(j->c, j, a, &c_room);
+}
+
+/* Whether all coefficients are per channel and the block is whole lines of the cache. */
+static bool in_lines(const tn_scan_job *j, const tile *t)
+{
+    return j->fixed && t->w % TN_SCAN_LINE == 0;
+}
+
+/* Tokens from t on up to the next document or `last`. */
+static int64_t run_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last)
+{
+    int64_t n = 1;
+    while (j->reset && t + n < last && !starts(j, b, t + n)) n++;
+    return j->reset ? n : last - t;
+}
+
+static void forward_lines(const tn_scan_job *j, const tile *t, numbers *s)
+{
+    tn_scan_coef q;
+    j->coef(j->self, &(tn_scan_at){ t->b, t->first, 1, t->k, t->w }, &q);
+    for (int64_t at = t->first, n; at < t->last; at += n) {
+        n = run_after(j, t->b, at, t->last);
+        const tn_scan_at a = { t->b, at, n, t->k, t->w };
+        if (starts(j, t->b, at)) cut_here(t, s);
+        tn_scan_lines_forward(s, &q, t->w, n, tn_scan_planes_of(j->x, j, &a), tn_scan_planes_of(j->c, j, &a));
+    }
 }
 
 /* Runs the state s through a tile; the local phase multiplies the lambdas up and writes no output. */
@@ -346,7 +325,8 @@ static void forward_apply(void *arg, int64_t i)
     const tile t = tile_at(j, i);
     numbers s;
     get_entering(&t, &s);
-    forward_tile(j, &t, &s, false);
+    if (in_lines(j, &t)) forward_lines(j, &t, &s);
+    else forward_tile(j, &t, &s, false);
     if (t.last == j->T) leave(&t, j, &s, j->final, false);
 }
 
@@ -365,7 +345,7 @@ void tn_scan_core_forward(tn_pool *pool, tn_scan_job *j)
 static planes row_before(const tn_scan_job *j, const tn_scan_at *a)
 {
     if (starts(j, a->b, a->t)) return (planes){ 0 };
-    if (a->t > 0) return planes_of(j->c, j, &(tn_scan_at){ a->b, a->t - 1, 1, a->k, a->w });
+    if (a->t > 0) return tn_scan_planes_of(j->c, j, &(tn_scan_at){ a->b, a->t - 1, 1, a->k, a->w });
     if (!j->state) return (planes){ 0 };
     return (planes){ (float *)(uintptr_t)j->state + a->b * 2 * j->K + a->k, 0, j->K };
 }
@@ -379,14 +359,14 @@ typedef struct backward_view {
 /* Without gain the gradient of x is the adjoint itself, written where it belongs. */
 static void look_back(const tn_scan_job *j, const tn_scan_at *at, const tn_scan_coef *q, backward_view *v)
 {
-    v->dc = read_planes(j->dc, j, at, &v->dc_room);
-    v->dx = j->add_x ? read_planes(j->dx, j, at, &v->dx_room) : planes_of(j->dx, j, at);
-    if (j->dx.at && ragged(at)) v->dx = padded_planes(&v->dx_room);
-    v->a = v->dx.at && !q->gain && !j->add_x ? v->dx : padded_planes(&v->a_room);
-    v->x = read_planes(j->want_e ? j->x : (tn_scan_tensor){ 0 }, j, at, &v->x_room);
-    v->c = read_planes(j->want_m ? j->c : (tn_scan_tensor){ 0 }, j, at, &v->c_room);
+    v->dc = tn_scan_read(j->dc, j, at, &v->dc_room);
+    v->dx = j->add_x ? tn_scan_read(j->dx, j, at, &v->dx_room) : tn_scan_planes_of(j->dx, j, at);
+    if (j->dx.at && tn_scan_ragged(at)) v->dx = tn_scan_planes_in(&v->dx_room);
+    v->a = v->dx.at && !q->gain && !j->add_x ? v->dx : tn_scan_planes_in(&v->a_room);
+    v->x = tn_scan_read(j->want_e ? j->x : (tn_scan_tensor){ 0 }, j, at, &v->x_room);
+    v->c = tn_scan_read(j->want_m ? j->c : (tn_scan_tensor){ 0 }, j, at, &v->c_room);
     v->before = j->want_m ? row_before(j, at) : (planes){ 0 };
-    if (v->before.at && ragged(at)) v->before = copy_padded(v->before, 1, at->w, &v->before_room);
+    if (v->before.at && tn_scan_ragged(at)) v->before = tn_scan_copy_padded(v->before, 1, at->w, &v->before_room);
 }
 
 /* The adjoints of a piece's tokens into a (NULL: not wanted), g through all of them. */
@@ -428,7 +408,12 @@ static void backward_piece(const tn_scan_job *j, const tn_scan_at *at, const tn_
     look_back(j, at, q, &v);
     run_back(q, g, width, at->n, v.dc, f ? v.a : (planes){ 0 });
     for (int64_t i = 0; f && i < at->n; i++) spread(j, q, &v, width, i, f);
-    if (f && j->dx.at && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
+    if (f && j->dx.at && tn_scan_ragged(at)) tn_scan_write_back(j->dx, j, at, &v.dx_room);
+}
+
+static tn_scan_reverse_form reverse_form(const tn_scan_job *j, const tn_scan_coef *q)
+{
+    return (tn_scan_reverse_form){ q->gain, j->dx.at, j->add_x, j->want_m, j->want_e, q->brief };
 }
 
 /* The same where lambda and gain are per channel. */
@@ -440,7 +425,7 @@ static void backward_fixed(const tn_scan_job *j, const tn_scan_at *at, const tn_
     const int64_t width = tn_scan_padded(at->w), n = at->n;
     look_back(j, at, q, &v);
     const tn_scan_reverse r = { v.dc.at ? v.dc : (planes){ zeros, 0, 0 }, v.c, v.before, v.x, v.dx };
-    const tn_scan_reverse_form is = { q->gain, v.dx.at, j->add_x, j->want_m, j->want_e, q->brief };
+    const tn_scan_reverse_form is = reverse_form(j, q);
     const bool usual = is.dx && is.m && !is.add, full = usual && is.gain && is.e, bare = usual && !is.gain && !is.e;
 #define REVERSE(...) tn_scan_reverse_piece(g, q, width, n, &r, sums, (tn_scan_reverse_form){ __VA_ARGS__ })
     if (bare && is.brief) REVERSE(.dx = true, .m = true, .brief = true);
@@ -449,7 +434,36 @@ static void backward_fixed(const tn_scan_job *j, const tn_scan_at *at, const tn_
     else if (full) REVERSE(.dx = true, .m = true, .gain = true, .e = true);
     else tn_scan_reverse_piece(g, q, width, n, &r, sums, is);
 #undef REVERSE
-    if (j->dx.at && ragged(at)) write_back(j->dx, j, at, &v.dx_room);
+    if (j->dx.at && tn_scan_ragged(at)) tn_scan_write_back(j->dx, j, at, &v.dx_room);
+}
+
+/* Tokens before `end` back to the start of their document or `first`. */
+static int64_t run_before(const tn_scan_job *j, int64_t b, int64_t end, int64_t first)
+{
+    int64_t n = 1;
+    while (j->reset && end - n > first && !starts(j, b, end - n)) n++;
+    return j->reset ? n : end - first;
+}
+
+/* backward_tile where the core has a loop for it: false where it has none. */
+static bool backward_lines(const tn_scan_job *j, const tile *t, numbers *g)
+{
+    tn_scan_coef q;
+    tn_scan_sums sums = { { { 0 } } };
+    if (!in_lines(j, t) || !j->dc.at) return false;
+    j->coef(j->self, &(tn_scan_at){ t->b, t->first, 1, t->k, t->w }, &q);
+    const tn_scan_reverse_form is = reverse_form(j, &q);
+    if (!tn_scan_lines_reversible(is)) return false;
+    for (int64_t end = t->last, n; end > t->first; end -= n) {
+        n = run_before(j, t->b, end, t->first);
+        const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
+        const tn_scan_reverse r = { tn_scan_planes_of(j->dc, j, &a), tn_scan_planes_of(j->c, j, &a), row_before(j, &a), tn_scan_planes_of(j->x, j, &a),
+                                    tn_scan_planes_of(j->dx, j, &a) };
+        tn_scan_lines_reverse(g, &q, t->w, n, &r, &sums, is);
+        if (starts(j, t->b, end - n)) cut_here(t, g);
+    }
+    for (int i = 0; i < TN_SCAN_SUMS; i++) memcpy(edge_row(t, SUMS + i), sums.row[i], sizeof(double) * (size_t)t->w);
+    return true;
 }
 
 /* Runs the adjoint g (what reaches the state after the tile's last token) back through a tile. */
@@ -504,7 +518,7 @@ static void backward_apply(void *arg, int64_t i)
     numbers g;
     get_entering(&t, &g);
     for (int s = 0; s < TN_SCAN_SUMS; s++) memset(edge_row(&t, SUMS + s), 0, sizeof(double) * (size_t)t.w);
-    backward_tile(j, &t, &g, false);
+    if (!backward_lines(j, &t, &g)) backward_tile(j, &t, &g, false);
     if (t.first == 0 && j->dstate) leave(&t, j, &g, j->dstate, j->add_state);
 }
 

@@ -203,6 +203,7 @@ static void set_up(const tn_call *c, coefficients *s, tn_scan_job *j)
     j->c = tn_scan_tensor_of(&c->out[0]);
     j->self = s;
     j->coef = coef;
+    j->fixed = fixed_lambda(s) && !s->gamma_per_token;
     j->work = (char *)c->work + table_bytes(padded_K);
 }
 
@@ -235,7 +236,6 @@ tn_status tn_scan_blocked_backward_cpu(const tn_call *c)
     j.add_state = c->accumulate >> TN_SCAN_STATE & 1;
     j.want_m = s.drho || s.domega;
     j.want_e = s.dgamma;
-    j.fixed = fixed_lambda(&s) && !s.gamma_per_token;
     if ((j.want_m || j.want_e) && !j.fixed) j.sink = sink;
     tn_scan_core_backward(c->pool, &j);
     if ((j.want_m || j.want_e) && j.K) finish_sums(&s, j.sums);

@@ -87,6 +87,7 @@ static void copy_tile(void *arg, int64_t tile)
 }
 
 enum { ROUNDS = 6 };
+static const double LEAST_S = 0.25; /* rounds go on so long: other work on a core seldom lasts as long */
 
 static double time_of(tn_pool *pool, int tiles, void (*tile)(void *arg, int64_t tile), void *arg)
 {
@@ -101,7 +102,8 @@ static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
     double done[TN_POOL_MAX_THREADS] = { 0 }, best_fma = 1e9, best_bf16 = 1e9;
     const fma_kernel kernel = widest();
     fma_job f = { sums };
-    for (int i = 0; i < ROUNDS; i++) {
+    const double start = tn_clock_s();
+    for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S; i++) {
         best_fma = fmin(best_fma, time_of(pool, threads, kernel.tile, &f));
         best_bf16 = fmin(best_bf16, time_of(pool, threads, bf16_tile, done));
     }
@@ -118,7 +120,8 @@ static tn_status measure_copy(tn_pool *pool, int threads, tn_ceilings *out)
     double best = 1e9;
     if (!a || !b) TN_TRY(TN_MEMORY);
     memset(a, 1, bytes);
-    for (int i = 0; i < ROUNDS; i++) {
+    const double start = tn_clock_s();
+    for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S; i++) {
         copy_job c = { b, a, bytes / (size_t)(4 * threads) };
         const double t = time_of(pool, 4 * threads, copy_tile, &c);
         if (i) best = fmin(best, t); /* the first touches the pages */

@@ -1,6 +1,7 @@
 /* The loop nest of the matrix product: C is cut into tiles, threads take tiles, and each tile packs what it needs.
  *
- * For every block of TN_GEMM_KC along k a tile packs its rows of A once (they stay in L2), then packs a few panels of nr
+ * For every block along k (TN_GEMM_KC, or the kernel's own) a tile packs its rows of A once (they stay in L2, with some
+ * kernels for all tiles of these rows that a thread takes in a row), then packs a few panels of nr
  * columns of B at a time (one stays in L1) and lets the micro-kernel sweep A; with a few rows only, B is read where it
  * lies instead, if it can and is not packed already. B may also be packed ahead: by the caller once for many products, or here once for all rows of
  * tiles of one product. The panels are the same, and so are the bits. The sums live in a tile of the workspace, not in C, until the epilogue: so C may hold the
@@ -22,6 +23,7 @@ typedef struct cut {
     int64_t row; /* of the sums: a panel more than tile_n, as panels may begin anywhere after columns in place */
     int64_t tiles_m, tiles_n;            /* per product of the batch */
     int64_t tiles, slots;                /* slots: how many tiles may be under way at once */
+    bool keep;                           /* A stays packed, block after block along k */
     size_t a_bytes, b_bytes, slot_bytes; /* a_bytes, b_bytes: of all parts */
 } cut;
 
@@ -36,7 +38,7 @@ typedef struct job {
     cut cut;
     ahead b;
     int64_t j0, tiles_n, tiles; /* the tiles to do begin at column j0, tiles_n of them side by side */
-    unsigned char *work; /* slots of cut.slot_bytes: A (parts,tile_m,KC), B (parts,GROUP,KC,nr), sums (tile_m,row) */
+    unsigned char *work; /* slots of cut.slot_bytes: A (parts,tile_m,kc) or more, B (parts,GROUP,kc,nr), sums (tile_m,row) */
     _Atomic int64_t next;
 } job;
 
@@ -58,11 +60,26 @@ static void count_tiles(cut *t, const tn_gemm *g)
     t->tiles = g->batch * t->tiles_m * t->tiles_n;
 }
 
-static void size_slot(cut *t)
+/* What the rows of a tile take, so much of k at a time. */
+static size_t rows_bytes(const cut *t, int64_t k)
 {
-    const size_t each = (size_t)t->parts * TN_GEMM_KC * tn_dtype_bytes(t->kernel->type);
+    return (size_t)(t->parts * t->tile_m * k) * tn_dtype_bytes(t->kernel->type);
+}
+
+/* Room to keep the rows of a tile for all of k, if C of n columns has more tiles beside it. */
+static size_t keep_room(const cut *t, int64_t n)
+{
+    const size_t most = rows_bytes(t, TN_GEMM_KEEP_K);
+    if (n <= t->kernel->tile_n) return 0;
+    return most < t->kernel->keep_bytes ? most : t->kernel->keep_bytes;
+}
+
+static void size_slot(cut *t, int64_t n)
+{
+    const size_t each = (size_t)(t->parts * tn__gemm_kc(t->kernel)) * tn_dtype_bytes(t->kernel->type);
     t->row = t->tile_n + t->kernel->nr;
     t->a_bytes = align_up((size_t)t->tile_m * each);
+    if (t->a_bytes < keep_room(t, n)) t->a_bytes = align_up(keep_room(t, n));
     t->b_bytes = align_up((size_t)(t->kernel->nr * TN_GEMM_GROUP) * each);
     t->slot_bytes = t->a_bytes + t->b_bytes + align_up((size_t)(t->tile_m * t->row) * sizeof(float));
 }
@@ -82,6 +99,27 @@ static int count_parts(const tn_gemm *g, const tn_gemm_ukernel *u)
 
 const char *tn_gemm_kernel_of(const tn_gemm *g) { return choose_kernel(g)->name; }
 
+/* Panels of columns that the busiest of the threads computes, if tiles of `panels` panels are dealt out in turn. */
+static int64_t busiest(int64_t all, int64_t panels, int threads)
+{
+    const int64_t tiles = ceil_div(all, panels), rounds = ceil_div(tiles, threads);
+    return (tiles - 1) / threads * threads == tiles - 1 ? (rounds - 1) * panels + all - (tiles - 1) * panels : rounds * panels;
+}
+
+/* One row of tiles: of the widths that give each thread one, two or three, the one that keeps none waiting. */
+static void even_columns(cut *t, const tn_gemm *g, int threads)
+{
+    enum { MOST = 3 };
+    const int64_t nr = t->kernel->nr, all = ceil_div(g->n, nr);
+    int64_t best = t->tile_n / nr;
+    for (int each = MOST; each > 0; each--) {
+        const int64_t panels = ceil_div(all, (int64_t)each * threads);
+        if (panels * nr <= t->kernel->tile_n && panels >= 4 && busiest(all, panels, threads) < busiest(all, best, threads)) best = panels;
+    }
+    t->tile_n = best * nr;
+    count_tiles(t, g);
+}
+
 /* g must not be empty. Tiles shrink until every thread has two, but not below four panels a side: smaller ones pack more
  * than they compute. */
 static cut cut_tiles(const tn_gemm *g, int threads)
@@ -100,8 +138,11 @@ static cut cut_tiles(const tn_gemm *g, int threads)
         else t.tile_m = even_part(t.tile_m, t.tile_m / 2, mr);
         count_tiles(&t, g);
     }
+    if (threads > 1 && g->batch * t.tiles_m == 1) even_columns(&t, g, threads);
     t.slots = t.tiles < threads ? t.tiles : threads;
-    size_slot(&t);
+    size_slot(&t, g->n);
+    const int64_t kc = tn__gemm_kc(t.kernel);
+    t.keep = keep_room(&t, g->n) && rows_bytes(&t, ceil_div(g->k, kc) * kc) <= t.a_bytes;
     return t;
 }
 
@@ -122,8 +163,10 @@ static const void *element(const void *base, tn_dtype type, int64_t index)
 /* One tile: product `batch`, rows i0..i0+m-1, columns j0..j0+n-1. */
 typedef struct tile {
     int64_t batch, i0, j0, m, n;
-    unsigned char *a, *b; /* workspace: (parts,tile_m,KC) in panels, (parts,GROUP,KC,nr) */
+    unsigned char *a, *b; /* workspace: (parts,tile_m,kc) in panels, once or for each block along k; (parts,GROUP,kc,nr) */
     float *sum;           /* (tile_m,row) */
+    bool packed;          /* A is there already */
+    bool fresh;           /* the first block along k writes the sums instead of adding to them */
 } tile;
 
 /* The block of k under way: p0..p0+k-1, in panels of `padded`. */
@@ -133,7 +176,7 @@ typedef struct block {
 
 static block block_at(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t p0)
 {
-    const int64_t k = g->k - p0 < TN_GEMM_KC ? g->k - p0 : TN_GEMM_KC;
+    const int64_t left = g->k - p0, k = left < tn__gemm_kc(u) ? left : tn__gemm_kc(u);
     const int64_t unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
     return (block){ p0, k, ceil_div(k, unit) * unit };
 }
@@ -151,18 +194,43 @@ static void pack_parts(const tn_gemm_ukernel *u, int parts, unsigned char *dst, 
         u->pack((uint16_t *)(dst + (size_t)src.part * part_bytes), to, src, valid, p->k);
 }
 
+/* Columns of B: as many panels as whole calls take, the last ones of zeros. */
+static void pack_columns(const tn_gemm_ukernel *u, int parts, unsigned char *dst, size_t part_bytes, tn_gemm_source src, int64_t valid,
+                         const block *p)
+{
+    const int width = tn__gemm_b_width(u);
+    const int64_t given = ceil_div(valid, width) * width, wanted = ceil_div(valid, u->nr) * u->nr;
+    const size_t column = (size_t)p->padded * tn_dtype_bytes(u->type);
+    pack_parts(u, parts, dst, part_bytes, width, u->b_depth, src, valid, p);
+    for (int part = 0; part < parts && given < wanted; part++)
+        memset(dst + (size_t)part * part_bytes + (size_t)given * column, 0, (size_t)(wanted - given) * column);
+}
+
+/* Where a block's rows of A lie, and how far apart their parts. */
+typedef struct packed_rows {
+    unsigned char *base;
+    size_t part_bytes;
+} packed_rows;
+
+static packed_rows rows_at(const cut *c, const tile *t, const block *p)
+{
+    const size_t number = tn_dtype_bytes(c->kernel->type);
+    if (!c->keep) return (packed_rows){ t->a, c->a_bytes / (size_t)c->parts };
+    return (packed_rows){ t->a + (size_t)(c->parts * c->tile_m * p->p0) * number, (size_t)(c->tile_m * tn__gemm_kc(c->kernel)) * number };
+}
+
 /* Rows of A: the whole panels, then the last few rows in a panel as narrow as the kernels allow. */
 static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p)
 {
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p->p0 * g->a_col;
-    const size_t part = c->a_bytes / (size_t)c->parts;
+    const packed_rows to = rows_at(c, t, p);
     tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round, 0 };
-    pack_parts(u, c->parts, t->a, part, u->mr, u->a_depth, src, whole, p);
+    pack_parts(u, c->parts, to.base, to.part_bytes, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
-    pack_parts(u, c->parts, t->a + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole),
-               u->a_depth, src, t->m - whole, p);
+    pack_parts(u, c->parts, to.base + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), to.part_bytes,
+               panel_rows(u, t->m - whole), u->a_depth, src, t->m - whole, p);
 }
 
 /* Packed panels of B: column j of the first one lies at `base`, and the parts part_bytes apart. */
@@ -181,7 +249,7 @@ static tn_gemm_source source_b(const tn_gemm *g, int64_t batch, int64_t j, const
 static panels pack_b(const tn_gemm *g, const cut *c, const tile *t, int64_t j, int64_t n, const block *p)
 {
     const size_t part = c->b_bytes / (size_t)c->parts;
-    pack_parts(c->kernel, c->parts, t->b, part, c->kernel->nr, c->kernel->b_depth, source_b(g, t->batch, t->j0 + j, p), n, p);
+    pack_columns(c->kernel, c->parts, t->b, part, source_b(g, t->batch, t->j0 + j, p), n, p);
     return (panels){ t->b, part };
 }
 
@@ -201,12 +269,13 @@ static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const bloc
 {
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t bytes = (int64_t)tn_dtype_bytes(u->type), unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
+    const int64_t width = tn__gemm_b_width(u), b_step = width < u->nr ? p->padded : u->nr;
     for (int64_t i = 0; i < t->m;) {
         const int r = panel_rows(u, t->m - i);
         int64_t lo, hi;
         needed_steps(g->part, t->i0 + i, r, t->j0 + j, p, unit, &lo, &hi);
         if (lo < hi)
-            u->run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * u->nr * bytes, u->nr, t->sum + i * c->row + j,
+            (t->fresh && !p->p0 ? u->fresh : u->run)[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step, t->sum + i * c->row + j,
                       c->row);
         i += r;
     }
@@ -223,14 +292,14 @@ static size_t part_bytes(const tn_gemm_ukernel *u, int64_t columns, int64_t padd
 /* Where block p0 begins. */
 static size_t block_offset(const tn_gemm_ukernel *u, int parts, int64_t columns, int64_t p0)
 {
-    return (size_t)(p0 / TN_GEMM_KC * parts) * part_bytes(u, columns, TN_GEMM_KC);
+    return (size_t)(p0 / tn__gemm_kc(u) * parts) * part_bytes(u, columns, tn__gemm_kc(u));
 }
 
 static size_t ahead_bytes(const tn_gemm *g, const tn_gemm_ukernel *u, int64_t columns)
 {
     const int parts = count_parts(g, u);
     if (columns <= 0 || g->k <= 0) return ALIGN;
-    const block last = block_at(g, u, (g->k - 1) / TN_GEMM_KC * TN_GEMM_KC);
+    const block last = block_at(g, u, (g->k - 1) / tn__gemm_kc(u) * tn__gemm_kc(u));
     return block_offset(u, parts, columns, last.p0) + part_bytes(u, columns, last.padded) * (size_t)parts;
 }
 
@@ -256,11 +325,10 @@ static void pack_task(void *arg, int64_t i)
     const pack_job *w = arg;
     const tn_gemm_ukernel *u = w->kernel;
     const int parts = count_parts(w->g, u);
-    const block p = block_at(w->g, u, i / w->tasks_n * TN_GEMM_KC);
+    const block p = block_at(w->g, u, i / w->tasks_n * tn__gemm_kc(u));
     const int64_t j = i % w->tasks_n * w->each, n = w->columns - j < w->each ? w->columns - j : w->each;
     const size_t at = block_offset(u, parts, w->columns, p.p0) + (size_t)(j * p.padded) * tn_dtype_bytes(u->type);
-    pack_parts(u, parts, w->dst + at, part_bytes(u, w->columns, p.padded), u->nr, u->b_depth,
-               source_b(w->g, 0, w->first + j, &p), n, &p);
+    pack_columns(u, parts, w->dst + at, part_bytes(u, w->columns, p.padded), source_b(w->g, 0, w->first + j, &p), n, &p);
 }
 
 static void pack_ahead(tn_pool *pool, const tn_gemm *g, int64_t first, int64_t columns, unsigned char *dst)
@@ -268,7 +336,7 @@ static void pack_ahead(tn_pool *pool, const tn_gemm *g, int64_t first, int64_t c
     pack_job w = { .g = g, .kernel = choose_kernel(g), .dst = dst, .first = first, .columns = columns };
     w.each = (int64_t)w.kernel->nr * TN_GEMM_GROUP;
     w.tasks_n = ceil_div(columns, w.each);
-    tn_pool_run(pool, w.tasks_n * ceil_div(g->k, TN_GEMM_KC), pack_task, &w);
+    tn_pool_run(pool, w.tasks_n * ceil_div(g->k, tn__gemm_kc(w.kernel)), pack_task, &w);
 }
 
 size_t tn_gemm_packed_bytes(const tn_gemm *g) { return ahead_bytes(g, choose_kernel(g), g->n); }
@@ -282,11 +350,11 @@ void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst)
  * below fp32's last bit; the others are added from the smallest on. */
 static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, panels from, int64_t j0, int64_t j)
 {
-    const size_t a_part = c->a_bytes / (size_t)c->parts;
+    const packed_rows a = rows_at(c, t, p);
     const unsigned char *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
     for (int order = c->parts - 1; order >= 0; order--)
         for (int q = 0; q <= order; q++)
-            sweep_rows(g, c, t, p, t->a + (size_t)(order - q) * a_part, b + (size_t)q * from.part_bytes, j0 + j);
+            sweep_rows(g, c, t, p, a.base + (size_t)(order - q) * a.part_bytes, b + (size_t)q * from.part_bytes, j0 + j);
 }
 
 /* The kernel for B as it lies in memory, if the tile has few rows and there is one for B's layout. *step: its b_step. */
@@ -311,7 +379,7 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     const tn_gemm_direct d = direct_kernel(g, c->kernel, t, &step);
     for (; d.run && j + d.columns <= t->n; j += d.columns) {
         const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
-        d.run(p->k, t->a, element(g->b, g->b_type, at), step, t->sum + j, c->row);
+        d.run(p->k, rows_at(c, t, p).base, element(g->b, g->b_type, at), step, t->sum + j, c->row);
     }
     return j;
 }
@@ -330,10 +398,10 @@ bool tn_gemm_pack_pays(const tn_gemm *g)
 static void run_tile(const tn_gemm *g, const cut *c, const ahead *b, const tile *t)
 {
     const int64_t group = c->kernel->nr * TN_GEMM_GROUP;
-    memset(t->sum, 0, (size_t)(c->tile_m * c->row) * sizeof(float));
-    for (int64_t p0 = 0; p0 < g->k; p0 += TN_GEMM_KC) {
+    if (!t->fresh) memset(t->sum, 0, (size_t)(c->tile_m * c->row) * sizeof(float));
+    for (int64_t p0 = 0; p0 < g->k; p0 += tn__gemm_kc(c->kernel)) {
         const block p = block_at(g, c->kernel, p0);
-        pack_a(g, c, t, &p);
+        if (!t->packed) pack_a(g, c, t, &p);
         const int64_t direct = b->base ? 0 : sweep_direct(g, c, t, &p); /* panels after it begin anywhere */
         for (int64_t j0 = direct; j0 < t->n; j0 += group) {
             const int64_t n = t->n - j0 < group ? t->n - j0 : group;
@@ -353,6 +421,8 @@ static void run_slot(void *arg, int64_t slot)
     unsigned char *base = w->work + (size_t)slot * c->slot_bytes;
     tile t = { .a = base, .b = base + c->a_bytes, .sum = (float *)(base + c->a_bytes + c->b_bytes) };
     const int64_t each = c->tiles_m * w->tiles_n;
+    int64_t rows = -1; /* of which product and tiles A is packed */
+    t.fresh = c->kernel->fresh[c->kernel->mr] && c->parts == 1 && g->part == TN_GEMM_WHOLE && g->k > 0;
     if (c->kernel->begin) c->kernel->begin();
     for (int64_t at; (at = atomic_fetch_add_explicit(&w->next, 1, memory_order_relaxed)) < w->tiles;) {
         t.batch = at / each;
@@ -360,6 +430,8 @@ static void run_slot(void *arg, int64_t slot)
         t.j0 = w->j0 + at % w->tiles_n * c->tile_n;
         t.m = g->m - t.i0 < c->tile_m ? g->m - t.i0 : c->tile_m;
         t.n = g->n - t.j0 < c->tile_n ? g->n - t.j0 : c->tile_n;
+        t.packed = c->keep && at / w->tiles_n == rows;
+        rows = at / w->tiles_n;
         run_tile(g, c, &w->b, &t);
     }
     if (c->kernel->end) c->kernel->end();
@@ -401,7 +473,7 @@ size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
         cut c = { .kernel = u, .parts = u->type == TN_BF16 ? TN_GEMM_PARTS : 1 };
         c.tile_m = m < u->tile_m ? ceil_div(m, u->mr) * u->mr : u->tile_m;
         c.tile_n = n < u->tile_n ? ceil_div(n, u->nr) * u->nr : u->tile_n;
-        size_slot(&c);
+        size_slot(&c, n);
         most = c.slot_bytes > most ? c.slot_bytes : most;
     }
     return most * (size_t)(threads < 1 ? 1 : threads);

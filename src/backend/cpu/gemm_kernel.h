@@ -14,7 +14,8 @@ enum {
     TN_GEMM_MR_MAX = 32,
     TN_GEMM_GROUP = 4,  /* panels that are packed together */
     TN_GEMM_DIRECT = 4, /* up to this many rows B is read where it lies; with more, packing it pays */
-    TN_GEMM_PARTS = 3   /* of an operand with bf16x3 */
+    TN_GEMM_PARTS = 3,  /* of an operand with bf16x3 */
+    TN_GEMM_KEEP_K = 4096 /* the longest k whose rows are kept packed: bounds the workspace of products with few rows */
 };
 
 /* A panel of `width` rows of A or columns of B; number (i,p) lies at ((p / depth) * width + i) * depth + p % depth. */
@@ -32,9 +33,9 @@ typedef struct tn_gemm_source {
     int part; /* bf16 panels: 0 the number rounded, 1 what that leaves rounded, 2 what both leave */
 } tn_gemm_source;
 
-/* acc (rows,columns) with rows acc_row apart, 16-byte aligned at least, gets a times b added; k <= TN_GEMM_KC.
- * Packed: a and b are panels, b_step is not looked at but by fp32 kernels, which step b by it from one k to the next.
- * Where b is read as it lies, a is a packed fp32 panel and b_step is b's stride in elements, along k or from column to
+/* acc (rows,columns) with rows acc_row apart, 16-byte aligned at least, gets a times b added; k <= tn__gemm_kc.
+ * Packed: a and b are panels; b_step is the k of a panel of B where one call takes several (b_width), else nr, by which fp32
+ * kernels step b from one k to the next. Where b is read as it lies, a is a packed fp32 panel and b_step is b's stride in elements, along k or from column to
  * column. */
 typedef void tn_gemm_micro(int64_t k, const void *restrict a, const void *restrict b, int64_t b_step,
                            float *restrict acc, int64_t acc_row);
@@ -54,11 +55,16 @@ typedef struct tn_gemm_ukernel {
     tn_dtype type;        /* of the panels: TN_F32 or TN_BF16 */
     int a_depth, b_depth; /* 1 for fp32; powers of two that divide TN_GEMM_KC, the larger at least 4 */
     int mr, nr;           /* nr a multiple of 4, at most 64 */
-    int tile_m, tile_n;   /* the largest tile; A's block of TN_GEMM_KC and the tile's sums should stay in L2 */
+    int b_width;          /* columns of a panel of B, a part of nr; 0: nr */
+    int kc;               /* steps along k before sums go back to memory; 0: TN_GEMM_KC. A multiple of that, for kernels that go on
+                             from the sums they find: the bits are the same */
+    size_t keep_bytes;    /* rows of A stay packed, all of k, for the tiles beside theirs if they take no more; 0: never */
+    int tile_m, tile_n;   /* the largest tile; A's block along k and the tile's sums should stay in L2 */
     bool split_pays;      /* six products of this kernel take less time than one in fp32 */
     /* run[r] takes a panel of r rows. run[mr] must be there; the others serve the last rows, and where run[r] is NULL
      * the next larger one runs on zero padding. */
     tn_gemm_micro *run[TN_GEMM_MR_MAX + 1];
+    tn_gemm_micro *fresh[TN_GEMM_MR_MAX + 1]; /* the same for an acc that holds nothing yet, or NULL for all r */
     /* The same for a few rows and B in place: contiguous along n, of fp32; or along k, by what is done to its numbers
      * (fp32 as it is, fp32 rounded to bf16, bf16, fp32 rounded to f16). fp32 kernels only. */
     tn_gemm_direct along_n[TN_GEMM_DIRECT + 1];
@@ -70,6 +76,10 @@ typedef struct tn_gemm_ukernel {
      * operations done. The most this kernel could reach: a ceiling to measure it by. */
     double (*probe)(int64_t loops);
 } tn_gemm_ukernel;
+
+static inline int64_t tn__gemm_kc(const tn_gemm_ukernel *u) { return u->kc ? u->kc : TN_GEMM_KC; }
+
+static inline int tn__gemm_b_width(const tn_gemm_ukernel *u) { return u->b_width ? u->b_width : u->nr; }
 
 /* The row of along_k for a B of this type with this rounding; -1: it has to be packed. */
 static inline int tn__gemm_way(tn_dtype type, tn_dtype round)

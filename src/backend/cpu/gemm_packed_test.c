@@ -1,5 +1,5 @@
-/* B packed ahead, by the caller or by the product itself for all its rows: the same bits as without, for every
- * micro-kernel, and no byte beyond what was asked for. */
+/* B packed ahead, by the caller or by the product itself for all its rows, and A kept packed for the tiles beside it: the
+ * same bits as without, for every micro-kernel, and no byte beyond what was asked for. */
 #include "backend/cpu/gemm_problem.h"
 
 enum { PLAIN, ROUNDED, HALF, SPLIT, WAYS };
@@ -96,8 +96,36 @@ static void shared_by_all_rows(void **state)
             }
 }
 
+/* Small tiles, many side by side: rows of A are packed once for all of them, unless all of k takes too much. */
+static void rows_kept(void **state)
+{
+    (void)state;
+    static const int64_t shape[][4] = { { 70, 200, 300, 1 }, { 131, 150, 600, 2 }, { 3, 100, 70, 1 }, { 64, 129, 1, 3 }, { 40, 70, 0, 1 } };
+    static const size_t keep[] = { 0, 100 << 10, 1 << 20 };
+    const tn_gemm_ukernel *u;
+    for (int n = 0; (u = tn__gemm_kernel_at(n)); n++)
+        for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
+            for (size_t q = 0; q < sizeof keep / sizeof *keep; q++)
+                for (int split = 0; split < (u->type == TN_BF16 ? 2 : 1); split++) {
+                    problem p = problem_new(shape[i][0], shape[i][1], shape[i][2], shape[i][3], (int)i % 4, TN_F32, TN_F32);
+                    tn_gemm_ukernel small = *u;
+                    small.tile_m = 2 * u->mr;
+                    small.tile_n = 2 * u->nr;
+                    small.keep_bytes = keep[q];
+                    p.g.kernel = u;
+                    p.g.bf16x3 = split;
+                    float *want = plain_result(&p, 1);
+                    p.g.kernel = &small;
+                    run(1 + (int)(i + q) % 3, &p.g);
+                    assert_memory_equal(want, p.c, p.c_count * sizeof(float));
+                    tn_free(want);
+                    problem_free(&p);
+                }
+}
+
 void tn_tests_gemm_packed(tn_test_list *l)
 {
+    tn_test_add(l, rows_kept, NULL, "gemm packed: rows of A kept, for every kernel");
     tn_test_add(l, packed_ahead, NULL, "gemm packed: ahead, for every kernel");
     tn_test_add(l, packed_for_a_batch, NULL, "gemm packed: one B for a batch");
     tn_test_add(l, shared_by_all_rows, NULL, "gemm packed: once for all rows");

@@ -29,6 +29,7 @@ const tn_gemm_ukernel tn__gemm_portable = {
     .mr = 8,
     .nr = 12,
     .tile_m = 256,
+    .keep_bytes = 1 << 20,
     .tile_n = 256,
     .run = { [1] = micro_1, [2] = micro_2, [4] = micro_4, [8] = micro_8 },
     .along_n = { [1] = { along_n_1, 64 }, [2] = { along_n_2, 32 }, [4] = { along_n_4, 16 } },

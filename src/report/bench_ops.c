@@ -48,11 +48,20 @@ static tn_ref case_scan_gated(tn_graph *g)
     return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)), in(g, "nu", tn_shape(K)),
                          in(g, "omega", tn_shape(K)));
 }
-/* The scans again, long enough to leave every cache. */
+/* The scans again, long enough to leave every cache: alone, with a gain, and with memories of up to thousands of tokens, whose
+ * states are carried in double. */
 static tn_ref case_scan_long(tn_graph *g)
+{
+    return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)));
+}
+static tn_ref case_scan_gain(tn_graph *g)
 {
     return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)),
                    .gamma = in(g, "gamma", tn_shape(K)));
+}
+static tn_ref case_scan_memory(tn_graph *g)
+{
+    return tn_scan(g, in(g, "x", tn_shape(1, LONG, 2 * K)), in(g, "near_one", tn_shape(K)), in(g, "omega", tn_shape(K)));
 }
 static tn_ref case_gated_long(tn_graph *g)
 {
@@ -102,6 +111,8 @@ static const struct {
     { "embed", case_embed, NULL, 0, 0 },
     { "linear_xent", case_xent, NULL, 0, 0 },
     { "scan long", case_scan_long, NULL, 0, 0 },
+    { "scan long, gain", case_scan_gain, NULL, 0, 0 },
+    { "scan long, memory", case_scan_memory, NULL, 0, 0 },
     { "scan_gated long", case_gated_long, NULL, 0, 0 },
 };
 
@@ -133,8 +144,9 @@ static void fill_inputs(tn_bound *bound, const tn_plan *p)
         const tn_gtensor *t = tn_plan_extern(p, i);
         void *data = tn_bound_data(bound, t->name);
         const tn_rng r = { 3, (uint64_t)i };
-        const bool weight = t->name[0] == 'w' && t->dims.rank == 2;
-        const float range = weight ? 2 / sqrtf((float)t->dims.dim[1]) : 0.8f, from = weight ? -range / 2 : 0.1f;
+        const bool weight = t->name[0] == 'w' && t->dims.rank == 2, modulus = strcmp(t->name, "near_one") == 0;
+        const float range = weight ? 2 / sqrtf((float)t->dims.dim[1]) : modulus ? 0.0999f : 0.8f;
+        const float from = weight ? -range / 2 : modulus ? 0.9f : 0.1f;
         for (int64_t k = 0; t->role == TN_ROLE_INPUT && k < tn_gtensor_count(t); k++) {
             if (t->dtype == TN_I32) ((int32_t *)data)[k] = (int32_t)tn_rng_below(r, (uint64_t)k, V);
             else ((float *)data)[k] = from + range * tn_rng_uniform(r, (uint64_t)k);

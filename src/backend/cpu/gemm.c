@@ -66,11 +66,12 @@ static size_t rows_bytes(const cut *t, int64_t k)
     return (size_t)(t->parts * t->tile_m * k) * tn_dtype_bytes(t->kernel->type);
 }
 
-/* Room to keep the rows of a tile for all of k, if C of n columns has more tiles beside it. */
+/* Room to keep the rows of a tile for all of k, if C of n columns has more tiles beside it. Six products hide the packing of
+ * three parts. */
 static size_t keep_room(const cut *t, int64_t n)
 {
     const size_t most = rows_bytes(t, TN_GEMM_KEEP_K);
-    if (n <= t->kernel->tile_n) return 0;
+    if (n <= t->kernel->tile_n || t->parts > 1) return 0;
     return most < t->kernel->keep_bytes ? most : t->kernel->keep_bytes;
 }
 
@@ -469,13 +470,14 @@ size_t tn_gemm_work_most(int64_t m, int64_t n, int threads)
     if (m <= 0 || n <= 0) return ALIGN;
     size_t most = 0;
     const tn_gemm_ukernel *u;
-    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++) {
-        cut c = { .kernel = u, .parts = u->type == TN_BF16 ? TN_GEMM_PARTS : 1 };
-        c.tile_m = m < u->tile_m ? ceil_div(m, u->mr) * u->mr : u->tile_m;
-        c.tile_n = n < u->tile_n ? ceil_div(n, u->nr) * u->nr : u->tile_n;
-        size_slot(&c, n);
-        most = c.slot_bytes > most ? c.slot_bytes : most;
-    }
+    for (int i = 0; (u = tn__gemm_kernel_at(i)); i++)
+        for (int parts = 1; parts <= (u->type == TN_BF16 ? TN_GEMM_PARTS : 1); parts += TN_GEMM_PARTS - 1) {
+            cut c = { .kernel = u, .parts = parts };
+            c.tile_m = m < u->tile_m ? ceil_div(m, u->mr) * u->mr : u->tile_m;
+            c.tile_n = n < u->tile_n ? ceil_div(n, u->nr) * u->nr : u->tile_n;
+            size_slot(&c, n);
+            most = c.slot_bytes > most ? c.slot_bytes : most;
+        }
     return most * (size_t)(threads < 1 ? 1 : threads);
 }
 

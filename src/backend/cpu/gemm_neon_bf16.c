@@ -88,6 +88,7 @@ const tn_gemm_ukernel tn__gemm_neon_bf16 = {
     .b_depth = 4,
     .mr = 8,
     .nr = 12,
+    .keep_bytes = 1 << 20,
     .tile_m = 384,
     .tile_n = 384,
     .run = { [2] = micro_2, [4] = micro_4, [8] = micro_8 },

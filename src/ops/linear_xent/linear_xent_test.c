@@ -251,7 +251,7 @@ static void workspace_is_bounded(void)
 {
     for (int late = 0; late < 2; late++) {
         const size_t a = workspace(1000, late), b = workspace(1000000, late);
-        assert_true(b < a + 4096 && b < (size_t)(late ? 56 : 6) << 20);
+        assert_true(b < a + 4096 && b < (size_t)(late ? 56 : 8) << 20);
     }
 }
 

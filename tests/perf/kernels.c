@@ -44,6 +44,10 @@ static tn_ref build_attention(tn_graph *g)
     const tn_dims d = tn_shape(B, T, H, 64);
     return tn_attention(g, in(g, "q", d), in(g, "k", d), in(g, "v", d), .causal = true);
 }
+static tn_ref build_scan(tn_graph *g)
+{
+    return tn_scan(g, in(g, "x", tn_shape(B, 4 * T, 2 * K)), in(g, "rho", tn_shape(K)), in(g, "omega", tn_shape(K)), .gamma = in(g, "gamma", tn_shape(K)));
+}
 static tn_ref build_scan_gated(tn_graph *g)
 {
     return tn_scan_gated(g, in(g, "x", tn_shape(B, T, 2 * K)), in(g, "ri", tn_shape(B, T, 2 * K)), in(g, "nu", tn_shape(K)),
@@ -151,8 +155,8 @@ static const struct {
     const char *name;
     tn_ref (*build)(tn_graph *g); /* NULL: a model of this name */
 } cases[] = {
-    { "linear", build_linear }, { "norm", build_norm }, { "attention", build_attention }, { "scan_gated", build_scan_gated },
-    { "outer", build_outer }, { "linear_xent", build_linear_xent }, { "relax", build_relax }, { "relax_small", build_relax_small },
+    { "linear", build_linear }, { "norm", build_norm }, { "attention", build_attention }, { "scan", build_scan },
+    { "scan_gated", build_scan_gated }, { "outer", build_outer }, { "linear_xent", build_linear_xent }, { "relax", build_relax }, { "relax_small", build_relax_small },
     { "ten", NULL }, { "gpt", NULL },
 };
 

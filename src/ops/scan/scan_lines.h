@@ -3,7 +3,8 @@
  *
  * Its loops store whole lines and nothing else. A core that sees only these sends results to memory without reading what
  * was there first; one store of a few bytes between them, a spilled register or a field of a struct, and it goes back
- * to reading (Neoverse-N1, a forward scan: 23 GB/s, with one such store every 16 tokens 13). */
+ * to reading (Neoverse-N1, a forward scan: 23 GB/s, with one such store every 16 tokens 13). After any change look for
+ * stores to the stack in the loops' assembly, and at the rows "scan long" of `tenon bench ops`. */
 #ifndef TN_OPS_SCAN_LINES_H
 #define TN_OPS_SCAN_LINES_H
 

@@ -78,9 +78,9 @@ static size_t keep_room(const cut *t, int64_t n)
 static void size_slot(cut *t, int64_t n)
 {
     const size_t each = (size_t)(t->parts * tn__gemm_kc(t->kernel)) * tn_dtype_bytes(t->kernel->type);
+    const size_t block = (size_t)t->tile_m * each, room = keep_room(t, n);
     t->row = t->tile_n + t->kernel->nr;
-    t->a_bytes = align_up((size_t)t->tile_m * each);
-    if (t->a_bytes < keep_room(t, n)) t->a_bytes = align_up(keep_room(t, n));
+    t->a_bytes = align_up(block > room ? block : room);
     t->b_bytes = align_up((size_t)(t->kernel->nr * TN_GEMM_GROUP) * each);
     t->slot_bytes = t->a_bytes + t->b_bytes + align_up((size_t)(t->tile_m * t->row) * sizeof(float));
 }
@@ -100,11 +100,12 @@ static int count_parts(const tn_gemm *g, const tn_gemm_ukernel *u)
 
 const char *tn_gemm_kernel_of(const tn_gemm *g) { return choose_kernel(g)->name; }
 
-/* Panels of columns that the busiest of the threads computes, if tiles of `panels` panels are dealt out in turn. */
+/* Panels of columns that the busiest of the threads computes, if tiles of `panels` panels are dealt out in turn: the last tile may
+ * be a smaller one, which counts if it is alone in its round. */
 static int64_t busiest(int64_t all, int64_t panels, int threads)
 {
-    const int64_t tiles = ceil_div(all, panels), rounds = ceil_div(tiles, threads);
-    return (tiles - 1) / threads * threads == tiles - 1 ? (rounds - 1) * panels + all - (tiles - 1) * panels : rounds * panels;
+    const int64_t before_last = ceil_div(all, panels) - 1, rounds = before_last / threads;
+    return rounds * panels + (before_last % threads ? panels : all - before_last * panels);
 }
 
 /* One row of tiles: of the widths that give each thread one, two or three, the one that keeps none waiting. */
@@ -207,17 +208,10 @@ static void pack_columns(const tn_gemm_ukernel *u, int parts, unsigned char *dst
         memset(dst + (size_t)part * part_bytes + (size_t)given * column, 0, (size_t)(wanted - given) * column);
 }
 
-/* Where a block's rows of A lie, and how far apart their parts. */
-typedef struct packed_rows {
-    unsigned char *base;
-    size_t part_bytes;
-} packed_rows;
-
-static packed_rows rows_at(const cut *c, const tile *t, const block *p)
+/* Where a block's rows of A lie; their parts are a_bytes / parts apart, and what is kept is of one part. */
+static unsigned char *rows_at(const cut *c, const tile *t, const block *p)
 {
-    const size_t number = tn_dtype_bytes(c->kernel->type);
-    if (!c->keep) return (packed_rows){ t->a, c->a_bytes / (size_t)c->parts };
-    return (packed_rows){ t->a + (size_t)(c->parts * c->tile_m * p->p0) * number, (size_t)(c->tile_m * tn__gemm_kc(c->kernel)) * number };
+    return t->a + (c->keep ? rows_bytes(c, p->p0) : 0);
 }
 
 /* Rows of A: the whole panels, then the last few rows in a panel as narrow as the kernels allow. */
@@ -225,13 +219,14 @@ static void pack_a(const tn_gemm *g, const cut *c, const tile *t, const block *p
 {
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t whole = t->m - t->m % u->mr, at = t->batch * g->a_batch + t->i0 * g->a_row + p->p0 * g->a_col;
-    const packed_rows to = rows_at(c, t, p);
+    const size_t part = c->a_bytes / (size_t)c->parts;
+    unsigned char *to = rows_at(c, t, p);
     tn_gemm_source src = { element(g->a, g->a_type, at), g->a_type, g->a_row, g->a_col, g->round, 0 };
-    pack_parts(u, c->parts, to.base, to.part_bytes, u->mr, u->a_depth, src, whole, p);
+    pack_parts(u, c->parts, to, part, u->mr, u->a_depth, src, whole, p);
     if (whole == t->m) return;
     src.data = element(g->a, g->a_type, at + whole * g->a_row);
-    pack_parts(u, c->parts, to.base + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), to.part_bytes,
-               panel_rows(u, t->m - whole), u->a_depth, src, t->m - whole, p);
+    pack_parts(u, c->parts, to + whole * p->padded * (int64_t)tn_dtype_bytes(u->type), part, panel_rows(u, t->m - whole), u->a_depth,
+               src, t->m - whole, p);
 }
 
 /* Packed panels of B: column j of the first one lies at `base`, and the parts part_bytes apart. */
@@ -271,13 +266,13 @@ static void sweep_rows(const tn_gemm *g, const cut *c, const tile *t, const bloc
     const tn_gemm_ukernel *u = c->kernel;
     const int64_t bytes = (int64_t)tn_dtype_bytes(u->type), unit = u->a_depth > u->b_depth ? u->a_depth : u->b_depth;
     const int64_t width = tn__gemm_b_width(u), b_step = width < u->nr ? p->padded : u->nr;
+    tn_gemm_micro *const *run = t->fresh && p->p0 == 0 ? u->fresh : u->run;
     for (int64_t i = 0; i < t->m;) {
         const int r = panel_rows(u, t->m - i);
         int64_t lo, hi;
         needed_steps(g->part, t->i0 + i, r, t->j0 + j, p, unit, &lo, &hi);
         if (lo < hi)
-            (t->fresh && !p->p0 ? u->fresh : u->run)[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step, t->sum + i * c->row + j,
-                      c->row);
+            run[r](hi - lo, a + (i * p->padded + lo * r) * bytes, b + lo * width * bytes, b_step, t->sum + i * c->row + j, c->row);
         i += r;
     }
 }
@@ -351,11 +346,11 @@ void tn_gemm_pack_b(tn_pool *pool, const tn_gemm *g, void *dst)
  * below fp32's last bit; the others are added from the smallest on. */
 static void sweep_parts(const tn_gemm *g, const cut *c, const tile *t, const block *p, panels from, int64_t j0, int64_t j)
 {
-    const packed_rows a = rows_at(c, t, p);
-    const unsigned char *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
+    const size_t a_part = c->a_bytes / (size_t)c->parts;
+    const unsigned char *a = rows_at(c, t, p), *b = from.base + j * p->padded * (int64_t)tn_dtype_bytes(c->kernel->type);
     for (int order = c->parts - 1; order >= 0; order--)
         for (int q = 0; q <= order; q++)
-            sweep_rows(g, c, t, p, a.base + (size_t)(order - q) * a.part_bytes, b + (size_t)q * from.part_bytes, j0 + j);
+            sweep_rows(g, c, t, p, a + (size_t)(order - q) * a_part, b + (size_t)q * from.part_bytes, j0 + j);
 }
 
 /* The kernel for B as it lies in memory, if the tile has few rows and there is one for B's layout. *step: its b_step. */
@@ -380,7 +375,7 @@ static int64_t sweep_direct(const tn_gemm *g, const cut *c, const tile *t, const
     const tn_gemm_direct d = direct_kernel(g, c->kernel, t, &step);
     for (; d.run && j + d.columns <= t->n; j += d.columns) {
         const int64_t at = t->batch * g->b_batch + p->p0 * g->b_row + (t->j0 + j) * g->b_col;
-        d.run(p->k, rows_at(c, t, p).base, element(g->b, g->b_type, at), step, t->sum + j, c->row);
+        d.run(p->k, rows_at(c, t, p), element(g->b, g->b_type, at), step, t->sum + j, c->row);
     }
     return j;
 }

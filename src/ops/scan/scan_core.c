@@ -140,19 +140,21 @@ static bool starts(const tn_scan_job *j, int64_t b, int64_t t)
     return j->reset && j->reset[b * j->T + t];
 }
 
-/* Tokens from t on (at most N, before `last`) up to the next document. */
-static int64_t piece_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last)
+/* Tokens from t on (at most `most`, before `last`) up to the next document. */
+static int64_t tokens_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last, int64_t most)
 {
-    int64_t n = 1;
-    while (n < N && t + n < last && !starts(j, b, t + n)) n++;
+    const int64_t all = last - t < most ? last - t : most;
+    int64_t n = j->reset ? 1 : all;
+    while (n < all && !starts(j, b, t + n)) n++;
     return n;
 }
 
-/* Tokens before `end` (at most N, from `first` on) back to the start of their document. */
-static int64_t piece_before(const tn_scan_job *j, int64_t b, int64_t end, int64_t first)
+/* Tokens before `end` (at most `most`, from `first` on) back to the start of their document. */
+static int64_t tokens_before(const tn_scan_job *j, int64_t b, int64_t end, int64_t first, int64_t most)
 {
-    int64_t n = 1;
-    while (n < N && end - n > first && !starts(j, b, end - n)) n++;
+    const int64_t all = end - first < most ? end - first : most;
+    int64_t n = j->reset ? 1 : all;
+    while (n < all && !starts(j, b, end - n)) n++;
     return n;
 }
 
@@ -262,20 +264,12 @@ static bool in_lines(const tn_scan_job *j, const tile *t)
     return j->fixed && t->w % TN_SCAN_LINE == 0;
 }
 
-/* Tokens from t on up to the next document or `last`. */
-static int64_t run_after(const tn_scan_job *j, int64_t b, int64_t t, int64_t last)
-{
-    int64_t n = 1;
-    while (j->reset && t + n < last && !starts(j, b, t + n)) n++;
-    return j->reset ? n : last - t;
-}
-
 static void forward_lines(const tn_scan_job *j, const tile *t, numbers *s)
 {
     tn_scan_coef q;
     j->coef(j->self, &(tn_scan_at){ t->b, t->first, 1, t->k, t->w }, &q);
     for (int64_t at = t->first, n; at < t->last; at += n) {
-        n = run_after(j, t->b, at, t->last);
+        n = tokens_after(j, t->b, at, t->last, t->last);
         const tn_scan_at a = { t->b, at, n, t->k, t->w };
         if (starts(j, t->b, at)) cut_here(t, s);
         tn_scan_lines_forward(s, &q, t->w, n, tn_scan_planes_of(j->x, j, &a), tn_scan_planes_of(j->c, j, &a));
@@ -287,7 +281,7 @@ static void forward_tile(const tn_scan_job *j, const tile *t, numbers *s, bool l
 {
     tn_scan_coef q;
     for (int64_t at = t->first, n; at < t->last; at += n) {
-        n = piece_after(j, t->b, at, t->last);
+        n = tokens_after(j, t->b, at, t->last, N);
         const tn_scan_at a = { t->b, at, n, t->k, t->w };
         if (starts(j, t->b, at)) cut_here(t, s);
         j->coef(j->self, &a, &q);
@@ -437,14 +431,6 @@ static void backward_fixed(const tn_scan_job *j, const tn_scan_at *at, const tn_
     if (j->dx.at && tn_scan_ragged(at)) tn_scan_write_back(j->dx, j, at, &v.dx_room);
 }
 
-/* Tokens before `end` back to the start of their document or `first`. */
-static int64_t run_before(const tn_scan_job *j, int64_t b, int64_t end, int64_t first)
-{
-    int64_t n = 1;
-    while (j->reset && end - n > first && !starts(j, b, end - n)) n++;
-    return j->reset ? n : end - first;
-}
-
 /* backward_tile where the core has a loop for it: false where it has none. */
 static bool backward_lines(const tn_scan_job *j, const tile *t, numbers *g)
 {
@@ -455,7 +441,7 @@ static bool backward_lines(const tn_scan_job *j, const tile *t, numbers *g)
     const tn_scan_reverse_form is = reverse_form(j, &q);
     if (!tn_scan_lines_reversible(is)) return false;
     for (int64_t end = t->last, n; end > t->first; end -= n) {
-        n = run_before(j, t->b, end, t->first);
+        n = tokens_before(j, t->b, end, t->first, t->last);
         const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
         const tn_scan_reverse r = { tn_scan_planes_of(j->dc, j, &a), tn_scan_planes_of(j->c, j, &a), row_before(j, &a), tn_scan_planes_of(j->x, j, &a),
                                     tn_scan_planes_of(j->dx, j, &a) };
@@ -475,7 +461,7 @@ static void backward_tile(const tn_scan_job *j, const tile *t, numbers *g, bool 
     double *sums[TN_SCAN_SUMS];
     for (int i = 0; i < TN_SCAN_SUMS; i++) sums[i] = edge_row(t, SUMS + i);
     for (int64_t end = t->last, n; end > t->first; end -= n) {
-        n = piece_before(j, t->b, end, t->first);
+        n = tokens_before(j, t->b, end, t->first, N);
         const tn_scan_at a = { t->b, end - n, n, t->k, t->w };
         j->coef(j->self, &a, &q);
         if (j->fixed && !local) backward_fixed(j, &a, &q, g, &fixed);

@@ -50,10 +50,12 @@ TN_INLINE void widen_group(tn_scan_numbers *s, int64_t k, group v)
 /* lambda^n carry + local of four channels; sign -1: conj(lambda). */
 TN_INLINE void carry_unit(double *re, double *im, unit local, const double *power_re, const double *power_im, double sign)
 {
-    const tn_four turn = { { sign, sign }, { sign, sign } }, r = tn_four_load(re), i = tn_four_load(im);
-    const tn_four pr = tn_four_load(power_re), pi = tn_mul4(tn_four_load(power_im), turn);
-    tn_four_store(re, tn_less4(tn_more4(tn_widen(local.re), pr, r), pi, i));
-    tn_four_store(im, tn_more4(tn_more4(tn_widen(local.im), pr, i), pi, r));
+    const tn_four turn = { { sign, sign }, { sign, sign } };
+    tn_four to_re, to_im;
+    tn_scan_carried(local.re, local.im, tn_four_load(power_re), tn_mul4(tn_four_load(power_im), turn), tn_four_load(re), tn_four_load(im),
+                    &to_re, &to_im);
+    tn_four_store(re, to_re);
+    tn_four_store(im, to_im);
 }
 
 /* What goes to the next piece: the state itself, or lambda^n carry + local. */

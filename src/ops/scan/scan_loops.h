@@ -231,6 +231,14 @@ TN_INLINE tn_scan_lane tn_scan_lane_load(const tn_scan_numbers *s, const tn_scan
                            .ci = tn_narrow(tn_four_load(s->im + k)) };
 }
 
+/* power carry + local: four channels of a carry after a piece. */
+TN_INLINE void tn_scan_carried(tn_half local_re, tn_half local_im, tn_four pr, tn_four pi, tn_four re, tn_four im, tn_four *to_re,
+                               tn_four *to_im)
+{
+    *to_re = tn_less4(tn_more4(tn_widen(local_re), pr, re), pi, im);
+    *to_im = tn_more4(tn_more4(tn_widen(local_im), pr, im), pi, re);
+}
+
 /* The carry after n tokens: lambda^n carry + local; sign -1 for conj(lambda). */
 TN_INLINE void tn_scan_carry_unit(const tn_scan_numbers *s, const tn_scan_lane *v, const tn_scan_coef *q, int64_t n,
                                   int64_t k, double sign, bool grown, tn_four *to_re, tn_four *to_im)
@@ -244,8 +252,7 @@ TN_INLINE void tn_scan_carry_unit(const tn_scan_numbers *s, const tn_scan_lane *
         pr = tn_mul4(pr, rho);
         pi = tn_mul4(pi, rho);
     }
-    *to_re = tn_less4(tn_more4(tn_widen(v->re), pr, re), pi, im);
-    *to_im = tn_more4(tn_more4(tn_widen(v->im), pr, im), pi, re);
+    tn_scan_carried(v->re, v->im, pr, pi, re, im, to_re, to_im);
 }
 
 /* The carries of a group, real parts first. */

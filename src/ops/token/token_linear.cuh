@@ -102,7 +102,8 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
         }
         if (convolves) taps = tn_token_taps(then, r, channel);
         const unsigned more = ALONE && bias.at && finishes ? bias.ask(own) : 0;
-        if (length <= 256 * READY) { /* all of them are in registers */
+        const bool held = length <= 256 * READY; /* all of the rows is in registers, so that their place is free */
+        if (held) {
             __syncwarp();
             stream.ask();
         }
@@ -136,7 +137,7 @@ __device__ __forceinline__ void tn_token_rows_near(const tn_token_step &s, const
             if (convolves) tn_token_store(then.out[0], then.out_type[0], channel, y);
             if (PAIRED && !(lane & 1)) tn_token_store(then.out[0], then.out_type[0], own, y);
         }
-        if (length > 256 * READY) {
+        if (!held) {
             __syncwarp();
             stream.ask();
         }

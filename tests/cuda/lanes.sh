@@ -67,6 +67,20 @@ query "$work/$first.db" "select side, number, state, seed, x, y, parameters, err
 check 'a worker killed: trials were begun again' [ "$(query "$work/kill.db" 'select max(attempt) from trial')" -gt 1 ]
 check 'a worker killed: the same table' same "$work/calm.table" "$work/kill.table"
 
+# --- trials of all sizes at once, every kernel queued by itself: what one lane sets for a kernel must not be felt by another's launch ---
+cat >"$work/sizes.yaml" <<EOF
+study: sizes
+base: digits_tep
+set: { train.epochs: 1, train.batch: 256, opt.replay: off }
+search: { dim: log int 4..512, mode: [ block, energy ], grad: [ ep, ep_centred ], solver: [ picard, anderson ], iterations: int 5..50 }
+objectives: [ accuracy ]
+sampler: random
+trials: 1200
+EOF
+run sizes 16
+check 'trials of all sizes at once: none failed' [ "$(query "$work/sizes.db" 'select count(*), sum(state = 2) from trial')" = '1200|1200' ]
+query "$work/sizes.db" 'select error, count(*) from trial where state != 2 group by error' | head -n 3 | cut -c1-200
+
 if [ "${FULL:-0}" = 1 ]; then
     sed -e '/^db:/d' studies/phase1.yaml >"$work/full.yaml"
     most=${SECONDS_FULL:-580} run full "${FULL_LANES:-8}"

@@ -34,6 +34,8 @@ put src/ops/x/x.h '#include "ops/x/x_test.c"\n'
 expect 1 'includes the test' "layers: nothing includes a test" scripts/check-layers "$tree"
 put src/ops/x/x.h '#include "../../base/a.h"\n'
 expect 1 'path from src/' "layers: no relative paths" scripts/check-layers "$tree"
+put src/ops/x/x.h 'cudaFuncAttributeMaxDynamicSharedMemorySize\n'
+expect 1 'tn_cuda_allow_shared' "layers: shared memory is asked for through the backend" scripts/check-layers "$tree"
 put src/ops/x/x.h ''
 put include/tenon/t.h '#include "base/a.h"\n'
 expect 1 '^include/tenon/t.h:1: .*public header' "layers: public headers stand alone" scripts/check-layers "$tree"

@@ -112,6 +112,19 @@ static tn_status cuda_open(int threads, void **queue)
     return TN_OK;
 }
 
+tn_status tn_cuda_allow_shared(const void *kernel, int bytes)
+{
+    int device, most;
+    struct cudaFuncAttributes have;
+    TN_CUDA_TRY(cudaGetDevice(&device));
+    TN_CUDA_TRY(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    TN_CUDA_TRY(cudaFuncGetAttributes(&have, kernel));
+    most -= (int)have.sharedSizeBytes;
+    if (bytes > most) return tn_error(TN_INTERNAL, "a kernel asks for %d bytes of shared memory, the device gives a block %d", bytes, most);
+    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most));
+    return TN_OK;
+}
+
 /* --- memory ---------------------------------------------------------------------------------------------------------------- */
 
 /* cudaFree waits for everything that the device does, so lanes take memory from the driver's pool instead, which keeps what it gets

@@ -64,6 +64,11 @@ tn_status tn_cuda_failed(cudaError_t e, const char *what, const char *file, int 
 
 tn_status tn_cuda_tick(void *queue, const tn_tick *t);
 
+/* Lets launches of `kernel` ask for `bytes` of dynamic shared memory. The limit is kept with the function, not with a launch: one
+ * lane that set a smaller one would make another's launch fail. So it is always set to the most that the device can give, which is
+ * the same whoever asks. Nothing else calls cudaFuncSetAttribute for it (scripts/check-layers). */
+tn_status tn_cuda_allow_shared(const void *kernel, int bytes);
+
 /* After a launch. */
 #define TN_CUDA_LAUNCHED() TN_CUDA_TRY(cudaGetLastError())
 

@@ -6,7 +6,7 @@ using namespace tn_attention;
 
 tn_status tn_attention_room_cuda(const void *kernel, int bytes)
 {
-    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared(kernel, bytes));
     TN_CUDA_TRY(
         cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared));
     return TN_OK;

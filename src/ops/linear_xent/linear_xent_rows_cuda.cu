@@ -295,8 +295,7 @@ static __global__ void __launch_bounds__(ANY_THREADS) any_rows(const __grid_cons
 template <int THREADS, bool STAGED, bool BIAS> static tn_status launch(const tn_xent_rows *j, cudaStream_t stream)
 {
     const int bytes = STAGED ? (int)(j->t.classes / 8 * 16) : 0;
-    if (bytes > 48 << 10)
-        TN_CUDA_TRY(cudaFuncSetAttribute(bf16_rows<THREADS, STAGED, BIAS>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    if (bytes) TN_RETURN_IF(tn_cuda_allow_shared((const void *)bf16_rows<THREADS, STAGED, BIAS>, bytes));
     bf16_rows<THREADS, STAGED, BIAS><<<(unsigned)j->rows, THREADS, (size_t)bytes, stream>>>(*j);
     TN_CUDA_LAUNCHED();
     return TN_OK;

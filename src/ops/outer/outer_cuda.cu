@@ -461,7 +461,7 @@ template <class T>
 static tn_status launch_out(const tn_call *c, const outputs *a)
 {
     const int bytes = FORWARD_TILES * tn_outer_tile_size<T>() * (int)sizeof(T);
-    TN_CUDA_TRY(cudaFuncSetAttribute(out_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)out_kernel<T>, bytes));
     out_kernel<T><<<(unsigned)(a->z.B * a->z.H * a->z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(*a);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -485,7 +485,7 @@ template <class T>
 static tn_status launch_back(const tn_call *c, const gradients *a)
 {
     const int bytes = BACKWARD_TILES * tn_outer_tile_size<T>() * (int)sizeof(T);
-    TN_CUDA_TRY(cudaFuncSetAttribute(back_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)back_kernel<T>, bytes));
     back_kernel<T><<<(unsigned)(a->z.B * a->z.H * a->z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(*a);
     TN_CUDA_LAUNCHED();
     return TN_OK;

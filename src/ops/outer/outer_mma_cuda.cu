@@ -512,7 +512,7 @@ static tn_status launch_walk(const tn_call *c, walk *w, char *enters, char *deca
 {
     const int bytes = STAGES * 2 * TN_MMA_BYTES, size = w->z.N * w->z.P;
     const unsigned heads = (unsigned)(w->z.B * w->z.H);
-    TN_CUDA_TRY(cudaFuncSetAttribute(walk_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)walk_kernel, bytes));
     w->each = chunks_of_segment(heads, w->z.chunks);
     w->segments = w->each ? (w->z.chunks + w->each - 1) / w->each : 1;
     w->enters = (float *)enters, w->decays = (float *)decays;
@@ -552,7 +552,7 @@ extern "C" tn_status tn_outer_mma_forward_cuda(const tn_call *c)
     a.z = tn_outer_shape_of(c);
     a.o = tn_outer_of(&c->out[0], false);
     a.states = states_of(c);
-    TN_CUDA_TRY(cudaFuncSetAttribute(out_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)out_kernel, bytes));
     TN_RETURN_IF(walk_states(c, &a.z, &l, &c->out[1]));
     out_kernel<<<(unsigned)(a.z.B * a.z.H * a.z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(a);
     TN_CUDA_LAUNCHED();
@@ -590,7 +590,7 @@ extern "C" tn_status tn_outer_mma_backward_cuda(const tn_call *c)
     if (states && (const void *)a.states == c->work) TN_RETURN_IF(walk_states(c, &a.z, &l, NULL));
     TN_RETURN_IF(walk_gradients(c, &a, &l));
     if (!tokens) return TN_OK;
-    TN_CUDA_TRY(cudaFuncSetAttribute(back_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)back_kernel, bytes));
     back_kernel<<<(unsigned)(a.z.B * a.z.H * a.z.chunks), THREADS, bytes, tn_cuda_stream(c)>>>(a);
     TN_CUDA_LAUNCHED();
     return TN_OK;

@@ -455,7 +455,7 @@ static tn_status launch(const tn_call *c, const job *j)
     cluster.val.clusterDim.x = (unsigned)j->ctas, cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
     how.gridDim = dim3((unsigned)((j->rows + TILE - 1) / TILE) * (unsigned)j->ctas), how.blockDim = dim3(THREADS);
     how.dynamicSmemBytes = (size_t)bytes, how.stream = tn_cuda_stream(c), how.attrs = &cluster, how.numAttrs = 1;
-    TN_CUDA_TRY(cudaFuncSetAttribute(relax_tile<V, T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)relax_tile<V, T>, bytes));
     TN_CUDA_TRY(cudaLaunchKernelEx(&how, relax_tile<V, T>, *j));
     return TN_OK;
 }

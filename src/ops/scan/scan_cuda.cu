@@ -338,7 +338,7 @@ static tn_status launch_forward(const tn_call *c, tn_scan_fixed *s)
     s->f.direct = direct(s, pairs ? 2 : 1);
     const unsigned most = (unsigned)tn_cuda_queue_of(c)->multiprocessors * BLOCKS, blocks = tiles < most ? tiles : most;
     void (*const kernel)(tn_scan_fixed, unsigned) = pairs ? forward_kernel<2> : forward_kernel<1>;
-    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, AHEAD_BYTES));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, AHEAD_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, AHEAD_BYTES, tn_cuda_stream(c)>>>(*s, tiles);
     TN_CUDA_LAUNCHED();
     return TN_OK;
@@ -367,7 +367,7 @@ static tn_status launch_backward(const tn_call *c, tn_scan_fixed *s, bool gain)
     void (*const kernel)(tn_scan_fixed) = pairs ? gain ? backward_kernel<2, true> : backward_kernel<2, false>
                                  : gain ? backward_kernel<1, true>
                                         : backward_kernel<1, false>;
-    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, bytes));
     kernel<<<blocks, TN_TILE_THREADS, bytes, stream>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;

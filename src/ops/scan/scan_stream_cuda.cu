@@ -280,7 +280,7 @@ static tn_status launch(const tn_call *c, const tn_scan_fixed *s, const tn_strea
     static_assert((int)BYTES <= 227 * 1024, "shared memory");
     const int64_t tiles = s->f.B * s->f.groups * (q->own ? 1 : s->f.chunks) + q->walkers, most = tn_cuda_queue_of(c)->multiprocessors;
     void (*const run)(tn_scan_fixed, tn_stream_frame) = kernel<Op, 1>;
-    TN_CUDA_TRY(cudaFuncSetAttribute(run, cudaFuncAttributeMaxDynamicSharedMemorySize, BYTES));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)run, BYTES));
     run<<<(unsigned)(tiles < most ? tiles : most), WARPS * TN_TILE_LANES, BYTES, tn_cuda_stream(c)>>>(*s, *q);
     TN_CUDA_LAUNCHED();
     return TN_OK;

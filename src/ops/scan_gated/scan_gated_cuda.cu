@@ -459,7 +459,7 @@ static tn_status launch_backward(const tn_call *c, gated *s)
     const unsigned blocks = tn_tile_blocks(&s->f, two ? 2 : 1);
     void (*const kernel)(gated) = two ? backward_kernel<2> : backward_kernel<1>;
     s->f.direct = direct(s, two ? 2 : 1);
-    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, LATE_BYTES));
+    TN_RETURN_IF(tn_cuda_allow_shared((const void *)kernel, LATE_BYTES));
     kernel<<<blocks, TN_TILE_THREADS, LATE_BYTES, tn_cuda_stream(c)>>>(*s);
     TN_CUDA_LAUNCHED();
     return TN_OK;

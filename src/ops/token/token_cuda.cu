@@ -245,7 +245,7 @@ extern "C" tn_status tn_token_run_cuda(const tn_op *const *op, const tn_call *ca
     program.scratch = (float *)q->meeting + 64;
     const size_t shared = sizeof(float) * SLOT_FLOATS + (size_t)stage_bytes + sizeof program.step[0] * (size_t)(program.n + 1);
     const void *kernel = kernel_for(&program);
-    TN_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    TN_RETURN_IF(tn_cuda_allow_shared(kernel, (int)shared));
     void *args[] = { &program };
     TN_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3((unsigned)q->multiprocessors), dim3(TN_TOKEN_THREADS), args, shared, q->stream));
     TN_CUDA_LAUNCHED();

@@ -1,5 +1,6 @@
 # Tenon. `make` builds, `make demo` runs the main job, `make test` runs the tests; the last two install what is missing.
-# BUILD=dir keeps several builds apart (gcc, clang, sanitizers); CUDA is used where nvcc is found (CUDA=0: never).
+# BUILD=dir keeps several builds apart (gcc, clang, sanitizers); kernels for GPUs are compiled where nvcc and a GPU are found (CUDA=1: where
+# nvcc is, CUDA=0: never). A folder remembers its options in BUILD/options: other options compile everything in it anew.
 # `make help` lists the rest.
 BUILD   ?= build
 CC      := $(if $(filter default undefined,$(origin CC)),gcc,$(CC))
@@ -29,7 +30,7 @@ endif
 
 # CUDA: kernels (NAME_cuda.cu) and src/backend/cuda, where nvcc is found. The runtime is linked in; the driver and cuBLASLt
 # are looked for when a GPU is asked for, so that the program runs where they are not. CUDA_ARCHS: what GPUs it is for.
-CUDA       ?= $(if $(NVCC),1,0)
+CUDA       ?= $(if $(NVCC),$(if $(wildcard /dev/nvidia[0-9]* /dev/dxg),1,0),0)
 NVCC       := $(shell PATH="$$PATH:/usr/local/cuda/bin" command -v nvcc)
 CUDA_ARCHS ?= 90 80 120
 CUDA_DIR   :=
@@ -47,6 +48,13 @@ CFLAGS  ?= $(OPT) -g
 ALL_CFLAGS = -std=gnu11 $(CFLAGS) -fno-math-errno -fno-trapping-math -ffp-contract=fast -fPIC \
              $(WARN) -Iinclude -I$(BUILD)/include -Isrc -Itests -DTN_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(CUDA_FLAGS) $(SAN)
 LDLIBS  := $(PKG_LIBS) $(CUDA_LIBS) -lm -lpthread -ldl
+
+# What objects depend on, so that a folder never mixes two ways of compiling. Tests read the line of libraries (tests/interpose, tests/perf).
+define OPTIONS
+compiler $(CC) $(filter-out -Werror,$(ALL_CFLAGS))
+cuda $(if $(CUDA_DIR),$(NVCC) $(NVCC_FLAGS) $(CUDA_ARCHS),none)
+libs $(LDLIBS)
+endef
 
 TEMPLATE := $(sort $(wildcard src/cli/template/*))
 SRC     := $(filter-out $(TEMPLATE) $(if $(CUDA_DIR),,src/backend/cuda/%),$(sort $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)))
@@ -86,6 +94,8 @@ $(BUILD)/include/tenon_tests.def: FORCE
 	@mkdir -p $(@D); for f in $(filter %_test.c,$(TESTSRC)); do echo "TN_TESTS($$(basename $$f _test.c))"; done > $@.tmp; \
 	  if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 FORCE:
+$(BUILD)/options: FORCE
+	@$(shell mkdir -p $(@D))$(file >$@.tmp,$(OPTIONS))if cmp -s $@.tmp $@; then rm $@.tmp; else mv $@.tmp $@; fi
 # What `tenon new` writes: each file of the template as TN_TEMPLATE("its name", "its text").
 $(BUILD)/include/tenon_template.def: $(TEMPLATE) Makefile
 	@mkdir -p $(@D); for f in $(TEMPLATE); do echo "TN_TEMPLATE(\"$${f##*/}\","; \
@@ -97,14 +107,14 @@ define COMPILE
 	$(CC) $(ALL_CFLAGS) $(if $(filter $(STRICT_DIRS:%=src/%/),$(dir $<)),$(STRICT)) $(FILE_CFLAGS) -MMD -MP -c -o $@ $<
 endef
 $(call obj,$(LEVELED)): FILE_CFLAGS += -DTN_LEVELS
-$(BUILD)/obj/%.o: %.c Makefile | $(GEN)
+$(BUILD)/obj/%.o: %.c Makefile $(BUILD)/options | $(GEN)
 	$(COMPILE)
-$(BUILD)/obj/%.cu.o: %.cu Makefile | $(GEN)
+$(BUILD)/obj/%.cu.o: %.cu Makefile $(BUILD)/options | $(GEN)
 	@mkdir -p $(@D)
 	$(NVCC) $(NVCC_FLAGS) $(NVCC_ARCHS) -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
-$(BUILD)/obj/%.v3.o: %.c Makefile | $(GEN)
+$(BUILD)/obj/%.v3.o: %.c Makefile $(BUILD)/options | $(GEN)
 	$(COMPILE) $(LEVEL3)
-$(BUILD)/obj/%.v4.o: %.c Makefile | $(GEN)
+$(BUILD)/obj/%.v4.o: %.c Makefile $(BUILD)/options | $(GEN)
 	$(COMPILE) $(LEVEL4)
 -include $(shell [ -d $(BUILD)/obj ] && find $(BUILD)/obj -name '*.d')
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Golden tests of the command: runs every tests/cli/*.case (or those named) against build/tenon (or $TENON).
+# Golden tests of the command: runs every tests/cli/*.case (or those named) against BUILD/tenon (or $TENON).
 #
 # A case file is a list of cases, run in order in one empty folder; `#` lines are comments:
 #   $ COMMAND        a bash line; tenon is first in PATH, $ROOT is the repository
@@ -9,7 +9,7 @@
 #   out! / err!      nothing was written there
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tenon=$(realpath "${TENON:-$here/../../build/tenon}") || exit 2
+tenon=$(cd "$here/../.." && realpath "${TENON:-${BUILD:-build}/tenon}") || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin" && ln -s "$tenon" "$work/bin/tenon"

@@ -9,7 +9,7 @@
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$here/../..
-tenon=$(realpath "${TENON:-$root/${BUILD:-build}/tenon}") || exit 2
+tenon=$(cd "$root" && realpath "${TENON:-${BUILD:-build}/tenon}") || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin" && ln -s "$tenon" "$work/bin/tenon"

@@ -4,10 +4,10 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 build=${BUILD:-build}; passed=0; failed=0
-cc=${CC:-gcc}; pkgs=$(sed -n 's/^PKGS *:= *//p' Makefile)
+cc=${CC:-gcc}; libs=$(sed -n 's/^libs //p' "$build/options")
 $cc -O1 -shared -fPIC -o "$build/count.so" tests/interpose/count.c -ldl || exit 2
 $cc -std=gnu11 -O1 -Iinclude -I"$build/include" -Isrc -o "$build/steps" tests/interpose/steps.c -rdynamic \
-    -Wl,--whole-archive "$build/libtenon.a" -Wl,--no-whole-archive $(pkg-config --libs $pkgs) -lm -lpthread -ldl || exit 2
+    -Wl,--whole-archive "$build/libtenon.a" -Wl,--no-whole-archive $libs || exit 2
 for model in "gpt shape=gpt2" "gpt shape=llama kv_heads=1" "ten pattern=DO" "ten pattern=O plan.recompute=layer" \
     "ten pattern=DO plan.recompute=chunk plan.chunk=20"; do
   # shellcheck disable=SC2086

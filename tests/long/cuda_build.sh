@@ -26,5 +26,6 @@ else
     if [ $rc = 2 ] && grep -q '^error: device=cuda: .*device=cpu' "$work/err"; then ok 'device=cuda without a GPU'; else bad "device=cuda without a GPU (exit code $rc): $(cat "$work/err")"; fi
 fi
 if run auto auto; then ok 'device=auto trains'; else bad 'device=auto trains'; fi
+if BUILD=$build tests/interpose/run.sh > "$work/interpose" 2>&1; then ok 'tests link against a library with kernels'; else bad "tests link against a library with kernels: $(tail -n 2 "$work/interpose")"; fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -8,8 +8,8 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon work=$PWD/$build/long/data_faults
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon work=$build/long/data_faults
 command -v strace >/dev/null || { echo "strace is missing: make deps"; exit 2; }
 rm -rf "$work" && mkdir -p "$work" && cd "$work" || exit 2
 for i in $(seq 1 60); do printf '{"text":"story %d of a cat and a mat and a hat"}\n' "$i"; done >in.jsonl

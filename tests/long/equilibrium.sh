@@ -7,8 +7,8 @@
 # episodes): gates leave room for other processors, whose last bits make other episodes.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon work=$build/long/equilibrium digits=../shared/data/images/digits/digits.csv.gz
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon work=$build/long/equilibrium digits=../shared/data/images/digits/digits.csv.gz
 mkdir -p "$build/long" && rm -rf "$work" && mkdir "$work" || exit 2
 
 gate() { # $1: name of the number, $2: the least, $3: what it is, then train's arguments

@@ -12,12 +12,12 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon
 command -v strace >/dev/null || { echo "strace is missing: make deps"; exit 2; }
 # In memory where there is room: the faults are not the disk's, and syncing to one takes its time.
 if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000 ]; then work=$(mktemp -d /dev/shm/tenon-faults-XXXXXX)
-else work=$PWD/$build/long/faults && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
+else work=$build/long/faults && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
 trap 'rm -rf "$work"' EXIT
 head -c 3000 Makefile >"$work/text.txt" || exit 2
 settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 run=r --fresh)

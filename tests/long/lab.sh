@@ -4,7 +4,7 @@
 # of a study nobody disturbed. Takes about a minute. SQLite's command is not needed: python3 reads the database.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tenon=$(realpath "${TENON:-$here/../../${BUILD:-build}/tenon}") || exit 2
+tenon=$(cd "$here/../.." && realpath "${TENON:-${BUILD:-build}/tenon}") || exit 2
 # In memory where there is room: a kill does not care, and a thousand checkpoints take a disk minutes.
 if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000 ]; then work=$(mktemp -d /dev/shm/tenon-lab-XXXXXX); else work=$(mktemp -d); fi || exit 2
 trap 'rm -rf "$work"' EXIT

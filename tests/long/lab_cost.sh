@@ -2,7 +2,7 @@
 # What the laboratory adds to a trial: instructions of a worker with one trial against `tenon train` with the same settings. Below 1 %.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tenon=$(realpath "${TENON:-$here/../../${BUILD:-build}/tenon}") || exit 2
+tenon=$(cd "$here/../.." && realpath "${TENON:-${BUILD:-build}/tenon}") || exit 2
 command -v valgrind >/dev/null || { echo "valgrind is missing: make deps"; exit 2; }
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT

@@ -3,7 +3,7 @@
 # show, diff and compare say the same of it. About half a minute.
 set -u
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-tenon=$(realpath "${TENON:-$here/../../${BUILD:-build}/tenon}") || exit 2
+tenon=$(cd "$here/../.." && realpath "${TENON:-${BUILD:-build}/tenon}") || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 2

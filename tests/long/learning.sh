@@ -10,8 +10,8 @@
 # For comparison: the frequencies of bytes give 4.73 and 4.33, those of pairs 3.62 and 2.89.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon work=$build/long/learning text=$build/long/text.txt
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon work=$build/long/learning text=$build/long/text.txt
 mkdir -p "$build/long" && rm -rf "$work" && mkdir "$work" || exit 2
 
 result() { # $1: a test's exit status, then what it tested

@@ -7,10 +7,10 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon
 command -v valgrind >/dev/null || { echo "valgrind is missing: make deps"; exit 2; }
-work=$PWD/$build/long/levels
+work=$build/long/levels
 rm -rf "$work" && mkdir -p "$work" && cat ./*.md >"$work/text.txt" && cd "$work" || exit 2
 model=(ten data=text.txt dim=64 layers=2 heads=2 train.context=128 train.batch=4 threads=1 loader.workers=0
     train.eval_every=0 train.eval_batches=1 ckpt.keep_best=0)

@@ -3,8 +3,8 @@
 # Killed in the middle, the same command goes on, and its table is that of a run nobody disturbed. Ends with "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon work=$PWD/$build/long/quality
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon work=$build/long/quality
 rm -rf "$work" && mkdir -p "$work/text/wikitext-2" "$work/text/books" || exit 2
 
 check() { # $1: what it tests, then a command

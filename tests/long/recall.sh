@@ -11,8 +11,8 @@
 # `recall` at 34 % after 900: which rate leads out of the plateau differs, which is why gpt has its own here.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0
-tenon=$PWD/$build/tenon work=$build/long/recall
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0
+tenon=$build/tenon work=$build/long/recall
 rm -rf "$work" && mkdir -p "$work" || exit 2
 
 gate() { # $1: run, $2: group, $3: its least accuracy on the test part (0: shown only), then a preset and settings

@@ -10,12 +10,12 @@
 set -u
 export LC_ALL=C
 cd "$(dirname "$0")/../.." || exit 2
-build=${BUILD:-build} passed=0 failed=0 kills=0 want=${TENON_KILLS:-200}
-tenon=$PWD/$build/tenon
+build=$(realpath -m "${BUILD:-build}") passed=0 failed=0 kills=0 want=${TENON_KILLS:-200}
+tenon=$build/tenon
 command -v strace >/dev/null || { echo "strace is missing: make deps"; exit 2; }
 # In memory where there is room: a kill does not care, and syncing hundreds of checkpoints to a disk takes minutes.
 if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000 ]; then work=$(mktemp -d /dev/shm/tenon-resume-XXXXXX)
-else work=$PWD/$build/long/resume && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
+else work=$build/long/resume && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
 trap 'rm -rf "$work"' EXIT
 head -c 3000 Makefile >"$work/text.txt" && cd "$work" || exit 2
 "$tenon" data prepare text.txt out=docs doc_sep=blank valid_frac=0.2 >/dev/null 2>&1 || { echo "data prepare fails"; exit 2; }

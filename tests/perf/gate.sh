@@ -61,7 +61,7 @@ command -v valgrind >/dev/null || { echo "valgrind is missing: scripts/install-d
 # Without debug information (-Wl,-S): valgrind stops at what newer compilers write there, and needs the symbols alone.
 # shellcheck disable=SC2046
 "$cc" -std=gnu11 -O1 -Iinclude -I"$build/include" -Isrc -o "$build/kernels" tests/perf/kernels.c -Wl,-S,--whole-archive \
-    "$build/libtenon.a" -Wl,--no-whole-archive $(pkg-config --libs $(sed -n 's/^PKGS *:= *//p' Makefile)) -lm -lpthread -ldl || exit 2
+    "$build/libtenon.a" -Wl,--no-whole-archive $(sed -n 's/^libs //p' "$build/options") || exit 2
 id=$(compiler)
 export build id runs
 export -f measure

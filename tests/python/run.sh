@@ -4,7 +4,7 @@
 # where the interpreter has no numpy, pip fetches it. PYTHON names another interpreter.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-build=$(realpath "$root/${BUILD:-build}")
+build=$(cd "$root" && realpath "${BUILD:-build}")
 python=${PYTHON:-/usr/bin/python3}
 [ -x "$python" ] || python=python3
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT

@@ -101,10 +101,12 @@ static void examine_cpu(doctor *d)
                                  bf16 ? bf16->name : "the same (no bf16 instructions)");
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted && at < sizeof r.detail; i++)
         if (has_word(flags, wanted[i])) at += (size_t)snprintf(r.detail + at, sizeof r.detail - at, " %s", wanted[i]);
+#if !defined(__aarch64__) /* there the portable one is NEON code */
     if (tn__gemm_kernel_best() == &tn__gemm_portable) {
         r.health = NOTE;
         r.remedy = "there is no kernel for this processor yet, products run on the portable one";
     }
+#endif
     show(d, &r);
 }
 

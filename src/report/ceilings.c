@@ -1,18 +1,23 @@
-/* Measuring the ceilings: independent chains of fused multiply-adds in registers, and a copy far larger than caches. */
+/* Measuring the ceilings: independent chains of fused multiply-adds in registers, on random numbers (cores that limit their power run
+ * faster on zeros), and a copy far larger than caches. */
 #include "report/ceilings.h"
 
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/pool.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "report/timing.h"
+
+#include <tenon/tensor.h>
 
 #include <math.h>
 #include <string.h>
 
-enum { LOOPS = 40000, COPY_MB = 64 };
+enum { LOOPS = 40000, COPY_MB = 64, MOST_LANES = 16 };
 
 typedef struct fma_job {
+    const float *numbers; /* (4 * MOST_LANES) */
     float *out;
 } fma_job;
 
@@ -30,15 +35,17 @@ typedef struct fma_job {
     attributes static void name(void *arg, int64_t tile)                                                               \
     {                                                                                                                  \
         const fma_job *j = arg;                                                                                        \
-        name##_lanes acc[chains], a, b;                                                                                \
-        for (int k = 0; k < width; k++) {                                                                              \
-            a[k] = 0.999f;                                                                                             \
-            b[k] = 1e-3f;                                                                                              \
-        }                                                                                                              \
-        _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) acc[i] = b * (float)i; /* no two chains alike */         \
+        name##_lanes acc[chains], a[2], b[2];                                                                          \
+        for (int i = 0; i < 2; i++)                                                                                    \
+            for (int k = 0; k < width; k++) {                                                                          \
+                a[i][k] = j->numbers[i * width + k];                                                                   \
+                b[i][k] = j->numbers[(2 + i) * width + k];                                                             \
+            }                                                                                                          \
+        _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) acc[i] = b[0] * (float)i; /* no two chains alike */  \
         for (int n = 0; n < LOOPS; n++) {                                                                              \
-            __asm__ volatile("" : "+" VECTOR_REGISTER(a)); /* a new number each time, for all the compiler knows */    \
-            _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) acc[i] += a * b;                                 \
+            /* New numbers each time, for all the compiler knows. */                                                   \
+            __asm__ volatile("" : "+" VECTOR_REGISTER(a[0]), "+" VECTOR_REGISTER(a[1]));                               \
+            _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++) acc[i] += a[i & 1] * b[i >> 1 & 1];              \
         }                                                                                                              \
         float sum = 0;                                                                                                 \
         _Pragma("GCC unroll 32") for (int i = 0; i < chains; i++)                                                      \
@@ -68,10 +75,15 @@ static fma_kernel widest(void)
     return (fma_kernel){ fma_plain, 2.0 * 4 * 20 * LOOPS };
 }
 
+typedef struct bf16_job {
+    uint16_t numbers[TN_GEMM_PROBE_NUMBERS];
+    double flops[TN_POOL_MAX_THREADS];
+} bf16_job;
+
 static void bf16_tile(void *arg, int64_t tile)
 {
-    double *flops = arg;
-    flops[tile] = tn_gemm_probe_bf16(LOOPS);
+    bf16_job *j = arg;
+    j->flops[tile] = tn_gemm_probe_bf16(LOOPS, j->numbers);
 }
 
 typedef struct copy_job {
@@ -96,20 +108,26 @@ static double time_of(tn_pool *pool, int tiles, void (*tile)(void *arg, int64_t 
     return tn_clock_s() - before;
 }
 
+static float random_number(int i) { return tn_rng_uniform((tn_rng){ 7, 1 }, (uint64_t)i) - 0.5f; }
+
 static void measure_arithmetic(tn_pool *pool, int threads, tn_ceilings *out)
 {
     float sums[TN_POOL_MAX_THREADS];
-    double done[TN_POOL_MAX_THREADS] = { 0 }, best_fma = 1e9, best_bf16 = 1e9;
+    float numbers[4 * MOST_LANES];
+    bf16_job h = { .flops = { 0 } };
+    double best_fma = 1e9, best_bf16 = 1e9;
     const fma_kernel kernel = widest();
-    fma_job f = { sums };
+    fma_job f = { numbers, sums };
+    for (int i = 0; i < 4 * MOST_LANES; i++) numbers[i] = random_number(i);
+    for (int i = 0; i < TN_GEMM_PROBE_NUMBERS; i++) h.numbers[i] = tn_f32_to_bf16(random_number(i));
     const double start = tn_clock_s();
     for (int i = 0; i < ROUNDS || tn_clock_s() - start < LEAST_S; i++) {
         best_fma = fmin(best_fma, time_of(pool, threads, kernel.tile, &f));
-        best_bf16 = fmin(best_bf16, time_of(pool, threads, bf16_tile, done));
+        best_bf16 = fmin(best_bf16, time_of(pool, threads, bf16_tile, &h));
     }
     out->threads = threads;
     out->fma_gflops = kernel.flops * threads / best_fma * 1e-9;
-    out->bf16_gflops = done[0] > 0 ? done[0] * threads / best_bf16 * 1e-9 : out->fma_gflops;
+    out->bf16_gflops = h.flops[0] > 0 ? h.flops[0] * threads / best_bf16 * 1e-9 : out->fma_gflops;
 }
 
 static tn_status measure_copy(tn_pool *pool, int threads, tn_ceilings *out)

@@ -98,7 +98,8 @@ const char *tn_gemm_kernel_of(const tn_gemm *g); /* ... for this product; only i
 /* The one for bf16 operands, or NULL: there are no such instructions, and the other one takes rounded numbers. */
 const char *tn_gemm_kernel_name_bf16(void);
 /* Its instruction alone, `loops` times on the calling thread; returns the floating-point operations done, 0 where there
- * is none. For measuring the ceiling. */
-double tn_gemm_probe_bf16(int64_t loops);
+ * is none. For measuring the ceiling. The operands are `numbers`, ordinary ones: cores that limit their power run faster on zeros. */
+enum { TN_GEMM_PROBE_NUMBERS = 2048 };
+double tn_gemm_probe_bf16(int64_t loops, const uint16_t numbers[TN_GEMM_PROBE_NUMBERS]);
 
 #endif

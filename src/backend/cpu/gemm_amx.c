@@ -77,7 +77,7 @@ MICRO(micro_32, 32, false)
 MICRO(fresh_16, 16, true)
 MICRO(fresh_32, 32, true)
 
-TARGET static double probe(int64_t loops)
+TARGET static double probe(int64_t loops, const uint16_t *numbers)
 {
     enum { CHAINS = 4, FLOPS = 2 * ROWS * COLUMNS * DEPTH };
     begin();
@@ -85,10 +85,10 @@ TARGET static double probe(int64_t loops)
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    _tile_zero(4);
-    _tile_zero(5);
-    _tile_zero(6);
-    _tile_zero(7);
+    _tile_loadd(4, numbers, LINE);
+    _tile_loadd(5, numbers + 1 * TILE / 2, LINE);
+    _tile_loadd(6, numbers + 2 * TILE / 2, LINE);
+    _tile_loadd(7, numbers + 3 * TILE / 2, LINE);
     for (int64_t n = 0; n < loops; n++) {
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);

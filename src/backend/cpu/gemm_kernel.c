@@ -97,8 +97,8 @@ const char *tn_gemm_kernel_name_bf16(void)
     return u ? u->name : NULL;
 }
 
-double tn_gemm_probe_bf16(int64_t loops)
+double tn_gemm_probe_bf16(int64_t loops, const uint16_t numbers[TN_GEMM_PROBE_NUMBERS])
 {
     const tn_gemm_ukernel *u = tn__gemm_kernel_bf16();
-    return u ? u->probe(loops) : 0;
+    return u ? u->probe(loops, numbers) : 0;
 }

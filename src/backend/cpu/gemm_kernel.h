@@ -74,7 +74,7 @@ typedef struct tn_gemm_ukernel {
     void (*begin)(void), (*end)(void); /* what a thread does before and after a row of calls, or NULL */
     /* bf16 kernels: its instruction alone, in independent chains of registers, `loops` times; returns the floating-point
      * operations done. The most this kernel could reach: a ceiling to measure it by. */
-    double (*probe)(int64_t loops);
+    double (*probe)(int64_t loops, const uint16_t *numbers); /* tn_gemm_probe_bf16 */
 } tn_gemm_ukernel;
 
 static inline int64_t tn__gemm_kc(const tn_gemm_ukernel *u) { return u->kc ? u->kc : TN_GEMM_KC; }

@@ -1,5 +1,5 @@
-/* The micro-kernel for any machine: 8 x 12 in vectors of 4, which fills 24 of NEON's 32 registers with sums. Where there
- * is no FMA it is still right, in other bits. */
+/* The micro-kernel for any machine: 8 x 12 in vectors of 4, which fills 24 of NEON's 32 registers with sums: on arm64 it is the one for
+ * fp32. Where there is no FMA it is still right, in other bits. */
 #define TN_LANES 4
 #define TN_QUADS 2
 #define TN_TARGET
@@ -22,7 +22,11 @@ TN_MICRO(along_n_4, 4, 4, 8)
 TN_ALONG_K_ALL
 
 const tn_gemm_ukernel tn__gemm_portable = {
+#if defined(__aarch64__)
+    .name = "neon 8x12",
+#else
     .name = "portable 8x12",
+#endif
     .type = TN_F32,
     .a_depth = 1,
     .b_depth = 1,

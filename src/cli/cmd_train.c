@@ -100,15 +100,17 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
 }
 
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */
-static tn_status run_test(tn_session *on, const tn_run_dir *run, result *out)
+static tn_status run_test(tn_cli *c, tn_session *on, const tn_run_dir *run, result *out)
 {
     tn_status s = TN_OK;
     tn_source source = { 0 };
+    char note[TN_CKPT_NOTE];
     if (!tn_settings_on(on->settings, "train.test")) return TN_OK;
     if (on->env) return tn_source_env_play(&on->source, TN_SESSION_EPISODES, &out->played);
     if (tn_session_count(on, TN_TEST) == 0)
         TN_FAIL(TN_USAGE, "train.test=on, but the data have no test split: prepare them with test_frac= or test=FILE");
-    TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer)));
+    TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer), note));
+    TN_TRY(tn_cli_warn(c, note));
     TN_TRY(tn_session_heldout(on, TN_TEST, &source));
     TN_TRY(tn_evaluate(on->trainer, &source, 0, &out->found));
     out->bits = source.bits;
@@ -258,7 +260,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     last.group_name = on->source.group_name;
     if (on->env) on->source.look(on->source.ctx, keep_reward, &test);
     if (on->samples || on->env) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
-    TN_TRY(run_test(on, run, &test));
+    TN_TRY(run_test(c, on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
 done:
     tn_ckpt_state_free(&state);

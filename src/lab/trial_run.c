@@ -327,7 +327,7 @@ static void wrap_source(trial *t)
     t->source.heldout = heldout;
     t->source.save = save_cursor;
     t->source.load = load_cursor;
-    t->source.look = NULL; /* looked at here */
+    t->source.look = NULL, t->source.mark = NULL; /* looked at here; a trial that goes wrong has failed, and is not looked into */
 }
 
 static bool there(const char *path)

@@ -7,6 +7,7 @@
 #include "train/training.h"
 
 #include "base/clock.h"
+#include "train/diagnose.h"
 #include "train/metrics.h"
 #include "train/overfit_watch.h"
 #include "train/run.h"
@@ -24,6 +25,7 @@ typedef struct pending {
     bool line;
     double begun, applying; /* clock */
     double data_s, flops;
+    tn_source_mark from; /* its first batch's place, where the source has marks */
 } pending;
 
 typedef struct loop {
@@ -40,6 +42,7 @@ typedef struct loop {
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
     tn_overfit_watch watch;
+    tn_diagnosis bad; /* of the last step that was looked into */
     double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
     bool said_cost;        /* which was said */
 } loop;
@@ -66,7 +69,7 @@ static tn_status next_batch(loop *l, int64_t *count)
 /* Of a batch among those of its step. Batches of one document a row hold very different numbers of tokens, and each token
  * should count alike; where rows are filled to the end it would be 1 but for a few, and is. The last batch of an epoch of
  * samples may be short. */
-static float weight_of(const tn_training *t, int64_t count)
+float tn__training_weight(const tn_training *t, int64_t count)
 {
     const tn_source *s = t->source;
     if (s->train_samples > 0) return (float)((double)count * s->train_samples / ((double)t->batch * s->train_tokens));
@@ -85,10 +88,11 @@ static tn_status queue_step(loop *l)
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
+    if (t->source->mark) t->source->mark(t->source->ctx, &p->from);
     for (int i = 0; i < n; i++) {
         int64_t count;
         TN_RETURN_IF(next_batch(l, &count));
-        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? weight_of(t, count) : 1, p->line && i == n - 1));
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn__training_weight(t, count) : 1, p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
@@ -268,6 +272,35 @@ static tn_status evaluate(loop *l)
     return TN_OK;
 }
 
+/* Of steps that are left out only the first of each row, and few: which, is known from the run's state alone, so that a run that was
+ * stopped looks into the same ones. */
+static bool looks_into(const loop *l, tn_status s)
+{
+    enum { MOST = 10 };
+    const tn_guard_state g = tn_guard_state_of(tn_trainer_guard(l->t->trainer));
+    return s == TN_DIVERGED || (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
+}
+
+/* A step that was not finite: which batch and which tensor, for the line, the message and whoever watches. That nothing can be found
+ * out changes nothing about what happened. */
+static void look_into(loop *l, const pending *p, tn_status s)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const char *cut = strstr(text, "not finite"), *rest = cut ? cut + strlen("not finite") : text;
+    if (tn_diagnose(l->t, &p->from, l->at.step - 1, &l->bad) != TN_OK) snprintf(l->bad.tensor, sizeof l->bad.tensor, "not found: %.300s", tn_error_text());
+    l->finished_s = tn_clock_s();
+    l->r.bad_tensor = l->bad.tensor;
+    l->r.bad_batch = l->bad.batch;
+    if (s == TN_DIVERGED && !l->bad.tensor[0]) (void)tn_error(s, "%s", text);
+    else if (s == TN_DIVERGED) (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
+    else if (l->bad.tensor[0]) {
+        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)", (long long)l->at.step,
+                 l->bad.tensor, l->bad.batch);
+        note(l, text);
+    }
+}
+
 /* The step's line, where it has one or something happened. */
 static tn_status write_line(loop *l, bool due_line, tn_status s)
 {
@@ -314,6 +347,9 @@ static tn_status finish_step(loop *l)
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
     tn_metrics_after(&l->m, took, p->line, r);
+    r->bad_tensor = r->bad_batch = "";
+    r->diverged = s == TN_DIVERGED;
+    if (looks_into(l, s)) look_into(l, p, s);
     r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
     if (r->evaluated) s = evaluate(l);
     r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);

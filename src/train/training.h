@@ -39,6 +39,8 @@ typedef struct tn_progress_report {
     char instrument[32]; /* one of the model's own, or "" */
     double instrument_value;
     tn_guard_action action;
+    bool diverged;                       /* the step was not finite and ended the run */
+    const char *bad_tensor, *bad_batch; /* of a step that was not finite and was looked into (diagnose.h), else "" or NULL */
 } tn_progress_report;
 
 typedef struct tn_training {

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "mlp.h"
 #include "tempdir.h"
-#include "train/source_task.h"
+#include "train/session.h"
 
 #include <tenon/ops.h>
 
@@ -283,12 +283,58 @@ static void healthy(void **state)
     tn_settings_free(st);
 }
 
+/* Solves and tasks: whole sessions. The marks of a source lead back to the same batch. */
+static const char *const solved_rows[][4] = {
+    { "tep", "task=xor", "mode=block", "grad=ep" },        { "tep", "task=seq_copy", "mode=block", "grad=implicit" },
+    { "tep", "task=xor", "mode=energy", "opt.relax=off" }, { "tep", "task=xor", "mode=toroidal", "solver=anderson" },
+    { "tep", "task=xor", "mode=hopfield", "grad=bptt" },   { "gpt_tiny", "task=mqar", "train.context=192", "dim=32" },
+};
+
+/* A state from one step to the next, so that a second run of a step is another one. */
+static bool carries(const tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++)
+        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
+    return false;
+}
+
+static void healthy_solves(void **state)
+{
+    const char *const *row = *state;
+    const char *const set[] = { "threads=1", "train.batch=4", row[1], row[2], row[3] };
+    tn_session on;
+    tn_finding f = { 0 };
+    tn_source_mark at;
+    char said[2][200];
+    float loss[2];
+    int64_t count;
+    assert_ok(tn_session_open(row[0], set, sizeof set / sizeof *set, true, &on));
+    tn_trainer_check(on.trainer, &f);
+    for (int step = 0; step < 3; step++) {
+        on.source.mark(on.source.ctx, &at);
+        for (int again = 0; again < 2; again++) {
+            assert_ok(on.source.next(on.source.ctx, on.trainer, &count));
+            on.source.describe(on.source.ctx, 1, said[again], sizeof said[again]);
+            tn_store_zero_grad(tn_trainer_store(on.trainer));
+            assert_ok(tn_trainer_grad(on.trainer, step, &loss[again]));
+            if (f.found) fail_msg("%s", f.text);
+            if (!again) assert_ok(on.source.back(on.source.ctx, &at));
+        }
+        assert_string_equal(said[0], said[1]);
+        if (!carries(tn_trainer_store(on.trainer))) assert_memory_equal(&loss[0], &loss[1], sizeof *loss);
+    }
+    tn_session_close(&on);
+}
+
 void tn_tests_diagnose(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof bad_rows / sizeof *bad_rows; i++)
         tn_test_add(l, says, &bad_rows[i], "diagnose: %s", bad_rows[i].what);
     tn_test_add(l, looks_change_nothing, "train.accumulate=1", "diagnose: steps left out");
     tn_test_add(l, looks_change_nothing, "train.accumulate=2", "diagnose: steps of two batches left out");
+    for (size_t i = 0; i < sizeof solved_rows / sizeof *solved_rows; i++)
+        tn_test_add(l, healthy_solves, solved_rows[i], "diagnose: healthy %s %s %s %s", solved_rows[i][0],
+                    solved_rows[i][1], solved_rows[i][2], solved_rows[i][3]);
     for (size_t i = 0; i < sizeof healthy_rows / sizeof *healthy_rows; i++)
         tn_test_add(l, healthy, healthy_rows[i], "diagnose: healthy %s %s %s", healthy_rows[i][0], healthy_rows[i][1],
                     healthy_rows[i][2]);

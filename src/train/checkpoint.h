@@ -49,7 +49,7 @@ typedef struct tn_ckpt_what {
     bool compress;
 } tn_ckpt_what;
 
-/* Makes RUN/step-N and points RUN/latest at it. TN_DISK: the checkpoints that were there are untouched. */
+/* Makes RUN/step-N, reads it back, and points RUN/latest at it. TN_DISK: the checkpoints that were there are untouched. */
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what);
 
 /* --- which there are ------------------------------------------------------------------------------------------------- */

@@ -256,9 +256,10 @@ static tn_status take_name(const char *run, const char *temp, const char *path, 
  * cannot be read back is the disk's fault, not a file's. */
 static tn_status read_back(const char *dir)
 {
+    char why[1024];
     if (tn_ckpt_verify(dir) == TN_OK) return TN_OK;
-    tn_error_prefix("what was written cannot be read back");
-    return TN_DISK;
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    return tn_error(TN_DISK, "what was written cannot be read back: %.*s; check the disk", (int)strcspn(why, ";"), why);
 }
 
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)

@@ -57,6 +57,9 @@ const char *tenon_error(void);   /* of this thread's last failure; never NULL */
  * an override says f32, and tensors have no address here: tenon_read and tenon_write copy them. */
 tenon_status tenon_open(const char *target, const char *const *overrides, size_t n, tenon_net **out);
 void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends here */
+/* What should be known of the last tenon_open or tenon_load that succeeded, in one line: the run's best checkpoint is damaged, and
+ * which one was read instead. "": nothing. */
+const char *tenon_note(const tenon_net *net);
 const char *tenon_device(const tenon_net *net); /* where it computes: "cpu" or "cuda" */
 
 /* Settings, as text: "256", "true", "llama". NULL: there is no such key. Valid until the next tenon_set. */

@@ -13,6 +13,7 @@ net.parameters[name] = array writes, there as here.
 """
 import collections.abc
 import ctypes as C
+import warnings
 
 import numpy as np
 
@@ -135,6 +136,13 @@ class Tokenizer:
         return text.raw[:n.value].decode("utf-8", "replace")
 
 
+def _warn(pointer):
+    """What should be known of what was read, as a warning of the caller's caller: a damaged best checkpoint, and what stands for it."""
+    note = lib.tenon_note(pointer).decode("utf-8", "replace")
+    if note:
+        warnings.warn(note, stacklevel=3)
+
+
 class Model:
     """A model that is open. `parameters`, `grads` and `frozen` are numpy arrays by name; `settings` a dict of texts."""
 
@@ -182,6 +190,7 @@ class Model:
 
     def load(self, path):
         call("tenon_load", self._handle.pointer, str(path).encode())
+        _warn(self._handle.pointer)
 
     def save(self, path):
         call("tenon_save", self._handle.pointer, str(path).encode())
@@ -288,4 +297,6 @@ def open(target, *overrides, **settings):
     words = [*overrides, *(f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in settings.items())]
     p = C.c_void_p()
     call("tenon_open", str(target).encode(), (C.c_char_p * max(len(words), 1))(*[w.encode() for w in words]), len(words), C.byref(p))
-    return Model(p)
+    net = Model(p)
+    _warn(p)
+    return net

@@ -52,7 +52,7 @@ _FUNCTIONS = {
     "tenon_open": (None, TEXT, C.POINTER(TEXT), SIZE, P), "tenon_close": ("void", P),
     "tenon_setting": (TEXT, P, TEXT), "tenon_settings": (SIZE, P), "tenon_setting_key": (TEXT, P, SIZE),
     "tenon_set": (None, P, TEXT, TEXT), "tenon_load": (None, P, TEXT), "tenon_save": (None, P, TEXT),
-    "tenon_device": (TEXT, P), "tenon_read": (None, P, TEXT, C.c_int, P, SIZE), "tenon_write": (None, P, TEXT, C.c_int, P, SIZE),
+    "tenon_device": (TEXT, P), "tenon_note": (TEXT, P), "tenon_read": (None, P, TEXT, C.c_int, P, SIZE), "tenon_write": (None, P, TEXT, C.c_int, P, SIZE),
     "tenon_tensors": (SIZE, P), "tenon_tensor_at": (None, P, SIZE, P), "tenon_vocab": (I64, P),
     "tenon_shape": (None, P, I64, I64), "tenon_forward": (None, P, IDS, C.POINTER(C.c_float)),
     "tenon_loss": (None, P, IDS, IDS, P), "tenon_gradients": (None, P, IDS, IDS, P), "tenon_zero_gradients": ("void", P),

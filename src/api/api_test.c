@@ -128,6 +128,7 @@ static void copies(void **state)
     tenon_net *net = open_tiny(*state, &b);
     const tenon_tensor e = tensor(net, "embed");
     assert_string_equal(tenon_device(net), "cpu");
+    assert_string_equal(tenon_note(net), "");
     assert_fine(tenon_gradients(net, b.tokens, b.labels, NULL));
     assert_fine(tenon_read(net, "embed", TENON_DATA, x, sizeof x));
     assert_fine(tenon_read(net, "embed", TENON_GRADIENT, g, sizeof g));

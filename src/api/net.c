@@ -79,7 +79,8 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));
-    if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store));
+    if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store, net->note));
+    memcpy(net->note, net->saved.note, sizeof net->note);
     *out = net;
     net = NULL;
 done:
@@ -95,6 +96,8 @@ void tenon_close(tenon_net *net)
     tn_saved_model_free(&net->saved);
     tn_free(net);
 }
+
+const char *tenon_note(const tenon_net *net) { return net->note; }
 
 const char *tenon_device(const tenon_net *net) { return tn_store_device(net->store) == TN_CPU ? "cpu" : "cuda"; }
 
@@ -133,7 +136,7 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
 tenon_status tenon_load(tenon_net *net, const char *path)
 {
     const tn_status s = tn__api_need(path, "path");
-    return (tenon_status)(s == TN_OK ? tn_weights_load(path, net->store) : s);
+    return (tenon_status)(s == TN_OK ? tn_weights_load(path, net->store, net->note) : s);
 }
 
 tenon_status tenon_save(tenon_net *net, const char *path)

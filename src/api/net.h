@@ -14,6 +14,7 @@ typedef enum tn_net_part { TN_NET_GRAD, TN_NET_LOSS, TN_NET_LOGITS, TN_NET_PARTS
 
 struct tenon_net {
     tn_saved_model saved;
+    char note[TN_CKPT_NOTE]; /* of the last tenon_open or tenon_load */
     tn_store *store;
     int64_t batch, length, vocab;
     tn_trainer *part[TN_NET_PARTS];

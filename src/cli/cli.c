@@ -89,3 +89,10 @@ tn_status tn_cli_emit(tn_cli *c, json_t *row)
     if (bad || fputc('\n', c->out) == EOF) return tn_error(TN_DISK, "cannot write to standard output");
     return TN_OK;
 }
+
+tn_status tn_cli_warn(tn_cli *c, const char *text)
+{
+    if (!text[0]) return TN_OK;
+    fprintf(c->err, "warning: %s\n", text);
+    return c->json ? tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "warning", "text", text)) : TN_OK;
+}

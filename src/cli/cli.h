@@ -36,6 +36,8 @@ void tn_verb_help(const tn_verb *v, FILE *f);
 
 /* Writes one JSON Lines object and drops it; NULL (jansson had no memory) is TN_MEMORY. */
 tn_status tn_cli_emit(tn_cli *c, json_t *row);
+/* "warning: TEXT" to err, and with --json an object {"name":"warning","text":TEXT} too; nothing where the text is empty. */
+tn_status tn_cli_warn(tn_cli *c, const char *text);
 json_t *tn_number_or_null(double x); /* null where it is not finite */
 
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);

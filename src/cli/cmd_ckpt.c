@@ -103,11 +103,12 @@ static tn_status show_tensors(tn_cli *c, const char *path)
 static tn_status inspect(tn_cli *c)
 {
     const char *path = tn_args_positional(&c->args, 1);
-    char found[TN_PATH_BYTES];
+    char found[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
     tn_ckpt_list l = { 0 };
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
-    TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file));
+    TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file, note));
+    TN_RETURN_IF(tn_cli_warn(c, note));
     if (is_file) return show_tensors(c, path);
     if (strcmp(found, path) != 0) { /* a run: its list, then its newest */
         TN_RETURN_IF(tn_ckpt_list_read(path, &l));
@@ -237,9 +238,11 @@ static tn_status convert(tn_cli *c)
     TN_RETURN_IF(read_keys(c, rows, 1, &st));
     const char *name = tn_settings_text(st, "dtype"), *in = tn_args_positional(&c->args, 1), *out = tn_args_positional(&c->args, 2);
     const tn_dtype dtype = strcmp(name, "f32") == 0 ? TN_F32 : strcmp(name, "bf16") == 0 ? TN_BF16 : strcmp(name, "f16") == 0 ? TN_F16 : TN_DTYPES;
-    const tn_status s = tn_ckpt_convert(in, out, dtype);
+    char note[TN_CKPT_NOTE];
+    const tn_status s = tn_ckpt_convert(in, out, dtype, note);
     tn_settings_free(st);
     TN_RETURN_IF(s);
+    TN_RETURN_IF(tn_cli_warn(c, note));
     if (c->json) return tn_cli_emit(c, json_pack("{s:s, s:s, s:s}", "name", "converted", "from", in, "to", out));
     fprintf(c->out, "wrote %s\n", out);
     return TN_OK;

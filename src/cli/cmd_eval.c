@@ -165,16 +165,17 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     const char *target = e->target;
     const tn_data_split split = e->split;
     tn_env_play played;
-    char checkpoint[TN_PATH_BYTES];
+    char checkpoint[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
     outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
                   .group_name = s->source.group_name, .samples = s->samples ? s->samples->count[split] : 0 };
-    TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file));
+    TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
+    TN_RETURN_IF(tn_cli_warn(c, note));
     if (e->view && !s->data)
         return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
     if (!s->env) TN_RETURN_IF(check_split(s, split));
-    TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer))
-                         : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer)));
+    TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
+                         : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note));
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
     if (e->view) return views[e->view](e, s);

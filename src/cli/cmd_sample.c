@@ -59,6 +59,7 @@ static tn_status find_model(session *s)
     TN_RETURN_IF(sort_overrides(s, rest, &n));
     TN_RETURN_IF(
         tn_saved_model_find(target, rest, n, tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     if (s->model.model->features)
         return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it", s->model.model->name);
     if (!s->model.weights[0])
@@ -100,7 +101,7 @@ static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
                                    .tokenizer = s->tokenizer,
                                    .start = s->start };
     TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));
-    TN_RETURN_IF(tn_weights_load(s->model.weights, s->store));
+    TN_RETURN_IF(tn_weights_load(s->model.weights, s->store, s->model.note));
     if (s->n == 1 && !s->c->json) return TN_OK;
     s->text = tn_alloc(sizeof *s->text * (size_t)s->n);
     return s->text ? TN_OK : TN_MEMORY;

@@ -87,10 +87,18 @@ static double place_of(const tn_train_view *v, const tn_progress_report *r)
     return v->axis == TN_AXIS_TOKENS ? (double)r->tokens : v->axis == TN_AXIS_SECONDS ? r->working_s : (double)r->step;
 }
 
+/* printf has a sign for a NaN, which means nothing. */
+static const char *number_text(double x, int digits, char buf[32])
+{
+    if (isnan(x)) snprintf(buf, 32, "NaN");
+    else snprintf(buf, 32, "%.*f", digits, x);
+    return buf;
+}
+
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[16], held[64] = "", rate[16], more[160];
+    char drawn[128], eta[16], held[64] = "", rate[16], more[160], loss[32], norm[32];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
@@ -101,10 +109,17 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
     else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
     if (!isnan(r->heldout) && (task || r->groups)) snprintf(held, sizeof held, "  held out %.3f, accuracy %.4f", r->heldout, r->accuracy);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
-    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %.3f%s  lr %.1e  |g| %.2f  %s %s/s%s",
+    tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
-                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta, r->loss, held,
-                     r->lr, r->grad_norm, tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
+                     (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta,
+                     number_text(r->loss, 3, loss), held, r->lr, number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
+}
+
+void tn_train_view_note(void *view, const char *text)
+{
+    tn_train_view *v = view;
+    tn_progress_end(&v->progress);
+    fprintf(v->progress.term.f, "note    %s%s%s\n", v->label, v->label[0] ? ": " : "", text);
 }
 
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }

@@ -327,6 +327,15 @@ void tn_loader_rewind(tn_loader *l)
     l->holds = l->ended = false;
 }
 
+tn_status tn_loader_row(tn_loader *l, int64_t row, uint64_t *document, uint64_t *offset)
+{
+    const tn_loader_plan *plan = l->holds ? &slot_of(l, l->taken - 1)->plan : NULL;
+    const bool tokens = tn_dataset_about(l->walk.data)->kind == TN_SHARD_TOKENS;
+    if (!plan || !tokens || row < 0 || row >= (l->walk.mode == TN_LOADER_WINDOW ? l->walk.B : plan->rows_n))
+        return tn_error(TN_USAGE, "no batch of documents with a row %lld was handed out", (long long)row);
+    return tn__loader_row(&l->walk, plan, row, document, offset);
+}
+
 tn_loader_cursor tn_loader_position(const tn_loader *l) { return l->position; }
 
 tn_loader_stats tn_loader_measure(const tn_loader *l) { return l->stats; }

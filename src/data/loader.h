@@ -86,6 +86,8 @@ void tn_loader_free(tn_loader *l); /* takes NULL; waits for a batch being filled
 tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out);
 /* Back to where it was opened. For loaders without workers. */
 void tn_loader_rewind(tn_loader *l);
+/* Where a row of the batch handed out last begins: a document of the split, and behind how many of its tokens. */
+tn_status tn_loader_row(tn_loader *l, int64_t row, uint64_t *document, uint64_t *offset);
 tn_loader_cursor tn_loader_position(const tn_loader *l);
 tn_loader_stats tn_loader_measure(const tn_loader *l);
 

@@ -111,14 +111,17 @@ static tn_status fill_window_row(const tn_walk *w, row *r, uint64_t at, int64_t 
     }
 }
 
-static tn_status fill_window(const tn_walk *w, const tn_loader_plan *plan, const tn_batch_memory *m, int64_t *count)
+static uint64_t window_at(const tn_walk *w, const tn_loader_plan *plan, int64_t b)
 {
     const tn_rng rng = { .seed = w->seed, .stream = tn_rng_stream("batch") };
+    return tn_rng_below(rng, plan->start.step * (uint64_t)w->B + (uint64_t)b, w->counts.tokens - (uint64_t)w->T);
+}
+
+static tn_status fill_window(const tn_walk *w, const tn_loader_plan *plan, const tn_batch_memory *m, int64_t *count)
+{
     for (int64_t b = 0; b < w->B; b++) {
         row r = row_of(m, b, w->T);
-        const uint64_t at =
-            tn_rng_below(rng, plan->start.step * (uint64_t)w->B + (uint64_t)b, w->counts.tokens - (uint64_t)w->T);
-        TN_RETURN_IF(fill_window_row(w, &r, at, count));
+        TN_RETURN_IF(fill_window_row(w, &r, window_at(w, plan, b), count));
     }
     return TN_OK;
 }
@@ -150,4 +153,21 @@ tn_status tn__loader_fill(const tn_walk *w, const tn_loader_plan *plan, const tn
     if (tn_dataset_about(w->data)->kind == TN_SHARD_ARRAYS) return fill_samples(w, plan, m, count);
     if (w->mode == TN_LOADER_BUCKET) return fill_bucket(w, plan, m, count);
     return w->mode == TN_LOADER_PACK ? fill_pack(w, plan, m, count) : fill_window(w, plan, m, count);
+}
+
+tn_status tn__loader_row(const tn_walk *w, const tn_loader_plan *plan, int64_t b, uint64_t *document, uint64_t *offset)
+{
+    uint64_t start, tokens;
+    if (w->mode == TN_LOADER_WINDOW) {
+        const uint64_t at = window_at(w, plan, b);
+        TN_RETURN_IF(tn_dataset_find(w->data, w->split, at, document));
+        TN_RETURN_IF(tn_dataset_document(w->data, w->split, *document, &start, &tokens));
+        *offset = at - start;
+        return TN_OK;
+    }
+    const tn_segment *g = &plan->rows[b];
+    const tn_order order = tn_order_of(w->counts.documents, !w->evaluate, w->seed, g->epoch);
+    *document = w->mode == TN_LOADER_BUCKET ? g->document : tn_order_at(&order, g->index);
+    *offset = g->offset;
+    return TN_OK;
 }

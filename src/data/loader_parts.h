@@ -52,5 +52,7 @@ typedef struct tn_batch_memory {
 tn_status tn__loader_plan(tn_walk *w, tn_loader_cursor *at, tn_loader_plan *plan);
 /* Fills the memory; *count is the number of targets or samples. */
 tn_status tn__loader_fill(const tn_walk *w, const tn_loader_plan *plan, const tn_batch_memory *m, int64_t *count);
+/* Where row b of the plan begins. */
+tn_status tn__loader_row(const tn_walk *w, const tn_loader_plan *plan, int64_t b, uint64_t *document, uint64_t *offset);
 
 #endif

@@ -70,6 +70,37 @@ static void stream_of(const tn_loader_options *o, uint64_t *out, tn_loader_curso
     tn_loader_free(l);
 }
 
+/* Where a row begins can be read in the data set itself. */
+static void rows_are_found(void **state)
+{
+    const tn_loader_mode mode = (tn_loader_mode)(intptr_t)*state;
+    world w;
+    tn_loader *l = NULL;
+    const tn_loader_batch *b = NULL;
+    uint64_t document, offset, start, tokens, inside = 0;
+    int32_t id[2];
+    setup(&w, 25, "shard_tokens=3000 valid_frac=0");
+    const tn_loader_options o = options(&w, mode, 1);
+    assert_ok(tn_loader_open(&o, &l));
+    assert_fails(tn_loader_row(l, 0, &document, &offset), TN_USAGE, "row 0");
+    for (int i = 0; i < STEPS; i++) {
+        assert_ok(tn_loader_next(l, &b));
+        for (int64_t r = 0; r < b->rows && b->targets[r * b->width] >= 0; r++) {
+            assert_ok(tn_loader_row(l, r, &document, &offset));
+            assert_ok(tn_dataset_document(w.data, TN_TRAIN, document, &start, &tokens));
+            assert_true(offset < tokens);
+            assert_ok(tn_dataset_read(w.data, TN_TRAIN, start + offset, offset + 1 < tokens ? 2 : 1, id));
+            assert_int_equal(b->tokens[r * b->width], id[0]);
+            if (offset + 1 < tokens) assert_int_equal(b->targets[r * b->width], id[1]);
+            inside += offset > 0;
+        }
+    }
+    assert_true(inside > 0);
+    assert_fails(tn_loader_row(l, o.batch, &document, &offset), TN_USAGE, "row 3");
+    tn_loader_free(l);
+    teardown(&w);
+}
+
 static void same_with_any_workers(void **state)
 {
     const tn_loader_mode mode = (tn_loader_mode)(intptr_t)*state;
@@ -548,6 +579,7 @@ void tn_tests_loader(tn_test_list *l)
     for (intptr_t m = 0; m < 3; m++) {
         tn_test_add(l, same_with_any_workers, (const void *)m,
                     "loader: %s gives the same stream with 0, 1, 2, 4 workers", names[m]);
+        tn_test_add(l, rows_are_found, (const void *)m, "loader: %s says where its rows begin", names[m]);
         tn_test_add(l, resumes_at_every_batch, (const void *)m, "loader: %s resumes at every batch", names[m]);
         tn_test_add(l, documents_are_marked, (const void *)m, "loader: %s marks the starts of documents", names[m]);
         tn_test_add(l, allocates_nothing, (const void *)m, "loader: %s allocates nothing", names[m]);

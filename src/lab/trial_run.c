@@ -327,7 +327,7 @@ static void wrap_source(trial *t)
     t->source.heldout = heldout;
     t->source.save = save_cursor;
     t->source.load = load_cursor;
-    t->source.look = NULL; /* looked at here */
+    t->source.look = NULL, t->source.mark = NULL; /* looked at here; a trial that goes wrong has failed, and is not looked into */
 }
 
 static bool there(const char *path)
@@ -392,8 +392,10 @@ static tn_status test(trial *t, tested *out)
     tn_status s = TN_OK;
     tn_source source = { 0 };
     tn_evaluation e;
+    char note[TN_CKPT_NOTE];
     if (t->on.env || tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
-    TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer)));
+    TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer), note));
+    if (note[0]) TN_FAIL(TN_BAD_FILE, "%s", note); /* a comparison of other parameters than those that were chosen is none */
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));
     *out = (tested){ .accuracy = e.accuracy, .loss = e.loss, .bits = t->on.data ? e.loss * source.bits : NAN };
@@ -407,7 +409,6 @@ static tn_status train(trial *t)
     tn_progress_report last;
     tn_ckpt_state state = { 0 };
     bool resumed;
-    const bool saved = t->h->plan->keep || t->c->kind == TN_TRIAL_COMPARE;
     const tn_training job = { .trainer = t->on.trainer,
                               .settings = t->on.settings,
                               .source = &t->source,
@@ -418,8 +419,7 @@ static tn_status train(trial *t)
                               .report = report,
                               .interrupted = interrupted,
                               .enough = enough,
-                              .best_evaluated = t->c->kind == TN_TRIAL_COMPARE,
-                              .unsaved_end = !saved };
+                              .unsaved_end = !t->h->plan->keep && t->c->kind != TN_TRIAL_COMPARE };
     TN_RETURN_IF(resume(t, &state, &resumed));
     if (resumed) {
         t->working_s = state.working;

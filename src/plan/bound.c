@@ -52,6 +52,7 @@ struct tn_bound {
     bool attached;        /* the store knows of the queue */
     void *frame;
     uint64_t generation;
+    tn_finding *finding;  /* where runs say what is not finite, or NULL */
     bool timers;
     double *step_ms; /* (n_steps), since the timers were turned on */
     uint64_t runs;
@@ -366,7 +367,9 @@ static tn_status run(tn_bound *b, bool again)
     TN_RETURN_IF(upload_own(b));
     if (b->taken) TN_RETURN_IF(backend->copy(b->context->queue, b->taken_to, b->taken, b->taken_bytes));
     if (b->chained && !b->ticks) TN_RETURN_IF(find_tick(b));
-    if (b->timers) {
+    if (b->finding) {
+        TN_RETURN_IF(tn__run_checked(b->plan, b->frame, b->externs, backend, b->context->queue, b->finding));
+    } else if (b->timers) {
         TN_RETURN_IF(backend->host_memory ? run_timed(b, again) : run_marked(b, again));
         TN_RETURN_IF(tick(b));
     } else TN_RETURN_IF(b->replays ? run_recorded(b, (again ? AGAIN : WHOLE) + (b->chained ? CHAINED : WHOLE)) : queue_all(b, again));
@@ -496,6 +499,8 @@ void tn_bound_hold(tn_bound *b, bool held)
     b->held = held;
     b->uploaded = false;
 }
+
+void tn_bound_check(tn_bound *b, tn_finding *f) { b->finding = f; }
 
 /* --- time ---------------------------------------------------------------------------------------------------------------- */
 

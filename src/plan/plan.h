@@ -114,6 +114,18 @@ tn_status tn_run_chain(tn_bound *b, int64_t n);
 /* Until it says false, the host leaves inputs and scalars as they are, and runs do not upload them again. */
 void tn_bound_hold(tn_bound *b, bool held);
 
+/* --- what is not finite ------------------------------------------------------------------------------------------------------ */
+
+typedef struct tn_finding {
+    bool found;
+    int64_t row, rows; /* along the outermost axis: the first bad number's, of how many; row -1: the axis is not the batch's */
+    char text[640];    /* "the parameter embed, f32 (256,16): NaN at (3,4)" */
+} tn_finding;
+
+/* From now on (NULL: no longer) a run looks at every number it is given and makes, and says which is the first that is not finite, in the
+ * order of the plan; a finding that is found already stays. For diagnosis: many times slower, allocates, and the same bits. */
+void tn_bound_check(tn_bound *b, tn_finding *f);
+
 /* --- time ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct tn_region_time {

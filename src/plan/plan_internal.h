@@ -52,4 +52,7 @@ typedef struct tn_frame {
 
 tn_frame tn_frame_parts(const tn_plan *p, const void *frame);
 
+/* A whole run with a look at everything (finite.c). */
+tn_status tn__run_checked(const tn_plan *p, const void *frame, void *const *externs, const tn_backend *backend, void *queue, tn_finding *f);
+
 #endif

@@ -17,7 +17,7 @@
 
 #include <jansson.h>
 
-enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_GROUPS = 40 };
+enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_GROUPS = 40, TN_CKPT_NOTE = 2048 };
 
 /* What is saved beside the tensors. Numbers that are not known are NaN. */
 typedef struct tn_ckpt_state {
@@ -49,7 +49,7 @@ typedef struct tn_ckpt_what {
     bool compress;
 } tn_ckpt_what;
 
-/* Makes RUN/step-N and points RUN/latest at it. TN_DISK: the checkpoints that were there are untouched. */
+/* Makes RUN/step-N, reads it back, and points RUN/latest at it. TN_DISK: the checkpoints that were there are untouched. */
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what);
 
 /* --- which there are ------------------------------------------------------------------------------------------------- */
@@ -86,8 +86,11 @@ const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME]);
  * nothing whole, the newest (lowest held-out loss) that verifies. TN_BAD_FILE: none does. Where another one than the
  * newest had to be taken, `why` (bytes long; may be NULL) says so, else it is empty. */
 tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes);
-/* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. */
-tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file);
+/* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. Where it is
+ * another than the run's link names, `note` says so in one line, with what to do, and whoever reads it has to tell; else it is "". */
+tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE]);
+/* That line from tn_ckpt_find's `why`. */
+void tn_ckpt_note(const char *link, const char *why, const char *used, char note[TN_CKPT_NOTE]);
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
@@ -98,8 +101,8 @@ tn_status tn_ckpt_read_state(const char *path, tn_ckpt_state *out);
 /* Verifies, then fills the store (parameters, moments, states) and the guard (may be NULL). */
 tn_status tn_ckpt_load(const char *path, tn_store *store, tn_guard *guard, tn_ckpt_state *out);
 /* Parameters alone, for evaluation and sampling: of a run (its best), a checkpoint or a file of tensors of any floating
- * type. */
-tn_status tn_ckpt_load_weights(const char *path, tn_store *store);
+ * type. note: as tn_ckpt_resolve's. */
+tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
 /* The name of a checkpoint's file as it is there, packed or not: "model" or "state". */
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES]);
 

@@ -136,7 +136,7 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
     char found[TN_PATH_BYTES], file[TN_PATH_BYTES];
     bool is_file;
     const struct format *f = NULL;
-    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file));
+    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file, t.note));
     if (is_file) TN_TRY(tn_path_join("", found, file, sizeof file));
     else {
         TN_TRY(tn_ckpt_verify(found));
@@ -159,7 +159,7 @@ void tn_tensors_close(tn_tensors *t)
     *t = (tn_tensors){ 0 };
 }
 
-tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype)
+tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype, char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
     tn_tensors t = { 0 };
@@ -176,6 +176,7 @@ tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype)
         t.n_meta = TN_WEIGHTS_META;
     }
     TN_TRY(f->write(out, &t, dtype));
+    memcpy(note, t.note, sizeof t.note);
 done:
     tn_saved_model_free(&m);
     tn_tensors_close(&t);

@@ -4,6 +4,7 @@
 #define TN_TRAIN_CHECKPOINT_CONVERT_H
 
 #include "io/tensor_file.h"
+#include "train/checkpoint.h"
 
 /* Tensors that are open, whatever they came from. */
 typedef struct tn_tensors {
@@ -13,6 +14,7 @@ typedef struct tn_tensors {
     size_t n_meta;
     tn_tensor_file file; /* what they lie in, */
     void *memory;        /* or this; freed with tn_free */
+    char note[TN_CKPT_NOTE]; /* as tn_ckpt_resolve's */
 } tn_tensors;
 
 /* A run (its best), a checkpoint, or a file that some row reads. */
@@ -21,7 +23,7 @@ void tn_tensors_close(tn_tensors *t); /* takes a zeroed one */
 
 /* dtype TN_DTYPES: as they are; else floating tensors become that type and others stay. Of a run, or a checkpoint that
  * stands in one, the model and its settings go with the weights, so that the file is a model (saved_model.h). The file
- * appears whole. */
-tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype);
+ * appears whole. note: as tn_ckpt_resolve's. */
+tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype, char note[TN_CKPT_NOTE]);
 
 #endif

@@ -204,17 +204,29 @@ static int64_t next_choice(const tn_ckpt_list *l, const char *link, const bool *
     return -1;
 }
 
+/* Whether the link names a checkpoint that is not in the list. A run that prunes moves its links first: a link that was moved since the
+ * list was read is none of these. */
+static bool is_gone(const tn_ckpt_list *l, const char *run, const char *link, int64_t named)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->entry[i].step == named) return false;
+    return named >= 0 && tn__ckpt_pointed(run, link) == named;
+}
+
 tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
     bool *tried = NULL;
     size_t failed = 0;
+    const int64_t named = tn__ckpt_pointed(run, link);
     if (why) why[0] = 0;
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
     tried = tn_alloc(l.n);
     if (!tried) TN_TRY(TN_MEMORY);
+    if (why && is_gone(&l, run, link, named) && failed++ == 0)
+        snprintf(why, bytes, "%.640s/step-%lld, which %s names, is not there", run, (long long)named, link);
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
         tried[i] = true;
         TN_TRY(step_path(run, l.entry[i].step, path));
@@ -229,15 +241,29 @@ done:
     return s;
 }
 
-tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file)
+/* The fault without the advice that stands behind it. */
+void tn_ckpt_note(const char *link, const char *why, const char *used, char note[TN_CKPT_NOTE])
+{
+    note[0] = 0;
+    if (!why[0]) return;
+    snprintf(note, TN_CKPT_NOTE, "the %s checkpoint cannot be used (%.*s): %.640s is used instead; put the file back, or name %.300s if it will do",
+             link, (int)strcspn(why, ";"), why, used, used);
+}
+
+tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE])
 {
     struct stat st;
-    char manifest[TN_PATH_BYTES];
+    char manifest[TN_PATH_BYTES], why[1024];
+    note[0] = 0;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     *is_file = S_ISREG(st.st_mode);
     if (!*is_file) {
         TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
-        if (stat(manifest, &st) != 0) return tn_ckpt_find(path, link, found, NULL, 0);
+        if (stat(manifest, &st) != 0) {
+            TN_RETURN_IF(tn_ckpt_find(path, link, found, why, sizeof why));
+            tn_ckpt_note(link, why, found, note);
+            return TN_OK;
+        }
     }
     return tn_path_join("", path, found, TN_PATH_BYTES);
 }

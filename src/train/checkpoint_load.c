@@ -169,13 +169,13 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
     return TN_OK;
 }
 
-tn_status tn_ckpt_load_weights(const char *path, tn_store *store)
+tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
     tn_tensor_file f = { 0 };
     char found[TN_PATH_BYTES];
     bool is_file;
-    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file));
+    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file, note));
     if (is_file) TN_TRY(tn_tensor_file_open(found, most_bytes(store, NULL), &f));
     else {
         TN_TRY(tn_ckpt_verify(found));

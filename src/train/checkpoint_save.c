@@ -252,6 +252,16 @@ static tn_status take_name(const char *run, const char *temp, const char *path, 
     return moved ? tn__dir_remove(aside) : TN_OK;
 }
 
+/* Before it counts, and before an older one may go: a disk, or what lies before it, that loses a write in silence is found out here. What
+ * cannot be read back is the disk's fault, not a file's. */
+static tn_status read_back(const char *dir)
+{
+    char why[1024];
+    if (tn_ckpt_verify(dir) == TN_OK) return TN_OK;
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    return tn_error(TN_DISK, "what was written cannot be read back: %.*s; check the disk", (int)strcspn(why, ";"), why);
+}
+
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
 {
     tn_status s = TN_OK;
@@ -266,6 +276,7 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
     if (mkdir(temp, 0777) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "make directory", temp));
     made = true;
     TN_TRY(write_all(temp, what));
+    TN_TRY(read_back(temp));
     TN_TRY(take_name(run, temp, path, aside));
     made = false;
     TN_TRY(tn__ckpt_point(run, "latest", what->state->step));

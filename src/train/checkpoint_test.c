@@ -137,17 +137,19 @@ static void weights_alone(void **state)
     (void)state;
     rig a = open_rig("train.steps=9", "train.steps=9"), b = open_rig("seed=3", "seed=3"), other = open_rig("dim=32", "seed=3");
     tn_tempdir d;
+    char note[TN_CKPT_NOTE] = "something";
     tn_tempdir_make_quick(&d);
     one_step(&a, 0, false);
     save(&d, &a, 1, 2.0, true);
-    assert_ok(tn_ckpt_load_weights(d.path, tn_trainer_store(b.trainer)));
+    assert_ok(tn_ckpt_load_weights(d.path, tn_trainer_store(b.trainer), note));
+    assert_string_equal(note, "");
     const tn_bucket *p = tn_store_bucket(tn_trainer_store(a.trainer), 0), *q = tn_store_bucket(tn_trainer_store(b.trainer), 0);
     assert_memory_equal(p->param, q->param, sizeof(float) * (size_t)p->count);
     q->param[0] += 1;
-    assert_ok(tn_ckpt_load_weights(tn_tempdir_file(&d, "step-1/model.safetensors.zst"), tn_trainer_store(b.trainer)));
+    assert_ok(tn_ckpt_load_weights(tn_tempdir_file(&d, "step-1/model.safetensors.zst"), tn_trainer_store(b.trainer), note));
     assert_memory_equal(p->param, q->param, sizeof(float) * (size_t)p->count);
     const float before = tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0];
-    assert_fails(tn_ckpt_load_weights(d.path, tn_trainer_store(other.trainer)), TN_BAD_FILE, "another model made it");
+    assert_fails(tn_ckpt_load_weights(d.path, tn_trainer_store(other.trainer), note), TN_BAD_FILE, "another model made it");
     assert_true(tn_store_bucket(tn_trainer_store(other.trainer), 0)->param[0] == before);
     tn_tempdir_remove_all(&d);
     close_rig(&a);
@@ -351,6 +353,20 @@ static void find_another(void **state)
     flip(tn_tempdir_file(&d, "step-2/model.safetensors"), 5000);
     assert_ok(tn_ckpt_find(d.path, "latest", found, why, sizeof why));
     assert_true(strstr(found, "step-3") && strstr(why, "step-2/model.safetensors is damaged"));
+    char note[TN_CKPT_NOTE];
+    bool is_file;
+    tn_ckpt_note("latest", why, found, note);
+    assert_non_null(strstr(note, "the latest checkpoint cannot be used ("));
+    assert_non_null(strstr(note, "step-2/model.safetensors is damaged: its checksum is not the one of its manifest): "));
+    assert_non_null(strstr(note, "/step-3 is used instead; put the file back, or name "));
+    assert_ok(tn__ckpt_point(d.path, "best", 2)); /* the same for whoever wants the best one */
+    assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
+    assert_true(strstr(found, "step-3") && strstr(note, "the best checkpoint cannot be used"));
+    assert_ok(tn_ckpt_resolve(tn_tempdir_file(&d, "step-1"), "best", found, &is_file, note)); /* named: nothing stands for it */
+    assert_string_equal(note, "");
+    assert_ok(tn__ckpt_point(d.path, "best", 7)); /* removed by hand */
+    assert_ok(tn_ckpt_resolve(d.path, "best", found, &is_file, note));
+    assert_true(strstr(found, "step-3") && strstr(note, "/step-7, which best names, is not there): "));
     flip(tn_tempdir_file(&d, "step-3/state.json"), 5);
     assert_ok(tn_ckpt_find(d.path, "latest", found, why, sizeof why));
     assert_non_null(strstr(found, "step-1"));

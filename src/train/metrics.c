@@ -242,6 +242,9 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     tn_jsonl_number(w, "seconds", r->seconds);
     write_known(w, "loss_scale", r->loss_scale);
     if (r->action != TN_GUARD_CONTINUE) tn_jsonl_text(w, "nonfinite", actions[r->action]);
+    if (r->diverged) tn_jsonl_text(w, "nonfinite", "stopped");
+    if (r->bad_tensor && r->bad_tensor[0]) tn_jsonl_text(w, "nonfinite_tensor", r->bad_tensor);
+    if (r->bad_batch && r->bad_batch[0]) tn_jsonl_text(w, "nonfinite_batch", r->bad_batch);
     instruments(m, w, r);
     if (m->timed) write_parts(m, w);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);

@@ -1,7 +1,8 @@
 /* What is measured beside the loss, by log.level, and its lines in metrics.jsonl:
  *
  *   info         step, epoch, loss, heldout (tasks: heldout_accuracy, of a probe's groups heldout_accuracy_NAME, too) and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
- *                seconds, nonfinite where something was done about it
+ *                seconds, nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
+ *                nonfinite_tensor and nonfinite_batch (diagnose.h)
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments
  *                and NAME_p10, _p50, _p90 of those that are distributions
  *                (utilisation: not where the numbers decide how much a step computes)

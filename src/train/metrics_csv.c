@@ -31,11 +31,26 @@ static tn_status add_columns(columns *c, const json_t *line)
     return TN_OK;
 }
 
+/* In quotes where it needs them. */
+static void put_text(FILE *f, const char *text)
+{
+    if (!strpbrk(text, ",\"\n")) {
+        fputs(text, f);
+        return;
+    }
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
 static void put_value(FILE *f, const json_t *v)
 {
     if (json_is_integer(v)) fprintf(f, "%lld", (long long)json_integer_value(v));
     else if (json_is_real(v)) fprintf(f, "%.9g", json_real_value(v));
-    else if (json_is_string(v)) fputs(json_string_value(v), f); /* "NaN", "skipped": nothing that needs quotes */
+    else if (json_is_string(v)) put_text(f, json_string_value(v));
 }
 
 static void put_line(FILE *f, const columns *c, const json_t *line)

@@ -361,7 +361,7 @@ static void twin_writes_the_same(void **state)
         .start = start
     };
     assert_ok(tn_sampler_new(&o, &sampler));
-    assert_ok(tn_weights_load(m.weights, store));
+    assert_ok(tn_weights_load(m.weights, store, m.note));
     assert_ok(tn_sampler_prompt(sampler, "", 0, NULL));
     const tn_sample_options greedy = options(&text, 0, 200);
     assert_ok(tn_sampler_run(sampler, &greedy, NULL));
@@ -411,7 +411,7 @@ static void stories_loss(void **state)
         &(tn_trainer_options){
             .model = m.model, .settings = m.settings, .batch = 1, .length = T, .store = store, .forward_only = true },
         &t));
-    assert_ok(tn_weights_load(m.weights, store));
+    assert_ok(tn_weights_load(m.weights, store, m.note));
     double sum = 0, count = 0;
     for (uint64_t i = 0; i < 30; i++) {
         int32_t ids[T] = { 0 };

@@ -5,7 +5,6 @@
 #include "data/manifest.h"
 #include "io/llama2c.h"
 #include "io/tensor_file.h"
-#include "train/checkpoint.h"
 #include "train/checkpoint_convert.h"
 #include "train/store_files.h"
 #include "train/train_settings.h"
@@ -104,6 +103,7 @@ static tn_status find_file(const char *path, const char *const *overrides, size_
 static tn_status find_run(const char *path, const char *const *overrides, size_t n, const char *link, tn_saved_model *m)
 {
     const bool checkpoint = has_file(path, "manifest.json");
+    char why[1024];
     TN_RETURN_IF(tn_path_join(path, checkpoint ? ".." : ".", m->config, sizeof m->config));
     if (!checkpoint) TN_RETURN_IF(tn_path_join("", path, m->config, sizeof m->config));
     if (!has_file(m->config, "config.yaml"))
@@ -114,7 +114,9 @@ static tn_status find_run(const char *path, const char *const *overrides, size_t
             path);
     TN_RETURN_IF(tn_settings_resolve(m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
-    return tn_ckpt_find(path, link, m->weights, NULL, 0);
+    TN_RETURN_IF(tn_ckpt_find(path, link, m->weights, why, sizeof why));
+    tn_ckpt_note(link, why, m->weights, m->note);
+    return TN_OK;
 }
 
 tn_status tn_saved_model_find(const char *target, const char *const *overrides, size_t n, const char *link,
@@ -166,7 +168,7 @@ static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e
     return copy ? tn_store_take_floats(st, e, t) : TN_OK;
 }
 
-tn_status tn_weights_load(const char *path, tn_store *store)
+tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
 {
     tn_status s = TN_OK;
     tn_tensors f = { 0 };
@@ -174,6 +176,7 @@ tn_status tn_weights_load(const char *path, tn_store *store)
     for (int copy = 0; copy < 2; copy++) /* all checks before the first number moves */
         for (size_t i = 0; i < tn_store_count(store); i++)
             if (tn_store_at(store, i)->role == TN_ROLE_PARAM) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
+    memcpy(note, f.note, sizeof f.note);
 done:
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     tn_tensors_close(&f);

@@ -13,6 +13,7 @@
 #include "io/safetensors.h"
 #include "plan/store.h"
 #include "token/tokenizer.h"
+#include "train/checkpoint.h"
 
 #include <tenon/model.h>
 
@@ -21,6 +22,7 @@ typedef struct tn_saved_model {
     const tn_model *model;
     char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
     char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
+    char note[TN_CKPT_NOTE];     /* as tn_ckpt_resolve's: weights are not those that were meant */
 } tn_saved_model;
 
 /* link: "best" or "latest", for a run. overrides ("key=value") come last. */
@@ -28,8 +30,9 @@ tn_status tn_saved_model_find(const char *target, const char *const *overrides, 
                               tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 
-/* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. */
-tn_status tn_weights_load(const char *path, tn_store *store);
+/* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. note: as
+ * tn_ckpt_resolve's, where the path is that of a run. */
+tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
 /* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
 

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct dataset_source {
@@ -150,6 +151,45 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     return open_train(s, &c);
 }
 
+/* --- a batch again ----------------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(tn_loader_cursor) <= sizeof(tn_source_mark), "a mark has room for a cursor");
+
+static void source_mark(void *ctx, tn_source_mark *out)
+{
+    const tn_loader_cursor c = tn_loader_position(((const dataset_source *)ctx)->train);
+    memcpy(out, &c, sizeof c);
+}
+
+static tn_status source_back(void *ctx, const tn_source_mark *to)
+{
+    tn_loader_cursor c;
+    memcpy(&c, to, sizeof c);
+    return open_train(ctx, &c);
+}
+
+/* "batch 17 of epoch 0, rows from document 3 token 0, document 12 token 340 and 6 more" */
+static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
+{
+    enum { SHOWN = 4 };
+    dataset_source *s = ctx;
+    const tn_loader_cursor c = tn_loader_position(s->train);
+    const char *unit = tn_dataset_about(s->o.data)->item == TN_ITEM_U8 ? "byte" : "token";
+    const bool known = row >= 0 && row < s->o.batch;
+    const int64_t first = known ? row : 0, end = known ? row + 1 : s->o.batch < SHOWN ? s->o.batch : SHOWN;
+    uint64_t document, offset;
+    size_t n = (size_t)snprintf(buf, bytes, "batch %llu", (unsigned long long)c.step); /* counted from 1, as steps are */
+    if (s->o.mode != TN_LOADER_WINDOW) n += (size_t)snprintf(buf + n, bytes - n, " of epoch %llu", (unsigned long long)c.epoch);
+    for (int64_t i = first; i < end && n < bytes; i++) {
+        if (tn_loader_row(s->train, i, &document, &offset) != TN_OK) return;
+        const char *lead = i > first ? ", " : known ? ", row " : ", rows from ";
+        n += (size_t)snprintf(buf + n, bytes - n, "%s", lead);
+        if (known && n < bytes) n += (size_t)snprintf(buf + n, bytes - n, "%lld from ", (long long)row);
+        if (n < bytes) n += (size_t)snprintf(buf + n, bytes - n, "document %llu %s %llu", (unsigned long long)document, unit, (unsigned long long)offset);
+    }
+    if (!known && end < s->o.batch && n < bytes) snprintf(buf + n, bytes - n, " and %lld more", (long long)(s->o.batch - end));
+}
+
 /* --- opening --------------------------------------------------------------------------------------------------------- */
 
 bool tn_source_marks_documents(tn_loader_mode mode) { return mode == TN_LOADER_PACK; }
@@ -176,7 +216,7 @@ tn_status tn_source_open(const tn_source_options *o, tn_source *out)
     if (!s) return TN_MEMORY;
     *s = (dataset_source){ .o = *o };
     const tn_dataset_counts held = tn_dataset_count(o->data, o->heldout);
-    tn_source made = { .ctx = s, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
+    tn_source made = { .ctx = s, .mark = source_mark, .back = source_back, .describe = source_describe, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
                        .close = source_close, .train_tokens = (double)tn_dataset_count(o->data, TN_TRAIN).tokens, .bits = bits_of(&held) };
     if (!o->heldout_only) st = open_train(s, NULL);
     if (st == TN_OK) st = open_heldout(s);

@@ -12,6 +12,11 @@
 
 enum { TN_SOURCE_GROUPS = TN_CKPT_GROUPS };
 
+/* A place in a source: numbers that only it understands. Of one process: what is saved is a cursor. */
+typedef struct tn_source_mark {
+    uint64_t at[12];
+} tn_source_mark;
+
 typedef struct tn_source {
     void *ctx;
     /* The next batch into the trainer's inputs, of the width that it needs (tn_trainer_feed_for); *count: labels that are
@@ -22,6 +27,11 @@ typedef struct tn_source {
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
+    /* For looking at a batch again, outside of steps: where the next one comes from (inside a step: no allocation), that place again,
+     * and the batch handed out last in words, with what finds it in the data; row: of which row above all (-1: none). All or none. */
+    void (*mark)(void *ctx, tn_source_mark *out);
+    tn_status (*back)(void *ctx, const tn_source_mark *to);
+    void (*describe)(void *ctx, int64_t row, char *buf, size_t bytes);
     void (*close)(void *ctx);
     /* Numbers of its own for the lines of metrics, or NULL. */
     void (*look)(void *ctx, void (*report)(void *to, const char *name, double value, const char *unit), void *to);

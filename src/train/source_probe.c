@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct probe_source {
@@ -86,6 +87,23 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     return TN_OK;
 }
 
+/* --- a batch again -------------------------------------------------------------------------------------------------------- */
+
+static void source_mark(void *ctx, tn_source_mark *out) { out->at[0] = (uint64_t)((const probe_source *)ctx)->batches; }
+
+static tn_status source_back(void *ctx, const tn_source_mark *to)
+{
+    ((probe_source *)ctx)->batches = (int64_t)to->at[0];
+    return TN_OK;
+}
+
+static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
+{
+    const probe_source *s = ctx;
+    const int n = snprintf(buf, bytes, "batch %lld of the sequences that seed %llu makes", (long long)s->batches, (unsigned long long)s->o.seed);
+    if (row >= 0 && n > 0 && (size_t)n < bytes) snprintf(buf + n, bytes - (size_t)n, ", row %lld", (long long)row);
+}
+
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
 static void source_close(void *ctx)
@@ -105,7 +123,7 @@ tn_status tn_source_probe_open(const tn_source_probe_options *o, tn_source *out)
     }
     tn_probe_hash(o->probe, s->hash);
     for (int64_t i = 0; i < o->probe->groups; i++) s->name[i] = o->probe->group[i].name;
-    *out = (tn_source){ .ctx = s, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
+    *out = (tn_source){ .ctx = s, .mark = source_mark, .back = source_back, .describe = source_describe, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
                         .close = source_close, .bits = NAN, .train_tokens = NAN, .groups = o->probe->groups, .group_name = s->name };
     return TN_OK;
 }

@@ -7,6 +7,7 @@
 #include "train/feed.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct task_source {
@@ -14,6 +15,7 @@ typedef struct task_source {
     char hash[TN_HASH_BYTES]; /* of the samples and their splits */
     int64_t epoch, next;      /* the next row is order[next] of this epoch */
     int64_t batches;          /* handed out */
+    int64_t rows;             /* of the last one */
     int64_t shown;            /* rows of the held-out part handed out */
     int32_t *order;           /* (training samples): places in index[TN_TRAIN] */
 } task_source;
@@ -55,6 +57,7 @@ static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
     }
     tn_feed_end(&f, n);
     s->next += n;
+    s->rows = n;
     s->batches++;
     return TN_OK;
 }
@@ -130,6 +133,41 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     return TN_OK;
 }
 
+/* --- a batch again -------------------------------------------------------------------------------------------------------- */
+
+static void source_mark(void *ctx, tn_source_mark *out)
+{
+    const task_source *s = ctx;
+    *out = (tn_source_mark){ { (uint64_t)s->epoch, (uint64_t)s->next, (uint64_t)s->batches } };
+}
+
+static tn_status source_back(void *ctx, const tn_source_mark *to)
+{
+    task_source *s = ctx;
+    s->epoch = (int64_t)to->at[0];
+    s->next = (int64_t)to->at[1];
+    s->batches = (int64_t)to->at[2];
+    shuffle(s);
+    return TN_OK;
+}
+
+/* "batch 3 of epoch 1, sample 17 (row 4)", or "..., samples 17, 3, 90, 4 and 60 more" */
+static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)
+{
+    enum { SHOWN = 8 };
+    const task_source *s = ctx;
+    const int32_t *order = s->order + s->next - s->rows;
+    const int64_t shown = s->rows < SHOWN ? s->rows : SHOWN;
+    size_t n = (size_t)snprintf(buf, bytes, "batch %lld, of epoch %lld, ", (long long)s->batches, (long long)s->epoch);
+    if (row >= 0 && row < s->rows) {
+        snprintf(buf + n, bytes - n, "sample %lld (row %lld)", (long long)s->o.samples->index[TN_TRAIN][order[row]], (long long)row);
+        return;
+    }
+    for (int64_t i = 0; i < shown && n < bytes; i++)
+        n += (size_t)snprintf(buf + n, bytes - n, "%s%lld", i ? ", " : "samples ", (long long)s->o.samples->index[TN_TRAIN][order[i]]);
+    if (shown < s->rows && n < bytes) snprintf(buf + n, bytes - n, " and %lld more", (long long)(s->rows - shown));
+}
+
 /* --- opening ------------------------------------------------------------------------------------------------------------ */
 
 static void source_close(void *ctx)
@@ -156,7 +194,7 @@ tn_status tn_source_task_open(const tn_source_task_options *o, tn_source *out)
     task_source *s = tn_alloc(sizeof *s);
     if (!s) return TN_MEMORY;
     *s = (task_source){ .o = *o };
-    tn_source made = { .ctx = s, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
+    tn_source made = { .ctx = s, .mark = source_mark, .back = source_back, .describe = source_describe, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
                        .close = source_close, .bits = NAN, .train_samples = (double)n, .train_tokens = (double)counted_labels(o->samples) };
     if (!o->heldout_only) {
         st = hash_samples(o->samples, s->hash);

@@ -58,6 +58,13 @@ static tn_bound *part_of(const tn_trainer *t, int i, int64_t *runs)
     return NULL;
 }
 
+void tn_trainer_check(tn_trainer *t, tn_finding *f)
+{
+    int64_t runs;
+    tn_bound *b;
+    for (int i = 0; (b = part_of(t, i, &runs)); i++) tn_bound_check(b, f);
+}
+
 void tn_trainer_timers(tn_trainer *t, bool on)
 {
     int64_t runs;

@@ -7,7 +7,9 @@
 #include "train/training.h"
 
 #include "base/clock.h"
+#include "train/diagnose.h"
 #include "train/metrics.h"
+#include "train/overfit_watch.h"
 #include "train/run.h"
 #include "train/same_settings.h"
 
@@ -23,6 +25,7 @@ typedef struct pending {
     bool line;
     double begun, applying; /* clock */
     double data_s, flops;
+    tn_source_mark from; /* its first batch's place, where the source has marks */
 } pending;
 
 typedef struct loop {
@@ -38,7 +41,16 @@ typedef struct loop {
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
+    tn_overfit_watch watch;
+    tn_diagnosis bad; /* of the last step that was looked into */
+    double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
+    bool said_cost;        /* which was said */
 } loop;
+
+static void note(const loop *l, const char *text)
+{
+    if (l->t->note) l->t->note(l->t->ctx, text);
+}
 
 static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
 {
@@ -57,7 +69,7 @@ static tn_status next_batch(loop *l, int64_t *count)
 /* Of a batch among those of its step. Batches of one document a row hold very different numbers of tokens, and each token
  * should count alike; where rows are filled to the end it would be 1 but for a few, and is. The last batch of an epoch of
  * samples may be short. */
-static float weight_of(const tn_training *t, int64_t count)
+float tn__training_weight(const tn_training *t, int64_t count)
 {
     const tn_source *s = t->source;
     if (s->train_samples > 0) return (float)((double)count * s->train_samples / ((double)t->batch * s->train_tokens));
@@ -76,10 +88,11 @@ static tn_status queue_step(loop *l)
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
+    if (t->source->mark) t->source->mark(t->source->ctx, &p->from);
     for (int i = 0; i < n; i++) {
         int64_t count;
         TN_RETURN_IF(next_batch(l, &count));
-        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? weight_of(t, count) : 1, p->line && i == n - 1));
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn__training_weight(t, count) : 1, p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);
@@ -141,16 +154,14 @@ static tn_status write_checkpoint(loop *l)
     return tn_run_tidy(t->dir, st, l->at.step);
 }
 
-/* Evaluates first where this step was not, so that the best checkpoints can be told from the others; not when somebody
- * waits for the end. That loss goes into the checkpoint only: metrics and train.stop_patience do not depend on ckpt.*. */
-static tn_status save(loop *l, bool hurry)
+/* The held-out result is the run's own where this step was evaluated, else not known: what is best is up to the evaluations, and never
+ * to the clock or to ckpt.*. */
+static tn_status save(loop *l)
 {
     char text[1024];
     if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
-    tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
-    if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
-    l->at.heldout = e.loss;
-    l->at.accuracy = e.accuracy;
+    l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
+    l->at.accuracy = l->r.evaluated ? l->r.accuracy : NAN;
     const tn_status s = write_checkpoint(l);
     if (s != TN_DISK) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
@@ -158,14 +169,35 @@ static tn_status save(loop *l, bool hurry)
     return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
 }
 
+/* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
+static bool is_new_best(const loop *l)
+{
+    return l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best");
+}
+
 static bool save_due(const loop *l)
 {
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
     if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
     if (l->at.step != l->queued) return false;
-    if ((l->t->source->train_samples > 0 || l->t->best_evaluated) && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
-        return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
-    return every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    return is_new_best(l) || every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+}
+
+/* A new best is saved whatever it costs, since `best` must not depend on a clock. Where that is much of the time, it is said. */
+static tn_status save_timed(loop *l)
+{
+    static const double LEAST_S = 10, MUCH = 0.1;
+    const bool best = is_new_best(l) && !every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    const double before = tn_clock_s();
+    char text[256];
+    TN_RETURN_IF(save(l));
+    const double now = tn_clock_s(), part = (l->bests_s += best ? now - before : 0) / (now - l->begun);
+    if (l->said_cost || l->bests_s < LEAST_S || part < MUCH) return TN_OK;
+    l->said_cost = true;
+    snprintf(text, sizeof text, "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+             100 * part);
+    note(l, text);
+    return TN_OK;
 }
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
@@ -186,7 +218,8 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
     tn_progress_report r = { .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .tokens = state->tokens, .working_s = state->working,
                                  .heldout = state->last_heldout, .accuracy = state->last_accuracy,
-                                 .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
+                                 .best = state->best, .best_accuracy = state->best_accuracy, .best_step = state->best_step,
+                                 .by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
@@ -203,23 +236,69 @@ static bool is_best(const loop *l, const tn_evaluation *e)
     return !(e->loss >= l->at.best);
 }
 
+/* Said when it first shows, with what can be done about it. */
+static void watch_evaluation(loop *l, bool best)
+{
+    char rise[160], text[512];
+    const bool first = tn_overfit_watch_add(&l->watch, l->at.step, l->at.by_accuracy ? l->r.accuracy : l->r.heldout, best);
+    l->r.worse = l->watch.worse;
+    if (!first || !l->t->note) return;
+    const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
+    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
+             tn_overfit_watch_text(&l->watch, rise, sizeof rise), kept ? "the best checkpoint is step-" : "the best was step ",
+             (long long)l->at.best_step, tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+    note(l, text);
+}
+
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     TN_RETURN_IF(evaluate_now(l->t, &e));
     l->r.evaluated = e.tokens > 0;
     if (!l->r.evaluated) return TN_OK;
+    const bool best = is_best(l, &e);
     l->r.heldout = l->at.last_heldout = e.loss;
     l->r.accuracy = l->at.last_accuracy = e.accuracy;
     memcpy(l->r.group_accuracy, e.group, sizeof e.group);
     memcpy(l->at.last_groups, e.group, sizeof e.group);
     l->at.stale++;
-    if (!is_best(l, &e)) return TN_OK;
-    l->at.best = e.loss;
-    l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
-    l->r.best_step = l->at.best_step = l->at.step;
-    l->at.stale = 0;
+    if (best) {
+        l->r.best = l->at.best = e.loss;
+        l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
+        l->r.best_step = l->at.best_step = l->at.step;
+        l->at.stale = 0;
+    }
+    watch_evaluation(l, best);
     return TN_OK;
+}
+
+/* Of steps that are left out only the first of each row, and few: which, is known from the run's state alone, so that a run that was
+ * stopped looks into the same ones. */
+static bool looks_into(const loop *l, tn_status s)
+{
+    enum { MOST = 10 };
+    const tn_guard_state g = tn_guard_state_of(tn_trainer_guard(l->t->trainer));
+    return s == TN_DIVERGED || (s == TN_OK && l->r.action == TN_GUARD_SKIPPED && g.bad == 1 && l->at.step - g.applied <= MOST);
+}
+
+/* A step that was not finite: which batch and which tensor, for the line, the message and whoever watches. That nothing can be found
+ * out changes nothing about what happened. */
+static void look_into(loop *l, const pending *p, tn_status s)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const char *cut = strstr(text, "not finite"), *rest = cut ? cut + strlen("not finite") : text;
+    if (tn_diagnose(l->t, &p->from, l->at.step - 1, &l->bad) != TN_OK) snprintf(l->bad.tensor, sizeof l->bad.tensor, "not found: %.300s", tn_error_text());
+    l->finished_s = tn_clock_s();
+    l->r.bad_tensor = l->bad.tensor;
+    l->r.bad_batch = l->bad.batch;
+    if (s == TN_DIVERGED && !l->bad.tensor[0]) (void)tn_error(s, "%s", text);
+    else if (s == TN_DIVERGED) (void)tn_error(s, "%.*s (first: %s; %s)%s", (int)(rest - text), text, l->bad.tensor, l->bad.batch, rest);
+    else if (l->bad.tensor[0]) {
+        snprintf(text, sizeof text, "step %lld was left out, the loss or the gradient is not finite (first: %s; %s)", (long long)l->at.step,
+                 l->bad.tensor, l->bad.batch);
+        note(l, text);
+    }
 }
 
 /* The step's line, where it has one or something happened. */
@@ -268,6 +347,9 @@ static tn_status finish_step(loop *l)
     l->at.lr = r->lr;
     l->at.grad_norm = r->grad_norm;
     tn_metrics_after(&l->m, took, p->line, r);
+    r->bad_tensor = r->bad_batch = "";
+    r->diverged = s == TN_DIVERGED;
+    if (looks_into(l, s)) look_into(l, p, s);
     r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
     if (r->evaluated) s = evaluate(l);
     r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
@@ -321,8 +403,9 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
-    l->saved_s = tn_clock_s();
+    l->saved_s = l->begun = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
+    tn_overfit_watch_begin(&l->watch, l->at.by_accuracy, l->at.by_accuracy ? l->at.best_accuracy : l->at.best, l->at.best_step);
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
     l->r.groups = l->t->source->groups;
@@ -341,7 +424,7 @@ static bool sample_due(const loop *l)
 static tn_status interrupted(loop *l)
 {
     TN_RETURN_IF(finish_all(l));
-    TN_RETURN_IF(save(l, true));
+    TN_RETURN_IF(save(l));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
                     l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
@@ -357,12 +440,12 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
         else s = advance(&l);
         if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
-        if (s == TN_OK && save_due(&l)) s = save(&l, false);
+        if (s == TN_OK && save_due(&l)) s = save_timed(&l);
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
-    if (s == TN_OK && !t->unsaved_end) s = save(&l, false);
+    if (s == TN_OK && !t->unsaved_end) s = save(&l);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_close(&l.m);
     *last = l.r;

@@ -6,7 +6,8 @@
 #     can hurt nobody (progress on stderr, closing what was only read), and then all files are there and right;
 #   - config.yaml is absent or whole, every checkpoint under its name is whole, and over a finished run there is always
 #     one, the old or the new; metrics.jsonl has whole lines; no temporary stays after an error;
-#   - after a kill, the same command runs through and leaves the right files.
+#   - after a kill, the same command runs through and leaves the right files;
+#   - a write to a checkpoint that says it was done and was not (a disk that lies) ends with 6 before the checkpoint has its name.
 # How a run goes on after a kill is resume.sh's.
 # Ends with "N passed, N failed"; each fault is one test.
 set -u
@@ -47,7 +48,7 @@ sites() {
             if (path == "../text.txt") kind = "read"
             if (path ~ /^\/dev\// || rest ~ /ENOENT/) kind = "harmless"
             if (path ~ /^\/(proc|sys)\//) kind = "harmless" # what the machine allows: not known is no limit
-            if (path ~ /manifest\.json$/ && rest !~ /O_CREAT/) kind = "harmless" # then that one is not counted, nor removed
+            if (path ~ /manifest\.json$/ && path !~ /\.tmp-/ && rest !~ /O_CREAT/) kind = "harmless" # then that one is not counted, nor removed
         } else if (name ~ /^mkdir/) {
             if (rest ~ /EEXIST/) kind = "harmless"
         } else if (name !~ /^rename/) {
@@ -117,6 +118,34 @@ fail_at() { # $1: old or empty, $2: call, $3: ordinal, $4: kind, $5: path, $6: e
     passed=$((passed + 1))
 }
 
+lose_at() { # $1: old or empty, $2: ordinal, $3: path, $4: bytes
+    local rc what="write no. $2 ($3) is lost in silence${1:+, over a finished run}" why=
+    fresh_place "$1"
+    strace -f -o trace -e trace=write -e inject="write:retval=$4:when=$2" "$tenon" train ten data=../text.txt "${settings[@]}" >stdout 2>stderr
+    rc=$?
+    grep -q INJECTED trace || { say_failed "$what" "the call was never made"; return; }
+    [ $rc = 6 ] || { say_failed "$what" "exit code $rc instead of 6"; return; }
+    [ "$(grep -c '^error: ' stderr)" = 1 ] && grep -q '^error: checkpoint step-2: what was written cannot be read back: ' stderr ||
+        { say_failed "$what" "no line says that it cannot be read back"; return; }
+    files_whole "$1" || { say_failed "$what" "$why"; return; }
+    [ ! -e r/step-2 ] || { say_failed "$what" "it has its name"; return; }
+    train >stdout 2>stderr && files_right || { say_failed "$what" "the next run did not make the right files"; return; }
+    passed=$((passed + 1))
+}
+
+# "ordinal path bytes" of every write to a file of a checkpoint.
+checkpoint_writes() {
+    awk '
+    {
+        sub(/^[0-9]+ +/, "")
+        if ($0 ~ /^openat\(/) { split($0, part, "\""); where[$NF + 0] = part[2] }
+        if ($0 !~ /^write\(/) next
+        count++
+        fd = substr($0, 7) + 0
+        if (where[fd] ~ /\.tmp-step-/) print count, where[fd], $NF
+    }' "$1"
+}
+
 kill_at() { # $1: old or empty, $2: call, $3: ordinal, $4: path
     local rc what="killed at $2 no. $3 ($4)${1:+, over a finished run}" why=
     fresh_place "$1"
@@ -156,6 +185,9 @@ for before in '' old; do
         for error in $errors; do fail_at "$before" "$name" "$ordinal" "$kind" "$path" "$error"; done
         kill_at "$before" "$name" "$ordinal" "$path"
     done 3<"$work/sites"
+    checkpoint_writes "$work/trace.${before:-new}" >"$work/sites"
+    [ "$(wc -l <"$work/sites")" -ge 4 ] || { echo "only $(wc -l <"$work/sites") writes to a checkpoint found"; exit 2; }
+    while read -r ordinal path bytes <&3; do lose_at "$before" "$ordinal" "$path" "$bytes"; done 3<"$work/sites"
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

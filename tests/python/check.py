@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import warnings
 import weakref
 
 import numpy as np
@@ -89,6 +90,25 @@ def command_says_the_same():
         assert net.sample("12", max_tokens=5, seed=1) == subprocess.run(
             [command, "sample", f"{folder}/run", "--prompt=12", "max_tokens=5", "seed=1"], check=True,
             capture_output=True).stdout.decode()[2:-1]
+        damaged_best(folder, words)
+
+
+def damaged_best(folder, words):
+    """Another checkpoint is read, and that is a warning, in open and in load."""
+    subprocess.run([os.environ["TENON"], "train", *words, f"run={folder}/two", "ckpt.every=2"], check=True, capture_output=True)
+    run = f"{folder}/two"
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        net = tenon.open(run)
+        assert not seen, [str(w.message) for w in seen]
+        with open(f"{run}/best/model.safetensors", "r+b") as f:
+            f.seek(900)
+            f.write(b"x")
+        tenon.open(run)
+        net.load(run)
+        net.load(f"{run}/step-2")
+    assert len(seen) == 2 and all("is damaged" in str(w.message) and "step-2 is used instead" in str(w.message) for w in seen), seen
+    assert all(w.filename == __file__ for w in seen)
 
 
 def gradient_steps_lower_the_loss():

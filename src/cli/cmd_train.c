@@ -1,6 +1,7 @@
 /* tenon train: trains a model on text or a task in a run directory, or continues the run that is there. */
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "base/output.h"
 #include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
@@ -247,11 +248,21 @@ done:
     return s;
 }
 
+/* Before data are read: reading and encoding them may take long. */
+static tn_status check_run(const tn_cli *c)
+{
+    const char *dir = tn_cli_override(c, "run");
+    const tn_status s = dir && *dir ? tn_output_dir_check(dir) : TN_OK;
+    if (s != TN_OK) tn_error_prefix("run");
+    return s;
+}
+
 tn_status tn_cmd_train(tn_cli *c)
 {
     tn_session s = { 0 };
     tn_run_dir run = { .lock = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    TN_RETURN_IF(check_run(c));
     TN_RETURN_IF(tn_session_open(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, true, &s));
     tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
     if (st == TN_OK) st = start_or_continue(c, &s, &run);

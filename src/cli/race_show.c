@@ -37,7 +37,8 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
     return tn_table_close(r->svg, f, tn_plot_svg(&p, f));
 }
 
-static tn_status draw(const tn_race *r)
+/* The training losses, as text or in the file. */
+static tn_status draw(const tn_race *r, bool file)
 {
     static const char *const axes[] = { "step", "tokens", "seconds of training" };
     tn_series series[TN_RACE_MOST];
@@ -50,8 +51,7 @@ static tn_status draw(const tn_race *r)
                         .y_label = isnan(r->racer[0].last.bits) ? "bits per token" : "bits per byte",
                         .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
-    if (!r->c->json) TN_RETURN_IF(tn_plot_text(&p, r->c->out));
-    return r->svg ? draw_svg(r, &p, n) : TN_OK;
+    return file ? draw_svg(r, &p, n) : tn_plot_text(&p, r->c->out);
 }
 
 /* --- the table -------------------------------------------------------------------------------------------------------- */
@@ -242,10 +242,12 @@ static tn_status write_csv(const tn_race *r)
 
 tn_status tn_race_show(const tn_race *r)
 {
-    TN_RETURN_IF(draw(r));
+    if (!r->c->json) TN_RETURN_IF(draw(r, false));
     TN_RETURN_IF(show_table(r));
     for (size_t i = 0; i < r->n; i++)
         if (r->racer[i].sample.n || r->racer[i].no_sample[0]) TN_RETURN_IF(show_sample(r, &r->racer[i]));
     if (r->racer[0].n_measured) TN_RETURN_IF(show_contexts(r));
-    return r->csv ? write_csv(r) : TN_OK;
+    fflush(r->c->out); /* a file that cannot be written takes none of it away */
+    const tn_status drawn = r->svg ? draw(r, true) : TN_OK;
+    return drawn == TN_OK && r->csv ? write_csv(r) : drawn;
 }

@@ -114,6 +114,18 @@ done:
     return s;
 }
 
+/* What happened, and the ways on: a run that was found by its settings was asked for by the very same command. */
+static void describe_finished(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *at)
+{
+    const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
+    const long long steps = tn_settings_int(on->settings, "train.steps"), step = at->step;
+    fprintf(c->err, run->found ? ", this command has finished: %lld steps" : ", finished after %lld steps", step);
+    if (step < steps) fprintf(c->err, " of %lld; to go on: a larger train.stop_patience", steps);
+    else if (!fixed) fprintf(c->err, "; to go on: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "", run->found ? " " : "", 2 * steps);
+    else fprintf(c->err, "; for longer: train.steps=%lld, a new run%s (train.schedule=cosine has come down)", 2 * steps, run->found ? "" : " with run=OTHER");
+    fprintf(c->err, run->found ? "; to train it again: --fresh, or another seed\n" : "; to start over: --fresh\n");
+}
+
 /* "run ..." with what happens to it, and what the run has to say. */
 static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from)
 {
@@ -125,9 +137,7 @@ static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run,
     }
     fprintf(c->err, "run     %s", run->dir);
     if (from && tn_training_finished(on->settings, from)) {
-        const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
-        fprintf(c->err, ", finished after %lld steps: %s--fresh starts over\n", (long long)from->step,
-                fixed ? "" : "a larger train.steps goes on, ");
+        describe_finished(c, on, run, from);
         return;
     }
     if (from) fprintf(c->err, ", continuing at step %lld of %lld", (long long)from->step, steps);

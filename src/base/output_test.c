@@ -45,7 +45,7 @@ static void directories(void **state)
     assert_ok(tn_output_dir_check("/"));
     assert_int_not_equal(access(tn_tempdir_file(&d, "a"), F_OK), 0);
     assert_fails(tn_output_dir_check(""), TN_USAGE, "names no directory");
-    assert_fails(tn_output_dir_check(tn_tempdir_file(&d, "file")), TN_DISK, "a part of the path is a file");
+    assert_fails(tn_output_dir_check(tn_tempdir_file(&d, "file")), TN_DISK, "it is a file; name a folder");
     assert_fails(tn_output_dir_check(tn_tempdir_file(&d, "file/a/b")), TN_DISK, "a part of the path is a file");
     tn_tempdir_remove_all(&d);
 }

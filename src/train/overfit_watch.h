@@ -1,0 +1,37 @@
+/* Whether held-out results get worse again: what a run says once while it trains, and again at its end.
+ *
+ * They have when the last three evaluations are all worse than the best one, the least bad of them by more than 1 % of the best and by
+ * more than twice the noise. The noise is the largest change between two evaluations that was taken back: a fall since the best one, or
+ * whatever happened before a new best made good for it. A smooth rise therefore shows after three evaluations, and a result that jumps
+ * about has to get worse by more than it jumps. A new best one takes it back. */
+#ifndef TN_TRAIN_OVERFIT_WATCH_H
+#define TN_TRAIN_OVERFIT_WATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TN_OVERFIT_EVALUATIONS = 3 };
+
+typedef struct tn_overfit_watch {
+    bool by_accuracy; /* more is better */
+    double best;      /* NaN: none yet */
+    int64_t best_step;
+    double now;                          /* the last evaluation's */
+    bool worse;                          /* the answer, as of the last evaluation, */
+    bool said;                           /* which was true before, since the best one */
+    int64_t since;                       /* evaluations after the best one */
+    double last[TN_OVERFIT_EVALUATIONS]; /* of them, the newest at (since - 1) % 3 */
+    double noise;                        /* taken back so far */
+    double widest;                       /* change between neighbours since the best one: noise if a new best comes */
+} tn_overfit_watch;
+
+/* best, best_step: of a run that goes on; NaN, 0 of a new one. */
+void tn_overfit_watch_begin(tn_overfit_watch *w, bool by_accuracy, double best, int64_t best_step);
+/* An evaluation: its loss or accuracy, and whether it is the best so far. True where it is the one that shows that results have become
+ * worse (again true after a later best one only). NaN is passed over. */
+bool tn_overfit_watch_add(tn_overfit_watch *w, int64_t step, double value, bool is_best);
+/* "held-out loss has risen since step 200 (0.7360 -> 0.7730)" */
+const char *tn_overfit_watch_text(const tn_overfit_watch *w, char *buf, size_t bytes);
+
+#endif

@@ -52,6 +52,7 @@ typedef struct tn_training {
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
     bool (*enough)(void *ctx);  /* asked after every report, or NULL: true ends the run as train.stop_patience does */
     bool best_evaluated;        /* the best checkpoint is that of the best evaluation, saved then: not one that the clock chose between two of them */
+    bool once;                  /* the command that runs it does not go on from its checkpoints: messages do not promise it */
     bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */

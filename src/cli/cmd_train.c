@@ -6,6 +6,7 @@
 #include "cli/train_view.h"
 #include "report/ceilings.h"
 #include "train/metrics.h"
+#include "train/overfit_watch.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -73,7 +74,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
         if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_loss(c, "held out", r->heldout, r->bits, r->accuracy);
         print_groups(c, r, r->group_accuracy);
-        if (r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
+        if (r->by_accuracy && r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
+        if (!r->by_accuracy && r->best < r->heldout) fprintf(c->out, " (best %.4f after step %lld)", r->best, (long long)r->best_step);
         print_loss(c, "test", test->found.loss, test->bits, test->found.accuracy);
         if (!isnan(test->found.loss)) print_groups(c, r, test->found.group);
         fprintf(c->out, task ? ", %.0f samples/s\n" : ", %.0f tokens/s\n", task ? r->samples_per_s : r->tokens_per_s);
@@ -89,6 +91,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     TN_RETURN_IF(emit_number(c, "heldout_accuracy", r->accuracy, ""));
     TN_RETURN_IF(emit_groups(c, "heldout", r, r->group_accuracy));
     TN_RETURN_IF(emit_number(c, "best_accuracy", r->best_accuracy, ""));
+    TN_RETURN_IF(emit_number(c, "best_loss", r->best, unit));
+    if (!isnan(r->best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
     TN_RETURN_IF(emit_number(c, "test_loss", test->found.loss, unit));
     TN_RETURN_IF(emit_number(c, "test_accuracy", test->found.accuracy, ""));
     if (!isnan(test->found.loss)) TN_RETURN_IF(emit_groups(c, "test", r, test->found.group));
@@ -193,6 +197,19 @@ static tn_status show_sample(void *ctx, int64_t step)
     return tn_train_sample(w->on, step, w->view.progress.term.f);
 }
 
+/* At the end of a run that was best long before. */
+static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_report *r)
+{
+    tn_overfit_watch w;
+    char text[160];
+    tn_overfit_watch_begin(&w, r->by_accuracy, r->by_accuracy ? r->best_accuracy : r->best, r->best_step);
+    w.now = r->by_accuracy ? r->accuracy : r->heldout;
+    fprintf(c->err, "note    %s", tn_overfit_watch_text(&w, text, sizeof text));
+    if (tn__ckpt_pointed(run->dir, "best") == r->best_step)
+        fprintf(c->err, ": sample, eval and convert use step-%lld, the best checkpoint", (long long)r->best_step);
+    fputc('\n', c->err);
+}
+
 static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from, tn_progress_report *last)
 {
     watcher w = { .on = on };
@@ -202,7 +219,7 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
     const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
                             .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &w,
-                            .report = tn_train_view_report, .interrupted = tn_interrupted, .peak = measure_peak,
+                            .report = tn_train_view_report, .note = tn_train_view_note, .interrupted = tn_interrupted, .peak = measure_peak,
                             .sample = show_sample };
     tn_interrupt_watch();
     tn_train_view_start(&w.view, c->err, "");
@@ -211,8 +228,9 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     tn_train_view_free(&w.view);
     const tn_status closed = tn_jsonl_close(metrics);
     if (s == TN_OK && last->stopped)
-        fprintf(c->err, "stopped early: no better held-out result in %s evaluations (train.stop_patience)\n",
-                tn_settings_text(on->settings, "train.stop_patience"));
+        fprintf(c->err, "stopped early: no better held-out result in %s evaluations (train.stop_patience) than after step %lld\n",
+                tn_settings_text(on->settings, "train.stop_patience"), (long long)last->best_step);
+    else if (s == TN_OK && last->worse) describe_rise(c, run, last);
     return s == TN_OK ? closed : s;
 }
 

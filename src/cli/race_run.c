@@ -157,7 +157,7 @@ static tn_status train_in(tn_race *r, tn_race_trial *t, const tn_session *on, tn
     runner w = { .view = &t->view, .t = t, .store = tn_trainer_store(on->trainer) };
     const tn_training o = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics, .dir = t->dir,
                             .batch = on->batch, .length = on->length, .seconds = r->equal == TN_EQUAL_SECONDS ? r->seconds : 0,
-                            .ctx = &w, .report = report, .interrupted = tn_interrupted, .best_evaluated = true, .once = true };
+                            .ctx = &w, .report = report, .interrupted = tn_interrupted, .once = true };
     const tn_status s = tn_training_run(&o, NULL, &t->last);
     return s == TN_OK ? w.status : s;
 }

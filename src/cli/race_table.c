@@ -83,7 +83,8 @@ static void print_differences(const tn_race *r)
 /* "" where the best rate lies between others. */
 static const char *edge_of(const tn_race *r, const tn_racer *x)
 {
-    if (!tn_race_chosen(x) || isnan(tn_race_chosen(x)->best)) return "";
+    const tn_race_trial *t = tn_race_chosen(x);
+    if (!t || isnan(t->best) || t->best_accuracy == 1) return "";
     if (x->chosen + 1 == r->n_rates) return "best at the largest rate tried: try a larger one";
     return x->chosen == 0 ? "best at the smallest rate tried: try a smaller one" : "";
 }
@@ -154,19 +155,19 @@ static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial
     const tn_progress_report *l = &t->last;
     char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
     if (!isnan(t->best)) snprintf(step, sizeof step, "%lld", (long long)t->best_step);
-    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %13s %13s %8s", w, x->name, (long long)x->parameters, (long long)l->step,
+    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters, (long long)l->step,
             tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x), tn_race_loss_text(l->heldout, l->bits, l->accuracy, last),
             tn_race_loss_text(t->best, l->bits, t->best_accuracy, best), step);
-    if (r->n_rates) fprintf(r->c->out, " %13s", tn_race_loss_text(x->test.loss, x->test_bits, x->test.accuracy, test));
+    if (r->n_rates) fprintf(r->c->out, " %14s", tn_race_loss_text(x->test.loss, x->test_bits, x->test.accuracy, test));
     fprintf(r->c->out, " %9s %8s%s%s\n", tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
             tn_race_memory_text(x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
 }
 
 static void print_head(const tn_race *r, int w)
 {
-    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %13s %13s %8s", w, "", "parameters", "steps", "tokens", "seconds", "lr", "held out", "best",
+    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds", "lr", "held out", "best",
             "at step");
-    if (r->n_rates) fprintf(r->c->out, " %13s", "test at best");
+    if (r->n_rates) fprintf(r->c->out, " %14s", "test at best");
     fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s", "memory");
 }
 

@@ -418,7 +418,6 @@ static tn_status train(trial *t)
                               .report = report,
                               .interrupted = interrupted,
                               .enough = enough,
-                              .best_evaluated = t->c->kind == TN_TRIAL_COMPARE,
                               .unsaved_end = !saved };
     TN_RETURN_IF(resume(t, &state, &resumed));
     if (resumed) {

@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double LEAST_FRAC = 0.01, NOISES = 2;
+static const double LEAST_FRAC = 0.01, NOISES = 3,
+                    FADES = 0.95; /* the noise, by evaluation: early jumps say little about later ones */
 
 void tn_overfit_watch_begin(tn_overfit_watch *w, bool by_accuracy, double best, int64_t best_step)
 {
@@ -25,7 +26,7 @@ static bool all_worse(const tn_overfit_watch *w)
 
 static void take_best(tn_overfit_watch *w, int64_t step, double value)
 {
-    w->noise = fmax(w->noise, w->widest);
+    w->noise = fmax(FADES * w->noise, w->widest);
     w->best = w->now = value;
     w->best_step = step;
     w->since = 0;
@@ -41,7 +42,7 @@ bool tn_overfit_watch_add(tn_overfit_watch *w, int64_t step, double value, bool 
         return false;
     }
     const double change = worse_by(w, w->now, value);
-    if (-change > w->noise) w->noise = -change;
+    w->noise = fmax(FADES * w->noise, -change);
     if (fabs(change) > w->widest) w->widest = fabs(change);
     w->now = value;
     w->last[w->since++ % TN_OVERFIT_EVALUATIONS] = value;

@@ -9,6 +9,7 @@
 #include "train/train_settings.h"
 #include "train/training.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 static const char *file_text(tn_tempdir *d, const char *name)
@@ -120,7 +121,7 @@ static void same_metrics(place *p)
              "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' $r/metrics.jsonl >$r.txt; "
              "done; "
              "cmp a.txt b.txt && cmp a/latest/model.safetensors b/latest/model.safetensors && "
-             "cmp a/latest/state.safetensors b/latest/state.safetensors", p->d.path);
+             "cmp a/latest/state.safetensors b/latest/state.safetensors && [ \"$(readlink a/best)\" = \"$(readlink b/best)\" ]", p->d.path);
     assert_int_equal(system(command), 0);
 }
 
@@ -235,6 +236,37 @@ static void patience(void **state)
     set[4] = "train.stop_patience=0";
     assert_ok(session(&p, "a", set, 6, false, -1, &last, &from));
     assert_true(from == ended && last.step == 40 && !last.stopped);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* Checkpoints come between the evaluations too, by number and by the clock; best is the best evaluation's, found again from the metrics. */
+static void best_is_kept(void **state)
+{
+    const char *const set[] = { "train.steps=40", "train.lr=0.1", "train.warmup=0", "train.eval_every=4", "ckpt.every=7", "log.every=100",
+                                *state, "train.schedule=constant" };
+    place p;
+    tn_progress_report last;
+    tn_ckpt_list l;
+    int64_t from, step = 0, at;
+    double lowest = INFINITY, x;
+    open_place(&p, false);
+    assert_ok(session(&p, "a", set, 8, false, -1, &last, &from));
+    const char *text = file_text(&p.d, "a/metrics.jsonl");
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1) {
+        const char *held = strstr(line, "\"heldout\":");
+        if (!held || held > line + strcspn(line, "\n") || sscanf(line, "{\"step\":%" SCNd64, &at) != 1) continue;
+        assert_int_equal(sscanf(held, "\"heldout\":%lf", &x), 1);
+        if (x < lowest) step = at;
+        if (x < lowest) lowest = x;
+    }
+    tn_free((void *)(uintptr_t)text);
+    assert_true(step > 0 && step < 40 && step % 4 == 0 && step % 7); /* the rate is too high: it gets worse again */
+    assert_true(last.best_step == step && last.best == lowest);
+    assert_ok(tn_ckpt_list_read(tn_tempdir_file(&p.d, "a"), &l));
+    for (size_t i = 0; i < l.n; i++) assert_true(l.entry[i].best == (l.entry[i].step == step));
+    for (size_t i = 0; i < l.n; i++) assert_true(!l.entry[i].best || l.entry[i].heldout == lowest);
+    assert_in_range(l.n, 2, 3); /* the two newest, of which it may be one */
+    tn_ckpt_list_free(&l);
     tn_tempdir_remove_all(&p.d);
 }
 
@@ -374,6 +406,8 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, ahead_of_a_bad_step, NULL, "run: a bad step with others queued behind it");
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");
+    tn_test_add(l, best_is_kept, "ckpt.every_s=0", "run: best is the best evaluation");
+    tn_test_add(l, best_is_kept, "ckpt.every_s=1e-9", "run: best is the best evaluation, with a checkpoint at every step");
     tn_test_add(l, fresh, NULL, "run: started over");
     tn_test_add(l, one_process, NULL, "run: one process at a time");
     for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++) tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);

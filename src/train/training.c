@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "train/metrics.h"
+#include "train/overfit_watch.h"
 #include "train/run.h"
 #include "train/same_settings.h"
 
@@ -38,7 +39,15 @@ typedef struct loop {
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
+    tn_overfit_watch watch;
+    double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
+    bool said_cost;        /* which was said */
 } loop;
+
+static void note(const loop *l, const char *text)
+{
+    if (l->t->note) l->t->note(l->t->ctx, text);
+}
 
 static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
 {
@@ -141,16 +150,14 @@ static tn_status write_checkpoint(loop *l)
     return tn_run_tidy(t->dir, st, l->at.step);
 }
 
-/* Evaluates first where this step was not, so that the best checkpoints can be told from the others; not when somebody
- * waits for the end. That loss goes into the checkpoint only: metrics and train.stop_patience do not depend on ckpt.*. */
-static tn_status save(loop *l, bool hurry)
+/* The held-out result is the run's own where this step was evaluated, else not known: what is best is up to the evaluations, and never
+ * to the clock or to ckpt.*. */
+static tn_status save(loop *l)
 {
     char text[1024];
     if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
-    tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
-    if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
-    l->at.heldout = e.loss;
-    l->at.accuracy = e.accuracy;
+    l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
+    l->at.accuracy = l->r.evaluated ? l->r.accuracy : NAN;
     const tn_status s = write_checkpoint(l);
     if (s != TN_DISK) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
@@ -158,14 +165,35 @@ static tn_status save(loop *l, bool hurry)
     return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
 }
 
+/* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
+static bool is_new_best(const loop *l)
+{
+    return l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best");
+}
+
 static bool save_due(const loop *l)
 {
     const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
     if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
     if (l->at.step != l->queued) return false;
-    if ((l->t->source->train_samples > 0 || l->t->best_evaluated) && l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best"))
-        return true; /* a task's best parameters are those of an evaluation, not of the checkpoint that comes next */
-    return every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    return is_new_best(l) || every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+}
+
+/* A new best is saved whatever it costs, since `best` must not depend on a clock. Where that is much of the time, it is said. */
+static tn_status save_timed(loop *l)
+{
+    static const double LEAST_S = 10, MUCH = 0.1;
+    const bool best = is_new_best(l) && !every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    const double before = tn_clock_s();
+    char text[256];
+    TN_RETURN_IF(save(l));
+    const double now = tn_clock_s(), part = (l->bests_s += best ? now - before : 0) / (now - l->begun);
+    if (l->said_cost || l->bests_s < LEAST_S || part < MUCH) return TN_OK;
+    l->said_cost = true;
+    snprintf(text, sizeof text, "saving every new best has taken %.0f %% of the time: a larger train.eval_every looks, and saves, less often",
+             100 * part);
+    note(l, text);
+    return TN_OK;
 }
 
 /* --- the loop -------------------------------------------------------------------------------------------------------- */
@@ -186,7 +214,8 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_st
     tn_progress_report r = { .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .tokens = state->tokens, .working_s = state->working,
                                  .heldout = state->last_heldout, .accuracy = state->last_accuracy,
-                                 .best_accuracy = state->best_accuracy, .best_step = state->best_step, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
+                                 .best = state->best, .best_accuracy = state->best_accuracy, .best_step = state->best_step,
+                                 .by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
@@ -203,22 +232,39 @@ static bool is_best(const loop *l, const tn_evaluation *e)
     return !(e->loss >= l->at.best);
 }
 
+/* Said when it first shows, with what can be done about it. */
+static void watch_evaluation(loop *l, bool best)
+{
+    char rise[160], text[512];
+    const bool first = tn_overfit_watch_add(&l->watch, l->at.step, l->at.by_accuracy ? l->r.accuracy : l->r.heldout, best);
+    l->r.worse = l->watch.worse;
+    if (!first || !l->t->note) return;
+    const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
+    snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
+             tn_overfit_watch_text(&l->watch, rise, sizeof rise), kept ? "the best checkpoint is step-" : "the best was step ",
+             (long long)l->at.best_step, tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
+    note(l, text);
+}
+
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     TN_RETURN_IF(evaluate_now(l->t, &e));
     l->r.evaluated = e.tokens > 0;
     if (!l->r.evaluated) return TN_OK;
+    const bool best = is_best(l, &e);
     l->r.heldout = l->at.last_heldout = e.loss;
     l->r.accuracy = l->at.last_accuracy = e.accuracy;
     memcpy(l->r.group_accuracy, e.group, sizeof e.group);
     memcpy(l->at.last_groups, e.group, sizeof e.group);
     l->at.stale++;
-    if (!is_best(l, &e)) return TN_OK;
-    l->at.best = e.loss;
-    l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
-    l->r.best_step = l->at.best_step = l->at.step;
-    l->at.stale = 0;
+    if (best) {
+        l->r.best = l->at.best = e.loss;
+        l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
+        l->r.best_step = l->at.best_step = l->at.step;
+        l->at.stale = 0;
+    }
+    watch_evaluation(l, best);
     return TN_OK;
 }
 
@@ -321,8 +367,9 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
-    l->saved_s = tn_clock_s();
+    l->saved_s = l->begun = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
+    tn_overfit_watch_begin(&l->watch, l->at.by_accuracy, l->at.by_accuracy ? l->at.best_accuracy : l->at.best, l->at.best_step);
     l->r = tn_training_report_at(st, &l->at);
     l->r.bits = l->t->source->bits;
     l->r.groups = l->t->source->groups;
@@ -341,7 +388,7 @@ static bool sample_due(const loop *l)
 static tn_status interrupted(loop *l)
 {
     TN_RETURN_IF(finish_all(l));
-    TN_RETURN_IF(save(l, true));
+    TN_RETURN_IF(save(l));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
                     !l->t->dir || l->saved != l->at.step ? "" : l->t->once ? ", saved" : ", saved: the same command continues");
@@ -357,12 +404,12 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
         else s = advance(&l);
         if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
-        if (s == TN_OK && save_due(&l)) s = save(&l, false);
+        if (s == TN_OK && save_due(&l)) s = save_timed(&l);
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
-    if (s == TN_OK && !t->unsaved_end) s = save(&l, false);
+    if (s == TN_OK && !t->unsaved_end) s = save(&l);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_close(&l.m);
     *last = l.r;

@@ -16,8 +16,11 @@ typedef struct tn_progress_report {
     double loss;         /* of this step, nats per token */
     double heldout;      /* nats per token at the last evaluation; NaN before the first */
     double accuracy;     /* tasks: there */
-    double best_accuracy; /* tasks: of the best evaluation so far, */
+    double best;          /* nats per token of the best evaluation so far (by train.select), */
+    double best_accuracy; /* tasks: of it, */
     int64_t best_step;    /* which was after so many steps */
+    bool by_accuracy;     /* it is the best by accuracy, not by loss */
+    bool worse;           /* results have become worse since (overfit_watch.h) */
     int64_t groups;       /* kinds of answers that the source counts apart, */
     const char *const *group_name;
     double group_accuracy[TN_SOURCE_GROUPS]; /* at the last evaluation; NaN: none */
@@ -51,15 +54,16 @@ typedef struct tn_training {
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
     bool (*enough)(void *ctx);  /* asked after every report, or NULL: true ends the run as train.stop_patience does */
-    bool best_evaluated;        /* the best checkpoint is that of the best evaluation, saved then: not one that the clock chose between two of them */
     bool once;                  /* the command that runs it does not go on from its checkpoints: messages do not promise it */
     bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
+    void (*note)(void *ctx, const char *text); /* what a person should know, in one line without its end; or NULL */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
 } tn_training;
 
 /* Runs to train.steps (or .seconds, not from a checkpoint) and a last evaluation, from the beginning (from = NULL) or from a checkpoint whose tensors, guard
- * and cursor are loaded already. A run with a directory saves as ckpt.* says and at its end. TN_DIVERGED and
+ * and cursor are loaded already. A run with a directory saves as ckpt.* says, at every evaluation that is the best so far
+ * (ckpt.keep_best=0: not) and at its end. TN_DIVERGED and
  * TN_INTERRUPTED (after saving) end it early; *last is always filled. */
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);
 

@@ -9,7 +9,6 @@
 #include "cli/train_view.h"
 #include "report/contexts.h"
 #include "token/tokenizer.h"
-#include "train/overfit_watch.h"
 
 enum { TN_RACE_MOST = 8, TN_RACE_RATES = 8, TN_RACE_PROMPT_BYTES = 48, TN_RACE_MEASURED = -1 };
 
@@ -33,7 +32,6 @@ typedef struct tn_race_trial {
     tn_progress_report last;
     double best, best_accuracy; /* of the best evaluation, in nats; NaN: there was none */
     int64_t best_step;
-    tn_overfit_watch watch; /* in bits, or accuracy */
     tn_race_weights weights; /* of best_step; only of the trial that is chosen so far */
 } tn_race_trial;
 

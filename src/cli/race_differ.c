@@ -15,7 +15,8 @@ static bool typed_for_one(const tn_race *r, const char *key)
         for (size_t k = r->c->args.overrides_n; k < x->n; k++) {
             snprintf(word, sizeof word, "%.*s", (int)strcspn(x->overrides[k], "="), x->overrides[k]);
             const size_t at = tn_settings_find(x->settings, word); /* task is short for task.name */
-            if (at < tn_settings_count(x->settings) && strcmp(tn_settings_row_at(x->settings, at)->key, key) == 0) return true;
+            if (at < tn_settings_count(x->settings) && strcmp(tn_settings_row_at(x->settings, at)->key, key) == 0)
+                return true;
         }
     }
     return false;
@@ -33,7 +34,8 @@ static bool settled(const tn_race *r, const char *key)
 static const char *value_on(const tn_racer *x, const char *key)
 {
     const size_t at = tn_settings_find(x->settings, key);
-    if (at == tn_settings_count(x->settings) || strcmp(tn_settings_source_at(x->settings, at), "--parameters") == 0) return NULL;
+    if (at == tn_settings_count(x->settings) || strcmp(tn_settings_source_at(x->settings, at), "--parameters") == 0)
+        return NULL;
     return tn_settings_text_at(x->settings, at);
 }
 

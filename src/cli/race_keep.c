@@ -66,10 +66,14 @@ static tn_status name_run(tn_race *r, const tn_racer *x, tn_race_trial *t)
     folder_name(x->name, name);
     const char *between = t->rate ? "-lr-" : "", *rate = t->rate ? t->rate : "";
     char *dir = tn_arena_printf(&r->arena, "%s/%s%s%s", r->dir, name, between, rate);
-    for (int n = 2; dir && is_taken(r, dir); n++) dir = tn_arena_printf(&r->arena, "%s/%s-%d%s%s", r->dir, name, n, between, rate);
+    for (int n = 2; dir && is_taken(r, dir); n++)
+        dir = tn_arena_printf(&r->arena, "%s/%s-%d%s%s", r->dir, name, n, between, rate);
     if (!dir) return tn_error(TN_MEMORY, "out of memory");
     if (lstat(dir, &st) == 0)
-        return tn_error(TN_USAGE, "run: %.640s is there already, from another race: name another folder with run=DIR, or leave run= out", dir);
+        return tn_error(
+            TN_USAGE,
+            "run: %.640s is there already, from another race: name another folder with run=DIR, or leave run= out",
+            dir);
     t->dir = dir;
     return TN_OK;
 }
@@ -80,7 +84,8 @@ tn_status tn_race_keep(tn_race *r)
     if (r->dir) TN_RETURN_IF(tn_dir_make(r->dir));
     else TN_RETURN_IF(next_folder(r));
     for (size_t i = 0; i < r->n; i++)
-        for (size_t k = 0; k < r->racer[i].n_trials; k++) TN_RETURN_IF(name_run(r, &r->racer[i], &r->racer[i].trial[k]));
+        for (size_t k = 0; k < r->racer[i].n_trials; k++)
+            TN_RETURN_IF(name_run(r, &r->racer[i], &r->racer[i].trial[k]));
     return TN_OK;
 }
 

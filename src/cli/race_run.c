@@ -136,28 +136,18 @@ typedef struct runner {
 static void report(void *ctx, const tn_progress_report *p)
 {
     runner *w = ctx;
-    tn_race_trial *t = w->t;
-    char text[160];
     tn_train_view_report(w->view, p);
-    if (!p->evaluated || isnan(p->heldout)) return;
-    const bool best = p->best_step == p->step;
-    if (best) {
-        t->best = p->heldout;
-        t->best_accuracy = p->accuracy;
-        t->best_step = p->step;
-        if (w->status == TN_OK) w->status = tn_race_weights_take(&t->weights, w->store);
-    }
-    if (!tn_overfit_watch_add(&t->watch, p->step, t->watch.by_accuracy ? p->accuracy : p->heldout * tn_bits_of(p), best)) return;
-    tn_progress_end(&w->view->progress);
-    fprintf(w->view->progress.term.f, "note    %s: %s\n", t->label, tn_overfit_watch_text(&t->watch, text, sizeof text));
+    if (p->evaluated && p->best_step == p->step && w->status == TN_OK) w->status = tn_race_weights_take(&w->t->weights, w->store);
 }
+
+static void say(void *ctx, const char *text) { tn_train_view_note(((runner *)ctx)->view, text); }
 
 static tn_status train_in(tn_race *r, tn_race_trial *t, const tn_session *on, tn_jsonl *metrics)
 {
     runner w = { .view = &t->view, .t = t, .store = tn_trainer_store(on->trainer) };
     const tn_training o = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics, .dir = t->dir,
                             .batch = on->batch, .length = on->length, .seconds = r->equal == TN_EQUAL_SECONDS ? r->seconds : 0,
-                            .ctx = &w, .report = report, .interrupted = tn_interrupted, .once = true };
+                            .ctx = &w, .report = report, .note = say, .interrupted = tn_interrupted, .once = true };
     const tn_status s = tn_training_run(&o, NULL, &t->last);
     return s == TN_OK ? w.status : s;
 }
@@ -186,11 +176,13 @@ static tn_status train(tn_race *r, tn_racer *x, tn_race_trial *t, tn_session *on
     static const tn_curve_axis axes[] = { TN_AXIS_STEPS, TN_AXIS_TOKENS, TN_AXIS_SECONDS };
     tn_train_view_start(&t->view, r->c->err, t->label);
     t->view.axis = axes[r->equal];
-    tn_overfit_watch_begin(&t->watch, strcmp(tn_settings_text(on->settings, "train.select"), "accuracy") == 0, NAN, 0);
     const tn_status s = train_kept(r, t, on);
     tn_train_view_end(&t->view);
     t->trained = t->last.step > 0;
     t->finished = s == TN_OK;
+    t->best = t->last.best;
+    t->best_accuracy = t->last.best_accuracy;
+    t->best_step = t->last.best_step;
     x->bytes = tn_trainer_memory(on->trainer).total;
     if (s != TN_OK) tn_error_prefix("%s", t->label);
     if (s == TN_OK && r->equal == TN_EQUAL_SECONDS && r->seconds == 0) r->seconds = t->last.working_s;
@@ -204,7 +196,7 @@ static bool is_better(const tn_race_trial *a, const tn_race_trial *b)
 {
     if (a->finished != b->finished) return a->finished;
     if (isnan(a->best) || isnan(b->best)) return isnan(b->best) && a->trained;
-    if (a->watch.by_accuracy && a->best_accuracy != b->best_accuracy) return a->best_accuracy > b->best_accuracy;
+    if (a->last.by_accuracy && a->best_accuracy != b->best_accuracy) return a->best_accuracy > b->best_accuracy;
     return a->best < b->best;
 }
 

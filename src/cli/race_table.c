@@ -1,6 +1,7 @@
 /* The table of a race, with what a reader has to know to judge it: settings that are not equal, rates that were tried and whether one
  * at the end of the list was best, results that became worse again. Computes nothing. */
 #include "cli/race.h"
+#include "train/overfit_watch.h"
 
 #include <math.h>
 #include <string.h>
@@ -44,8 +45,9 @@ static tn_status emit_differences(const tn_race *r)
     for (size_t k = 0; k < r->n_differs; k++)
         for (size_t i = 0; i < r->n; i++)
             if (r->differs[k].value[i])
-                TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s, s:s}", "name", "not_equal", "config", r->racer[i].name, "key",
-                                                         r->differs[k].key, "value", r->differs[k].value[i])));
+                TN_RETURN_IF(
+                    tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s, s:s}", "name", "not_equal", "config", r->racer[i].name,
+                                                "key", r->differs[k].key, "value", r->differs[k].value[i])));
     return TN_OK;
 }
 
@@ -95,10 +97,11 @@ static tn_status emit_rates(const tn_race *r, const tn_racer *x)
         const tn_race_trial *t = &x->trial[k];
         if (!t->trained) continue;
         const bool per_byte = !isnan(t->last.bits), chosen = k == x->chosen;
-        TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config", x->name, "lr",
-                                                 r->rate[k], "value", tn_number_or_null(t->best * bits_of(t->last.bits)), "unit",
-                                                 per_byte ? "bits/byte" : "bits/token", "step", (json_int_t)t->best_step, "diverged",
-                                                 t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
+        TN_RETURN_IF(tn_cli_emit(
+            r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config", x->name,
+                            "lr", r->rate[k], "value", tn_number_or_null(t->best * bits_of(t->last.bits)), "unit",
+                            per_byte ? "bits/byte" : "bits/token", "step", (json_int_t)t->best_step, "diverged",
+                            t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
     }
     return TN_OK;
 }
@@ -132,19 +135,21 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
 {
     const tn_progress_report *l = &t->last;
     const bool per_byte = !isnan(l->bits);
-    json_t *row = json_pack("{s:s, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
-                            per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
-                            tn_number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token", "best",
-                            tn_number_or_null(t->best * tn_bits_of(l)), "best_step", (json_int_t)t->best_step, "lr", rate_of(r, x),
-                            "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens", (json_int_t)l->tokens,
-                            "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
+    json_t *row = json_pack(
+        "{s:s, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
+        per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
+        tn_number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token", "best",
+        tn_number_or_null(t->best * tn_bits_of(l)), "best_step", (json_int_t)t->best_step, "lr", rate_of(r, x),
+        "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens", (json_int_t)l->tokens,
+        "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
     int bad = !row;
     if (!bad && !isnan(l->accuracy)) bad |= put(row, "heldout_accuracy", json_real(l->accuracy));
     if (!bad && !isnan(t->best_accuracy)) bad |= put(row, "best_accuracy", json_real(t->best_accuracy));
     if (!bad && !isnan(x->test.loss)) bad |= put(row, "test", json_real(x->test.loss * bits_of(x->test_bits)));
-    if (!bad && !isnan(x->test.loss) && !isnan(x->test.accuracy)) bad |= put(row, "test_accuracy", json_real(x->test.accuracy));
+    if (!bad && !isnan(x->test.loss) && !isnan(x->test.accuracy))
+        bad |= put(row, "test_accuracy", json_real(x->test.accuracy));
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
-    if (!bad && t->watch.worse) bad |= put(row, "worse_since_best", json_true());
+    if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());
     if (!bad && !t->finished) bad |= put(row, "finished", json_false());
     if (bad) json_decref(row);
     return tn_cli_emit(r->c, bad ? NULL : row);
@@ -155,20 +160,35 @@ static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial
     const tn_progress_report *l = &t->last;
     char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
     if (!isnan(t->best)) snprintf(step, sizeof step, "%lld", (long long)t->best_step);
-    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters, (long long)l->step,
-            tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x), tn_race_loss_text(l->heldout, l->bits, l->accuracy, last),
+    fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
+            (long long)l->step, tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
+            tn_race_loss_text(l->heldout, l->bits, l->accuracy, last),
             tn_race_loss_text(t->best, l->bits, t->best_accuracy, best), step);
     if (r->n_rates) fprintf(r->c->out, " %14s", tn_race_loss_text(x->test.loss, x->test_bits, x->test.accuracy, test));
-    fprintf(r->c->out, " %9s %8s%s%s\n", tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
+    fprintf(r->c->out, " %9s %8s%s%s\n",
+            tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
             tn_race_memory_text(x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
 }
 
 static void print_head(const tn_race *r, int w)
 {
-    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds", "lr", "held out", "best",
-            "at step");
+    fprintf(r->c->out, "\n%-*s %10s %7s %8s %8s %8s %14s %14s %8s", w, "", "parameters", "steps", "tokens", "seconds",
+            "lr", "held out", "best", "at step");
     if (r->n_rates) fprintf(r->c->out, " %14s", "test at best");
-    fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s", "memory");
+    fprintf(r->c->out, " %9s %8s\n", isnan(tn_race_chosen(&r->racer[0])->last.samples_per_s) ? "tokens/s" : "samples/s",
+            "memory");
+}
+
+static void print_rise(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
+{
+    const tn_progress_report *l = &t->last;
+    const double unit = l->by_accuracy ? 1 : tn_bits_of(l);
+    tn_overfit_watch w;
+    char text[160];
+    tn_overfit_watch_begin(&w, l->by_accuracy, unit * (l->by_accuracy ? l->best_accuracy : l->best), l->best_step);
+    w.now = unit * (l->by_accuracy ? l->accuracy : l->heldout);
+    fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", x->name,
+            tn_overfit_watch_text(&w, text, sizeof text));
 }
 
 /* What became worse again, and what a choice has to do with the numbers. */
@@ -176,11 +196,12 @@ static void print_notes(const tn_race *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
-        char text[160];
-        if (t && t->watch.worse)
-            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", r->racer[i].name,
-                    tn_overfit_watch_text(&t->watch, text, sizeof text));
-        if (t && !t->finished) fprintf(r->c->out, t->dir && r->equal != TN_EQUAL_SECONDS ? "%s: not finished; `tenon train %s` goes on with it alone\n" : "%s: not finished\n", r->racer[i].name, t->dir);
+        if (t && t->last.worse) print_rise(r, &r->racer[i], t);
+        if (!t || t->finished) continue;
+        fprintf(r->c->out, "%s: not finished", r->racer[i].name);
+        if (t->dir && r->equal != TN_EQUAL_SECONDS)
+            fprintf(r->c->out, "; `tenon train %s` goes on with it alone", t->dir);
+        fputc('\n', r->c->out);
     }
 }
 

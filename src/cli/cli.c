@@ -1,6 +1,7 @@
 /* The table of verbs and its help texts; JSON Lines output. */
 #include "cli/cli.h"
 
+#include "base/output.h"
 #include "base/text.h"
 #include "cli/data_view.h"
 #include "cli/sample_keys.h"
@@ -29,6 +30,26 @@ tn_status tn_verb_find(const char *name, const tn_verb **out)
     tn_text_quote(name, quoted, sizeof quoted);
     if (near.best) return tn_error(TN_USAGE, "unknown verb %s: did you mean `tenon %s`?", quoted, near.best);
     return tn_error(TN_USAGE, "unknown verb %s: `tenon help` lists the verbs", quoted);
+}
+
+tn_status tn_cli_check_outputs(const tn_cli *c)
+{
+    static const char *const files[] = { "svg", "csv", "html", "out" };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        const char *path = tn_args_value(&c->args, files[i]);
+        const tn_status s = path ? tn_output_file_check(path) : TN_OK;
+        if (s != TN_OK) tn_error_prefix("--%s", files[i]);
+        TN_RETURN_IF(s);
+    }
+    return TN_OK;
+}
+
+const char *tn_cli_override(const tn_cli *c, const char *key)
+{
+    const size_t n = strlen(key);
+    for (size_t i = c->args.overrides_n; i-- > 0;)
+        if (strncmp(c->args.overrides[i], key, n) == 0 && c->args.overrides[i][n] == '=') return c->args.overrides[i] + n + 1;
+    return NULL;
 }
 
 /* The longest flag of a verb, with its value: where the help of all begins. */

@@ -40,6 +40,11 @@ tn_status tn_cli_emit(tn_cli *c, json_t *row);
 tn_status tn_cli_warn(tn_cli *c, const char *text);
 json_t *tn_number_or_null(double x); /* null where it is not finite */
 
+/* Flags that name a file to be written: whether all of them can be, before the verb begins its work. */
+tn_status tn_cli_check_outputs(const tn_cli *c);
+/* The last value that the command line itself gives a key, or NULL. */
+const char *tn_cli_override(const tn_cli *c, const char *key);
+
 #define TN_VERB(name, ...) tn_status tn_cmd_##name(tn_cli *c);
 #include "cli/verbs.def"
 #undef TN_VERB

@@ -1,15 +1,16 @@
 /* tenon race: trains several configurations on the same data with the same seed, one after the other, equal in steps, tokens or
- * seconds and, if asked, in parameters, and compares them. Writes no run. Stopped early, it shows what it has. */
+ * seconds and, if asked, in parameters, and compares them. Keeps a run of each. Stopped early, it shows what it has. */
 #include "cli/race.h"
 
 static tn_status run_all(tn_race *r)
 {
     TN_RETURN_IF(tn_race_prepare(r));
+    TN_RETURN_IF(tn_race_keep(r));
     tn_interrupt_watch();
     tn_status s = TN_OK, shown;
     size_t n = 0;
     while (s == TN_OK && n < r->n) s = tn_race_run(r, &r->racer[n++]);
-    if (!r->racer[0].trained) return s;
+    if (!tn_race_chosen(&r->racer[0])) return s;
     char text[1024]; /* showing must not lose why it ended */
     snprintf(text, sizeof text, "%s", s == TN_OK ? "" : tn_error_text());
     shown = tn_race_show(r);

@@ -1,6 +1,7 @@
 /* tenon train: trains a model on text or a task in a run directory, or continues the run that is there. */
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "base/output.h"
 #include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
@@ -119,6 +120,18 @@ done:
     return s;
 }
 
+/* What happened, and the ways on: a run that was found by its settings was asked for by the very same command. */
+static void describe_finished(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *at)
+{
+    const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
+    const long long steps = tn_settings_int(on->settings, "train.steps"), step = at->step;
+    fprintf(c->err, run->found ? ", this command has finished: %lld steps" : ", finished after %lld steps", step);
+    if (step < steps) fprintf(c->err, " of %lld; to go on: a larger train.stop_patience", steps);
+    else if (!fixed) fprintf(c->err, "; to go on: %s%s%strain.steps=%lld", run->found ? "run=" : "", run->found ? run->dir : "", run->found ? " " : "", 2 * steps);
+    else fprintf(c->err, "; for longer: train.steps=%lld, a new run%s (train.schedule=cosine has come down)", 2 * steps, run->found ? "" : " with run=OTHER");
+    fprintf(c->err, run->found ? "; to train it again: --fresh, or another seed\n" : "; to start over: --fresh\n");
+}
+
 /* "run ..." with what happens to it, and what the run has to say. */
 static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run, const tn_ckpt_state *from)
 {
@@ -130,9 +143,7 @@ static void describe_run(tn_cli *c, const tn_session *on, const tn_run_dir *run,
     }
     fprintf(c->err, "run     %s", run->dir);
     if (from && tn_training_finished(on->settings, from)) {
-        const bool fixed = strcmp(tn_settings_text(on->settings, "train.schedule"), "cosine") == 0;
-        fprintf(c->err, ", finished after %lld steps: %s--fresh starts over\n", (long long)from->step,
-                fixed ? "" : "a larger train.steps goes on, ");
+        describe_finished(c, on, run, from);
         return;
     }
     if (from) fprintf(c->err, ", continuing at step %lld of %lld", (long long)from->step, steps);
@@ -267,11 +278,21 @@ done:
     return s;
 }
 
+/* Before data are read: reading and encoding them may take long. */
+static tn_status check_run(const tn_cli *c)
+{
+    const char *dir = tn_cli_override(c, "run");
+    const tn_status s = dir && *dir ? tn_output_dir_check(dir) : TN_OK;
+    if (s != TN_OK) tn_error_prefix("run");
+    return s;
+}
+
 tn_status tn_cmd_train(tn_cli *c)
 {
     tn_session s = { 0 };
     tn_run_dir run = { .lock = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
+    TN_RETURN_IF(check_run(c));
     TN_RETURN_IF(tn_session_open(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, true, &s));
     tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
     if (st == TN_OK) st = start_or_continue(c, &s, &run);

@@ -2,6 +2,7 @@
 #include "cli/lab_view.h"
 
 #include "base/fs.h"
+#include "cli/table_file.h"
 #include "lab/study.h"
 
 #include <errno.h>
@@ -103,30 +104,18 @@ tn_status tn_lab_view_objective(const tn_cli *c, const tn_study *s, size_t *out)
     return tn_error(TN_USAGE, "--objective=%.64s: study %s has %s", name, s->name, all);
 }
 
-/* A file is written beside its name and takes it when it is whole. */
-static void partial(const char *path, char out[TN_PATH_BYTES + 16]) { snprintf(out, TN_PATH_BYTES + 16, "%s.tmp-%ld", path, (long)getpid()); }
-
 tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out)
 {
     const char *path = tn_args_value(&c->args, flag);
-    char name[TN_PATH_BYTES + 16];
     *out = c->out;
-    if (!path) return TN_OK;
-    if (strlen(path) >= TN_PATH_BYTES) return tn_error(TN_USAGE, "--%s: the name is too long", flag);
-    partial(path, name);
-    *out = fopen(name, "w");
-    return *out ? TN_OK : tn_fs_error(TN_DISK, errno, "write", path);
+    return path ? tn_table_open(path, out) : TN_OK;
 }
 
 tn_status tn_lab_view_put(const tn_cli *c, const char *flag, FILE *f, tn_status s)
 {
     const char *path = tn_args_value(&c->args, flag);
-    char name[TN_PATH_BYTES + 16];
     if (!path) return s;
-    partial(path, name);
-    if (fclose(f) != 0 && s == TN_OK) s = tn_fs_error(TN_DISK, errno, "write", path);
-    if (s == TN_OK && rename(name, path) != 0) s = tn_fs_error(TN_DISK, errno, "write", path);
-    if (s != TN_OK) unlink(name);
-    else fprintf(c->err, "written %s\n", path);
+    s = tn_table_close(path, f, s);
+    if (s == TN_OK) fprintf(c->err, "written %s\n", path);
     return s;
 }

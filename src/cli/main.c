@@ -22,7 +22,10 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, c->verb->flags));
     c->json = tn_args_flag(&c->args, "json");
     if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->out);
-    else TN_TRY(c->verb->run(c));
+    else {
+        TN_TRY(tn_cli_check_outputs(c));
+        TN_TRY(c->verb->run(c));
+    }
     errno = 0;
     if (fflush(c->out) != 0 || ferror(c->out)) TN_FAIL(TN_DISK, "cannot write to standard output: %s", strerror(errno));
 done:

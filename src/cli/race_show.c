@@ -1,5 +1,5 @@
-/* What a race has to show: curves, the table, samples, and the table by context; as text, as JSON Lines, as SVG and CSV files.
- * Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
+/* What a race has to show: curves, the table (race_table.c), samples, and the table by context; as text, as JSON Lines, as SVG and CSV
+ * files, which come last. Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
 #include "cli/race.h"
 #include "cli/table_file.h"
 #include "report/plot.h"
@@ -24,10 +24,11 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
     memcpy(series, text->series, n * sizeof *series);
     for (size_t i = 0, k = 0; i < r->n; i++) {
         const tn_racer *x = &r->racer[i];
-        if (!x->trained) continue;
+        const tn_race_trial *t = tn_race_chosen(x);
+        if (!t) continue;
         k++;
-        if (!x->view.heldout.n) continue;
-        p.count = add_curve(series, p.count, x, &x->view.heldout);
+        if (!t->view.heldout.n) continue;
+        p.count = add_curve(series, p.count, x, &t->view.heldout);
         series[p.count - 1].like = k;
         series[k - 1].faint = true;
     }
@@ -37,95 +38,23 @@ static tn_status draw_svg(const tn_race *r, const tn_plot *text, size_t n)
     return tn_table_close(r->svg, f, tn_plot_svg(&p, f));
 }
 
-static tn_status draw(const tn_race *r)
+/* The training losses, as text or in the file. */
+static tn_status draw(const tn_race *r, bool file)
 {
     static const char *const axes[] = { "step", "tokens", "seconds of training" };
     tn_series series[TN_RACE_MOST];
     const tn_term term = tn_term_of(r->c->out);
     const char *lang = setlocale(LC_CTYPE, "");
     size_t n = 0;
-    for (size_t i = 0; i < r->n; i++)
-        if (r->racer[i].trained) n = add_curve(series, n, &r->racer[i], &r->racer[i].view.train);
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (t) n = add_curve(series, n, &r->racer[i], &t->view.train);
+    }
     const tn_plot p = { .title = "training loss", .x_label = axes[r->equal], .series = series, .count = n,
-                        .y_label = isnan(r->racer[0].last.bits) ? "bits per token" : "bits per byte",
+                        .y_label = isnan(tn_race_chosen(&r->racer[0])->last.bits) ? "bits per token" : "bits per byte",
                         .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
-    if (!r->c->json) TN_RETURN_IF(tn_plot_text(&p, r->c->out));
-    return r->svg ? draw_svg(r, &p, n) : TN_OK;
-}
-
-/* --- the table -------------------------------------------------------------------------------------------------------- */
-
-static int name_width(const tn_race *r)
-{
-    int most = 12;
-    for (size_t i = 0; i < r->n; i++) {
-        const int n = (int)strlen(r->racer[i].name);
-        if (n > most) most = n;
-    }
-    return most < 40 ? most : 40;
-}
-
-/* "2.061 b/B", of a loss in nats per token; a task's accuracy where it is known. */
-static const char *loss_text(double loss, double bits, double accuracy, char buf[24])
-{
-    if (isnan(loss)) snprintf(buf, 24, "-");
-    else if (!isnan(accuracy)) snprintf(buf, 24, "%.2f %% right", 100 * accuracy);
-    else if (isnan(bits)) snprintf(buf, 24, "%.3f b/token", loss / log(2));
-    else snprintf(buf, 24, "%.3f b/B", loss * bits);
-    return buf;
-}
-
-static const char *memory_text(size_t bytes, char buf[24])
-{
-    if (bytes) snprintf(buf, 24, "%.0f MB", (double)bytes / 1e6);
-    else snprintf(buf, 24, "-");
-    return buf;
-}
-
-static tn_status emit_racer(tn_cli *c, const tn_racer *x)
-{
-    const tn_progress_report *l = &x->last;
-    const bool per_byte = !isnan(l->bits);
-    json_t *row = json_pack("{s:s, s:s, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
-                            per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
-                            tn_number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token",
-                            "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens",
-                            (json_int_t)l->tokens, "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes",
-                            (json_int_t)x->bytes);
-    if (row && !isnan(l->accuracy) && json_object_set_new(row, "heldout_accuracy", json_real(l->accuracy)) != 0) {
-        json_decref(row);
-        row = NULL;
-    }
-    if (row && x->width.text[0] && json_object_set_new(row, "width", json_string(x->width.text)) != 0) {
-        json_decref(row);
-        row = NULL;
-    }
-    return tn_cli_emit(c, row);
-}
-
-static tn_status show_table(const tn_race *r)
-{
-    FILE *f = r->c->out;
-    const int w = name_width(r);
-    if (!r->c->json)
-        fprintf(f, "\n%-*s %12s %9s %9s %9s %14s %10s %9s\n", w, "", "parameters", "steps", "tokens", "seconds", "held out",
-                r->n && !isnan(r->racer[0].last.samples_per_s) ? "samples/s" : "tokens/s", "memory");
-    for (size_t i = 0; i < r->n; i++) {
-        const tn_racer *x = &r->racer[i];
-        const tn_progress_report *l = &x->last;
-        char tokens[16], rate[16], loss[24], memory[24];
-        if (!x->trained) continue;
-        if (r->c->json) {
-            TN_RETURN_IF(emit_racer(r->c, x));
-            continue;
-        }
-        fprintf(f, "%-*s %12lld %9lld %9s %9.1f %14s %10s %9s", w, x->name, (long long)x->parameters, (long long)l->step,
-                tn_count_text((double)l->tokens, tokens), l->working_s, loss_text(l->heldout, l->bits, l->accuracy, loss),
-                tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate), memory_text(x->bytes, memory));
-        fprintf(f, "%s%s\n", x->width.text[0] ? "  " : "", x->width.text);
-    }
-    return TN_OK;
+    return file ? draw_svg(r, &p, n) : tn_plot_text(&p, r->c->out);
 }
 
 /* --- samples ---------------------------------------------------------------------------------------------------------- */
@@ -184,8 +113,8 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
-    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, loss_text(k->loss, k->bits, NAN, loss), scored, speed,
-            memory_text(k->bytes, memory));
+    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, NAN, loss), scored, speed,
+            tn_race_memory_text(k->bytes, memory));
 }
 
 /* Why cells are empty, once for each reason; and what the star means. */
@@ -204,7 +133,7 @@ static void print_notes(const tn_race *r)
 
 static tn_status show_contexts(const tn_race *r)
 {
-    const int w = name_width(r);
+    const int w = tn_race_name_width(r);
     if (!r->c->json)
         fprintf(r->c->out, "\n%-*s %14s %14s %9s %11s %10s\n", w, "by context", "batch x tokens", "held out", "scored",
                 "tokens/s ", "memory");
@@ -240,12 +169,33 @@ static tn_status write_csv(const tn_race *r)
     return tn_table_close(r->csv, f, TN_OK);
 }
 
+/* --- all of it -------------------------------------------------------------------------------------------------------- */
+
+/* Where the models are, and what to type for them. */
+static tn_status show_runs(const tn_race *r)
+{
+    const tn_racer *shown = NULL;
+    for (size_t i = 0; i < r->n; i++) {
+        const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
+        if (!t || !t->dir) continue;
+        if (!shown) shown = &r->racer[i];
+        if (r->c->json) TN_RETURN_IF(tn_cli_emit(r->c, json_pack("{s:s, s:s, s:s}", "name", "run", "config", r->racer[i].name, "value", t->dir)));
+    }
+    if (shown && !r->c->json)
+        fprintf(r->c->out, "\nkept in %s: `tenon %s %s` %s\n", r->dir, shown->writes ? "sample" : "eval", tn_race_chosen(shown)->dir,
+                shown->writes ? "writes with one of these models" : "measures one of these models");
+    return TN_OK;
+}
+
 tn_status tn_race_show(const tn_race *r)
 {
-    TN_RETURN_IF(draw(r));
-    TN_RETURN_IF(show_table(r));
+    if (!r->c->json) TN_RETURN_IF(draw(r, false));
+    TN_RETURN_IF(tn_race_table(r));
     for (size_t i = 0; i < r->n; i++)
         if (r->racer[i].sample.n || r->racer[i].no_sample[0]) TN_RETURN_IF(show_sample(r, &r->racer[i]));
     if (r->racer[0].n_measured) TN_RETURN_IF(show_contexts(r));
-    return r->csv ? write_csv(r) : TN_OK;
+    TN_RETURN_IF(show_runs(r));
+    fflush(r->c->out); /* a file that cannot be written takes none of it away */
+    const tn_status drawn = r->svg ? draw(r, true) : TN_OK;
+    return drawn == TN_OK && r->csv ? write_csv(r) : drawn;
 }

@@ -15,6 +15,7 @@ typedef struct tn_dataset tn_dataset;
 
 typedef struct tn_dataset_options { /* for raw text only; NULL or zeros: none held out, a file is a document */
     double holdout_frac;            /* one document: its end is held out; several: whole documents (into "valid") */
+    double test_frac;               /* another part beside it, at the very end or other documents (into "test"); 0: none */
     uint64_t window;                /* one document as bytes: each part gets so many at least, or the open fails; 0: any */
     const char *doc_sep, *text_key; /* see documents.h */
     const char *tokenizer;          /* for tn_tokenizer_open; NULL or "": bytes */

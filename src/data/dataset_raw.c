@@ -27,24 +27,40 @@ static bool is_tokenized(const tn_dataset_options *o)
     return o->tokenizer && *o->tokenizer && strcmp(o->tokenizer, "bytes") != 0;
 }
 
-/* One document: [0, train) and the rest; text to be tokenized is not cut inside a character. */
+/* How much of the end of `bytes` is a part of its own: at least a window, and as much is left; not cut inside a character where
+ * the text is to be tokenized. */
+static size_t tail_of(const unsigned char *text, size_t bytes, size_t wanted, const tn_dataset_options *o)
+{
+    const size_t most = bytes > o->window ? bytes - (size_t)o->window : 0;
+    size_t held = wanted < o->window ? (size_t)o->window : wanted;
+    if (held > most) held = most;
+    while (is_tokenized(o) && held && held < bytes && (text[bytes - held] & 0xC0) == 0x80) held++;
+    return held;
+}
+
+/* One document: training text, then what is held out, then the test, where one is asked for. */
 static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, const tn_dataset_options *o)
 {
-    size_t held = (size_t)((double)bytes * o->holdout_frac);
-    if (bytes < 2 * o->window)
+    const int parts = o->test_frac > 0 ? 3 : 2;
+    if (bytes < (uint64_t)parts * o->window)
         return tn_error(TN_BAD_FILE,
                         "%.640s has %zu bytes, too few for windows of %llu tokens: use a smaller train.context or more "
                         "text",
                         d->path, bytes, (unsigned long long)(o->window - 1));
-    if (held < o->window) held = o->window;
-    if (held > bytes - o->window) held = bytes - o->window;
-    while (is_tokenized(o) && held && held < bytes && (text[bytes - held] & 0xC0) == 0x80) held++;
-    const size_t sizes[2] = { bytes - held, held };
-    for (int k = 0; k < 2; k++) {
+    size_t test = 0;
+    if (parts == 3) { /* a window for each of the other two is left */
+        const size_t most = bytes - 2 * (size_t)o->window, wanted = (size_t)((double)bytes * o->test_frac);
+        test = tail_of(text, bytes, wanted < most ? wanted : most, o);
+    }
+    const size_t held = tail_of(text, bytes - test, (size_t)((double)bytes * o->holdout_frac), o);
+    const size_t sizes[TN_SPLITS] = { bytes - test - held, held, test };
+    size_t at = 0;
+    for (int k = 0; k < TN_SPLITS; at += sizes[k++]) {
+        if (k == TN_TEST && !test) break;
         d->starts[k] = tn_alloc(2 * sizeof(uint64_t));
         if (!d->starts[k]) return TN_MEMORY;
         d->starts[k][1] = sizes[k];
-        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text + (k ? sizes[0] : 0), sizes[k] ? 1 : 0));
+        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text + at, sizes[k] ? 1 : 0));
     }
     return TN_OK;
 }
@@ -82,23 +98,23 @@ static tn_status read_documents(tn_dataset *d, const tn_inputs *in, const tn_dat
     tn_documents *docs = NULL;
     tn_piece p;
     tn_data_split k = TN_TRAIN;
-    tn_splitter rule = { .seed = o->seed, .frac = { 0, o->holdout_frac, 0 } };
+    tn_splitter rule = { .seed = o->seed, .frac = { 0, o->holdout_frac, o->test_frac } };
     const tn_documents_options how = { .doc_sep = o->doc_sep, .text_key = o->text_key };
     TN_TRY(tn_documents_open(in, &how, &docs));
     for (;;) {
         TN_TRY(tn_documents_next(docs, &p));
         if (!p.text) break;
         if (p.first) k = tn_splitter_document(&rule, p.text, p.bytes);
-        if (r[0].n + r[1].n + p.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
+        if (r[0].n + r[1].n + r[2].n + p.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
         TN_TRY(append(d, &r[k], k, &p));
     }
-    if (r[0].documents + r[1].documents == 1) { /* too few to hold one out: the end of it */
+    if (r[0].documents + r[1].documents + r[2].documents == 1) { /* too few to hold one out: the end of it */
         tn_free(d->starts[TN_TRAIN]);
         d->starts[TN_TRAIN] = NULL;
         s = split_tail(d, d->text[TN_TRAIN], r[TN_TRAIN].n, o);
         goto done;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < TN_SPLITS; i++)
         if (r[i].documents) TN_TRY(one_extent(d, (tn_data_split)i, d->text[i], r[i].documents));
 done:
     tn_documents_close(docs);
@@ -168,8 +184,8 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
     d->info.vocab = tn_tokenizer_vocab(t);
     d->info.eot = tn_tokenizer_special(t, TN_TOKEN_END);
     d->info.item = TN_ITEM_U32;
-    for (int k = 0; k < 2; k++) TN_TRY(encode_split(d, &e, (tn_data_split)k));
-    for (int k = 0; k < 2; k++) { /* both parts may lie in one text */
+    for (int k = 0; k < TN_SPLITS; k++) TN_TRY(encode_split(d, &e, (tn_data_split)k));
+    for (int k = 0; k < TN_SPLITS; k++) { /* all parts may lie in one text */
         tn_free(d->text[k]);
         d->text[k] = NULL;
     }
@@ -191,6 +207,8 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
                                  .item = TN_ITEM_U8,
                                  .sample = 1,
                                  .tokenizer = "bytes" };
+    if (o->test_frac > 0 && o->holdout_frac + o->test_frac >= 1)
+        TN_FAIL(TN_USAGE, "train.holdout_frac and train.test_frac together leave nothing of %.640s to train on", d->path);
     TN_TRY(tn_inputs_add(&in, d->path, TN_FORMAT_AUTO));
     for (size_t i = 0; i < in.n; i++)
         if (tn_format_kind(in.v[i].format) != TN_KIND_TEXT)

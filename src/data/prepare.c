@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/output.h"
 #include "data/stage.h"
 
 #include <stdio.h>
@@ -231,6 +232,13 @@ static int threads_of(const tn_settings *st)
     return n < 1 ? 1 : n > 64 ? 64 : (int)n;
 }
 
+/* Before inputs are hashed. A data set that is there may be up to date: then nothing is written, whoever owns it. */
+static tn_status check_place(const char *dir)
+{
+    struct stat st;
+    return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? TN_OK : tn_output_dir_check(dir);
+}
+
 tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
 {
     tn_status s = TN_OK;
@@ -240,6 +248,7 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
     if (p->n == 0)
         return tn_error(TN_USAGE, "no inputs: name files or folders, for example tenon data prepare book.txt out=book");
     if (!*dir) return tn_error(TN_USAGE, "out is not set: name the folder to make, for example out=book");
+    TN_RETURN_IF(check_place(dir));
     w.trains_tokenizer = strncmp(tn_settings_text(st, "tokenizer"), "train:", 6) == 0;
     w.threads = threads_of(st);
     w.sink = (tn_sink){ .manifest = &w.manifest, .shard_tokens = (uint64_t)tn_settings_int(st, "shard_tokens") };

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "base/output.h"
 #include "io/llama2c.h"
 #include "train/checkpoint.h"
 #include "train/saved_model.h"
@@ -168,6 +169,7 @@ tn_status tn_ckpt_convert(const char *in, const char *out, tn_dtype dtype, char 
     tn_text_pair meta[TN_WEIGHTS_META];
     const struct format *f = NULL;
     TN_TRY(format_of(out, true, &f));
+    TN_TRY(tn_output_file_check(out));
     TN_TRY(tn_tensors_open(in, &t));
     /* A checkpoint that was taken out of its run has no settings beside it: its weights are still weights. */
     if (t.n_meta == 0 && !tn_is_weights_file(in) && tn_saved_model_find(in, NULL, 0, "best", &m) == TN_OK) {

@@ -191,12 +191,38 @@ static bool unfinished(const tn_settings *st, const char *dir)
     return !finished;
 }
 
-/* The newest that can be continued and that no process has; its lock is held then. */
+/* A file that the settings name (data, a model's .so) is newer than the run's last checkpoint: the same words, another command. */
+static bool changed_since(const tn_settings *st, const char *dir)
+{
+    static const char *const keys[] = { "model", "data", "tokenizer", "task.data" };
+    char path[TN_RUN_PATH];
+    struct stat then, now;
+    if (tn_path_join(dir, "latest", path, sizeof path) != TN_OK || stat(path, &then) != 0) return true;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (stat(tn_settings_text(st, keys[i]), &now) != 0) continue;
+        if (now.st_mtim.tv_sec != then.st_mtim.tv_sec ? now.st_mtim.tv_sec > then.st_mtim.tv_sec
+                                                      : now.st_mtim.tv_nsec > then.st_mtim.tv_nsec)
+            return true;
+    }
+    return false;
+}
+
+static bool take_found(const char *dir, tn_run_dir *r)
+{
+    int fd;
+    if (tn_run_lock(dir, WAIT_FOUND_MS, &fd) != TN_OK) return false;
+    if (r->lock >= 0) close(r->lock);
+    r->lock = fd;
+    snprintf(r->dir, sizeof r->dir, "%s", dir);
+    return r->found = true;
+}
+
+/* The newest that can be continued and that no process has, its lock held; where there is none, the newest that is finished. */
 static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r)
 {
     DIR *d = opendir("runs");
     if (!d) return errno == ENOENT ? TN_OK : tn_fs_error(TN_DISK, errno, "read directory", "runs");
-    long best = 0;
+    long best = 0, done = 0;
     for (struct dirent *e; (e = readdir(d));) {
         char dir[300], config[320], *end;
         const size_t n = strlen(base);
@@ -205,16 +231,14 @@ static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r
         if (*end || number <= best) continue;
         snprintf(dir, sizeof dir, "runs/%s", e->d_name);
         snprintf(config, sizeof config, "%s/config.yaml", dir);
-        if (!exists(dir, "config.yaml") || !tn_settings_same_run(st, config) || !unfinished(st, dir)) continue;
-        int fd;
-        if (tn_run_lock(dir, WAIT_FOUND_MS, &fd) != TN_OK) continue;
-        if (r->lock >= 0) close(r->lock);
-        r->lock = fd;
-        best = number;
-        snprintf(r->dir, sizeof r->dir, "%s", dir);
-        r->found = true;
+        if (!exists(dir, "config.yaml") || !tn_settings_same_run(st, config)) continue;
+        if (!unfinished(st, dir)) done = number > done && !changed_since(st, dir) ? number : done;
+        else if (take_found(dir, r)) best = number;
     }
     closedir(d);
+    char dir[300];
+    snprintf(dir, sizeof dir, "runs/%s%ld", base, done);
+    if (!r->found && done) (void)take_found(dir, r);
     return TN_OK;
 }
 

@@ -19,8 +19,8 @@ typedef struct tn_run_dir {
     int lock;                     /* descriptor of the directory, or -1 */
 } tn_run_dir;
 
-/* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or
- * else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
+/* The setting `run`, or, where that is empty, the newest runs/NAME-N with the same settings that is not finished, or else the newest
+ * that is and is younger than the files it was made from (nothing is left to do then), or else a new one. Removes what a killed process left (.tmp-*), writes config.yaml. `fresh` starts over: no automatic
  * search, and what a named run holds moves to RUN/old. */
 tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_run_dir *out);
 /* config.yaml again, where settings changed after it was opened. */

@@ -15,7 +15,7 @@ static const char *const loose[] = {
     "train.eval_every", "train.stop_patience", "train.nonfinite", "train.test", "train.epochs", /* as train.steps */
 };
 
-static bool may_change(const char *key)
+bool tn_settings_may_change(const char *key)
 {
     for (size_t i = 0; i < sizeof loose / sizeof *loose; i++) {
         const size_t n = strlen(loose[i]);
@@ -33,7 +33,7 @@ tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES])
     for (size_t i = 0; i < tn_settings_count(st); i++) {
         const tn_setting *row = tn_settings_row_at(st, i);
         const char *text = tn_settings_text_at(st, i);
-        if (may_change(row->key) || is_steps(row->key)) continue;
+        if (tn_settings_may_change(row->key) || is_steps(row->key)) continue;
         tn_hash_add(h, row->key, strlen(row->key) + 1);
         tn_hash_add(h, text, strlen(text) + 1);
     }
@@ -103,7 +103,7 @@ tn_status tn_settings_may_continue(const tn_settings *now, const char *config, c
         const char *key = tn_settings_row_at(now, i)->key, *was = tn_settings_text_at(old, i), *is = tn_settings_text_at(now, i);
         if (strcmp(was, is) == 0) continue;
         if (is_steps(key)) TN_TRY(check_steps(now, old));
-        else if (!may_change(key)) TN_TRY(refuse(key, was, is));
+        else if (!tn_settings_may_change(key)) TN_TRY(refuse(key, was, is));
         list_change(key, was, is, changed, bytes);
     }
 done:

@@ -9,6 +9,9 @@
 
 #include <tenon/settings.h>
 
+/* It does not shape the numbers of a run. */
+bool tn_settings_may_change(const char *key);
+
 /* Checksum of the settings that may not change, train.steps aside. */
 tn_status tn_settings_same_hash(const tn_settings *st, char hash[TN_HASH_BYTES]);
 

@@ -12,6 +12,7 @@ static tn_status open_dataset(tn_session *s, const char *path)
     const char *tokenizer = tn_settings_text(s->settings, "tokenizer");
     const bool bytes = !tokenizer[0] || strcmp(tokenizer, "bytes") == 0;
     const tn_dataset_options o = { .holdout_frac = tn_settings_float(s->settings, "train.holdout_frac"),
+                                   .test_frac = tn_settings_float(s->settings, "train.test_frac"),
                                    .window = bytes ? (uint64_t)s->length + 1 : 0, .tokenizer = tokenizer,
                                    .seed = (uint64_t)tn_settings_int(s->settings, "seed") };
     TN_RETURN_IF(tn_dataset_open(path, &o, &s->data));

@@ -165,7 +165,7 @@ static tn_status save(loop *l)
     const tn_status s = write_checkpoint(l);
     if (s != TN_DISK) return s;
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (l->saved <= 0) return s;
+    if (l->saved <= 0 || l->t->once) return s;
     return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
 }
 
@@ -427,7 +427,7 @@ static tn_status interrupted(loop *l)
     TN_RETURN_IF(save(l));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
-                    l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
+                    !l->t->dir || l->saved != l->at.step ? "" : l->t->once ? ", saved" : ", saved: the same command continues");
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)

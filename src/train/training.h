@@ -56,6 +56,7 @@ typedef struct tn_training {
     void (*report)(void *ctx, const tn_progress_report *r); /* after every step, or NULL */
     bool (*interrupted)(void *ctx);                         /* asked between steps, or NULL */
     bool (*enough)(void *ctx);  /* asked after every report, or NULL: true ends the run as train.stop_patience does */
+    bool once;                  /* the command that runs it does not go on from its checkpoints: messages do not promise it */
     bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
     void (*note)(void *ctx, const char *text); /* what a person should know, in one line without its end; or NULL */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */

@@ -20,6 +20,7 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     c->argc = argc - 2;
     c->argv = argv + 2;
     TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, c->verb->flags));
+    c->asked = (tn_asked){ .word = c->args.words, .n = c->args.positional_n + c->args.overrides_n };
     c->json = tn_args_flag(&c->args, "json");
     if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->out);
     else TN_TRY(c->verb->run(c));

@@ -14,8 +14,13 @@ static tn_status open_racer(const tn_race *r, const tn_racer *x, tn_session *out
 {
     const bool first = x == r->racer;
     const int64_t wanted = r->parameters != TN_RACE_MEASURED ? r->parameters : first ? 0 : r->racer[0].parameters;
-    const tn_session_options o = { .target = x->target, .overrides = x->overrides, .n = x->n, .needs_data = true,
-                                   .parameters = wanted, .width = r->width };
+    const tn_session_options o = { .asked = &r->c->asked,
+                                   .target = x->target,
+                                   .overrides = x->overrides,
+                                   .n = x->n,
+                                   .needs_data = true,
+                                   .parameters = wanted,
+                                   .width = r->width };
     const tn_status s = tn_session_open_with(&o, out);
     if (s != TN_OK && !strstr(tn_error_text(), x->name)) tn_error_prefix("%s", x->name);
     return s;

@@ -183,7 +183,14 @@ int64_t tn_session_count(const tn_session *s, tn_data_split split)
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
     tn_session s = { .shared = o->shared, .seat = o->seat };
-    tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
+    const tn_settings_from from = { .asked = o->asked,
+                                    .target = o->target,
+                                    .file = o->file,
+                                    .said = o->said,
+                                    .n_said = o->n_said,
+                                    .overrides = o->overrides,
+                                    .n = o->n };
+    tn_status st = tn_settings_resolve_from(&from, &s.settings, &s.model);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, o->needs_data);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);

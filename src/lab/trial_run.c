@@ -185,7 +185,7 @@ static void keep_metric(void *to, const char *name, double value, const char *un
 static void look(trial *t)
 {
     if (t->on.source.look) t->on.source.look(t->on.source.ctx, keep_metric, t);
-    tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
+    (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
 /* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where sizes count by what it is worth

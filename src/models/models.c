@@ -1,6 +1,7 @@
 /* The table of models, and loading one from a shared object: only one that the user names runs, whatever files say. */
 #include "models/models.h"
 
+#include "base/settings_watch.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -50,6 +51,13 @@ tn_status tn_model_error(const char *fmt, ...)
     return tn_error(TN_USAGE, "%s", text);
 }
 
+tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_settings_watch(st);
+    const tn_status built = m->build(g, st, b), mistake = tn_settings_mistake(st);
+    return mistake != TN_OK ? mistake : built;
+}
+
 static tn_status check_row(const char *path, const tn_model *m)
 {
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);
@@ -65,7 +73,7 @@ static tn_status load_object(const char *path, const tn_model **out)
 {
     if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "there is no model %s: build it first (`make` in its folder)", path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s", path, dlerror());
+    if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s (made for another version of Tenon? compile it again)", path, dlerror());
     tenon_model_fn *get;
     *(void **)&get = dlsym(object, "tenon_model");
     if (!get) {

@@ -25,6 +25,9 @@ bool tn_word_asks(const char *word);
  * asked for the object. The only place that loads code. */
 tn_status tn_model_load(const char *name_or_path, const tn_asked *asked, const tn_model **out);
 
+/* m->build, and what it asked of the settings that is not there: that comes first, since it leads to whatever the graph then says. */
+tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b);
+
 /* The preset of any model: *model is its owner. NULL when there is none. */
 const tn_preset *tn_preset_named(const char *name, const tn_model **model);
 

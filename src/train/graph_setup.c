@@ -2,6 +2,7 @@
 #include "train/graph_setup.h"
 
 #include "backend/backend.h"
+#include "models/models.h"
 #include "ops/linear_xent/linear_xent.h"
 #include "ops/xent/xent.h"
 #include "train/task_setup.h"
@@ -112,7 +113,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length, .logits = shape->logits };
     if (model->features) TN_TRY(add_samples(g, st, shape, &b));
     else add_tokens(g, shape, &b);
-    TN_TRY(model->build(g, st, &b));
+    TN_TRY(tn_model_build(model, g, st, &b));
     TN_TRY(tn_graph_status(g));
     if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
     if (shape->nll) TN_TRY(put_nll(g, model));

@@ -50,7 +50,7 @@ static tn_status draw(const tn_race *r)
                         .y_label = isnan(r->racer[0].last.bits) ? "bits per token" : "bits per byte",
                         .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
-    if (!r->c->json) TN_RETURN_IF(tn_plot_text(&p, r->c->out));
+    if (!r->c->json) TN_RETURN_IF(tn_plot_text(&p, term.f));
     return r->svg ? draw_svg(r, &p, n) : TN_OK;
 }
 

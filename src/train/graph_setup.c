@@ -39,6 +39,18 @@ static tn_status find_device(const tn_settings *st, tn_device *out)
     return TN_OK;
 }
 
+static bool typed(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "command line") == 0; }
+
+tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
+{
+    if (typed(st, "device")) return TN_OK;
+    const char *wanted = tn_settings_text(st, "device"), *compute = tn_settings_text(st, "compute");
+    const bool wants = !on_cpu && strcmp(wanted, "cpu") != 0, gpu = wants && tn_backend_get(TN_CUDA);
+    if (gpu) return TN_OK;
+    if (strcmp(compute, "tf32") == 0 && !typed(st, "compute")) TN_RETURN_IF(tn_settings_set(st, "compute", "f32", "no GPU here"));
+    return wants && strcmp(wanted, "cuda") == 0 ? tn_settings_set(st, "device", "cpu", "no GPU here") : TN_OK;
+}
+
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
 {
     const char *compute = tn_settings_text(st, "compute");

@@ -92,14 +92,22 @@ tn_status tn_settings_set(tn_settings *st, const char *key, const char *text, co
 /* "key=value" from the command line. */
 tn_status tn_settings_override(tn_settings *st, const char *key_value);
 
-/* Values by key. A key that is not in the table, or is of another type, is a mistake in the calling code. */
-int64_t tn_settings_int(const tn_settings *st, const char *key); /* INT, AUTO_INT; 0 while it is auto */
-bool tn_settings_is_auto(const tn_settings *st, const char *key);
-double tn_settings_float(const tn_settings *st, const char *key);
-bool tn_settings_on(const tn_settings *st, const char *key);          /* SWITCH, BOOL */
-int tn_settings_choice(const tn_settings *st, const char *key);       /* CHOICE: its place among them, from 0 */
-const char *tn_settings_text(const tn_settings *st, const char *key); /* any type, canonical; until the next set */
-const char *tn_settings_source(const tn_settings *st, const char *key);
+/* Values by key. A key that is not in the table, or is of another type, is a mistake in the calling code: while a model is built,
+ * the value is 0 (or "") and the build fails with the key, file and line. */
+#define tn_settings_int(st, key) tn_settings_int_((st), __FILE__, __LINE__, (key)) /* INT, AUTO_INT; 0 while it is auto */
+#define tn_settings_is_auto(st, key) tn_settings_is_auto_((st), __FILE__, __LINE__, (key))
+#define tn_settings_float(st, key) tn_settings_float_((st), __FILE__, __LINE__, (key))
+#define tn_settings_on(st, key) tn_settings_on_((st), __FILE__, __LINE__, (key))         /* SWITCH, BOOL */
+#define tn_settings_choice(st, key) tn_settings_choice_((st), __FILE__, __LINE__, (key)) /* CHOICE: its place among them, from 0 */
+#define tn_settings_text(st, key) tn_settings_text_((st), __FILE__, __LINE__, (key))     /* any type, canonical; until the next set */
+#define tn_settings_source(st, key) tn_settings_source_((st), __FILE__, __LINE__, (key))
+int64_t tn_settings_int_(const tn_settings *st, const char *file, int line, const char *key);
+bool tn_settings_is_auto_(const tn_settings *st, const char *file, int line, const char *key);
+double tn_settings_float_(const tn_settings *st, const char *file, int line, const char *key);
+bool tn_settings_on_(const tn_settings *st, const char *file, int line, const char *key);
+int tn_settings_choice_(const tn_settings *st, const char *file, int line, const char *key);
+const char *tn_settings_text_(const tn_settings *st, const char *file, int line, const char *key);
+const char *tn_settings_source_(const tn_settings *st, const char *file, int line, const char *key);
 
 /* All keys in the order they were added, i < count. */
 size_t tn_settings_count(const tn_settings *st);

@@ -51,6 +51,8 @@ const char *tenon_error(void);   /* of this thread's last failure; never NULL */
 /* target: a run's directory (its best checkpoint), a checkpoint's directory, a .safetensors file that tenon_save wrote, a
  * .bin of llama2.c; or, without weights, a preset, a model, a .yaml or a model's .so: parameters then have the first values
  * that `seed` gives. overrides: n texts "key=value", as on the command line (NULL where n is 0).
+ * A shared object runs with the rights of the program: it is loaded where target or "model=PATH" names it, and TENON_USAGE where
+ * only a file does (weights, settings).
  *
  * It computes on the CPU, whatever `device` a run was trained on, unless an override says device=cuda (TENON_USAGE where the
  * build has no CUDA or no GPU is there) or device=auto (a GPU where one is there, else the CPU). On a GPU `compute` is bf16 unless

@@ -36,7 +36,7 @@ def _load():
     tried = []
     for place in _places():
         try:
-            return C.CDLL(place)
+            return C.CDLL(place, mode=C.RTLD_GLOBAL)  # a model of your own (a .so) finds its calls in it
         except OSError as error:
             tried.append(f"  {error}")
     raise ImportError("libtenon.so is not there: run `make` in Tenon's checkout (then its build folder is found), `make install`, "

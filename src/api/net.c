@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "base/alloc.h"
 #include "base/status.h"
+#include "train/graph_setup.h"
 
 #include <string.h>
 
@@ -76,7 +77,9 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     if (!net) TN_TRY(TN_MEMORY);
     TN_TRY(tn__api_need(target, "target"));
     TN_TRY(tn__api_need(out, "out"));
-    TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
+    const tn_asked asked = { .word = overrides, .n = n, .target = target, .to = "the call" };
+    TN_TRY(tn_saved_model_find(&asked, target, overrides, n, "best", &net->saved));
+    TN_TRY(tn_graph_setup_here(net->saved.settings, true));
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));
     if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store, net->note));

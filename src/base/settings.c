@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/setting_value.h"
+#include "base/settings_watch.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -22,16 +23,28 @@ typedef struct entry {
     tn_setting_value value;
 } entry;
 
+/* Apart from the table, which getters do not change. */
+typedef struct watch {
+    bool on;
+    char mistake[400]; /* "": none so far */
+} watch;
+
 struct tn_settings {
     entry *entries;
     size_t count, capacity;
     tn_arena arena; /* texts, sources and owners */
+    watch *watch;
 };
 
 tn_status tn_settings_new(tn_settings **out)
 {
     tn_settings *st = tn_alloc(sizeof *st);
     if (!st) return TN_MEMORY;
+    st->watch = tn_alloc(sizeof *st->watch);
+    if (!st->watch) {
+        tn_free(st);
+        return TN_MEMORY;
+    }
     *out = st;
     return TN_OK;
 }
@@ -40,6 +53,7 @@ void tn_settings_free(tn_settings *st)
 {
     if (!st) return;
     tn_free(st->entries);
+    tn_free(st->watch);
     tn_arena_free(&st->arena);
     tn_free(st);
 }
@@ -216,49 +230,84 @@ tn_status tn_settings_override(tn_settings *st, const char *key_value)
     return tn_settings_set(st, key, eq + 1, "command line");
 }
 
-static const entry *entry_of(const tn_settings *st, const char *key)
+/* --- getters ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct asked {
+    const char *file;
+    int line;
+    const char *key;
+} asked;
+
+void tn_settings_watch(const tn_settings *st) { *st->watch = (watch){ .on = true }; }
+
+tn_status tn_settings_mistake(const tn_settings *st)
 {
-    const size_t i = find_meant(st, key);
-    assert(i < st->count && "a getter was asked for a key that no table has");
+    st->watch->on = false;
+    return st->watch->mistake[0] ? tn_error(TN_USAGE, "%s", st->watch->mistake) : TN_OK;
+}
+
+static void keep_unknown(const tn_settings *st, const asked *a)
+{
+    char quoted[QUOTE_BYTES];
+    const char *key = a->key ? a->key : "NULL";
+    tn_nearest near = { .word = key };
+    if (st->watch->mistake[0]) return;
+    for (size_t i = 0; i < st->count; i++) tn_nearest_try(&near, st->entries[i].row->key);
+    snprintf(st->watch->mistake, sizeof st->watch->mistake, "the model asks for a setting %s that is not declared: %s%s%s  (%s:%d)",
+             tn_text_quote(key, quoted, sizeof quoted), near.best ? "did you mean " : "add it to the model's settings", near.best ? near.best : "",
+             near.best ? "?" : "", a->file, a->line);
+}
+
+static const entry *entry_of(const tn_settings *st, const asked *a)
+{
+    const size_t i = a->key ? find_meant(st, a->key) : st->count;
+    if (i == st->count && st->watch->on) keep_unknown(st, a);
+    else assert(i < st->count && "a getter was asked for a key that no table has");
     return i < st->count ? &st->entries[i] : NULL;
 }
 
 /* An entry of one of two types, for getters of numbers and switches. */
-static const entry *entry_typed(const tn_settings *st, const char *key, tn_setting_type a, tn_setting_type b)
+static const entry *entry_typed(const tn_settings *st, const asked *a, tn_setting_type one, tn_setting_type other)
 {
-    const entry *e = entry_of(st, key);
-    const bool fits = e && (e->row->type == a || e->row->type == b);
-    assert(fits && "a getter was asked for a key of another type");
+    const entry *e = entry_of(st, a);
+    const bool fits = e && (e->row->type == one || e->row->type == other);
+    if (e && !fits && st->watch->on && !st->watch->mistake[0])
+        snprintf(st->watch->mistake, sizeof st->watch->mistake, "the model asks for the setting %s as %s, and it is declared as %s  (%s:%d)", e->row->key,
+                 tn_setting_type_name(one), tn_setting_type_name(e->row->type), a->file, a->line);
+    else assert((fits || st->watch->on) && "a getter was asked for a key of another type");
     return fits ? e : NULL;
 }
 
-int64_t tn_settings_int(const tn_settings *st, const char *key)
+int64_t tn_settings_int_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, key, TN_TYPE_INT, TN_TYPE_AUTO_INT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_INT, TN_TYPE_AUTO_INT);
     return e ? e->value.i : 0;
 }
 
-bool tn_settings_is_auto(const tn_settings *st, const char *key)
+bool tn_settings_is_auto_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, key, TN_TYPE_AUTO_INT, TN_TYPE_INT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_AUTO_INT, TN_TYPE_INT);
     return e && e->value.is_auto;
 }
 
-double tn_settings_float(const tn_settings *st, const char *key)
+double tn_settings_float_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, key, TN_TYPE_FLOAT, TN_TYPE_FLOAT);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_FLOAT, TN_TYPE_FLOAT);
     return e ? e->value.f : 0;
 }
 
-bool tn_settings_on(const tn_settings *st, const char *key)
+bool tn_settings_on_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_typed(st, key, TN_TYPE_SWITCH, TN_TYPE_BOOL);
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_SWITCH, TN_TYPE_BOOL);
     return e && e->value.on;
 }
 
-int tn_settings_choice(const tn_settings *st, const char *key)
+static const char *entry_text(const entry *e) { return *e->value.canonical ? e->value.canonical : e->text; }
+
+int tn_settings_choice_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const char *text = tn_settings_text(st, key), *p = tn_settings_row_at(st, tn_settings_find(st, key))->choices;
+    const entry *e = entry_typed(st, &(asked){ file, line, key }, TN_TYPE_CHOICE, TN_TYPE_CHOICE);
+    const char *text = e ? entry_text(e) : "", *p = e ? e->row->choices : NULL;
     const size_t n = strlen(text);
     for (int i = 0; p; i++) {
         if (strncmp(p, text, n) == 0 && (p[n] == 0 || p[n] == '|')) return i;
@@ -268,17 +317,15 @@ int tn_settings_choice(const tn_settings *st, const char *key)
     return 0;
 }
 
-static const char *entry_text(const entry *e) { return *e->value.canonical ? e->value.canonical : e->text; }
-
-const char *tn_settings_text(const tn_settings *st, const char *key)
+const char *tn_settings_text_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_of(st, key);
+    const entry *e = entry_of(st, &(asked){ file, line, key });
     return e ? entry_text(e) : "";
 }
 
-const char *tn_settings_source(const tn_settings *st, const char *key)
+const char *tn_settings_source_(const tn_settings *st, const char *file, int line, const char *key)
 {
-    const entry *e = entry_of(st, key);
+    const entry *e = entry_of(st, &(asked){ file, line, key });
     return e ? e->source : "";
 }
 

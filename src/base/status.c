@@ -1,5 +1,8 @@
-/* The calling thread's error text. Owns no memory but two thread-local buffers; never fails, never prints. */
+/* The calling thread's error text. Owns no memory but two thread-local buffers; never fails, never prints.
+ * Invariant: the text is one line without control characters, whatever names of files and things in them it quotes. */
 #include "base/status.h"
+
+#include "base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +20,7 @@ tn_status tn_error_at(const char *file, int line, tn_status code, const char *fm
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    tn_text_clean(text);
     memcpy(error_text, text, sizeof text);
     snprintf(error_where, sizeof error_where, "%s:%d", file, line);
     return code;
@@ -31,6 +35,7 @@ void tn_error_prefix(const char *fmt, ...)
     va_end(ap);
     if (n < 0 || n >= (int)sizeof text - 3) return;
     snprintf(text + n, sizeof text - (size_t)n, ": %.*s", TEXT_BYTES - n - 3, error_text);
+    tn_text_clean(text);
     memcpy(error_text, text, sizeof text);
 }
 

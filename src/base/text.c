@@ -96,3 +96,12 @@ const char *tn_text_quote(const char *s, char *buf, size_t bytes)
     buf[used] = 0;
     return buf;
 }
+
+void tn_text_clean(char *s)
+{
+    for (unsigned char *p = (unsigned char *)s; *p; p++) {
+        if (*p == '\n' || *p == '\r' || *p == '\t') *p = ' ';
+        else if (*p < 0x20 || *p == 0x7f) *p = '?';
+        else if (*p == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f) *p = p[1] = '?';
+    }
+}

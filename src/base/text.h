@@ -24,4 +24,8 @@ bool tn_utf8_valid(const char *s);
 /* s made fit for a one-line message: at most bytes-1 long ("..." where cut), '?' for control and bad bytes. */
 const char *tn_text_quote(const char *s, char *buf, size_t bytes);
 
+/* For whole lines: in place, nothing cut. Control bytes, and those of Unicode (U+0080 to U+009F), on which a terminal acts, become '?'; line
+ * breaks and tabs become blanks. */
+void tn_text_clean(char *s);
+
 #endif

@@ -74,16 +74,19 @@ tn_status tn_args_parse(tn_args *a, int argc, char *const *argv, const char *fla
     const size_t n = (size_t)argc + 1;
     a->positional = tn_alloc(n * sizeof *a->positional);
     a->overrides = tn_alloc(n * sizeof *a->overrides);
+    a->words = tn_alloc(n * sizeof *a->words);
     a->flags = tn_alloc(n * sizeof *a->flags);
-    if (!a->positional || !a->overrides || !a->flags) return TN_MEMORY;
+    if (!a->positional || !a->overrides || !a->words || !a->flags) return TN_MEMORY;
     bool only_words = false;
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
+        const size_t before = a->positional_n + a->overrides_n;
         if (only_words) a->positional[a->positional_n++] = arg;
         else if (strcmp(arg, "--") == 0) only_words = true;
         else if (arg[0] == '-' && arg[1]) TN_RETURN_IF(take_flag(a, argc, argv, &i, flags));
         else if (is_override(arg)) a->overrides[a->overrides_n++] = arg;
         else a->positional[a->positional_n++] = arg;
+        if (a->positional_n + a->overrides_n > before) a->words[before] = arg;
     }
     return TN_OK;
 }
@@ -92,6 +95,7 @@ void tn_args_free(tn_args *a)
 {
     tn_free(a->positional);
     tn_free(a->overrides);
+    tn_free(a->words);
     tn_free(a->flags);
     *a = (tn_args){ 0 };
 }

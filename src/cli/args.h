@@ -15,6 +15,7 @@ typedef struct tn_flag {
 
 typedef struct tn_args {
     const char **positional, **overrides; /* borrowed from argv */
+    const char **words;                   /* both, as typed */
     tn_flag *flags;
     size_t positional_n, overrides_n, flags_n;
 } tn_args;

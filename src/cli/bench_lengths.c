@@ -53,7 +53,8 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     snprintf(batch, sizeof batch, "train.batch=%lld", (long long)r->batch);
     list[n++] = length;
     list[n++] = batch;
-    TN_RETURN_IF(tn_session_open(target, list, n, false, &r->session));
+    TN_RETURN_IF(tn_session_open_with(
+        &(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n }, &r->session));
     if (r->session.model->features)
         return tn_error(TN_USAGE, "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
                         r->session.model->name);

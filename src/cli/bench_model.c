@@ -31,7 +31,8 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, const 
     for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
     snprintf(text, sizeof text, "threads=%d", threads);
     if (threads) list[n++] = text;
-    return tn_session_open(target, list, n, false, s);
+    return tn_session_open_with(
+        &(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n }, s);
 }
 
 /* A spread of tokens: all the same would be too kind to caches and to the embedding's gradient. */

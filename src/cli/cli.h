@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "cli/args.h"
+#include "models/models.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -21,7 +22,8 @@ struct tn_cli {
     int argc; /* what stood behind the verb, as typed */
     char *const *argv;
     const tn_verb *verb;
-    tn_args args; /* the same, sorted */
+    tn_args args;   /* the same, sorted */
+    tn_asked asked; /* its words, which alone can name a shared object */
     bool json;
     FILE *out, *err;
 };

@@ -42,7 +42,7 @@ static void print_row(void *ctx, const tn_check_row *r)
     emit_values(c, r);
 }
 
-/* The file's own settings come before the command line's. Words are cut in place in `text`. */
+/* The file's own settings; the command line's come after them. Words are cut in place in `text`. */
 static tn_status file_settings(const char *path, char *text, size_t bytes, const char **list, size_t *n)
 {
     tn_status s = TN_OK;
@@ -66,7 +66,7 @@ done:
 tn_status tn_cmd_check(tn_cli *c)
 {
     tn_status s = TN_OK;
-    const char *against = tn_args_value(&c->args, "against"), *list[2 * MOST_OVERRIDES];
+    const char *against = tn_args_value(&c->args, "against"), *list[MOST_OVERRIDES];
     char text[8192];
     size_t n = 0;
     tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128,
@@ -75,10 +75,15 @@ tn_status tn_cmd_check(tn_cli *c)
     tn_samples *samples = NULL;
     const tn_env *env; /* its sizes are in the settings; samples are made up */
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
-    if (c->args.overrides_n > MOST_OVERRIDES) TN_FAIL(TN_USAGE, "too many settings");
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
-    for (size_t i = 0; i < c->args.overrides_n; i++) list[n++] = c->args.overrides[i];
-    TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 0), list, n, &st, &k.model));
+    TN_TRY(tn_settings_resolve_from(&(tn_settings_from){ .asked = &c->asked,
+                                                         .target = tn_args_positional(&c->args, 0),
+                                                         .file = against,
+                                                         .said = list,
+                                                         .n_said = n,
+                                                         .overrides = c->args.overrides,
+                                                         .n = c->args.overrides_n },
+                                    &st, &k.model));
     if (k.model->features) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
     TN_TRY(tn_task_setup(k.model, st, false, &samples, &env));
@@ -86,7 +91,8 @@ tn_status tn_cmd_check(tn_cli *c)
     k.settings = st;
     k.samples = samples;
     const int64_t context = tn_settings_int(st, "train.context");
-    const bool given = strcmp(tn_settings_source(st, "train.context"), "command line") == 0;
+    const char *source = tn_settings_source(st, "train.context");
+    const bool given = strcmp(source, "command line") == 0 || (against && strcmp(source, against) == 0);
     if (given || context < k.length) k.length = context;
     if (k.model->features) k.length = tn_settings_tokens(st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);

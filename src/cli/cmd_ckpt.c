@@ -232,14 +232,20 @@ done:
 
 static tn_status convert(tn_cli *c)
 {
-    static const tn_setting rows[] = { TN_SETTING_CHOICE("dtype", "same", "same|f32|bf16|f16", "type of floating tensors in OUT") };
+    static const tn_setting rows[] = {
+        TN_SETTING_CHOICE("dtype", "same", "same|f32|bf16|f16", "type of floating tensors in OUT"),
+        TN_SETTING_TEXT("model", "", "path of the shared object that the run was trained with")
+    };
     tn_settings *st = NULL;
+    const char *model = NULL;
     TN_RETURN_IF(tn_args_expect(&c->args, 3, 3));
-    TN_RETURN_IF(read_keys(c, rows, 1, &st));
+    TN_RETURN_IF(read_keys(c, rows, 2, &st));
+    for (size_t i = 0; i < c->args.overrides_n; i++)
+        if (strncmp(c->args.overrides[i], "model=", 6) == 0) model = c->args.overrides[i];
     const char *name = tn_settings_text(st, "dtype"), *in = tn_args_positional(&c->args, 1), *out = tn_args_positional(&c->args, 2);
     const tn_dtype dtype = strcmp(name, "f32") == 0 ? TN_F32 : strcmp(name, "bf16") == 0 ? TN_BF16 : strcmp(name, "f16") == 0 ? TN_F16 : TN_DTYPES;
     char note[TN_CKPT_NOTE];
-    const tn_status s = tn_ckpt_convert(in, out, dtype, note);
+    const tn_status s = tn_ckpt_convert(&(tn_asked){ .word = &model, .n = model != NULL }, in, out, dtype, note);
     tn_settings_free(st);
     TN_RETURN_IF(s);
     TN_RETURN_IF(tn_cli_warn(c, note));

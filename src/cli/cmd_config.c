@@ -30,7 +30,7 @@ static const char *shown_value(const tn_settings *st, size_t i, char *buf, size_
     return buf;
 }
 
-static void print_row(const tn_settings *st, size_t i, widths w, tn_term term, FILE *f)
+static void print_row(const tn_settings *st, size_t i, widths w, tn_term term)
 {
     char value[256], line[1024];
     const bool set = strcmp(tn_settings_source_at(st, i), "default") != 0;
@@ -38,7 +38,7 @@ static void print_row(const tn_settings *st, size_t i, widths w, tn_term term, F
              shown_value(st, i, value, sizeof value), w.source, tn_settings_source_at(st, i),
              tn_settings_row_at(st, i)->help);
     const int bytes = term.tty ? (int)tn_term_fit(line, term.width) : (int)strlen(line);
-    fprintf(f, "%s%.*s%s\n", set && term.color ? "\033[1m" : "", bytes, line, set && term.color ? "\033[0m" : "");
+    fprintf(term.f, "%s%.*s%s\n", set && term.color ? "\033[1m" : "", bytes, line, set && term.color ? "\033[0m" : "");
 }
 
 static void print_table(const tn_settings *st, FILE *f)
@@ -52,7 +52,7 @@ static void print_table(const tn_settings *st, FILE *f)
         w.source = wider(w.source, tn_settings_source_at(st, i));
     }
     if (w.value > 40) w.value = 40; /* one long path must not push all the rest aside */
-    for (size_t i = 0; i < tn_settings_count(st); i++) print_row(st, i, w, term, f);
+    for (size_t i = 0; i < tn_settings_count(st); i++) print_row(st, i, w, term);
 }
 
 static tn_status show(tn_cli *c)
@@ -61,7 +61,8 @@ static tn_status show(tn_cli *c)
     tn_settings *st = NULL;
     const tn_model *model;
     TN_TRY(tn_args_expect(&c->args, 1, 2));
-    TN_TRY(tn_settings_resolve(tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n, &st, &model));
+    TN_TRY(tn_settings_resolve_asked(&c->asked, tn_args_positional(&c->args, 1), c->args.overrides, c->args.overrides_n,
+                                     &st, &model));
     if (c->json)
         for (size_t i = 0; i < tn_settings_count(st); i++) TN_TRY(tn_cli_emit(c, tn_settings_json_at(st, i)));
     else if (tn_args_flag(&c->args, "yaml")) TN_TRY(tn_settings_write_yaml(st, c->out));

@@ -25,23 +25,17 @@ static tn_status find_run(const char *target, char run[TN_PATH_BYTES])
     return tn_error(TN_BAD_FILE, "%.640s is no run: there is no config.yaml in it (`tenon train` makes runs)", target);
 }
 
-enum { MOST_WORDS = 512 };
-
-/* What the target says of its settings: a run by its config.yaml (`name` is its directory), a file of weights by words, which
- * come before the n that were given in `list` (it has room for MOST_WORDS more) and lie in `name` and `text`. */
-static tn_status find_settings(const char *target, char name[TN_PATH_BYTES + 8], char *text, const char **list, size_t *n)
+/* What the target says of its settings: a run by its config.yaml, a file of weights by words. */
+static tn_status find_settings(const char *target, char run[TN_PATH_BYTES], tn_arena *arena, tn_session_options *o)
 {
-    size_t words = 0;
-    char model[TN_PATH_BYTES];
-    const char *found[MOST_WORDS];
-    if (!tn_is_weights_file(target)) return find_run(target, name);
-    TN_RETURN_IF(tn_weights_settings(target, model, text));
-    snprintf(name, TN_PATH_BYTES + 8, "model=%s", model);
-    found[words++] = name;
-    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest)) && words < MOST_WORDS;) found[words++] = word;
-    memmove(list + words, list, *n * sizeof *list);
-    memcpy(list, found, words * sizeof *list);
-    *n += words;
+    const char **said;
+    if (!tn_is_weights_file(target)) {
+        o->target = run;
+        return find_run(target, run);
+    }
+    TN_RETURN_IF(tn_weights_words(target, arena, &said, &o->n_said));
+    o->file = target;
+    o->said = said;
     return TN_OK;
 }
 
@@ -194,17 +188,16 @@ tn_status tn_cmd_eval(tn_cli *c)
 {
     tn_status st = TN_OK;
     tn_session s = { 0 };
-    tn_session_options o = { .needs_data = true, .evaluates = true };
-    char run[TN_PATH_BYTES + 8], text[TN_WEIGHTS_TEXT];
+    tn_session_options o = { .asked = &c->asked, .needs_data = true, .evaluates = true };
+    char run[TN_PATH_BYTES];
+    tn_arena arena = { 0 };
     tn_eval e;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_eval_read(c, &e));
-    const char *target = e.target;
-    const char **settings = tn_alloc((c->args.overrides_n + MOST_WORDS + 1) * sizeof *settings);
+    const char **settings = tn_alloc((c->args.overrides_n + 1) * sizeof *settings);
     if (!settings) return TN_MEMORY;
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
-    if (st == TN_OK) st = find_settings(target, run, text, settings, &o.n);
-    o.target = tn_is_weights_file(target) ? NULL : run;
+    if (st == TN_OK) st = find_settings(e.target, run, &arena, &o);
     o.overrides = settings;
     o.looks = e.view == TN_EVAL_SPECTRUM;
     if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
@@ -212,6 +205,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     if (st == TN_OK) st = tn_session_open_with(&o, &s);
     if (st == TN_OK) st = evaluate(&e, &s);
     tn_session_close(&s);
+    tn_arena_free(&arena);
     tn_free(settings);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "cli/sample_keys.h"
 #include "cli/session_view.h"
 #include "cli/train_view.h"
+#include "train/graph_setup.h"
 #include "train/sample.h"
 #include "train/saved_model.h"
 
@@ -57,9 +58,10 @@ static tn_status find_model(session *s)
     size_t n = 0;
     TN_RETURN_IF(tn_sample_settings(&s->keys));
     TN_RETURN_IF(sort_overrides(s, rest, &n));
-    TN_RETURN_IF(
-        tn_saved_model_find(target, rest, n, tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
+    TN_RETURN_IF(tn_saved_model_find(&s->c->asked, target, rest, n,
+                                     tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
+    TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
     if (s->model.model->features)
         return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it", s->model.model->name);
     if (!s->model.weights[0])

@@ -293,7 +293,12 @@ tn_status tn_cmd_train(tn_cli *c)
     tn_run_dir run = { .lock = -1 };
     TN_RETURN_IF(tn_args_expect(&c->args, 0, 1));
     TN_RETURN_IF(check_run(c));
-    TN_RETURN_IF(tn_session_open(tn_args_positional(&c->args, 0), c->args.overrides, c->args.overrides_n, true, &s));
+    const tn_session_options o = { .asked = &c->asked,
+                                   .target = tn_args_positional(&c->args, 0),
+                                   .overrides = c->args.overrides,
+                                   .n = c->args.overrides_n,
+                                   .needs_data = true };
+    TN_RETURN_IF(tn_session_open_with(&o, &s));
     tn_status st = tn_run_open(s.settings, tn_settings_text(s.settings, "model"), tn_args_flag(&c->args, "fresh"), &run);
     if (st == TN_OK) st = start_or_continue(c, &s, &run);
     tn_run_close(&run);

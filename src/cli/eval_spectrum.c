@@ -185,7 +185,7 @@ static tn_status show(const tn_eval *e, tn_session *on, seen *s)
 {
     tn_evaluation found;
     TN_RETURN_IF(tn_evaluate(on->trainer, &on->source, 1, &found));
-    tn_trainer_instruments(on->trainer, hear, hear_spread, s);
+    TN_RETURN_IF(tn_trainer_instruments(on->trainer, hear, hear_spread, s));
     if (s->n_kinds == 0)
         return tn_error(TN_USAGE, "%s, a model %s, has no states with a decay: --spectrum is for ten with D, O or E layers", e->target,
                         on->model->name);

@@ -63,22 +63,37 @@ int tn_campaign_cores(void)
 
 /* --- one process ------------------------------------------------------------------------------------------------------ */
 
-static void become_worker(const tn_campaign *k, int err, pid_t parent)
+/* What a worker is called with; shared objects that were asked for here are asked for there, since its study comes from the database. */
+static tn_status worker_words(const tn_campaign *k, tn_arena *arena, const char ***out)
 {
-    char trials[32], lanes[32], sides[32];
+    const tn_asked none = { 0 }, *asked = k->plan->asked ? k->plan->asked : &none;
+    size_t n = 0;
+    const char **argv = tn_arena_alloc(arena, (asked->n + 10) * sizeof *argv);
+    const char *trials = tn_arena_printf(arena, "%lld", (long long)k->trials),
+               *lanes = tn_arena_printf(arena, "%d", k->lanes),
+               *sides = tn_arena_printf(arena, "%llu", (unsigned long long)k->sides);
+    if (!argv || !trials || !lanes || !sides) return tn_error(TN_MEMORY, "out of memory");
+    const char *const words[] = {
+        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search",
+        lanes,   sides
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) argv[n++] = words[i];
+    for (size_t i = 0; i < asked->n; i++)
+        if (tn_word_asks(asked->word[i])) argv[n++] = asked->word[i];
+    argv[n] = NULL;
+    *out = argv;
+    return TN_OK;
+}
+
+static void become_worker(const char *const *argv, int err, pid_t parent)
+{
     const int null = open("/dev/null", O_RDWR);
-    snprintf(trials, sizeof trials, "%lld", (long long)k->trials);
-    snprintf(lanes, sizeof lanes, "%d", k->lanes);
-    snprintf(sides, sizeof sides, "%llu", (unsigned long long)k->sides);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent || null < 0) _exit(TN_INTERRUPTED);
     dup2(null, 0);
     dup2(null, 1);
     dup2(err, 2);
-    const char *const argv[] = {
-        "tenon", "lab", "work", tn_lab_path(k->lab), k->plan->name, trials, k->compare ? "compare" : "search", lanes, sides, NULL
-    };
     execv("/proc/self/exe", (char *const *)argv);
     _exit(127);
 }
@@ -87,11 +102,16 @@ static tn_status start(crew *w, process *p)
 {
     int ends[2];
     const pid_t parent = getpid();
-    if (pipe(ends) != 0) return tn_error(TN_MEMORY, "cannot start a worker: %s", strerror(errno));
+    const char **argv = NULL;
+    tn_arena arena = { 0 };
+    TN_RETURN_IF(worker_words(w->k, &arena, &argv));
+    if (pipe(ends) != 0)
+        return tn_arena_free(&arena), tn_error(TN_MEMORY, "cannot start a worker: %s", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC); /* other workers must not hold it open */
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     const pid_t pid = fork();
-    if (pid == 0) become_worker(w->k, ends[1], parent);
+    if (pid == 0) become_worker(argv, ends[1], parent);
+    tn_arena_free(&arena);
     close(ends[1]);
     if (pid < 0) {
         close(ends[0]);

@@ -41,6 +41,9 @@ tn_status tn_lab_watch_start(tn_cli *c, const tn_campaign *k, tn_lab_watch **out
 tn_status tn_lab_watch_look(tn_lab_watch *w, bool now, int64_t *ended);
 void tn_lab_watch_end(tn_lab_watch *w); /* takes NULL */
 
+/* Positional words from `first` on are shared objects (./cell.so) that the study's file or database may load; anything else is refused. */
+tn_status tn_lab_objects(const tn_cli *c, size_t first);
+
 /* The words of `tenon lab`. */
 tn_status tn_lab_run(tn_cli *c);
 tn_status tn_lab_work(tn_cli *c);

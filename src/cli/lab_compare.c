@@ -156,8 +156,11 @@ tn_status tn_lab_compare(tn_cli *c)
     request r;
     tn_study_plan plan;
     tn_study *after = NULL;
-    tn_status s = tn_lab_view_write(c, 0, 0, &v);
+    const size_t words = c->args.positional_n > 2 ? c->args.positional_n - 2 : 0;
+    TN_RETURN_IF(tn_lab_objects(c, 2));
+    tn_status s = tn_lab_view_write(c, 0, words, &v);
     if (s == TN_OK) s = tn__study_plan_of(v.study, &arena, &plan);
+    if (s == TN_OK) plan.asked = &c->asked;
     if (s == TN_OK) s = tn_study_check(&plan);
     if (s == TN_OK) s = read_request(c, &plan, &r);
     if (s == TN_OK) s = run_again(c, &v, &plan, &r, &arena);

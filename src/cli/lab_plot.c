@@ -39,7 +39,7 @@ static tn_status text_history(tn_cli *c, const tn_study *study, size_t objective
     const tn_term term = tn_term_of(c->out);
     tn_status s = tn_study_history(study, objective, &a, &p);
     p.width = term.width, p.colour = term.color;
-    if (s == TN_OK) s = tn_plot_text(&p, c->out);
+    if (s == TN_OK) s = tn_plot_text(&p, term.f);
     tn_arena_free(&a);
     return s;
 }

@@ -241,9 +241,11 @@ tn_status tn_lab_run(tn_cli *c)
     tn_lab *lab = NULL;
     options o = { .device = TN_CPU };
     char *text = NULL;
-    TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
+    TN_RETURN_IF(tn_args_expect(&c->args, 2, SIZE_MAX));
+    TN_RETURN_IF(tn_lab_objects(c, 2));
     const char *file = tn_args_positional(&c->args, 1);
     TN_TRY(tn_study_read(file, c->args.overrides, c->args.overrides_n, &arena, &text, &plan));
+    plan.asked = &c->asked;
     TN_TRY(tn_study_check(&plan));
     TN_TRY(read_options(c, &plan, file, &o));
     if (tn_args_flag(&c->args, "plan")) {
@@ -260,11 +262,12 @@ done:
     return s;
 }
 
-/* What `lab run` starts: lab work DB STUDY TRIALS search|compare LANES SIDES (the number of a tn_side_set). */
+/* What `lab run` starts: lab work DB STUDY TRIALS search|compare LANES SIDES (the number of a tn_side_set) [OBJECT.so ...]. */
 tn_status tn_lab_work(tn_cli *c)
 {
     int64_t ran;
-    TN_RETURN_IF(tn_args_expect(&c->args, 3, 7));
+    TN_RETURN_IF(tn_args_expect(&c->args, 3, SIZE_MAX));
+    TN_RETURN_IF(tn_lab_objects(c, 7));
     const char *trials = tn_args_positional(&c->args, 3), *series = tn_args_positional(&c->args, 4),
                *lanes = tn_args_positional(&c->args, 5), *sides = tn_args_positional(&c->args, 6);
     const long n = lanes ? strtol(lanes, NULL, 10) : 1;
@@ -274,6 +277,7 @@ tn_status tn_lab_work(tn_cli *c)
                                   .compare = series && strcmp(series, "compare") == 0,
                                   .sides = sides ? strtoull(sides, NULL, 10) : 0,
                                   .lanes = n > 1 && n <= TN_WORKER_LANES ? (int)n : 1,
+                                  .asked = &c->asked,
                                   .interrupted = tn_interrupted };
     tn_interrupt_watch();
     return tn_worker_run(&o, &ran);

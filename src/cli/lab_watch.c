@@ -1,6 +1,7 @@
 /* What a person sees of a study that runs: a small table that is redrawn on a terminal, one line now and then elsewhere. */
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/text.h"
 #include "cli/lab_campaign.h"
 #include "cli/term.h"
 
@@ -104,6 +105,7 @@ static tn_status draw_running(const tn_lab_watch *w)
         at += (size_t)snprintf(line + at, sizeof line - at, "%s%.60s%s%lld", shown++ ? ", " : " ", side, side[0] ? "/" : "", (long long)list[i].number);
         if (!isnan(list[i].epoch)) at += (size_t)snprintf(line + at, sizeof line - at, " epoch %.0f", list[i].epoch);
     }
+    tn_text_clean(line);
     fprintf(w->term.f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     return TN_OK;
 }
@@ -122,6 +124,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
     fprintf(f, "\r%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     snprintf(line, sizeof line, "%-*s  %7s  %7s  %7s  %7s  %7s  best %s  s/trial", name, "side", "done", "running",
              "pruned", "failed", "timeout", p->objectives[0].name);
+    tn_text_clean(line);
     fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_tally *t = &w->tally[i];
@@ -132,6 +135,7 @@ static void draw_table(tn_lab_watch *w, int64_t ended, int64_t all, double now)
                  (long long)t->count[TN_TRIAL_DONE], (long long)t->count[TN_TRIAL_RUNNING],
                  (long long)t->count[TN_TRIAL_PRUNED], (long long)t->count[TN_TRIAL_FAILED],
                  (long long)t->count[TN_TRIAL_TIMEOUT], best, best_text(t->best, a), mean);
+        tn_text_clean(line);
         fprintf(f, "%.*s\033[K\n", (int)tn_term_fit(line, w->term.width - 1), line);
     }
     w->lines = (int)tn_side_count(w->k->sides, p->n_sides) + 3;

@@ -1,9 +1,11 @@
 /* Entry of the command: finds the verb, sorts its arguments, runs it. The one place that prints errors and exits; the
  * exit code is the status. */
 #include "cli/cli.h"
+#include "cli/term.h"
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The usual spellings for people who do not know the verbs yet. */
 static const char *verb_name(const char *arg)
@@ -13,6 +15,9 @@ static const char *verb_name(const char *arg)
     return arg;
 }
 
+/* JSON has escapes of its own, and a text that was asked for goes into a file as it is. */
+static bool exact_output(const tn_cli *c) { return c->json || (c->verb->run == tn_cmd_sample && !isatty(STDOUT_FILENO)); }
+
 static tn_status run_verb(tn_cli *c, int argc, char **argv)
 {
     tn_status s = TN_OK;
@@ -20,14 +25,16 @@ static tn_status run_verb(tn_cli *c, int argc, char **argv)
     c->argc = argc - 2;
     c->argv = argv + 2;
     TN_TRY(tn_args_parse(&c->args, c->argc, c->argv, c->verb->flags));
+    c->asked = (tn_asked){ .word = c->args.words, .n = c->args.positional_n + c->args.overrides_n };
     c->json = tn_args_flag(&c->args, "json");
+    if (!exact_output(c)) c->out = tn_term_plain(stdout);
     if (tn_args_flag(&c->args, "help")) tn_verb_help(c->verb, c->out);
     else {
         TN_TRY(tn_cli_check_outputs(c));
         TN_TRY(c->verb->run(c));
     }
     errno = 0;
-    if (fflush(c->out) != 0 || ferror(c->out)) TN_FAIL(TN_DISK, "cannot write to standard output: %s", strerror(errno));
+    if (fflush(c->out) != 0 || ferror(c->out) || fflush(stdout) != 0 || ferror(stdout)) TN_FAIL(TN_DISK, "cannot write to standard output: %s", strerror(tn_term_errno(c->out) ? tn_term_errno(c->out) : errno));
 done:
     tn_args_free(&c->args);
     return s;
@@ -35,14 +42,15 @@ done:
 
 int main(int argc, char **argv)
 {
-    tn_cli c = { .out = stdout, .err = stderr };
+    tn_cli c = { .out = stdout, .err = tn_term_plain(stderr) };
     if (argc < 2) {
         tn_verb_help(NULL, stderr);
         return TN_USAGE;
     }
     const tn_status s = run_verb(&c, argc, argv);
     if (s == TN_OK) return TN_OK;
-    fflush(stdout); /* results before the error, also where both go to one file */
+    fflush(c.out); /* results before the error, also where both go to one file */
+    fflush(stdout);
     fprintf(stderr, "error: %s\n", tn_error_text());
     if (s == TN_INTERNAL)
         fprintf(stderr, "This is a fault of Tenon itself (%s): please report it.\n", tn_error_where());

@@ -27,7 +27,7 @@ static tn_status open_racer(tn_race *r, const tn_racer *x, const tn_race_trial *
     if (t && t->dir) all[n++] = tn_arena_printf(&r->arena, "run=%s", t->dir);
     for (size_t i = x->n; i < n; i++)
         if (!all[i]) return tn_error(TN_MEMORY, "out of memory");
-    const tn_session_options o = { .target = x->target, .overrides = all, .n = n, .needs_data = true,
+    const tn_session_options o = { .asked = &r->c->asked, .target = x->target, .overrides = all, .n = n, .needs_data = true,
                                    .parameters = wanted, .width = r->width };
     const tn_status s = tn_session_open_with(&o, out);
     if (s != TN_OK && !strstr(tn_error_text(), x->name)) tn_error_prefix("%s", x->name);

@@ -54,7 +54,7 @@ static tn_status draw(const tn_race *r, bool file)
                         .y_label = isnan(tn_race_chosen(&r->racer[0])->last.bits) ? "bits per token" : "bits per byte",
                         .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
-    return file ? draw_svg(r, &p, n) : tn_plot_text(&p, r->c->out);
+    return file ? draw_svg(r, &p, n) : tn_plot_text(&p, term.f);
 }
 
 /* --- samples ---------------------------------------------------------------------------------------------------------- */

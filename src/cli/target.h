@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/status.h"
+#include "models/models.h"
 
 typedef struct tn_target {
     const char *target;     /* see tn_settings_resolve */
@@ -13,6 +14,7 @@ typedef struct tn_target {
 
 /* "lr=1e-3" stands for train.lr=1e-3 where the model has no setting of the short name. Names and lists come from the arena; `common`
  * (n_common) are the settings of all. */
-tn_status tn_target_read(tn_arena *arena, const char *word, const char *const *common, size_t n_common, tn_target *out);
+tn_status tn_target_read(tn_arena *arena, const tn_asked *asked, const char *word, const char *const *common,
+                         size_t n_common, tn_target *out);
 
 #endif

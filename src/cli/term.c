@@ -1,9 +1,11 @@
 /* Terminal facts and the progress line. A redraw is one write: carriage return, text cut to the width, clear to the
  * end; nothing is ever printed beyond the last column, since a wrapped line cannot be redrawn. */
+#define _GNU_SOURCE /* fopencookie */
 #include "cli/term.h"
 
 #include "base/text.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +23,67 @@ static int width_of(int fd)
     return n > 0 && n < 10000 ? (int)n : 80;
 }
 
-tn_term tn_term_of(FILE *f)
+/* --- words from files -------------------------------------------------------------------------------------------------- */
+
+typedef struct plain {
+    FILE *plain, *to;
+    int error; /* the first */
+    bool held; /* the first byte of U+0080 to U+00BF waits for its second */
+} plain;
+
+/* What main made of the two streams of the process, before anything runs. */
+static plain streams[2];
+
+static ssize_t write_plain(void *cookie, const char *bytes, size_t n)
 {
+    plain *p = cookie;
+    char out[1024];
+    size_t used = 0;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)bytes[i];
+        const bool control = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f || (p->held && c >= 0x80 && c <= 0x9f);
+        if (p->held && !control) out[used++] = (char)0xc2;
+        p->held = c == 0xc2;
+        if (!p->held) out[used++] = control ? '?' : (char)c;
+        if (used + 2 < sizeof out && i + 1 < n) continue;
+        if (fwrite(out, 1, used, p->to) != used) break;
+        used = 0;
+    }
+    if (used == 0 && fflush(p->to) == 0) return (ssize_t)n;
+    if (!p->error) p->error = errno;
+    return 0;
+}
+
+FILE *tn_term_plain(FILE *to)
+{
+    plain *p = &streams[to == stderr];
+    *p = (plain){ .to = to };
+    p->plain = fopencookie(p, "w", (cookie_io_functions_t){ .write = write_plain });
+    if (!p->plain) return to;
+    if (to == stderr) setvbuf(p->plain, NULL, _IONBF, 0);
+    return p->plain;
+}
+
+static FILE *under(FILE *f)
+{
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        if (streams[i].plain == f && f) {
+            fflush(f); /* what was said before comes first */
+            return streams[i].to;
+        }
+    return f;
+}
+
+int tn_term_errno(FILE *f)
+{
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        if (streams[i].plain == f) return streams[i].error;
+    return 0;
+}
+
+tn_term tn_term_of(FILE *stream)
+{
+    FILE *f = under(stream);
     const int fd = fileno(f);
     const char *no_color = getenv("NO_COLOR"), *kind = getenv("TERM");
     tn_term t = { .f = f, .tty = fd >= 0 && isatty(fd), .width = width_of(fd) };
@@ -63,6 +124,7 @@ void tn_progress_line(tn_progress *p, double now_s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(p->text, sizeof p->text, fmt, ap);
     va_end(ap);
+    tn_text_clean(p->text);
     p->pending = true;
     if (p->drawn && now_s - p->last_s < p->every_s) return;
     p->last_s = now_s;

@@ -15,6 +15,12 @@ typedef struct tn_term {
 } tn_term;
 
 tn_term tn_term_of(FILE *f);
+
+/* A stream for words that come from files: it writes to `to` (standard output or error), and what a terminal would act on, control bytes and
+ * U+0080 to U+009F, arrives as '?'; line breaks and tabs pass. tn_term_of knows it and gives `to`, for the command's own colours and
+ * progress. `to` itself where there is no memory. Not closed: it lives as long as the command. */
+FILE *tn_term_plain(FILE *to);
+int tn_term_errno(FILE *f); /* why writing to it first failed; 0: it did not, or it is no such stream */
 /* Bytes of s that fill at most `columns` columns, one per character of UTF-8. */
 size_t tn_term_fit(const char *s, int columns);
 

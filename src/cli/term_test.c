@@ -75,10 +75,42 @@ static void fit(void **state)
     assert_int_equal(tn_term_fit("abc", 0), 0);
 }
 
+/* Control bytes arrive as '?', also where a character is cut between two writes; letters of two bytes and more stay. */
+static void plain(void **state)
+{
+    (void)state;
+    capture c = { 0 };
+    c.f = open_memstream(&c.text, &c.bytes);
+    FILE *f = tn_term_plain(c.f);
+    assert_true(f && f != c.f);
+    setvbuf(f, NULL, _IONBF, 0);
+    fputs("a\033[31m\tb\r\x7f\n", f);
+    fputs("\xc2", f);
+    fputs("\x9b" "2J \xc2", f);
+    fputs("\xa0 \xc3\xa9 \xe2\x82\xac", f);
+    tn_progress p;
+    tn_progress_start(&p, f); /* the command's own line goes past it */
+    p.term.tty = true;
+    p.term.width = 20;
+    tn_progress_line(&p, 0, "x\033]0;y\007");
+    tn_progress_end(&p);
+    expect(&c, "a?[31m\tb??\n?2J \xc2\xa0 \xc3\xa9 \xe2\x82\xac\rx?]0;y?\033[K\n");
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    assert_fails(tn_error(TN_USAGE, "%s is not there", "a\033[2J\nb\xc2\x9b" "c \xc3\xa9"), TN_USAGE, "a?[2J b??c \xc3\xa9 is not there");
+    tn_error_prefix("%s", "\033x");
+    assert_string_equal(tn_error_text(), "?x: a?[2J b??c \xc3\xa9 is not there");
+}
+
 void tn_tests_term(tn_test_list *l)
 {
     tn_test_add(l, piped, NULL, "term: piped progress");
     tn_test_add(l, drawn, NULL, "term: drawn progress");
     tn_test_add(l, silent, NULL, "term: no progress");
     tn_test_add(l, fit, NULL, "term: fit");
+    tn_test_add(l, plain, NULL, "term: words from files");
+    tn_test_add(l, errors, NULL, "term: errors are one line of text");
 }

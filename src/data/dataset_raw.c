@@ -199,7 +199,7 @@ done:
 tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
 {
     tn_status s = TN_OK;
-    tn_inputs in = { 0 };
+    tn_inputs in = { .as_is = d->path };
     d->info = (tn_dataset_info){ .kind = TN_SHARD_TOKENS,
                                  .is_raw = true,
                                  .vocab = 256,

@@ -292,6 +292,23 @@ static tn_status element_extent(tn_documents *d, size_t *bytes)
     }
 }
 
+/* The remedy names a key that is there and holds a text: the first. */
+static tn_status no_text(const tn_documents *d)
+{
+    char why[700], set[96] = "text_key=KEY", say[512];
+    const char *key;
+    json_t *v;
+    json_object_foreach((json_t *)d->element, key, v)
+    {
+        const size_t n = strlen(key);
+        if (!json_is_string(v) || n > 64 || strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != n) continue;
+        snprintf(set, sizeof set, "text_key=%s", key);
+        break;
+    }
+    snprintf(why, sizeof why, "no text under \"%.64s\": %s", d->o.text_key, tn_inputs_say(d->in, set, say));
+    return bad_json(d, why);
+}
+
 static tn_status json_text(tn_documents *d, const char *s, size_t n)
 {
     json_error_t err;
@@ -304,10 +321,7 @@ static tn_status json_text(tn_documents *d, const char *s, size_t n)
         return bad_json(d, why);
     }
     const json_t *v = json_is_object(d->element) ? json_object_get(d->element, d->o.text_key) : d->element;
-    if (!json_is_string(v)) {
-        snprintf(why, sizeof why, "no text under \"%.64s\"; name the key with text_key=KEY", d->o.text_key);
-        return bad_json(d, why);
-    }
+    if (!json_is_string(v)) return no_text(d);
     d->text = json_string_value(v);
     d->text_bytes = json_string_length(v);
     d->text_at = 0;

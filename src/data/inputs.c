@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,9 +61,17 @@ static tn_format by_name(const char *path)
     return TN_FORMAT_AUTO;
 }
 
-/* A file that somebody named and whose name says nothing: text, unless its first bytes hold a NUL. */
-static tn_status sniff(const char *path, tn_format *out)
+const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[512])
 {
+    if (in->as_is) snprintf(buf, 512, "run `tenon data prepare %.300s %.100s out=DIR`, then train with data=DIR", in->as_is, key_value);
+    else snprintf(buf, 512, "say %.100s", key_value);
+    return buf;
+}
+
+/* A file that somebody named and whose name says nothing: text, unless its first bytes hold a NUL. */
+static tn_status sniff(const tn_inputs *in, const char *path, tn_format *out)
+{
+    char say[512];
     char head[SNIFF_BYTES];
     size_t got = 0;
     tn_stream *s = NULL;
@@ -71,8 +80,8 @@ static tn_status sniff(const char *path, tn_format *out)
     tn_stream_close(s);
     TN_RETURN_IF(st);
     if (memchr(head, 0, got))
-        return tn_error(TN_BAD_FILE, "%.640s is not text and its name names no format: say which with format=%s", path,
-                        tn_format_choices + strlen("auto|"));
+        return tn_error(TN_BAD_FILE, "%.300s is not text and its name names no format (%s): %s", path, tn_format_choices + strlen("auto|"),
+                        tn_inputs_say(in, "format=FORMAT", say));
     *out = TN_FORMAT_TEXT;
     return TN_OK;
 }
@@ -137,6 +146,7 @@ static int by_path(const void *a, const void *b)
 tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
 {
     struct stat st;
+    char say[512];
     const size_t before = in->n;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     if (S_ISDIR(st.st_mode)) {
@@ -146,16 +156,16 @@ tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format)
         if (in->n == before)
             return tn_error(
                 TN_BAD_FILE,
-                "%.640s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
-                "and .zst): name the files, or say format=",
-                path);
+                "%.300s holds no file whose name we read (.txt .jsonl .json .bin .npy .csv -ubyte, also .gz "
+                "and .zst): name the files, or %s",
+                path, tn_inputs_say(in, "format=FORMAT", say));
         qsort(in->v + before, in->n - before, sizeof *in->v, by_path);
         return TN_OK;
     }
     if (!S_ISREG(st.st_mode))
         return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!format) format = by_name(path);
-    if (!format) TN_RETURN_IF(sniff(path, &format));
+    if (!format) TN_RETURN_IF(sniff(in, path, &format));
     return add_file(in, path, &st, format);
 }
 

@@ -33,12 +33,15 @@ typedef struct tn_inputs {
     size_t n, capacity;
     size_t skipped;       /* files in folders whose names say nothing we read */
     uint64_t total_bytes; /* packed, as they lie on the disk */
+    const char *as_is;    /* what a training was given to read as it is, or NULL: then the keys of `tenon data prepare` mean something here */
 } tn_inputs;
 
 /* Adds a file, or all files below a folder whose names are known, sorted by path. Names that begin with a dot and links
  * to folders are passed over, and so are prepared data sets. TN_BAD_FILE where there is nothing. */
 tn_status tn_inputs_add(tn_inputs *in, const char *path, tn_format format);
 void tn_inputs_free(tn_inputs *in);
+/* "say KEY=VALUE", or the command that says it, where nobody could here: for the ends of messages. */
+const char *tn_inputs_say(const tn_inputs *in, const char *key_value, char buf[512]);
 
 tn_data_kind tn_format_kind(tn_format f);
 const char *tn_format_name(tn_format f);

@@ -19,6 +19,7 @@
 #include "lab/pruner.h"
 #include "lab/sampler.h"
 #include "lab/side_set.h"
+#include "models/models.h"
 
 typedef struct tn_study_side {
     const char *name; /* "" where the study has no sides */
@@ -63,6 +64,7 @@ typedef struct tn_study_plan {
     int64_t parameters;  /* > 0: every side's width is changed so that it has about so many; TN_STUDY_FIRST: as many as the first side has */
     const char *width;   /* the setting that is changed for it; NULL: see tn_width_fit */
     const tn_published *published; /* NULL: none */
+    const tn_asked *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
     const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 

@@ -104,7 +104,8 @@ static tn_status count_first(const trial *t, int64_t *out)
     const tn_study_side *first = &t->h->plan->sides[0];
     tn_session on = { 0 };
     if (!t->h->first_parameters) {
-        TN_RETURN_IF(tn_session_open(first->base, first->set, first->n_set, true, &on));
+        const tn_session_options o = { .asked = t->h->plan->asked, .target = first->base, .overrides = first->set, .n = first->n_set, .needs_data = true };
+        TN_RETURN_IF(tn_session_open_with(&o, &on));
         t->h->first_parameters = tn_trainer_parameters(on.trainer);
         tn_session_close(&on);
     }
@@ -129,9 +130,8 @@ static tn_status open_session(trial *t, const double *x)
     tn_status s = make_overrides(t, x, &arena, overrides, &n);
     if (s == TN_OK) s = wanted_parameters(t, &wanted);
     if (s == TN_OK) {
-        const tn_session_options o = { .target = t->side->base,
-                                       .overrides = overrides,
-                                       .n = n,
+        const tn_session_options o = { .asked = t->h->plan->asked, .target = t->side->base,
+                                       .overrides = overrides, .n = n,
                                        .needs_data = true,
                                        .shared = t->h->shared,
                                        .seat = &t->h->seat,
@@ -185,7 +185,7 @@ static void keep_metric(void *to, const char *name, double value, const char *un
 static void look(trial *t)
 {
     if (t->on.source.look) t->on.source.look(t->on.source.ctx, keep_metric, t);
-    tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
+    (void)tn_trainer_instruments(t->on.trainer, keep_metric, NULL, t);
 }
 
 /* Among the trials before it that have all ended: those of numbers below number - lag. By the metric, and where sizes count by what it is worth

@@ -150,6 +150,7 @@ static tn_status open_worker(worker *w)
     TN_RETURN_IF(tn_lab_open(w->o->db, true, &w->lab));
     TN_RETURN_IF(tn_lab_load(w->lab, w->o->study, &w->study));
     TN_RETURN_IF(tn__study_plan_of(w->study, &w->arena, &w->plan));
+    w->plan.asked = w->o->asked;
     TN_RETURN_IF(tn_study_check(&w->plan));
     TN_RETURN_IF(tn_shared_new(&w->shared));
     for (size_t i = 0; i < w->plan.n_sides; i++)

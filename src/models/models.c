@@ -1,6 +1,7 @@
-/* The table of models, and loading one from a shared object. */
+/* The table of models, and loading one from a shared object: only one that the user names runs, whatever files say. */
 #include "models/models.h"
 
+#include "base/settings_watch.h"
 #include "base/status.h"
 #include "base/text.h"
 
@@ -50,6 +51,13 @@ tn_status tn_model_error(const char *fmt, ...)
     return tn_error(TN_USAGE, "%s", text);
 }
 
+tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_settings_watch(st);
+    const tn_status built = m->build(g, st, b), mistake = tn_settings_mistake(st);
+    return mistake != TN_OK ? mistake : built;
+}
+
 static tn_status check_row(const char *path, const tn_model *m)
 {
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);
@@ -65,7 +73,7 @@ static tn_status load_object(const char *path, const tn_model **out)
 {
     if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "there is no model %s: build it first (`make` in its folder)", path);
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s", path, dlerror());
+    if (!object) return tn_error(TN_BAD_FILE, "cannot load the model %s: %s (made for another version of Tenon? compile it again)", path, dlerror());
     tenon_model_fn *get;
     *(void **)&get = dlsym(object, "tenon_model");
     if (!get) {
@@ -78,11 +86,72 @@ static tn_status load_object(const char *path, const tn_model **out)
     return TN_OK;
 }
 
-tn_status tn_model_load(const char *name, const tn_model **out)
+/* --- who may load one ------------------------------------------------------------------------------------------------- */
+
+static bool is_object(const char *name, size_t n)
 {
-    const size_t n = strlen(name);
-    if (strchr(name, '/') || (n > 3 && strcmp(name + n - 3, ".so") == 0)) {
+    return memchr(name, '/', n) || (n > 3 && memcmp(name + n - 3, ".so", 3) == 0);
+}
+
+/* Where the path begins in a word, or in a piece of one: behind "model=", or at once where its ending says what it is (another
+ * path is a file to read). NULL: it asks for none. */
+static const char *asked_path(const char *piece, size_t n)
+{
+    if (n > 6 && memcmp(piece, "model=", 6) == 0) return is_object(piece + 6, n - 6) ? piece + 6 : NULL;
+    return n > 3 && memcmp(piece + n - 3, ".so", 3) == 0 ? piece : NULL;
+}
+
+static const char *without_dot(const char *path)
+{
+    return strncmp(path, "./", 2) == 0 ? path + 2 : path;
+} /* cell.so is ./cell.so */
+
+/* path NULL: any will do. */
+static bool piece_asks(const char *piece, size_t n, const char *path)
+{
+    const char *at = asked_path(piece, n);
+    if (!at || !path) return at != NULL;
+    const char *end = piece + n, *wanted = without_dot(path);
+    if (end - at > 2 && memcmp(at, "./", 2) == 0) at += 2;
+    return strlen(wanted) == (size_t)(end - at) && memcmp(wanted, at, (size_t)(end - at)) == 0;
+}
+
+/* The whole word, for a path may hold commas, and then its pieces: "./cell.so,dim=64". */
+static bool word_asks(const char *word, const char *path)
+{
+    if (piece_asks(word, strlen(word), path)) return true;
+    for (const char *p = word; *p; p += strcspn(p, ",") + (p[strcspn(p, ",")] != 0))
+        if (piece_asks(p, strcspn(p, ","), path)) return true;
+    return false;
+}
+
+bool tn_word_asks(const char *word) { return word_asks(word, NULL); }
+
+static bool was_asked(const tn_asked *asked, const char *path)
+{
+    if (!asked) return false;
+    for (size_t i = 0; i < asked->n; i++)
+        if (word_asks(asked->word[i], path)) return true;
+    return asked->target && word_asks(asked->target, path);
+}
+
+static tn_status refuse(const char *name, const tn_asked *asked)
+{
+    char path[320];
+    const bool alone =
+        asked && asked->add && piece_asks(name, strlen(name), NULL); /* no other path is taken for one by itself */
+    tn_text_quote(name, path, sizeof path);
+    return tn_error(TN_USAGE,
+                    "it names the shared object %s, and Tenon does not run code that a file asks for: add %s%s to %s "
+                    "if you trust it",
+                    path, alone ? asked->add : "model=", path, asked && asked->to ? asked->to : "the command");
+}
+
+tn_status tn_model_load(const char *name, const tn_asked *asked, const tn_model **out)
+{
+    if (is_object(name, strlen(name))) {
         char path[4096];
+        if (!was_asked(asked, name)) return refuse(name, asked);
         if (snprintf(path, sizeof path, "%s%s", strchr(name, '/') ? "" : "./", name) >= (int)sizeof path)
             return tn_error(TN_USAGE, "the path of the model is too long");
         return load_object(path, out);

@@ -116,6 +116,8 @@ tn_status tn_body_compile(tn_body_spec *s, tn_body_entry entry, tn_plan **out)
     }
     tn_body_io io = { .carry = carry, .xs = xs, .consts = consts, .next = next, .ys = ys };
     if (g->status == TN_OK) s->body.build(g, &io, s->body.user);
+    for (int i = 0; i < s->n_carry; i++) (void)tn_graph_knows(g, "body", 0, next[i]);
+    for (int i = 0; i < s->n_ys; i++) (void)tn_graph_knows(g, "body", 0, ys[i]);
     check_outside(g);
     check_next(g, s, next);
     check_live(g, s, carry, next);

@@ -99,8 +99,18 @@ static void contiguous_strides(tn_dims d, int64_t *stride)
     }
 }
 
+static bool in_graph(const tn_graph *g, tn_ref x) { return x.id >= 0 && (size_t)x.id < g->n_tensors; }
+
+bool tn_graph_knows(tn_graph *g, const char *file, int line, tn_ref x)
+{
+    if (in_graph(g, x)) return true;
+    tn_graph_fail(g, file, line, TN_USAGE,
+                  "a handle (%d) is no tensor of this graph: it was not set, or is of another one (a body sees what its loop hands in)", x.id);
+    return false;
+}
+
 /* Refuses ranks, negative sizes and products that could overflow later arithmetic. */
-static bool dims_ok(tn_graph *g, tn_dims d, const char *name)
+static bool dims_ok(tn_graph *g, const char *file, int line, tn_dims d, const char *name)
 {
     int64_t n = 1;
     bool ok = d.rank >= 0 && d.rank <= TN_MAX_RANK;
@@ -108,7 +118,7 @@ static bool dims_ok(tn_graph *g, tn_dims d, const char *name)
         ok = d.dim[i] >= 0 && !__builtin_mul_overflow(n, d.dim[i] ? d.dim[i] : 1, &n) && n < INT64_MAX / 16;
     char text[128];
     if (!ok)
-        tn_graph_fail(g, "shape", 0, TN_USAGE, "%s has the impossible shape %s", name ? name : "a tensor",
+        tn_graph_fail(g, file, line, TN_USAGE, "%s has the impossible shape %s", name ? name : "a tensor",
                       tn_dims_text(d, text, sizeof text));
     return ok;
 }
@@ -126,7 +136,7 @@ static int32_t append_tensor(tn_graph *g, const tn_gtensor *t)
 
 int32_t tn_graph_new_tensor(tn_graph *g, tn_role role, const char *name, tn_dtype dtype, tn_dims dims)
 {
-    if (g->status != TN_OK || !dims_ok(g, dims, name)) return 0;
+    if (g->status != TN_OK || !dims_ok(g, "shape", 0, dims, name)) return 0;
     tn_gtensor t = { .role = role, .dtype = dtype, .dims = dims, .producer = -1 };
     contiguous_strides(dims, t.stride);
     if (name && (!(t.name = tn_arena_strdup(&g->memory, name)) ||
@@ -193,6 +203,7 @@ static int32_t outside(tn_graph *g, const char *file, int line, tn_role role, co
         return g->status == TN_OK ? id : 0;
     }
     *made = true;
+    if (!dims_ok(g, file, line, dims, path)) return 0;
     return tn_graph_new_tensor(g, role, path, dtype, dims);
 }
 
@@ -270,6 +281,7 @@ void tn_output(tn_graph *g, const char *name, tn_ref x)
         tn_graph_fail(g, "output", 0, TN_USAGE, "output %s has no tensor", name);
         return;
     }
+    if (!tn_graph_knows(g, "output", 0, x)) return;
     if (!tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy(g, x); /* whoever reads it knows its shape, not its strides */
     if (g->status != TN_OK) return;
     const char *copy = tn_arena_strdup(&g->memory, name);
@@ -301,6 +313,7 @@ void tn_assign(tn_graph *g, tn_ref state, tn_ref value)
 {
     char a[128], b[128];
     if (g->status != TN_OK || !state.id || !value.id) return;
+    if (!tn_graph_knows(g, "assign", 0, state) || !tn_graph_knows(g, "assign", 0, value)) return;
     const tn_gtensor *to = &g->tensor[state.id], *from = &g->tensor[value.id];
     const bool carried = to->role == TN_ROLE_INPUT && g->options.carried;
     if (to->role != TN_ROLE_STATE && to->role != TN_ROLE_CACHE && !carried) {
@@ -430,6 +443,7 @@ tn_ref tn_graph_add(tn_graph *g, const char *file, int line, const tn_op *op, co
     if (g->status != TN_OK) goto failed;
     if (n_in > TN_MAX_ARGS) tn_graph_fail(g, file, line, TN_USAGE, "%s: %d inputs, at most %d", op->name, n_in, TN_MAX_ARGS);
     for (int i = 0; i < n_in && g->status == TN_OK; i++) {
+        if (!tn_graph_knows(g, file, line, in[i])) break;
         ids[i] = in[i].id;
         const tn_gtensor *t = &g->tensor[in[i].id];
         in_type[i] = (tn_type){ .dtype = t->dtype, .dims = t->dims, .absent = !in[i].id, .trainable = t->needs_grad,
@@ -549,15 +563,18 @@ void tn_region_end(tn_graph *g, tn_region r)
 
 /* --- looking ----------------------------------------------------------------------------------------------------------- */
 
-tn_dims tn_ref_dims(const tn_graph *g, tn_ref x) { return g->tensor[x.id].dims; }
+/* A handle of no tensor here looks like none; who uses it is told. */
+static const tn_gtensor *look_at(const tn_graph *g, tn_ref x) { return &g->tensor[in_graph(g, x) ? x.id : 0]; }
 
-tn_dtype tn_ref_dtype(const tn_graph *g, tn_ref x) { return g->tensor[x.id].dtype; }
+tn_dims tn_ref_dims(const tn_graph *g, tn_ref x) { return look_at(g, x)->dims; }
 
-bool tn_ref_trainable(const tn_graph *g, tn_ref x) { return g->tensor[x.id].needs_grad; }
+tn_dtype tn_ref_dtype(const tn_graph *g, tn_ref x) { return look_at(g, x)->dtype; }
+
+bool tn_ref_trainable(const tn_graph *g, tn_ref x) { return look_at(g, x)->needs_grad; }
 
 int64_t tn_ref_dim(const tn_graph *g, tn_ref x, int axis)
 {
-    const tn_dims d = g->tensor[x.id].dims;
+    const tn_dims d = look_at(g, x)->dims;
     if (axis < 0) axis += d.rank;
     return axis >= 0 && axis < d.rank ? d.dim[axis] : 1;
 }

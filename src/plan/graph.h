@@ -115,6 +115,8 @@ struct tn_graph {
 static inline tn_gtensor *tn_graph_tensor(const tn_graph *g, int32_t id) { return &g->tensor[id]; }
 
 /* A new tensor with contiguous strides that owns its memory; 0 when the graph has failed. */
+/* Whether the handle is none or a tensor of this graph; fails the graph where it is neither. */
+bool tn_graph_knows(tn_graph *g, const char *file, int line, tn_ref x);
 int32_t tn_graph_new_tensor(tn_graph *g, tn_role role, const char *name, tn_dtype dtype, tn_dims dims);
 /* A view with the fields of x, to be changed by the caller. */
 int32_t tn_graph_new_view(tn_graph *g, int32_t x);

@@ -232,7 +232,7 @@ static void reverse_custom(reverse *r, const tn_node *n)
     if (!dy) return;
     c->build(g, (tn_ref){ dy }, c->xs, c->n, dx, c->user);
     for (int i = 0; i < c->n && g->status == TN_OK; i++) {
-        if (!dx[i].id || !g->tensor[c->xs[i].id].needs_grad) continue;
+        if (!dx[i].id || !tn_graph_knows(g, n->file, n->line, dx[i]) || !g->tensor[c->xs[i].id].needs_grad) continue;
         if (tn_gtensor_count(&g->tensor[dx[i].id]) != tn_gtensor_count(&g->tensor[c->xs[i].id])) {
             tn_graph_fail(g, n->file, n->line, TN_USAGE, "custom gradient %d has another size than its tensor", i);
             return;
@@ -409,6 +409,8 @@ tn_ref tn_custom_gradient(tn_graph *g, tn_ref y, const tn_ref *xs, int n, tn_gra
         tn_graph_fail(g, "custom_gradient", 0, TN_USAGE, "a custom gradient of %d tensors, at most %d", n, TN_MAX_ARGS);
         return TN_NONE;
     }
+    for (int i = 0; i < n; i++)
+        if (!tn_graph_knows(g, "custom_gradient", 0, xs[i])) return TN_NONE;
     tn_custom *c = tn_arena_alloc(&g->memory, sizeof *c + sizeof *c->xs * (size_t)n);
     if (!c) {
         g->status = TN_MEMORY;

@@ -4,19 +4,22 @@
 
 #include <string.h>
 
-static bool usable(const tn_graph *g, tn_ref x) { return g->status == TN_OK && x.id > 0; }
+static bool usable(tn_graph *g, const char *file, int line, tn_ref x)
+{
+    return g->status == TN_OK && x.id && tn_graph_knows(g, file, line, x);
+}
 
 tn_ref tn_reshape_(tn_graph *g, const char *file, int line, tn_ref x, tn_dims dims)
 {
     char a[128], b[128];
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, file, line, x)) return TN_NONE;
     if (tn_dims_count(dims) != tn_gtensor_count(&g->tensor[x.id]) || dims.rank > TN_MAX_RANK) {
         tn_graph_fail(g, file, line, TN_USAGE, "reshape of %s to %s: the counts differ",
                       tn_dims_text(g->tensor[x.id].dims, a, sizeof a), tn_dims_text(dims, b, sizeof b));
         return TN_NONE;
     }
     if (!tn_gtensor_contiguous(&g->tensor[x.id])) x = tn_copy_(g, file, line, x, g->tensor[x.id].dtype);
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, file, line, x)) return TN_NONE;
     const int32_t id = tn_graph_new_view(g, x.id);
     if (!id) return TN_NONE;
     tn_gtensor *t = &g->tensor[id];
@@ -36,7 +39,7 @@ tn_ref tn_reshape_(tn_graph *g, const char *file, int line, tn_ref x, tn_dims di
 tn_ref tn_slice_(tn_graph *g, const char *file, int line, tn_ref x, int axis, int64_t start, int64_t length)
 {
     char a[128];
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, file, line, x)) return TN_NONE;
     const tn_dims d = g->tensor[x.id].dims;
     if (axis < 0) axis += d.rank;
     if (axis < 0 || axis >= d.rank || start < 0 || length < 0 || length > d.dim[axis] || start > d.dim[axis] - length) {
@@ -58,7 +61,7 @@ tn_ref tn_slice_(tn_graph *g, const char *file, int line, tn_ref x, int axis, in
 
 tn_ref tn_part_(tn_graph *g, const char *file, int line, tn_ref x, int i, int n)
 {
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, file, line, x)) return TN_NONE;
     const int64_t width = tn_ref_dim(g, x, -1);
     if (n < 1 || width % n || i < 0 || i >= n) {
         tn_graph_fail(g, file, line, TN_USAGE, "part %d of %d of a last axis of %lld", i, n, (long long)width);
@@ -70,7 +73,7 @@ tn_ref tn_part_(tn_graph *g, const char *file, int line, tn_ref x, int i, int n)
 tn_ref tn_transpose_(tn_graph *g, const char *file, int line, tn_ref x, const int *order, int n)
 {
     char a[128];
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, file, line, x)) return TN_NONE;
     const tn_gtensor from = g->tensor[x.id];
     unsigned seen = 0;
     for (int j = 0; j < n && n == from.dims.rank; j++)
@@ -91,7 +94,7 @@ tn_ref tn_transpose_(tn_graph *g, const char *file, int line, tn_ref x, const in
 
 tn_ref tn_stop_gradient(tn_graph *g, tn_ref x)
 {
-    if (!usable(g, x)) return TN_NONE;
+    if (!usable(g, "stop_gradient", 0, x)) return TN_NONE;
     const int32_t id = tn_graph_new_view(g, x.id);
     if (id) g->tensor[id].needs_grad = false;
     return (tn_ref){ id };
@@ -99,7 +102,7 @@ tn_ref tn_stop_gradient(tn_graph *g, tn_ref x)
 
 tn_ref tn_want_gradient(tn_graph *g, tn_ref input)
 {
-    if (!usable(g, input)) return input;
+    if (!usable(g, "want_gradient", 0, input)) return input;
     if (g->tensor[input.id].role != TN_ROLE_INPUT) {
         tn_graph_fail(g, "want_gradient", 0, TN_USAGE, "only an input's gradient can be asked for");
         return input;
@@ -110,7 +113,7 @@ tn_ref tn_want_gradient(tn_graph *g, tn_ref input)
 
 tn_ref tn_live_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref count)
 {
-    if (!usable(g, x) || !usable(g, count)) return TN_NONE;
+    if (!usable(g, file, line, x) || !usable(g, file, line, count)) return TN_NONE;
     const tn_gtensor *c = &g->tensor[count.id];
     if (c->dtype != TN_I32 || tn_gtensor_count(c) != 1 || g->tensor[x.id].dims.rank < 1) {
         tn_graph_fail(g, file, line, TN_USAGE, "a live extent is an i32 of shape (1), on a tensor of rank 1 or more");

@@ -64,7 +64,7 @@ tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)
     TN_TRY(tn__check_open_looking(c, &t));
     TN_TRY(tn_trainer_eval(t, &loss));
     tn_trainer_keep_look(t);
-    tn_trainer_instruments(t, hear, hear_spread, h);
+    TN_TRY(tn_trainer_instruments(t, hear, hear_spread, h));
     judge(h, r);
 done:
     tn_trainer_free(t);

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "models/carry.h"
+#include "models/models.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -134,7 +135,7 @@ static tn_status build(tn_chunks *c, role r, tn_graph **out)
         b->document = tn_input(g, "document", dims, TN_I32);
         b->positions = tn_input(g, "positions", dims, TN_I32);
     }
-    s = c->model->build(g, c->settings, b);
+    s = tn_model_build(c->model, g, c->settings, b);
     if (s == TN_USAGE) tn_error_prefix("plan.recompute=chunk");
     TN_TRY(s);
     TN_TRY(tn_graph_status(g));

@@ -2,6 +2,7 @@
 #include "train/graph_setup.h"
 
 #include "backend/backend.h"
+#include "models/models.h"
 #include "ops/linear_xent/linear_xent.h"
 #include "ops/xent/xent.h"
 #include "train/task_setup.h"
@@ -36,6 +37,18 @@ static tn_status find_device(const tn_settings *st, tn_device *out)
     if (!gpu && strcmp(wanted, "cuda") == 0) return TN_USAGE; /* tn_backend_get has said why */
     *out = gpu ? TN_CUDA : TN_CPU;
     return TN_OK;
+}
+
+static bool typed(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "command line") == 0; }
+
+tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu)
+{
+    if (typed(st, "device")) return TN_OK;
+    const char *wanted = tn_settings_text(st, "device"), *compute = tn_settings_text(st, "compute");
+    const bool wants = !on_cpu && strcmp(wanted, "cpu") != 0, gpu = wants && tn_backend_get(TN_CUDA);
+    if (gpu) return TN_OK;
+    if (strcmp(compute, "tf32") == 0 && !typed(st, "compute")) TN_RETURN_IF(tn_settings_set(st, "compute", "f32", "no GPU here"));
+    return wants && strcmp(wanted, "cuda") == 0 ? tn_settings_set(st, "device", "cpu", "no GPU here") : TN_OK;
 }
 
 tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, int threads, tn_graph_setup *out)
@@ -112,7 +125,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length, .logits = shape->logits };
     if (model->features) TN_TRY(add_samples(g, st, shape, &b));
     else add_tokens(g, shape, &b);
-    TN_TRY(model->build(g, st, &b));
+    TN_TRY(tn_model_build(model, g, st, &b));
     TN_TRY(tn_graph_status(g));
     if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
     if (shape->nll) TN_TRY(put_nll(g, model));

@@ -142,7 +142,7 @@ static void instruments(const tn_metrics *m, tn_jsonl *w, tn_progress_report *r)
     r->instrument[0] = 0;
     if (m->t->source->look) m->t->source->look(m->t->source->ctx, write_instrument, &l);
     if (counts) tn_spreads_clear(m->spreads);
-    if (m->level >= TN_LOG_TRAINING) tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
+    if (m->level >= TN_LOG_TRAINING) (void)tn_trainer_instruments(m->t->trainer, write_instrument, counts ? count_instrument : NULL, &l);
     if (counts) write_spreads(m, w);
 }
 

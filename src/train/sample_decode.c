@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "base/rng.h"
 #include "models/carry.h"
+#include "models/models.h"
 #include "train/graph_setup.h"
 #include "train/memory_limit.h"
 
@@ -61,8 +62,8 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
     if (!has_cache(g))
         return tn_error(
             TN_USAGE,
-            "model %s carries no state from token to token, so it cannot be sampled from: its build ignores "
-            "tn_batch.carry (models/carry.h)",
+            "model %s carries no state from token to token, so it cannot be sampled from: where tn_batch.carry is set its build begins with a "
+            "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
             d->o.model->name);
     if (!logits)
         return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_batch.logits asks for them",
@@ -116,7 +117,7 @@ static tn_status make_piece(tn_decoder *d, int i)
     TN_TRY(tn_graph_new(&d->setup.options, &g));
     p.batch.tokens = tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32);
     tn_carry_inputs(g, &p.batch, d->o.capacity);
-    TN_TRY(d->o.model->build(g, d->o.settings, &p.batch));
+    TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));
     if (i == LAST) TN_TRY(check_graph(d, g));
     if (i == LAST && d->chooses) tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));

@@ -329,7 +329,7 @@ static bool open_stories(tn_saved_model *m, tn_store **store, tn_tokenizer **tok
     const char *found = tn_test_data("models/stories260K/stories260K.bin");
     if (!found) return false;
     snprintf(path, sizeof path, "%s", found);
-    assert_ok(tn_saved_model_find(path, NULL, 0, "best", m));
+    assert_ok(tn_saved_model_find(NULL, path, NULL, 0, "best", m));
     assert_ok(tn_store_new(TN_CPU, 1, store));
     assert_fails(tn_saved_model_tokenizer(m, "", tokenizer, start), TN_USAGE, "tokenizer=FILE");
     assert_ok(tn_saved_model_tokenizer(m, tn_test_data("models/stories260K/tok512.bin"), tokenizer, start));

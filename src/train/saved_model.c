@@ -31,23 +31,6 @@ static bool has_file(const char *dir, const char *name)
 
 /* --- settings --------------------------------------------------------------------------------------------------------- */
 
-/* Words of `text` ("a=1 b=2", cut in place), then the overrides, as settings of a model. */
-static tn_status resolve_words(const char *model, char *text, const char *const *overrides, size_t n, tn_saved_model *m)
-{
-    const char *list[WORDS];
-    char named[TN_PATH_BYTES + 8];
-    size_t used = 0;
-    snprintf(named, sizeof named, "model=%s", model); /* as a word of its own it might be the name of a run's directory */
-    list[used++] = named;
-    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
-        if (used == WORDS) return tn_error(TN_BAD_FILE, "its settings have more than %d words", WORDS);
-        list[used++] = word;
-    }
-    if (n > WORDS - used) return tn_error(TN_USAGE, "more than %d settings", WORDS);
-    for (size_t i = 0; i < n; i++) list[used++] = overrides[i];
-    return tn_settings_resolve(NULL, list, used, &m->settings, &m->model);
-}
-
 /* The metadata of a file of ours. */
 static tn_status read_metadata(const char *path, char *model, size_t model_bytes, char *text, size_t bytes)
 {
@@ -91,16 +74,45 @@ bool tn_is_weights_file(const char *path)
     return ends_with(path, ".safetensors") || ends_with(path, ".safetensors.zst") || ends_with(path, ".bin");
 }
 
-static tn_status find_file(const char *path, const char *const *overrides, size_t n, tn_saved_model *m)
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n)
 {
     char model[TN_PATH_BYTES], text[TN_WEIGHTS_TEXT];
     TN_RETURN_IF(tn_weights_settings(path, model, text));
-    TN_RETURN_IF(resolve_words(model, text, overrides, n, m));
+    const char **list = tn_arena_alloc(arena, WORDS * sizeof *list);
+    size_t used = 0;
+    if (!list) return tn_error(TN_MEMORY, "out of memory");
+    list[used++] =
+        tn_arena_printf(arena, "model=%s", model); /* as a word of its own it might be the name of a run's directory */
+    for (char *rest = text, *word; (word = strtok_r(rest, " \n", &rest));) {
+        if (used == WORDS) return tn_error(TN_BAD_FILE, "%.640s: its settings have more than %d words", path, WORDS);
+        list[used++] = tn_arena_strdup(arena, word);
+    }
+    for (size_t i = 0; i < used; i++)
+        if (!list[i]) return tn_error(TN_MEMORY, "out of memory");
+    *out = list;
+    *n = used;
+    return TN_OK;
+}
+
+static tn_status find_file(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+                           tn_saved_model *m)
+{
+    tn_arena arena = { 0 };
+    const char **said = NULL;
+    size_t n_said = 0;
+    tn_status s = tn_weights_words(path, &arena, &said, &n_said);
+    const tn_settings_from from = {
+        .asked = asked, .file = path, .said = said, .n_said = n_said, .overrides = overrides, .n = n
+    };
+    if (s == TN_OK) s = tn_settings_resolve_from(&from, &m->settings, &m->model);
+    tn_arena_free(&arena);
+    TN_RETURN_IF(s);
     return tn_path_join("", path, m->weights, sizeof m->weights);
 }
 
 /* A run, or one of its checkpoints, whose settings are beside it. */
-static tn_status find_run(const char *path, const char *const *overrides, size_t n, const char *link, tn_saved_model *m)
+static tn_status find_run(const tn_asked *asked, const char *path, const char *const *overrides, size_t n,
+                          const char *link, tn_saved_model *m)
 {
     const bool checkpoint = has_file(path, "manifest.json");
     char why[1024];
@@ -112,15 +124,15 @@ static tn_status find_run(const char *path, const char *const *overrides, size_t
             "%.640s holds neither a run (config.yaml) nor a checkpoint of one (manifest.json, with the run's "
             "config.yaml beside it)",
             path);
-    TN_RETURN_IF(tn_settings_resolve(m->config, overrides, n, &m->settings, &m->model));
+    TN_RETURN_IF(tn_settings_resolve_asked(asked, m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
     TN_RETURN_IF(tn_ckpt_find(path, link, m->weights, why, sizeof why));
     tn_ckpt_note(link, why, m->weights, m->note);
     return TN_OK;
 }
 
-tn_status tn_saved_model_find(const char *target, const char *const *overrides, size_t n, const char *link,
-                              tn_saved_model *out)
+tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                              const char *link, tn_saved_model *out)
 {
     tn_status s = TN_OK;
     struct stat st;
@@ -128,9 +140,9 @@ tn_status tn_saved_model_find(const char *target, const char *const *overrides, 
     const bool there = stat(target, &st) == 0;
     const bool weights = tn_is_weights_file(target);
     if (weights && !there) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", target));
-    if (weights) TN_TRY(find_file(target, overrides, n, &m));
-    else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(target, overrides, n, link, &m));
-    else TN_TRY(tn_settings_resolve(target, overrides, n, &m.settings, &m.model));
+    if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
+    else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
+    else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
     TN_TRY(tn_settings_fix_sizes(m.settings));
     *out = m;
     m.settings = NULL;

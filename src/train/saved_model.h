@@ -9,13 +9,13 @@
 #ifndef TN_TRAIN_SAVED_MODEL_H
 #define TN_TRAIN_SAVED_MODEL_H
 
+#include "base/alloc.h"
 #include "base/fs.h"
 #include "io/safetensors.h"
+#include "models/models.h"
 #include "plan/store.h"
 #include "token/tokenizer.h"
 #include "train/checkpoint.h"
-
-#include <tenon/model.h>
 
 typedef struct tn_saved_model {
     tn_settings *settings; /* owned; vocab is never auto */
@@ -25,9 +25,9 @@ typedef struct tn_saved_model {
     char note[TN_CKPT_NOTE];     /* as tn_ckpt_resolve's: weights are not those that were meant */
 } tn_saved_model;
 
-/* link: "best" or "latest", for a run. overrides ("key=value") come last. */
-tn_status tn_saved_model_find(const char *target, const char *const *overrides, size_t n, const char *link,
-                              tn_saved_model *out);
+/* link: "best" or "latest", for a run. overrides ("key=value") come last. A shared object is loaded where `asked` names it. */
+tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                              const char *link, tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 
 /* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. note: as
@@ -43,6 +43,8 @@ tn_status tn_weights_meta(const tn_model *model, const tn_settings *st, char tex
                           tn_text_pair meta[TN_WEIGHTS_META]);
 /* What a file of weights says about itself: the model's name, and settings ("dim=64 layers=2") in `text`. */
 tn_status tn_weights_settings(const char *path, char model[TN_PATH_BYTES], char text[TN_WEIGHTS_TEXT]);
+/* The same as a list of "key=value", the model first; all of it in `arena`. */
+tn_status tn_weights_words(const char *path, tn_arena *arena, const char ***out, size_t *n);
 bool tn_is_weights_file(const char *path); /* by its name */
 
 /* The model's tokenizer: `spec` where it is not empty, else the setting `tokenizer` where there is one, else that of the

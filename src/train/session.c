@@ -1,6 +1,7 @@
 /* Opening a session: the steps that all that runs a model takes. */
 #include "train/session.h"
 
+#include "train/graph_setup.h"
 #include "train/metrics.h"
 #include "train/train_settings.h"
 
@@ -131,7 +132,10 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
 {
     if (tn_settings_is_auto(s->settings, "train.batch")) return find_batch(s, o);
     s->batch = tn_settings_int(s->settings, "train.batch");
-    return halve_until_it_fits(s, o);
+    const tn_status st = halve_until_it_fits(s, o);
+    /* What is evaluated was perhaps trained on a larger machine, and its loss does not depend on how many rows are looked at together. */
+    const bool typed = strcmp(tn_settings_source(s->settings, "train.batch"), "command line") == 0;
+    return st == TN_MEMORY && o->evaluates && !s->env && !typed ? find_batch(s, o) : st;
 }
 
 static tn_status open_split(const tn_session *s, tn_data_split heldout, bool heldout_only, tn_source *out)
@@ -184,7 +188,15 @@ int64_t tn_session_count(const tn_session *s, tn_data_split split)
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
 {
     tn_session s = { .shared = o->shared, .seat = o->seat };
-    tn_status st = tn_settings_resolve(o->target, o->overrides, o->n, &s.settings, &s.model);
+    const tn_settings_from from = { .asked = o->asked,
+                                    .target = o->target,
+                                    .file = o->file,
+                                    .said = o->said,
+                                    .n_said = o->n_said,
+                                    .overrides = o->overrides,
+                                    .n = o->n };
+    tn_status st = tn_settings_resolve_from(&from, &s.settings, &s.model);
+    if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, o->needs_data);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);

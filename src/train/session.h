@@ -2,6 +2,7 @@
 #ifndef TN_TRAIN_SESSION_H
 #define TN_TRAIN_SESSION_H
 
+#include "models/models.h"
 #include "train/shared.h"
 #include "train/source_env.h"
 #include "train/source_probe.h"
@@ -33,7 +34,12 @@ typedef struct tn_session {
 } tn_session;
 
 typedef struct tn_session_options {
-    const char *target; /* see tn_settings_resolve */
+    const tn_asked *asked; /* what the user typed, for a model of their own; NULL: nothing */
+    const char *target;    /* see tn_settings_resolve */
+    const char
+        *file; /* instead of a target: a file of weights, with the words that stand in it (see tn_settings_from) */
+    const char *const *said;
+    size_t n_said;
     const char *const *overrides;
     size_t n;
     bool needs_data;     /* or a task, by the model */

@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "io/yaml_settings.h"
-#include "models/models.h"
 #include "plan/switches.h"
 #include "train/source_env.h"
 #include "tasks/task.h"
@@ -114,6 +113,7 @@ typedef struct choice {
     char file[4096];  /* settings file, or "" */
     char model[4096]; /* name or path, or "" */
     char preset[64];
+    char place[512]; /* of the file that says which model, or "" */
 } choice;
 
 static bool ends_with(const char *s, const char *end)
@@ -147,22 +147,39 @@ static tn_status read_target(const char *target, choice *c)
                               ".yaml or a path", tn_text_quote(target, quoted, sizeof quoted));
 }
 
+/* "key=value" that stands in a file. */
+static tn_status set_word(tn_settings *st, const char *word, const char *file)
+{
+    char key[128], quoted[80];
+    const char *eq = strchr(word, '=');
+    if (!eq || eq == word || (size_t)(eq - word) >= sizeof key)
+        return tn_error(TN_BAD_FILE, "%.300s: its settings hold %s, which is not key=value", file,
+                        tn_text_quote(word, quoted, sizeof quoted));
+    snprintf(key, sizeof key, "%.*s", (int)(eq - word), word);
+    return tn_settings_set(st, key, eq + 1, "%s", file);
+}
+
+static bool says_which(const char *word) { return strncmp(word, "model=", 6) == 0 || strncmp(word, "preset=", 7) == 0; }
+
 /* A first look: the file's and the overrides' own words on model and preset. */
-static tn_status peek(const choice *named, const char *const *overrides, size_t n, choice *c)
+static tn_status peek(const choice *named, const tn_settings_from *from, choice *c)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
     TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_add(st, tn_train_settings, 2, "train")); /* model and preset come first in the table */
     if (named->file[0]) TN_TRY(tn_settings_peek_yaml(st, named->file));
+    for (size_t i = 0; i < from->n_said; i++)
+        if (says_which(from->said[i])) TN_TRY(set_word(st, from->said[i], from->file));
     if (named->model[0]) TN_TRY(tn_settings_set(st, "model", named->model, "command line"));
     if (named->preset[0]) TN_TRY(tn_settings_set(st, "preset", named->preset, "command line"));
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(overrides[i], "model=", 6) == 0 || strncmp(overrides[i], "preset=", 7) == 0)
-            TN_TRY(tn_settings_override(st, overrides[i]));
+    for (size_t i = 0; i < from->n; i++)
+        if (says_which(from->overrides[i])) TN_TRY(tn_settings_override(st, from->overrides[i]));
     const bool said = strcmp(tn_settings_source(st, "model"), "default") != 0;
     TN_TRY(keep(c->model, sizeof c->model, said ? tn_settings_text(st, "model") : ""));
     TN_TRY(keep(c->preset, sizeof c->preset, tn_settings_text(st, "preset")));
+    if (said && strcmp(tn_settings_source(st, "model"), "command line") != 0)
+        TN_TRY(keep(c->place, sizeof c->place, tn_settings_source(st, "model")));
 done:
     tn_settings_free(st);
     return s;
@@ -194,43 +211,64 @@ static tn_status set_all(tn_settings *st, const char *const *values, const char 
     return TN_OK;
 }
 
-static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const char *const *overrides, size_t n)
+static tn_status apply(tn_settings *st, const choice *c, const tn_preset *preset, const tn_settings_from *from)
 {
     char source[128];
+    const char *file = c->file[0] ? c->file : from->file ? from->file : "command line";
     snprintf(source, sizeof source, "preset %s", preset ? preset->name : "");
     TN_RETURN_IF(set_all(st, preset ? preset->values : NULL, source));
     if (c->file[0]) TN_RETURN_IF(tn_settings_read_yaml(st, c->file));
-    TN_RETURN_IF(tn_settings_set(st, "model", c->model, "%s", c->file[0] ? c->file : "command line"));
-    if (preset) TN_RETURN_IF(tn_settings_set(st, "preset", preset->name, "%s", c->file[0] ? c->file : "command line"));
-    for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_settings_override(st, overrides[i]));
+    for (size_t i = 0; i < from->n_said; i++) TN_RETURN_IF(set_word(st, from->said[i], from->file));
+    TN_RETURN_IF(tn_settings_set(st, "model", c->model, "%s", file));
+    if (preset) TN_RETURN_IF(tn_settings_set(st, "preset", preset->name, "%s", file));
+    for (size_t i = 0; i < from->n; i++) TN_RETURN_IF(tn_settings_override(st, from->overrides[i]));
     return TN_OK;
 }
 
-tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
-                              const tn_model **model)
+static tn_status load_model(const choice *c, const tn_asked *asked, const tn_model **out)
+{
+    const tn_status s = tn_model_load(c->model, asked, out);
+    if (s != TN_OK && c->place[0]) tn_error_prefix("%s", c->place);
+    return s;
+}
+
+tn_status tn_settings_resolve_from(const tn_settings_from *from, tn_settings **out, const tn_model **model)
 {
     tn_status s = TN_OK;
     tn_settings *st = NULL;
     const tn_preset *preset;
     const tn_model *m = NULL;
     choice named = { .file = "" }, c = { .file = "" };
-    if (target) TN_TRY(read_target(target, &named));
+    if (from->target) TN_TRY(read_target(from->target, &named));
     memcpy(c.file, named.file, sizeof c.file);
-    TN_TRY(peek(&named, overrides, n, &c));
+    TN_TRY(peek(&named, from, &c));
     TN_TRY(find_preset(&c, &preset));
     if (!c.model[0]) TN_TRY(keep(c.model, sizeof c.model, tn_train_settings[0].value));
-    TN_TRY(tn_model_load(c.model, &m));
+    TN_TRY(load_model(&c, from->asked, &m));
     TN_TRY(tn_settings_new(&st));
     TN_TRY(tn_settings_common(st));
     TN_TRY(tn_settings_add(st, m->settings, m->n_settings, m->name));
     TN_TRY(set_all(st, m->defaults, "default"));
-    TN_TRY(apply(st, &c, preset, overrides, n));
+    TN_TRY(apply(st, &c, preset, from));
     *out = st;
     *model = m;
     st = NULL;
 done:
     tn_settings_free(st);
     return s;
+}
+
+tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                                    tn_settings **out, const tn_model **model)
+{
+    return tn_settings_resolve_from(
+        &(tn_settings_from){ .asked = asked, .target = target, .overrides = overrides, .n = n }, out, model);
+}
+
+tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
+                              const tn_model **model)
+{
+    return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
 }
 
 tn_status tn_settings_fix_sizes(tn_settings *st)

@@ -3,7 +3,7 @@
 #ifndef TN_TRAIN_SETTINGS_H
 #define TN_TRAIN_SETTINGS_H
 
-#include <tenon/model.h>
+#include "models/models.h"
 
 extern const tn_setting tn_train_settings[];
 extern const size_t tn_train_settings_n;
@@ -16,7 +16,20 @@ tn_status tn_settings_switches(tn_settings *st);
 
 /* Defaults, then the preset, then what `target` says, then the overrides ("key=value"). The target is a YAML file, a
  * run's directory (its config.yaml), the name of a preset or a model, the path of a model's .so, or NULL. The model is
- * the one these name; its rows are added. Free *out with tn_settings_free. */
+ * the one these name; its rows are added. Free *out with tn_settings_free. A shared object is loaded where `asked` names it. */
+typedef struct tn_settings_from {
+    const tn_asked *asked;
+    const char *target;
+    const char *file;        /* instead of a target: a file of weights, */
+    const char *const *said; /* (n_said) and the "key=value" words that stand in it */
+    size_t n_said;
+    const char *const *overrides; /* (n) */
+    size_t n;
+} tn_settings_from;
+tn_status tn_settings_resolve_from(const tn_settings_from *from, tn_settings **out, const tn_model **model);
+tn_status tn_settings_resolve_asked(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
+                                    tn_settings **out, const tn_model **model);
+/* The same, of models of the tree alone. */
 tn_status tn_settings_resolve(const char *target, const char *const *overrides, size_t n, tn_settings **out,
                               const tn_model **model);
 

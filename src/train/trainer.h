@@ -172,7 +172,8 @@ bool tn_trainer_has_instruments(const tn_trainer *t);
 void tn_trainer_keep_look(tn_trainer *t);
 
 typedef void tn_instrument_report(void *ctx, const char *name, double value, const char *unit);
-/* The model's instruments, each given to `report`; numbers that are one of many to `spread`, which may be NULL. */
-void tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx);
+/* The model's instruments, each given to `report`; numbers that are one of many to `spread`, which may be NULL.
+ * TN_USAGE: they ask for a setting that is not declared. */
+tn_status tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx);
 
 #endif

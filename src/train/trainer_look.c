@@ -1,6 +1,8 @@
 /* What can be seen of a trainer: the memory of its plans, where its time goes, and the model's instruments. */
 #include "train/trainer_internal.h"
 
+#include "base/settings_watch.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -156,11 +158,13 @@ static void pass_on_spread(void *ctx, const char *name, double value, const char
 
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 
-void tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx)
+tn_status tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx)
 {
     instrument_call c = { .trainer = t, .report = report, .spread = spread, .ctx = ctx };
     const tn_instruments in = { .ctx = &c, .param = param_of, .report = pass_on, .output = output_of,
                                 .spread = spread ? pass_on_spread : NULL };
+    tn_settings_watch(t->settings);
     if (t->model->instruments) t->model->instruments(t->settings, &in);
     for (int i = 0; i < READ_AT_ONCE; i++) tn_host_copy_free(&c.copy[i]);
+    return tn_settings_mistake(t->settings);
 }

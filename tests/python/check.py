@@ -202,10 +202,42 @@ def mistakes_raise():
     assert r.returncode == 1 and "run `make` in Tenon's checkout" in r.stderr, r.stderr
 
 
+CONSTRUCTOR = """
+#include <stdio.h>
+__attribute__((constructor)) static void ran(void) { FILE *f = fopen("MARK", "w"); if (f) fclose(f); }
+"""
+
+
+def files_run_no_code():
+    """A shared object is loaded where the call names it, and never because a file does. Each open is a process of its own: what is
+    loaded once stays."""
+    with tempfile.TemporaryDirectory() as folder:
+        def python(code):
+            return subprocess.run([sys.executable, "-c", "import os, tenon\n" + code], cwd=folder, capture_output=True, text=True)
+
+        mark = os.path.join(folder, "MARK")
+        subprocess.run([os.environ["TENON"], "new", "model", "cell"], cwd=folder, check=True, capture_output=True)
+        with open(os.path.join(folder, "cell", "cell.c"), "a") as f:
+            f.write(CONSTRUCTOR)
+        subprocess.run(["make", "-s", "-C", "cell"], cwd=folder, check=True, capture_output=True)
+        r = python("tenon.open('cell/cell.so', dim=8, layers=1, vocab=32).save('w.safetensors')")
+        assert r.returncode == 0 and os.path.exists(mark), r.stderr
+        os.remove(mark)
+        r = python("tenon.open('w.safetensors')")
+        assert r.returncode == 1 and not os.path.exists(mark), r.stderr
+        assert "w.safetensors: it names the shared object cell/cell.so" in r.stderr and "add model=cell/cell.so to the call" in r.stderr, r.stderr
+        with open(os.path.join(folder, "s.yaml"), "w") as f:
+            f.write("model: ./cell/cell.so\n")
+        r = python("tenon.open('s.yaml')")
+        assert r.returncode == 1 and "s.yaml:1: it names" in r.stderr and not os.path.exists(mark), r.stderr
+        r = python("tenon.open('w.safetensors', model='cell/cell.so')")
+        assert r.returncode == 0 and os.path.exists(mark), r.stderr
+
+
 def main():
     passed = failed = 0
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
-                 sampling_repeats, tokenizers_turn_around, mistakes_raise):
+                 sampling_repeats, tokenizers_turn_around, mistakes_raise, files_run_no_code):
         try:
             test()
             passed += 1

@@ -25,17 +25,19 @@ static void cell(tn_graph *g, tn_body_io *io, void *user)
     io->ys[0] = io->next[0];
 }
 
-/* The cell over a whole sequence x (T,B,d); returns all its states (T,B,d). W x_t of all steps is one product. */
-static tn_ref cell_layer(tn_graph *g, tn_ref x)
+/* The cell over a whole sequence x (T,B,d); returns all its states (T,B,d). W x_t of all steps is one product. The state is 0 at
+ * first; where a text is written token by token (carry), it is what the last call left behind. */
+static tn_ref cell_layer(tn_graph *g, tn_ref x, bool carry)
 {
     const int64_t T = tn_ref_dim(g, x, 0), B = tn_ref_dim(g, x, 1), d = tn_ref_dim(g, x, 2);
     const tn_ref w = tn_param(g, "w", tn_shape(2 * d, d), tn_normal(0.1f));
     const tn_ref u = tn_param(g, "u", tn_shape(2 * d, d), tn_normal(0.1f));
     const tn_ref a = tn_linear(g, x, w, .bias = tn_param(g, "b", tn_shape(2 * d), tn_zeros));
-    const tn_ref h0 = tn_fill(g, tn_shape(B, d), TN_F32, 0.f);
-    tn_ref states = TN_NONE;
+    const tn_ref h0 = carry ? tn_cache(g, "h", tn_shape(B, d), TN_F32) : tn_fill(g, tn_shape(B, d), TN_F32, 0.f);
+    tn_ref states = TN_NONE, last = TN_NONE;
     tn_loop(g, (tn_body){ .build = cell }, .steps = T, .carry = &h0, .n_carry = 1, .xs = &a, .n_xs = 1, .consts = &u,
-            .n_consts = 1, .ys = &states, .n_ys = 1);
+            .n_consts = 1, .ys = &states, .n_ys = 1, .final = &last);
+    if (carry) tn_assign(g, h0, last);
     return states;
 }
 
@@ -49,14 +51,14 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     tn_ref x = tn_embed(g, tn_transpose(g, b->tokens, 1, 0), table);
     for (int l = 0; l < layers; l++) {
         tn_region r = tn_region_begin(g, "layer%d", l);
-        x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones))));
+        x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->carry));
         tn_region_end(g, r);
     }
     x = tn_transpose(g, x, 1, 0, 2); /* (B,T,d) again */
     x = tn_rmsnorm(g, x, tn_param(g, "norm_f", tn_shape(d), tn_ones));
 
     if (b->logits) tn_output(g, "logits", tn_linear(g, x, table)); /* the head is the embedding, transposed */
-    tn_output(g, "loss", tn_linear_xent(g, x, table, b->labels));
+    if (b->labels.id) tn_output(g, "loss", tn_linear_xent(g, x, table, b->labels)); /* who writes text has none */
     return tn_graph_status(g);
 }
 

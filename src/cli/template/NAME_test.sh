@@ -14,4 +14,6 @@ yes 'a cell that reads this line again and again knows it by heart. ' | head -n 
     train.warmup=5 train.holdout_frac=0.1 --json >"$work/result"
 loss=$(sed -n 's/.*"heldout_loss","value":\([0-9.eE+-]*\).*/\1/p' "$work/result")
 awk -v loss="$loss" 'BEGIN { print "held-out loss " loss; exit !(loss != "" && loss < 2.5) }'
+text=$("$tenon" sample "$work/run" model=./NAME.so --prompt='a cell that reads' temperature=0 max_tokens=40 2>/dev/null)
+case $text in *' again and again'*) echo 'it writes the line' ;; *) echo "it does not write the line: $text" && exit 1 ;; esac
 echo "NAME: passed"

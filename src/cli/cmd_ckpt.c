@@ -192,7 +192,7 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
         return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "kept", e->keep,
                                         "whole", e->whole, "bytes", (json_int_t)e->bytes, "dry_run", dry));
     fprintf(c->out, "%-13s %s/step-%lld  %s%s\n", e->keep ? "kept" : dry ? "would remove" : "removed", run, (long long)e->step,
-            size_text((double)e->bytes, size), e->whole ? "" : "  damaged: left alone");
+            size_text((double)e->bytes, size), !e->whole ? "  damaged: left alone" : e->other ? "  holds other files: left alone" : "");
     return TN_OK;
 }
 
@@ -215,6 +215,7 @@ static tn_status prune(tn_cli *c)
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint: name a run's directory", run);
     if (!dry) TN_TRY(tn_run_lock(run, 0, &lock));
+    TN_TRY(tn_run_folder_check(run));
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
         l.entry[i].whole = tn_ckpt_verify(path) == TN_OK;

@@ -61,6 +61,7 @@ typedef struct tn_ckpt_entry {
     bool by_accuracy; /* which decides what is best; of equal ones the loss */
     bool whole;     /* manifest readable, all files there with their sizes */
     bool latest, best; /* what RUN/latest and RUN/best name */
+    bool other;     /* something that no run wrote lies in it, so that it stays */
     bool keep;      /* the rules' answer */
     uint64_t bytes;
 } tn_ckpt_entry;
@@ -82,6 +83,7 @@ tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upt
 
 /* "step-500" */
 const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME]);
+int64_t tn__ckpt_step_of(const char *name); /* back: -1 where the name is not exactly step-N */
 /* The directory of a checkpoint of a run: the one `link` ("latest" or "best") names, or where that is missing or names
  * nothing whole, the newest (lowest held-out loss) that verifies. TN_BAD_FILE: none does. Where another one than the
  * newest had to be taken, `why` (bytes long; may be NULL) says so, else it is empty. */
@@ -116,9 +118,6 @@ typedef struct tn_ckpt_file {
 } tn_ckpt_file;
 
 json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n);
-/* A directory with its files, and directories of files in it. */
-tn_status tn__dir_remove(const char *path);
-tn_status tn__dir_sync(const char *path);
 /* RUN/link names step-N from now on. */
 tn_status tn__ckpt_point(const char *run, const char *link, int64_t step);
 /* The step RUN/link names, or -1. */

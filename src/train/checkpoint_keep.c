@@ -4,9 +4,11 @@
 #include "train/checkpoint.h"
 
 #include "base/alloc.h"
+#include "train/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +17,6 @@
 #include <unistd.h>
 
 /* --- the list -------------------------------------------------------------------------------------------------------- */
-
-/* -1 where the name is not exactly step-N. */
-static int64_t step_of(const char *name)
-{
-    char again[TN_CKPT_NAME];
-    if (strncmp(name, "step-", 5) != 0) return -1;
-    const int64_t step = strtoll(name + 5, NULL, 10);
-    return step >= 0 && strcmp(tn_ckpt_name(step, again), name) == 0 ? step : -1;
-}
 
 static tn_status step_path(const char *run, int64_t step, char path[TN_PATH_BYTES])
 {
@@ -62,6 +55,7 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
     if (json_is_number(accuracy)) e->accuracy = json_number_value(accuracy);
     e->by_accuracy = select && strcmp(select, "accuracy") == 0 && !isnan(e->accuracy);
     e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
+    e->other = tn_tree_check(path, "step-0/", tn_run_owns) != TN_OK;
     json_decref(manifest);
     return TN_OK;
 }
@@ -72,6 +66,12 @@ static int by_step(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static bool is_directory(DIR *d, const char *name)
+{
+    struct stat st;
+    return fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
 tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
 {
     tn_status s = TN_OK;
@@ -80,8 +80,8 @@ tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "read directory", run);
     for (struct dirent *e; d && (e = readdir(d));) {
-        const int64_t step = step_of(e->d_name);
-        if (step < 0) continue;
+        const int64_t step = tn__ckpt_step_of(e->d_name);
+        if (step < 0 || !is_directory(d, e->d_name)) continue; /* a link is no checkpoint of this run */
         TN_TRY(tn_grow((void **)&l.entry, &l.capacity, l.n + 1, sizeof *l.entry));
         l.entry[l.n++] = (tn_ckpt_entry){ .step = step, .latest = step == latest, .best = step == best };
     }
@@ -150,7 +150,7 @@ void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t up
         tn_ckpt_entry *e = &l->entry[i - 1];
         e->keep = true;
         if (!counts(e, upto)) continue;
-        e->keep = seen++ < latest || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
+        e->keep = seen++ < latest || e->other || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
     }
     if (!newest(l, upto, true) && newest(l, upto, false)) newest(l, upto, false)->keep = true;
 }
@@ -162,7 +162,7 @@ static tn_status remove_one(const char *run, int64_t step)
     snprintf(base, sizeof base, ".tmp-old-%s-%ld", tn_ckpt_name(step, name), (long)getpid());
     TN_RETURN_IF(tn_path_join(run, base, aside, sizeof aside));
     if (rename(path, aside) != 0) return tn_fs_error(TN_DISK, errno, "remove", path);
-    return tn__dir_remove(aside);
+    return tn_run_part_remove(aside, "step-0/");
 }
 
 tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto)

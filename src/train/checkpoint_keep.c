@@ -55,9 +55,10 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
     if (json_is_number(accuracy)) e->accuracy = json_number_value(accuracy);
     e->by_accuracy = select && strcmp(select, "accuracy") == 0 && !isnan(e->accuracy);
     e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
-    e->other = tn_tree_check(path, "step-0/", tn_run_owns) != TN_OK;
     json_decref(manifest);
-    return TN_OK;
+    const tn_status s = tn_tree_check(path, "step-0/", tn_run_owns);
+    e->other = s == TN_USAGE;
+    return e->other ? TN_OK : s;
 }
 
 static int by_step(const void *a, const void *b)

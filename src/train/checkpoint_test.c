@@ -52,7 +52,7 @@ static float one_step(rig *r, int64_t step, bool bad)
 static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
     tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
-                         .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = 4, .stale = 2, .seconds = 1.25,
+                         .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
                          .working = 0.5, .accuracy = NAN, .last_accuracy = 0.75, .best_accuracy = 0.875, .scaling = { 4096, 7 }, .settings = "abc" };
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
@@ -297,6 +297,63 @@ static void older_state(void **state)
     json_decref(root);
 }
 
+/* Numbers of a state.json that somebody made up: none is counted on. */
+static const struct made_row {
+    const char *group, *key, *value, *says;
+} made_rows[] = {
+    { NULL, "step", "-1", "step=-1 is impossible" },
+    { NULL, "step", "9223372036854775807", "impossible" },
+    { NULL, "step", "3.5", "step is missing or no number" },
+    { NULL, "step", "1e3", "step is missing or no number" },
+    { NULL, "step", "\"3\"", "step is missing or no number" },
+    { NULL, "step", "null", "step is missing or no number" },
+    { NULL, "tokens", "9223372036854775807", "tokens=" },
+    { NULL, "batch", "0", "batch=0 is impossible" },
+    { NULL, "batch", "4294967297", "batch=" },
+    { NULL, "length", "-8", "length=-8" },
+    { NULL, "seed", "-1", "seed=-1" },
+    { "best", "step", "9223372036854775807", "best.step=" },
+    { "best", "step", "7", "a counter says 7 after 5 steps" },
+    { "best", "stale", "6", "a counter says 6 after 5 steps" },
+    { "best", "accuracy", "1.5", "best.accuracy=1.5" },
+    { "guard", "applied", "6", "a counter says 6" },
+    { "guard", "good", "9000000000000000000", "guard.good" },
+    { "guard", "bad", "2147483648", "guard.bad" },
+    { "guard", "snapshot_step", "-2", "guard.snapshot_step" },
+    { "guard", "lr_factor", "0", "guard's numbers" },
+    { "guard", "lr_factor", "1e-300", "guard's numbers" },
+    { "guard", "lr_factor", "2", "guard's numbers" },
+    { "time", "seconds", "-1", "time.seconds" },
+    { "time", "seconds", "null", "time.seconds" },
+    { "time", "working", "1e300", "time.working" },
+    { "metrics", "lr", "-1", "metrics.lr" },
+    { "metrics", "grad_norm", "-3", "metrics.grad_norm" },
+    { "metrics", "accuracy", "-0.1", "metrics.accuracy" },
+    { "metrics", "groups", "[0.5, 2]", "metrics.groups" },
+    { "metrics", "groups", "[\"x\"]", "metrics.groups" },
+    { "metrics", "groups", "{}", "metrics.groups" },
+    { NULL, "loss_scale", "0.5", "loss_scale" },
+    { NULL, "loss_scale_good", "-1", "loss_scale" },
+    { NULL, "loss_scale_good", "2.5", "loss_scale" },
+};
+
+static void made_up(void **state)
+{
+    const struct made_row *r = *state;
+    tn_ckpt_state st = state_at(NULL, 5, 1), back = { .step = -7 };
+    json_t *root = tn__ckpt_state_json(&st), *to = r->group ? json_object_get(root, r->group) : root;
+    json_t *value = json_loads(r->value, JSON_DECODE_ANY, NULL);
+    assert_non_null(value);
+    assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
+    tn_ckpt_state_free(&back);
+    back.step = -7;
+    json_object_set_new(to, r->key, value);
+    assert_fails(tn__ckpt_state_parse(root, "state.json", &back), TN_BAD_FILE, r->says);
+    assert_true(back.step == -7);
+    tn_ckpt_state_free(&st);
+    json_decref(root);
+}
+
 /* On the disk: the links follow, the rest goes, and a checkpoint of the same step is replaced. */
 static void prune_files(void **state)
 {
@@ -369,6 +426,8 @@ void tn_tests_checkpoint(tn_test_list *l)
     for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
         tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
     tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
+    for (size_t i = 0; i < sizeof made_rows / sizeof *made_rows; i++)
+        tn_test_add(l, made_up, &made_rows[i], "checkpoint: made up %s %s", made_rows[i].key, made_rows[i].value);
     tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");
     tn_test_add(l, prune_files, NULL, "checkpoint: prune on the disk");
     tn_test_add(l, find_another, NULL, "checkpoint: another one where the newest is damaged");

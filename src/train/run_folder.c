@@ -127,21 +127,22 @@ static tn_status read_contents(const char *dir, contents *c)
     return s;
 }
 
-static bool is_marked(const char *dir)
+static tn_status read_mark(const char *dir, bool *marked)
 {
     char path[TN_PATH_BYTES], head[sizeof TN_RUN_MARK] = "";
     int fd;
-    if (tn_path_join(dir, "config.yaml", path, sizeof path) != TN_OK || tn_file_open(path, &fd) != TN_OK) return false;
-    const bool marked =
-        tn_fd_read(fd, head, sizeof head - 1) == (ptrdiff_t)sizeof head - 1 && strcmp(head, TN_RUN_MARK) == 0;
+    TN_RETURN_IF(tn_path_join(dir, "config.yaml", path, sizeof path));
+    if (tn_file_open(path, &fd) != TN_OK) return TN_DISK; /* it is there: a file was seen a moment ago */
+    *marked = tn_fd_read(fd, head, sizeof head - 1) == (ptrdiff_t)sizeof head - 1 && strcmp(head, TN_RUN_MARK) == 0;
     close(fd);
-    return marked;
+    return TN_OK;
 }
 
 tn_status tn_run_folder_check(const char *dir)
 {
     contents c = { 0 };
     char old[TN_PATH_BYTES];
+    bool marked = false;
     TN_RETURN_IF(read_contents(dir, &c));
     if (c.old) TN_RETURN_IF(tn_path_join(dir, "old", old, sizeof old));
     if (c.old) TN_RETURN_IF(tn_tree_check(old, "old/", tn_run_owns));
@@ -152,7 +153,8 @@ tn_status tn_run_folder_check(const char *dir)
             "run: %.640s holds %s and no checkpoint of a run: name a new directory with run=OTHER, or move that "
             "away",
             dir, c.other);
-    if (c.files && !(c.config && is_marked(dir)))
+    if (c.config) TN_RETURN_IF(read_mark(dir, &marked));
+    if (c.files && !marked)
         return tn_error(
             TN_USAGE,
             "run: %.640s holds files that no run of tenon wrote (its config.yaml would begin with \"%s\"): name a "

@@ -83,7 +83,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     const tn_loader_mode mode = strcmp(name, "pack") == 0     ? TN_LOADER_PACK
                                 : strcmp(name, "bucket") == 0 ? TN_LOADER_BUCKET
                                                               : TN_LOADER_WINDOW;
-    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9 }, &data));
+    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9, .content = true }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
                                                  .documents = tn_source_marks_documents(mode),
                                                  .buckets = mode == TN_LOADER_BUCKET,
@@ -363,6 +363,37 @@ static void change(void **state)
     tn_tempdir_remove(&d);
 }
 
+/* --- the data ---------------------------------------------------------------------------------------------------------- */
+
+/* One byte of the text, here or there: refused, and taken again once it is as it was. */
+static void changed_text(void **state)
+{
+    const bool documents = *state != NULL;
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    char *text, was;
+    size_t n;
+    open_place(&p, documents);
+    const char *path = p.data + 5;
+    assert_int_equal(session(&p, "a", set, 2, false, 4, &last, &from), TN_INTERRUPTED);
+    assert_ok(tn_file_read_all(path, 1 << 20, &text, &n));
+    for (int round = 0; round < 2; round++) {
+        char *at = strstr(text + (round ? n * 3 / 4 : n / 2), documents ? "of" : ""); /* not in what makes it JSON */
+        was = *at;
+        *at = was == 'x' ? 'y' : 'x';
+        assert_ok(tn_file_write_atomic(path, text, n));
+        assert_fails(session(&p, "a", set, 2, false, -1, &last, &from), TN_USAGE, "changed since the run began, though not in size: put the old");
+        *at = was;
+    }
+    assert_ok(tn_file_write_atomic(path, text, n)); /* another file, another time, the same text */
+    assert_ok(session(&p, "a", set, 2, false, -1, &last, &from));
+    assert_true(from == 4 && last.step == 6);
+    tn_free(text);
+    tn_tempdir_remove_all(&p.d);
+}
+
 /* --- what a run holds ------------------------------------------------------------------------------------------------- */
 
 static const struct name_row {
@@ -494,6 +525,8 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, prolonged, NULL, "run: prolonged");
     tn_test_add(l, patience, NULL, "run: patience");
     tn_test_add(l, fresh, NULL, "run: started over");
+    tn_test_add(l, changed_text, NULL, "run: a byte of its text changed");
+    tn_test_add(l, changed_text, "documents", "run: a byte of its documents changed");
     tn_test_add(l, names, NULL, "run: names it owns");
     for (size_t i = 0; i < sizeof hostile_rows / sizeof *hostile_rows; i++)
         tn_test_add(l, hostile, &hostile_rows[i], "run: %s", hostile_rows[i].does);

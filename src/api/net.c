@@ -79,7 +79,7 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     TN_TRY(tn_saved_model_find(target, overrides, n, "best", &net->saved));
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));
-    if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store));
+    if (net->saved.weights[0]) TN_TRY(tn_saved_model_load(&net->saved, net->store));
     *out = net;
     net = NULL;
 done:

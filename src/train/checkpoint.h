@@ -91,9 +91,14 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
 /* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. */
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file);
 
+/* A run removes checkpoints while others read them. Where reading `found` of the run `path` failed because it is gone, the one
+ * to read now is put there; false: it is still there, or no other is, or `path` is not a run but that checkpoint. */
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES]);
+
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
-/* Every file of the manifest against its size and checksum. TN_BAD_FILE names the first that is damaged. */
+/* Every file of the manifest against its size and checksum. TN_BAD_FILE names the first that is damaged, or says that the
+ * checkpoint was removed meanwhile. */
 tn_status tn_ckpt_verify(const char *path);
 tn_status tn_ckpt_read_manifest(const char *path, json_t **out); /* checked; json_decref it */
 tn_status tn_ckpt_read_state(const char *path, tn_ckpt_state *out);
@@ -106,6 +111,14 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store);
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES]);
 
 /* --- used by the files of this module -------------------------------------------------------------------------------- */
+
+/* A checkpoint's directory, to know afterwards whether it is still the same. */
+typedef struct tn_ckpt_seen {
+    uint64_t dev, ino;
+} tn_ckpt_seen;
+
+bool tn__ckpt_see(const char *path, tn_ckpt_seen *out); /* false: it is not there */
+bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
 
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st);
 /* `name` stands for the file in messages. */

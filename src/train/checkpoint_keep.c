@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { TRIES = 100 }; /* of a reader beside a process that removes what it was about to read */
+
 /* --- the list -------------------------------------------------------------------------------------------------------- */
 
 static tn_status step_path(const char *run, int64_t step, char path[TN_PATH_BYTES])
@@ -73,10 +75,13 @@ static bool is_directory(DIR *d, const char *name)
     return fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
 }
 
-tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
+/* *again: those that were seen have all been removed meanwhile, so that there are others. */
+static tn_status read_list(const char *run, tn_ckpt_list *out, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
+    char path[TN_PATH_BYTES];
+    tn_ckpt_seen here;
     const int64_t latest = tn__ckpt_pointed(run, "latest"), best = tn__ckpt_pointed(run, "best");
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "read directory", run);
@@ -87,13 +92,34 @@ tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
         l.entry[l.n++] = (tn_ckpt_entry){ .step = step, .latest = step == latest, .best = step == best };
     }
     if (l.n) qsort(l.entry, l.n, sizeof *l.entry, by_step);
-    for (size_t i = 0; i < l.n; i++) TN_TRY(look_at(run, &l.entry[i]));
+    const size_t seen = l.n;
+    l.n = 0;
+    for (size_t i = 0; i < seen; i++) {
+        tn_ckpt_entry e = l.entry[i];
+        TN_TRY(look_at(run, &e));
+        TN_TRY(step_path(run, e.step, path));
+        if (tn__ckpt_see(path, &here)) l.entry[l.n++] = e; /* or it went while it was looked at: no damage */
+    }
+    *again = seen > 0 && l.n == 0;
     *out = l;
     l.entry = NULL;
 done:
     tn_free(l.entry);
     if (d) closedir(d);
     return s;
+}
+
+tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
+{
+    tn_ckpt_list l = { 0 };
+    bool again = false;
+    int tries = 0;
+    do {
+        tn_ckpt_list_free(&l);
+        TN_RETURN_IF(read_list(run, &l, &again));
+    } while (again && ++tries < TRIES);
+    *out = l;
+    return TN_OK;
 }
 
 void tn_ckpt_list_free(tn_ckpt_list *l)
@@ -205,12 +231,15 @@ static int64_t next_choice(const tn_ckpt_list *l, const char *link, const bool *
     return -1;
 }
 
-tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
+/* *again: one that was listed has been removed since, so that others may be meant now. */
+static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
+    tn_ckpt_seen was;
     bool *tried = NULL;
     size_t failed = 0;
+    *again = false;
     if (why) why[0] = 0;
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
@@ -219,8 +248,10 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
         tried[i] = true;
         TN_TRY(step_path(run, l.entry[i].step, path));
+        const bool seen = tn__ckpt_see(path, &was);
         s = tn_ckpt_verify(path);
-        if (s != TN_BAD_FILE) goto done;
+        *again = s == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was));
+        if (s != TN_BAD_FILE || *again) goto done;
         if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
     }
     TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each", run, run);
@@ -230,12 +261,30 @@ done:
     return s;
 }
 
+tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
+{
+    bool again;
+    int tries = 0;
+    tn_status s;
+    do s = find_once(run, link, path, why, bytes, &again);
+    while (again && ++tries < TRIES);
+    return s;
+}
+
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES])
+{
+    tn_ckpt_seen here;
+    if (strcmp(path, found) == 0 || tn__ckpt_see(found, &here)) return false;
+    return tn_ckpt_find(path, link, found, NULL, 0) == TN_OK;
+}
+
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file)
 {
     struct stat st;
     char manifest[TN_PATH_BYTES];
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     *is_file = S_ISREG(st.st_mode);
+    if (!*is_file && !S_ISDIR(st.st_mode)) return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!*is_file) {
         TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
         if (stat(manifest, &st) != 0) return tn_ckpt_find(path, link, found, NULL, 0);

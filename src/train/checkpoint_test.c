@@ -9,6 +9,7 @@
 #include "train/train_settings.h"
 
 #include <math.h>
+#include <sys/wait.h>
 
 enum { T = 8, B = 2 };
 
@@ -417,6 +418,87 @@ static void find_another(void **state)
     close_rig(&a);
 }
 
+/* --- beside a run that removes ----------------------------------------------------------------------------------------- */
+
+enum { SAVES = 400 };
+
+/* Saves, and keeps the newest and the best. In a child. */
+static int save_and_prune(const tn_tempdir *d, rig *r)
+{
+    for (int i = 1; i <= SAVES; i++) {
+        tn_ckpt_list l = { 0 };
+        const int64_t step = i - i / 10; /* every tenth one replaces the one before it */
+        tn_ckpt_state st = state_at(r, step, 1 + (i * 7 % 5));
+        tn_status s = tn_ckpt_save(d->path, &(tn_ckpt_what){ .store = tn_trainer_store(r->trainer), .state = &st });
+        if (s == TN_OK) s = tn_ckpt_list_read(d->path, &l);
+        tn_ckpt_list_mark(&l, 1, 1, step);
+        if (s == TN_OK) s = tn_ckpt_list_prune(d->path, &l, step);
+        tn_ckpt_list_free(&l);
+        tn_ckpt_state_free(&st);
+        if (s != TN_OK) return 1;
+    }
+    return 0;
+}
+
+/* What a reader may meet there: checkpoints that are whole, or gone; never damage. */
+static void read_beside(tn_tempdir *d, rig *r, int round)
+{
+    char found[TN_PATH_BYTES], why[512], name[TN_CKPT_NAME];
+    tn_ckpt_list l = { 0 };
+    tn_ckpt_state st;
+    json_t *manifest;
+    switch (round % 4) {
+    case 0:
+        assert_ok(tn_ckpt_find(d->path, round % 8 ? "latest" : "best", found, why, sizeof why));
+        assert_string_equal(why, "");
+        break;
+    case 1:
+        assert_ok(tn_ckpt_load_weights(d->path, tn_trainer_store(r->trainer)));
+        break;
+    case 2:
+        assert_ok(tn_ckpt_list_read(d->path, &l));
+        assert_true(l.n > 0);
+        for (size_t i = 0; i < l.n; i++) {
+            if (tn_ckpt_verify(tn_tempdir_file(d, tn_ckpt_name(l.entry[i].step, name))) == TN_OK) continue;
+            assert_null(strstr(tn_error_text(), "damaged"));
+        }
+        tn_ckpt_list_free(&l);
+        break;
+    default: /* as `ckpt inspect` does */
+        assert_ok(tn_ckpt_find(d->path, "latest", found, NULL, 0));
+        tn_status s;
+        do {
+            s = tn_ckpt_read_manifest(found, &manifest);
+            if (s == TN_OK) json_decref(manifest);
+            if (s == TN_OK) s = tn_ckpt_read_state(found, &st);
+            if (s == TN_OK) tn_ckpt_state_free(&st);
+        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found));
+        assert_ok(s);
+    }
+}
+
+static void beside(void **state)
+{
+    (void)state;
+    rig a = open_rig("train.steps=9", "train.steps=9");
+    tn_tempdir d;
+    int status = 0, round = 0;
+    tn_tempdir_make_quick(&d);
+    save(&d, &a, 0, 9, false);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(save_and_prune(&d, &a));
+    pid_t ended = 0;
+    for (; ended == 0; round++) {
+        read_beside(&d, &a, round);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    assert_true(ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(round > 20);
+    tn_tempdir_remove_all(&d);
+    close_rig(&a);
+}
+
 void tn_tests_checkpoint(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) tn_test_add(l, round_trip, &ways[i], "checkpoint: there and back, %s", ways[i].name);
@@ -430,5 +512,6 @@ void tn_tests_checkpoint(tn_test_list *l)
         tn_test_add(l, made_up, &made_rows[i], "checkpoint: made up %s %s", made_rows[i].key, made_rows[i].value);
     tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");
     tn_test_add(l, prune_files, NULL, "checkpoint: prune on the disk");
+    tn_test_add(l, beside, NULL, "checkpoint: read beside a run that removes them");
     tn_test_add(l, find_another, NULL, "checkpoint: another one where the newest is damaged");
 }

@@ -114,6 +114,7 @@ static tn_status find_run(const char *path, const char *const *overrides, size_t
             path);
     TN_RETURN_IF(tn_settings_resolve(m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
+    m->link = link;
     return tn_ckpt_find(path, link, m->weights, NULL, 0);
 }
 
@@ -177,6 +178,14 @@ tn_status tn_weights_load(const char *path, tn_store *store)
 done:
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     tn_tensors_close(&f);
+    return s;
+}
+
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
+{
+    tn_status s;
+    do s = tn_weights_load(m->weights, store);
+    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights));
     return s;
 }
 

@@ -21,15 +21,18 @@ typedef struct tn_saved_model {
     const tn_model *model;
     char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
     char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
+    const char *link;            /* which checkpoint of the run was asked for; NULL: weights names it */
 } tn_saved_model;
 
-/* link: "best" or "latest", for a run. overrides ("key=value") come last. */
+/* link: "best" or "latest", for a run; it outlives the model. overrides ("key=value") come last. */
 tn_status tn_saved_model_find(const char *target, const char *const *overrides, size_t n, const char *link,
                               tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 
 /* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. */
 tn_status tn_weights_load(const char *path, tn_store *store);
+/* The same from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store);
 /* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -240,6 +241,51 @@ static void no_files(void **state)
     tn_tempdir_remove(&d);
 }
 
+/* --- what is synced -------------------------------------------------------------------------------------------------- */
+
+static struct {
+    bool on;
+    size_t n;
+    ino_t ino[64];
+} syncs;
+
+/* In place of libc's: notes what is synced while somebody asks. */
+int fsync(int fd)
+{
+    struct stat st;
+    if (syncs.on && syncs.n < 64 && fstat(fd, &st) == 0) syncs.ino[syncs.n++] = st.st_ino;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static bool was_synced(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    for (size_t i = 0; i < syncs.n; i++)
+        if (syncs.ino[i] == st.st_ino) return true;
+    return false;
+}
+
+/* A power cut must not take a directory away from under files that were synced: each is synced into its parent. */
+static void parents_are_synced(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_tempdir_make(&d);
+    syncs.n = 0;
+    syncs.on = true;
+    assert_ok(tn_dir_make(tn_tempdir_file(&d, "x/y/z")));
+    syncs.on = false;
+    assert_true(was_synced(d.path) && was_synced(tn_tempdir_file(&d, "x")) && was_synced(tn_tempdir_file(&d, "x/y")));
+    assert_false(was_synced(tn_tempdir_file(&d, "x/y/z"))); /* nothing is in it yet */
+    syncs.n = 0;
+    syncs.on = true;
+    assert_ok(tn_dir_make(tn_tempdir_file(&d, "x/y/z")));
+    syncs.on = false;
+    assert_int_equal(syncs.n, 0); /* all there */
+    tn_tempdir_remove_all(&d);
+}
+
 static void atomic_replaces(void **state)
 {
     (void)state;
@@ -440,6 +486,7 @@ void tn_tests_fs(tn_test_list *l)
     tn_test_add(l, read_grows, NULL, "fs: read of unknown length");
     tn_test_add(l, paths, NULL, "fs: path join");
     tn_test_add(l, directories, NULL, "fs: make directories");
+    tn_test_add(l, parents_are_synced, NULL, "fs: new directories are synced");
     tn_test_add(l, trees, NULL, "fs: trees");
     tn_test_add(l, temporaries, NULL, "fs: names of temporaries");
     tn_test_add(l, no_files, NULL, "fs: pipes, links and directories in place of files");

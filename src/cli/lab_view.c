@@ -5,6 +5,7 @@
 #include "lab/study.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -114,7 +115,9 @@ tn_status tn_lab_view_file(const tn_cli *c, const char *flag, FILE **out)
     if (!path) return TN_OK;
     if (strlen(path) >= TN_PATH_BYTES) return tn_error(TN_USAGE, "--%s: the name is too long", flag);
     partial(path, name);
-    *out = fopen(name, "w");
+    unlink(name); /* of a process that died; never written through where it is a link */
+    const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    *out = fd >= 0 ? fdopen(fd, "w") : NULL;
     return *out ? TN_OK : tn_fs_error(TN_DISK, errno, "write", path);
 }
 

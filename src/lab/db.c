@@ -214,7 +214,8 @@ static tn_status check_files(const char *path)
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         snprintf(name, sizeof name, "%s%s", path, ends[i]);
         if ((i ? lstat(name, &st) : stat(name, &st)) != 0 || S_ISREG(st.st_mode)) continue;
-        return tn_error(TN_BAD_FILE, "%.640s is not a regular file; move it away, or name another database with --db=FILE", name);
+        return tn_error(TN_BAD_FILE,
+                        "%.640s is not a regular file; move it away, or name another database with --db=FILE", name);
     }
     return TN_OK;
 }

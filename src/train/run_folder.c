@@ -140,13 +140,15 @@ static tn_status read_mark(const char *dir, bool *marked)
 
 tn_status tn_run_folder_check(const char *dir)
 {
-    contents c = { 0 };
+    contents c = { 0 }, aside = { 0 };
     char old[TN_PATH_BYTES];
     bool marked = false;
     TN_RETURN_IF(read_contents(dir, &c));
     if (c.old) TN_RETURN_IF(tn_path_join(dir, "old", old, sizeof old));
     if (c.old) TN_RETURN_IF(tn_tree_check(old, "old/", tn_run_owns));
-    if (c.checkpoint) return TN_OK;
+    if (c.old)
+        TN_RETURN_IF(read_contents(old, &aside)); /* a process that was killed may have moved them there already */
+    if (c.checkpoint || aside.checkpoint) return TN_OK;
     if (c.other[0])
         return tn_error(
             TN_USAGE,

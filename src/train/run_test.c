@@ -495,6 +495,28 @@ static void hostile(void **state)
     tn_tempdir_remove_all(&p.d);
 }
 
+/* A run of an older version, whose config.yaml has no mark, stopped anywhere on its way to old/. */
+static void half_aside(void **state)
+{
+    (void)state;
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    char command[900];
+    open_place(&p, false);
+    for (int moved = 0; moved < 4; moved++) {
+        assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
+        snprintf(command, sizeof command, "cd '%s/a' && sed -i 1d config.yaml && mkdir old && %s && %s && %s", p.d.path,
+                 moved > 0 ? "mv step-* old" : "true", moved > 1 ? "mv latest best old" : "true", moved > 2 ? "mv metrics.jsonl config.yaml old" : "true");
+        assert_int_equal(system(command), 0);
+        assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
+        assert_true(from == -1 && last.step == 6);
+        assert_int_equal(access(tn_tempdir_file(&p.d, "a/old"), F_OK), -1);
+    }
+    tn_tempdir_remove_all(&p.d);
+}
+
 /* A link that comes while the run goes on is not written through either. */
 static void late_link(void **state)
 {
@@ -530,6 +552,7 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, names, NULL, "run: names it owns");
     for (size_t i = 0; i < sizeof hostile_rows / sizeof *hostile_rows; i++)
         tn_test_add(l, hostile, &hostile_rows[i], "run: %s", hostile_rows[i].does);
+    tn_test_add(l, half_aside, NULL, "run: of an older version, half set aside");
     tn_test_add(l, late_link, NULL, "run: metrics through a link");
     tn_test_add(l, one_process, NULL, "run: one process at a time");
     for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++) tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);

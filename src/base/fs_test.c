@@ -169,6 +169,43 @@ static void trees(void **state)
     tn_tempdir_remove_all(&d);
 }
 
+static struct {
+    int calls, at; /* at: the call that swaps */
+    char dir[300], aside[300], mine[300];
+} swap;
+
+/* Asked about the directory, puts a link in its place: what another process would have to do just then. */
+static bool owns_and_swaps(const char *name, mode_t mode)
+{
+    if (strcmp(name, "as/k1") == 0 && ++swap.calls == swap.at) {
+        assert_int_equal(rename(swap.dir, swap.aside), 0);
+        assert_int_equal(symlink(swap.mine, swap.dir), 0);
+    }
+    return owns_some(name, mode);
+}
+
+static void trees_under_attack(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 2; at++) { /* while it is looked through, and while it is removed */
+        tn_tempdir d;
+        tn_tempdir_make(&d);
+        make_tree(&d);
+        put_file(tn_tempdir_file(&d, "mine/k4"), "mine", 4); /* as if it were ours */
+        swap.calls = 0;
+        swap.at = at;
+        snprintf(swap.dir, sizeof swap.dir, "%s/t/k1", d.path);
+        snprintf(swap.aside, sizeof swap.aside, "%s/aside", d.path);
+        snprintf(swap.mine, sizeof swap.mine, "%s/mine", d.path);
+        assert_int_equal(unlink(tn_tempdir_file(&d, "mine/a")), 0); /* all in it has names of ours, but for `below` */
+        assert_fails(tn_tree_remove(tn_tempdir_file(&d, "t"), "as/", owns_and_swaps), TN_USAGE, "is a link or a file");
+        assert_int_equal(swap.calls, at);
+        check_file(tn_tempdir_file(&d, "mine/k4"), "mine");
+        check_file(tn_tempdir_file(&d, "aside/k4"), "text");
+        tn_tempdir_remove_all(&d);
+    }
+}
+
 static bool is_name(const char *name) { return strcmp(name, "name") == 0 || strcmp(name, "step-5") == 0; }
 
 static void temporaries(void **state)
@@ -488,6 +525,7 @@ void tn_tests_fs(tn_test_list *l)
     tn_test_add(l, directories, NULL, "fs: make directories");
     tn_test_add(l, parents_are_synced, NULL, "fs: new directories are synced");
     tn_test_add(l, trees, NULL, "fs: trees");
+    tn_test_add(l, trees_under_attack, NULL, "fs: trees, while links are put there");
     tn_test_add(l, temporaries, NULL, "fs: names of temporaries");
     tn_test_add(l, no_files, NULL, "fs: pipes, links and directories in place of files");
     tn_test_add(l, atomic_replaces, NULL, "fs: atomic replace");

@@ -82,7 +82,7 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     TN_TRY(tn_graph_setup_here(net->saved.settings, true));
     TN_TRY(find_device(overrides, n, &device));
     TN_TRY(adopt(net, device));
-    if (net->saved.weights[0]) TN_TRY(tn_weights_load(net->saved.weights, net->store, net->note));
+    if (net->saved.weights[0]) TN_TRY(tn_saved_model_load(&net->saved, net->store));
     memcpy(net->note, net->saved.note, sizeof net->note);
     *out = net;
     net = NULL;

@@ -28,6 +28,7 @@ static const struct {
     { ENAMETOOLONG, "use a shorter name" },
     { EMFILE, "too many open files; raise the limit (ulimit -n)" },
     { ENFILE, "too many open files on this machine" },
+    { ELOOP, "it is a link, and none is followed here; move it away" },
     { EIO, "the disk reports a fault; check it (dmesg) and write to another one" },
 };
 
@@ -78,10 +79,39 @@ tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t byte
     return TN_OK;
 }
 
+/* Splits path after its last '/': *dir_bytes is 0 for a bare name. */
+static const char *base_name(const char *path, size_t *dir_bytes)
+{
+    const char *slash = strrchr(path, '/');
+    *dir_bytes = slash ? (size_t)(slash - path) + 1 : 0;
+    return path + *dir_bytes;
+}
+
+tn_status tn_dir_sync(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", path);
+    /* EINVAL: a filesystem that cannot sync directories; there is nothing better to do there. */
+    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+    close(fd); /* opened for reading: close has nothing to report */
+    return err ? tn_fs_error(TN_DISK, err, "sync directory", path) : TN_OK;
+}
+
+/* Makes a name in the directory of `path` durable. */
+static tn_status sync_parent(const char *path)
+{
+    char dir[TN_PATH_BYTES];
+    size_t dir_bytes;
+    (void)base_name(path, &dir_bytes);
+    if (dir_bytes) snprintf(dir, sizeof dir, "%.*s", (int)dir_bytes, path);
+    else snprintf(dir, sizeof dir, ".");
+    return tn_dir_sync(dir);
+}
+
 static tn_status make_one(const char *path)
 {
     struct stat st;
-    if (mkdir(path, 0777) == 0) return TN_OK;
+    if (mkdir(path, 0777) == 0) return sync_parent(path);
     const int err = errno;
     if (stat(path, &st) == 0) /* a parent that exists may answer EEXIST, EACCES or EROFS */
         return S_ISDIR(st.st_mode) ? TN_OK : tn_fs_error(TN_DISK, ENOTDIR, "make directory", path);
@@ -102,15 +132,52 @@ tn_status tn_dir_make(const char *path)
     return make_one(part);
 }
 
-/* Opens for reading; `st` is filled. */
-static tn_status open_read(const char *path, int flags, int *fd, struct stat *st)
+/* Opened without waiting for another end; `st` is filled. */
+static tn_status open_read(const char *path, int *fd, struct stat *st)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC | flags);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     if (fstat(*fd, st) == 0) return TN_OK;
     const int err = errno;
     close(*fd);
     return tn_fs_error(TN_BAD_FILE, err, "read", path);
+}
+
+static tn_status not_regular(const char *path)
+{
+    return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+}
+
+tn_status tn_file_open(const char *path, int *fd)
+{
+    struct stat st;
+    const bool stream = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    int f;
+    TN_RETURN_IF(open_read(path, &f, &st));
+    tn_status s = TN_OK;
+    if (S_ISDIR(st.st_mode)) s = tn_fs_error(TN_BAD_FILE, EISDIR, "read", path);
+    else if (!S_ISREG(st.st_mode) && !stream) s = not_regular(path);
+    else if (!S_ISREG(st.st_mode) && fcntl(f, F_SETFL, 0) != 0) s = tn_fs_error(TN_BAD_FILE, errno, "read", path);
+    if (s == TN_OK) *fd = f;
+    else close(f);
+    return s;
+}
+
+tn_status tn_file_open_own(const char *path, int flags, int *fd)
+{
+    struct stat st;
+    /* O_TRUNC waits until the file is known to be one. */
+    const int f = open(path, (flags & ~O_TRUNC) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+    if (f < 0) return tn_fs_error(TN_DISK, errno, "write", path);
+    tn_status s = TN_OK;
+    if (fstat(f, &st) != 0) s = tn_fs_error(TN_DISK, errno, "write", path);
+    else if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode)) /* /dev/full: who can make a device may do more */
+        s = tn_error(TN_DISK, "cannot write %.640s: it is not a regular file; move it away", path);
+    else if ((flags & O_TRUNC) && S_ISREG(st.st_mode) && ftruncate(f, 0) != 0)
+        s = tn_fs_error(TN_DISK, errno, "write", path);
+    if (s == TN_OK) *fd = f;
+    else close(f);
+    return s;
 }
 
 static tn_status too_long(const char *path, size_t max_bytes)
@@ -126,7 +193,8 @@ tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size
     int fd;
     void *p = NULL;
     size_t capacity = 0, n = 0, want = 4096;
-    TN_RETURN_IF(open_read(path, 0, &fd, &st));
+    TN_RETURN_IF(tn_file_open(path, &fd));
+    if (fstat(fd, &st) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "read", path));
     if (S_ISREG(st.st_mode) && st.st_size > 0) {
         if ((uint64_t)st.st_size > max_bytes) TN_TRY(too_long(path, max_bytes));
         want = (size_t)st.st_size + 2; /* one byte that proves the end, one for the NUL */
@@ -157,8 +225,8 @@ tn_status tn_file_map(const char *path, tn_map *out)
     tn_status s = TN_OK;
     struct stat st;
     int fd;
-    TN_RETURN_IF(open_read(path, O_NONBLOCK, &fd, &st)); /* a pipe must not block: it is refused below */
-    if (!S_ISREG(st.st_mode)) TN_FAIL(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+    TN_RETURN_IF(open_read(path, &fd, &st));
+    if (!S_ISREG(st.st_mode)) TN_TRY(not_regular(path));
     if ((uint64_t)st.st_size > SIZE_MAX / 2) TN_TRY(too_long(path, SIZE_MAX / 2));
     const size_t n = (size_t)st.st_size;
     if (n == 0) {
@@ -177,14 +245,6 @@ void tn_file_unmap(tn_map *m)
 {
     if (m->bytes) munmap((void *)(uintptr_t)m->data, m->bytes);
     *m = (tn_map){ 0 };
-}
-
-/* Splits path after its last '/': *dir_bytes is 0 for a bare name. */
-static const char *base_name(const char *path, size_t *dir_bytes)
-{
-    const char *slash = strrchr(path, '/');
-    *dir_bytes = slash ? (size_t)(slash - path) + 1 : 0;
-    return path + *dir_bytes;
 }
 
 /* Makes the temporary. O_EXCL, so that two writers never share one: a name that is taken (a process with our number
@@ -251,22 +311,6 @@ tn_status tn_atomic_write(tn_atomic_file *f, const void *data, size_t bytes)
     const int err = tn_fd_write(f->fd, data, bytes, &done);
     f->bytes += done;
     return err ? atomic_fail(f, err, "write") : TN_OK;
-}
-
-/* Makes a rename in the directory of `path` durable. */
-static tn_status sync_parent(const char *path)
-{
-    char dir[TN_PATH_BYTES];
-    size_t dir_bytes;
-    (void)base_name(path, &dir_bytes);
-    if (dir_bytes) snprintf(dir, sizeof dir, "%.*s", (int)dir_bytes, path);
-    else snprintf(dir, sizeof dir, ".");
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", dir);
-    /* EINVAL: a filesystem that cannot sync directories; there is nothing better to do there. */
-    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
-    close(fd); /* opened for reading: close has nothing to report */
-    return err ? tn_fs_error(TN_DISK, err, "sync directory", dir) : TN_OK;
 }
 
 tn_status tn_atomic_finish(tn_atomic_file *f)

@@ -10,15 +10,37 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 enum { TN_PATH_BYTES = 4096 }; /* longest path with its NUL */
 
 /* "dir/name" into buf; an empty dir or an absolute name leaves the name alone. Too long for buf: TN_USAGE. */
 tn_status tn_path_join(const char *dir, const char *name, char *buf, size_t bytes);
-/* The directory and its missing parents. One that is there already is fine. */
+/* The directory and its missing parents, each durable before the next is made. One that is there already is fine. */
 tn_status tn_dir_make(const char *path);
+/* Makes the names in a directory durable: what was made, renamed or removed there. */
+tn_status tn_dir_sync(const char *path);
 
-/* The whole file (or pipe), refused beyond max_bytes. *text ends with a NUL that *bytes (may be NULL) does not count;
+/* Whether what lies at `name` (below the root of a tree: "step-3/state.json") is the caller's own; mode as in lstat. */
+typedef bool tn_tree_owns(const char *name, mode_t mode);
+
+/* Removes a directory with all below it, if all of it is the caller's own: where `owns` refuses a name, or a directory is
+ * another disk's, nothing is removed (TN_USAGE names it). Names begin with `as`, which stands for the root ("" or "old/").
+ * No link is followed: one below is unlinked, one in place of `path` is refused. Fine where there is nothing. */
+tn_status tn_tree_remove(const char *path, const char *as, tn_tree_owns *owns);
+/* Whether it would be removed; removes nothing. */
+tn_status tn_tree_check(const char *path, const char *as, tn_tree_owns *owns);
+
+/* Whether a name is that of a temporary (`.tmp-NAME-PID`, see tn_atomic_file) for a NAME that `names` knows. */
+bool tn_is_temp_of(const char *name, bool (*names)(const char *name));
+
+/* Opens a file to read. Pipes and devices are taken under /dev/ and /proc/ only (/dev/stdin, what a shell makes of <(...)):
+ * anywhere else one could make its reader wait for ever. */
+tn_status tn_file_open(const char *path, int *fd);
+/* Opens a file of ours to write in place, with these flags of open(2). A link is refused, and so is what could block. */
+tn_status tn_file_open_own(const char *path, int flags, int *fd);
+
+/* The whole file (or pipe, see tn_file_open), refused beyond max_bytes. *text ends with a NUL that *bytes (may be NULL) does not count;
  * free it with tn_free. */
 tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes);
 

@@ -2,12 +2,14 @@
  * is swapped under the writer (dup2) to make write or fsync fail; limits and permissions are set in a child. */
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "base/hash.h"
 #include "tempdir.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -112,6 +114,213 @@ static void directories(void **state)
     for (const char *part[] = { "x/y/z", "x/y", "x" }, **p = part; p < part + 3; p++)
         assert_int_equal(rmdir(tn_tempdir_file(&d, *p)), 0);
     tn_tempdir_remove(&d);
+}
+
+/* --- trees ----------------------------------------------------------------------------------------------------------- */
+
+static bool owns_some(const char *name, mode_t mode)
+{
+    const char *base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
+    return strncmp(name, "as/", 3) == 0 && base[0] == 'k' && (S_ISREG(mode) || S_ISDIR(mode) || S_ISLNK(mode));
+}
+
+/* A tree of ours beside another person's files, with links from one to the other. */
+static void make_tree(tn_tempdir *d)
+{
+    for (const char *part[] = { "t", "t/k1", "t/k1/k2", "mine", "mine/below" }, **p = part; p < part + 5; p++)
+        assert_int_equal(mkdir(tn_tempdir_file(d, *p), 0777), 0);
+    for (const char *part[] = { "t/k3", "t/k1/k4", "t/k1/k2/k5", "mine/a", "mine/below/b" }, **p = part; p < part + 5;
+         p++)
+        put_file(tn_tempdir_file(d, *p), "text", 4);
+    assert_int_equal(symlink("../mine", tn_tempdir_file(d, "t/k6")), 0);
+    assert_int_equal(symlink(tn_tempdir_file(d, "mine"), tn_tempdir_file(d, "t/k1/k7")), 0);
+    assert_int_equal(symlink("../../../mine/a", tn_tempdir_file(d, "t/k1/k2/k8")), 0);
+}
+
+static void trees(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_tempdir_make(&d);
+    char root[300]; /* names of tn_tempdir_file do not last */
+    snprintf(root, sizeof root, "%s/t", d.path);
+    assert_ok(tn_tree_remove(root, "as/", owns_some)); /* nothing there */
+    make_tree(&d);
+    put_file(tn_tempdir_file(&d, "t/k1/k2/other"), "x", 1);
+    assert_fails(tn_tree_remove(root, "as/", owns_some), TN_USAGE, "t/k1/k2/other is nothing that tenon wrote");
+    assert_fails(tn_tree_check(root, "as/", owns_some), TN_USAGE, "k1/k2/other");
+    check_file(tn_tempdir_file(&d, "t/k1/k2/k5"), "text"); /* all or nothing */
+    check_file(tn_tempdir_file(&d, "t/k3"), "text");
+    assert_int_equal(unlink(tn_tempdir_file(&d, "t/k1/k2/other")), 0);
+    assert_int_equal(mkfifo(tn_tempdir_file(&d, "t/k9"), 0600), 0); /* the right name, but no file */
+    assert_fails(tn_tree_remove(tn_tempdir_file(&d, "t"), "as/", owns_some), TN_USAGE, "t/k9");
+    assert_int_equal(unlink(tn_tempdir_file(&d, "t/k9")), 0);
+    assert_fails(tn_tree_remove(tn_tempdir_file(&d, "t"), "", owns_some), TN_USAGE, "nothing that tenon wrote");
+    assert_int_equal(symlink("t", tn_tempdir_file(&d, "to")), 0);
+    assert_fails(tn_tree_remove(tn_tempdir_file(&d, "to"), "as/", owns_some), TN_USAGE, "is a link or a file");
+    assert_fails(tn_tree_remove(tn_tempdir_file(&d, "mine/a"), "as/", owns_some), TN_USAGE, "is a link or a file");
+    assert_fails(tn_tree_remove(tn_tempdir_file(&d, "t/.."), "as/", owns_some), TN_INTERNAL, "name of a directory");
+    assert_ok(tn_tree_check(tn_tempdir_file(&d, "t"), "as/", owns_some));
+    check_file(tn_tempdir_file(&d, "t/k1/k2/k5"), "text");
+    assert_ok(tn_tree_remove(tn_tempdir_file(&d, "t"), "as/", owns_some));
+    assert_int_equal(access(tn_tempdir_file(&d, "t"), F_OK), -1);
+    check_file(tn_tempdir_file(&d, "mine/a"), "text");
+    check_file(tn_tempdir_file(&d, "mine/below/b"), "text");
+    tn_tempdir_remove_all(&d);
+}
+
+static struct {
+    int calls, at; /* at: the call that swaps */
+    char dir[300], aside[300], mine[300];
+} swap;
+
+/* Asked about the directory, puts a link in its place: what another process would have to do just then. */
+static bool owns_and_swaps(const char *name, mode_t mode)
+{
+    if (strcmp(name, "as/k1") == 0 && ++swap.calls == swap.at) {
+        assert_int_equal(rename(swap.dir, swap.aside), 0);
+        assert_int_equal(symlink(swap.mine, swap.dir), 0);
+    }
+    return owns_some(name, mode);
+}
+
+static void trees_under_attack(void **state)
+{
+    (void)state;
+    for (int at = 1; at <= 2; at++) { /* while it is looked through, and while it is removed */
+        tn_tempdir d;
+        tn_tempdir_make(&d);
+        make_tree(&d);
+        put_file(tn_tempdir_file(&d, "mine/k4"), "mine", 4); /* as if it were ours */
+        swap.calls = 0;
+        swap.at = at;
+        snprintf(swap.dir, sizeof swap.dir, "%s/t/k1", d.path);
+        snprintf(swap.aside, sizeof swap.aside, "%s/aside", d.path);
+        snprintf(swap.mine, sizeof swap.mine, "%s/mine", d.path);
+        assert_int_equal(unlink(tn_tempdir_file(&d, "mine/a")), 0); /* all in it has names of ours, but for `below` */
+        assert_fails(tn_tree_remove(tn_tempdir_file(&d, "t"), "as/", owns_and_swaps), TN_USAGE, "is a link or a file");
+        assert_int_equal(swap.calls, at);
+        check_file(tn_tempdir_file(&d, "mine/k4"), "mine");
+        check_file(tn_tempdir_file(&d, "aside/k4"), "text");
+        tn_tempdir_remove_all(&d);
+    }
+}
+
+static bool is_name(const char *name) { return strcmp(name, "name") == 0 || strcmp(name, "step-5") == 0; }
+
+static void temporaries(void **state)
+{
+    (void)state;
+    tn_atomic_file f, g;
+    tn_tempdir d;
+    static const char *const yes[] = { ".tmp-name-1", ".tmp-name-123-2", ".tmp-step-5-7", ".tmp-step-5-7-1000" };
+    static const char *const no[] = { "name",        ".tmp-name",    ".tmp-name-",
+                                      ".tmp-name-x", ".tmp-name-1x", ".tmp-other-1",
+                                      ".tmp-step-5", ".tmp-1-2",     ".tmp-name-1-2-3",
+                                      "tmp-name-1",  ".tmp-",        "" };
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) assert_true(tn_is_temp_of(yes[i], is_name));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(tn_is_temp_of(no[i], is_name));
+    tn_tempdir_make(&d);
+    assert_ok(tn_atomic_open(tn_tempdir_file(&d, "name"), &f)); /* the names that are really made */
+    assert_ok(tn_atomic_open(tn_tempdir_file(&d, "name"), &g));
+    assert_true(tn_is_temp_of(strrchr(f.temp, '/') + 1, is_name) && tn_is_temp_of(strrchr(g.temp, '/') + 1, is_name));
+    tn_atomic_abort(&f);
+    tn_atomic_abort(&g);
+    tn_tempdir_remove(&d);
+}
+
+/* --- what is no file ------------------------------------------------------------------------------------------------- */
+
+/* A pipe that nobody writes to, a link, a directory: an answer at once. An alarm ends the test where one waits. */
+static void no_files(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    char *text = NULL;
+    char hash[TN_HASH_BYTES];
+    int fd = -7, pipes[2];
+    tn_tempdir_make(&d);
+    const char *fifo = tn_tempdir_file(&d, "fifo"), *file = tn_tempdir_file(&d, "file"),
+               *link = tn_tempdir_file(&d, "link");
+    const char *to_fifo = tn_tempdir_file(&d, "to");
+    put_file(file, "text", 4);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(symlink("file", link), 0);
+    assert_int_equal(symlink("fifo", to_fifo), 0);
+    alarm(20);
+    for (int i = 0; i < 2; i++) {
+        const char *path = i ? to_fifo : fifo;
+        assert_fails(tn_file_open(path, &fd), TN_BAD_FILE, "not a regular file");
+        assert_fails(tn_file_read_all(path, 10, &text, NULL), TN_BAD_FILE, "not a regular file");
+        assert_fails(tn_hash_file(path, hash), TN_BAD_FILE, "not a regular file");
+    }
+    assert_fails(tn_file_open(d.path, &fd), TN_BAD_FILE, "directory");
+    assert_ok(tn_file_open(link, &fd)); /* reading through a link is fine */
+    close(fd);
+    fd = -7;
+    assert_fails(tn_file_open_own(link, O_WRONLY | O_TRUNC, &fd), TN_DISK, "it is a link");
+    assert_fails(tn_file_open_own(fifo, O_RDWR | O_CREAT, &fd), TN_DISK, "not a regular file");
+    assert_fails(tn_file_open_own(d.path, O_RDONLY, &fd), TN_DISK, "not a regular file");
+    assert_true(fd == -7);
+    check_file(file, "text");
+    assert_ok(tn_file_open_own(file, O_WRONLY | O_TRUNC, &fd));
+    close(fd);
+    check_file(file, "");
+    assert_int_equal(pipe(pipes), 0); /* what a shell makes of <(...) is read, and waited for */
+    char name[40];
+    snprintf(name, sizeof name, "/dev/fd/%d", pipes[0]);
+    assert_ok(tn_file_open(name, &fd));
+    assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
+    close(fd);
+    close(pipes[0]);
+    close(pipes[1]);
+    alarm(0);
+    tn_tempdir_remove(&d);
+}
+
+/* --- what is synced -------------------------------------------------------------------------------------------------- */
+
+static struct {
+    bool on;
+    size_t n;
+    ino_t ino[64];
+} syncs;
+
+/* In place of libc's: notes what is synced while somebody asks. */
+int fsync(int fd)
+{
+    struct stat st;
+    if (syncs.on && syncs.n < 64 && fstat(fd, &st) == 0) syncs.ino[syncs.n++] = st.st_ino;
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static bool was_synced(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    for (size_t i = 0; i < syncs.n; i++)
+        if (syncs.ino[i] == st.st_ino) return true;
+    return false;
+}
+
+/* A power cut must not take a directory away from under files that were synced: each is synced into its parent. */
+static void parents_are_synced(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_tempdir_make(&d);
+    syncs.n = 0;
+    syncs.on = true;
+    assert_ok(tn_dir_make(tn_tempdir_file(&d, "x/y/z")));
+    syncs.on = false;
+    assert_true(was_synced(d.path) && was_synced(tn_tempdir_file(&d, "x")) && was_synced(tn_tempdir_file(&d, "x/y")));
+    assert_false(was_synced(tn_tempdir_file(&d, "x/y/z"))); /* nothing is in it yet */
+    syncs.n = 0;
+    syncs.on = true;
+    assert_ok(tn_dir_make(tn_tempdir_file(&d, "x/y/z")));
+    syncs.on = false;
+    assert_int_equal(syncs.n, 0); /* all there */
+    tn_tempdir_remove_all(&d);
 }
 
 static void atomic_replaces(void **state)
@@ -314,6 +523,11 @@ void tn_tests_fs(tn_test_list *l)
     tn_test_add(l, read_grows, NULL, "fs: read of unknown length");
     tn_test_add(l, paths, NULL, "fs: path join");
     tn_test_add(l, directories, NULL, "fs: make directories");
+    tn_test_add(l, parents_are_synced, NULL, "fs: new directories are synced");
+    tn_test_add(l, trees, NULL, "fs: trees");
+    tn_test_add(l, trees_under_attack, NULL, "fs: trees, while links are put there");
+    tn_test_add(l, temporaries, NULL, "fs: names of temporaries");
+    tn_test_add(l, no_files, NULL, "fs: pipes, links and directories in place of files");
     tn_test_add(l, atomic_replaces, NULL, "fs: atomic replace");
     for (int i = 0; i < 3; i++) tn_test_add(l, atomic_faults, &faults[i], "fs: atomic write, %s", fault_names[i]);
     tn_test_add(l, atomic_limits, NULL, "fs: atomic write, size limit and read-only directory");

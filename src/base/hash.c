@@ -5,7 +5,6 @@
 #include "base/fs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -63,8 +62,8 @@ tn_status tn_hash_file(const char *path, char hex[TN_HASH_BYTES])
     tn_status s = TN_OK;
     tn_hash *h = NULL;
     unsigned char *chunk = NULL;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
+    int fd;
+    TN_RETURN_IF(tn_file_open(path, &fd));
     TN_TRY(tn_hash_begin(&h));
     if (!(chunk = tn_alloc(CHUNK))) TN_TRY(TN_MEMORY);
     for (;;) {

@@ -42,22 +42,47 @@ static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
     return TN_OK;
 }
 
-static tn_status show_state(tn_cli *c, const char *path)
+/* A checkpoint, all of it read before any of it is shown: a run may remove it meanwhile. */
+typedef struct inspected {
+    json_t *manifest; /* NULL: a file of tensors */
+    tn_ckpt_state state;
+    tn_tensors tensors;
+} inspected;
+
+static void forget(inspected *x)
 {
-    tn_ckpt_state st;
-    json_t *manifest;
+    json_decref(x->manifest);
+    tn_ckpt_state_free(&x->state);
+    tn_tensors_close(&x->tensors);
+    *x = (inspected){ 0 };
+}
+
+static tn_status read_all(const char *path, bool is_file, inspected *x)
+{
+    tn_status s = TN_OK;
+    if (!is_file) TN_TRY(tn_ckpt_read_manifest(path, &x->manifest));
+    if (!is_file) TN_TRY(tn_ckpt_read_state(path, &x->state));
+    TN_TRY(tn_tensors_open(path, &x->tensors));
+done:
+    if (s != TN_OK) forget(x);
+    return s;
+}
+
+static tn_status show_state(tn_cli *c, const inspected *x)
+{
+    const tn_ckpt_state st = x->state;
+    const json_t *manifest = x->manifest;
     char size[24];
     const char *name;
     json_t *v;
-    TN_RETURN_IF(tn_ckpt_read_manifest(path, &manifest));
-    tn_status s = tn_ckpt_read_state(path, &st);
-    if (s == TN_OK && c->json) {
+    tn_status s = TN_OK;
+    if (c->json) {
         s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
                                      "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(st.heldout), "best",
                                      tn_number_or_null(st.best), "seed", (json_int_t)st.seed, "tenon",
                                      json_string_value(json_object_get(manifest, "tenon")), "time",
                                      json_string_value(json_object_get(manifest, "time")), "settings", st.settings));
-    } else if (s == TN_OK) {
+    } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
         fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f nats at step %lld\n", st.loss, st.heldout, st.best,
                 (long long)st.best_step);
@@ -67,17 +92,14 @@ static tn_status show_state(tn_cli *c, const char *path)
         json_object_foreach(json_object_get(manifest, "files"), name, v)
             fprintf(c->out, "file        %-24s %10s\n", name, size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
     }
-    if (s == TN_OK) tn_ckpt_state_free(&st);
-    json_decref(manifest);
     return s;
 }
 
-static tn_status show_tensors(tn_cli *c, const char *path)
+static tn_status show_tensors(tn_cli *c, const inspected *whole)
 {
-    tn_tensors t = { 0 };
+    const tn_tensors t = whole->tensors;
     char dims[128], size[24], name[200];
     double count = 0, bytes = 0;
-    TN_RETURN_IF(tn_tensors_open(path, &t));
     tn_status s = TN_OK;
     for (size_t i = 0; i < t.n && s == TN_OK; i++) {
         const tn_file_tensor *x = &t.tensor[i];
@@ -96,28 +118,33 @@ static tn_status show_tensors(tn_cli *c, const char *path)
                                      "bytes", (json_int_t)bytes));
     else if (s == TN_OK)
         fprintf(c->out, "parameters  %.0f in %zu tensors, %s\n", count, t.n, size_text(bytes, size));
-    tn_tensors_close(&t);
     return s;
 }
 
 static tn_status inspect(tn_cli *c)
 {
+    tn_status s = TN_OK;
     const char *path = tn_args_positional(&c->args, 1);
     char found[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
     tn_ckpt_list l = { 0 };
+    inspected x = { 0 };
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
-    if (is_file) return show_tensors(c, path);
-    if (strcmp(found, path) != 0) { /* a run: its list, then its newest */
-        TN_RETURN_IF(tn_ckpt_list_read(path, &l));
-        const tn_status s = show_list(c, path, &l);
-        tn_ckpt_list_free(&l);
-        TN_RETURN_IF(s);
+    do s = read_all(found, is_file, &x);
+    while (s == TN_BAD_FILE && tn_ckpt_another(path, "latest", found));
+    TN_TRY(s);
+    if (!is_file && strcmp(found, path) != 0) { /* a run: its list, then its newest */
+        TN_TRY(tn_ckpt_list_read(path, &l));
+        TN_TRY(show_list(c, path, &l));
     }
-    TN_RETURN_IF(show_state(c, found));
-    return show_tensors(c, found);
+    if (!is_file) TN_TRY(show_state(c, &x));
+    TN_TRY(show_tensors(c, &x));
+done:
+    tn_ckpt_list_free(&l);
+    forget(&x);
+    return s;
 }
 
 /* --- verify ---------------------------------------------------------------------------------------------------------- */
@@ -131,23 +158,35 @@ static tn_status say_verdict(tn_cli *c, const char *path, tn_status verdict)
     return TN_OK;
 }
 
-/* Every checkpoint of a run; the first damage is the command's error. */
-static tn_status verify_run(tn_cli *c, const char *run)
+/* Every checkpoint of a run; the first damage is the command's error. *said: how many there were to say something about. */
+static tn_status verify_list(tn_cli *c, const char *run, size_t *said)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
     char first[1024] = "", path[TN_PATH_BYTES], name[TN_CKPT_NAME];
+    tn_ckpt_seen was;
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
+        const bool seen = tn__ckpt_see(path, &was);
         const tn_status verdict = tn_ckpt_verify(path);
+        if (verdict == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was))) continue; /* removed by its run, not damaged */
         if (verdict != TN_OK && !first[0]) snprintf(first, sizeof first, "%s", tn_error_text());
         TN_TRY(say_verdict(c, path, verdict));
+        ++*said;
     }
     if (first[0]) s = tn_error(TN_BAD_FILE, "%s", first);
 done:
     tn_ckpt_list_free(&l);
+    return s;
+}
+
+static tn_status verify_run(tn_cli *c, const char *run)
+{
+    size_t said = 0;
+    tn_status s = TN_OK;
+    for (int i = 0; i < 100 && s == TN_OK && said == 0; i++) s = verify_list(c, run, &said); /* all may have been removed meanwhile */
     return s;
 }
 
@@ -193,7 +232,7 @@ static tn_status say_pruned(tn_cli *c, const char *run, const tn_ckpt_entry *e, 
         return tn_cli_emit(c, json_pack("{s:s, s:I, s:b, s:b, s:I, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "kept", e->keep,
                                         "whole", e->whole, "bytes", (json_int_t)e->bytes, "dry_run", dry));
     fprintf(c->out, "%-13s %s/step-%lld  %s%s\n", e->keep ? "kept" : dry ? "would remove" : "removed", run, (long long)e->step,
-            size_text((double)e->bytes, size), e->whole ? "" : "  damaged: left alone");
+            size_text((double)e->bytes, size), !e->whole ? "  damaged: left alone" : e->other ? "  holds other files: left alone" : "");
     return TN_OK;
 }
 
@@ -216,6 +255,7 @@ static tn_status prune(tn_cli *c)
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint: name a run's directory", run);
     if (!dry) TN_TRY(tn_run_lock(run, 0, &lock));
+    TN_TRY(tn_run_folder_check(run));
     for (size_t i = 0; i < l.n; i++) {
         TN_TRY(tn_path_join(run, tn_ckpt_name(l.entry[i].step, name), path, sizeof path));
         l.entry[i].whole = tn_ckpt_verify(path) == TN_OK;

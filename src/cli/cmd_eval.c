@@ -168,8 +168,11 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     if (e->view && !s->data)
         return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
     if (!s->env) TN_RETURN_IF(check_split(s, split));
-    TN_RETURN_IF(is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
-                         : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note));
+    tn_status st;
+    do st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
+                    : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
+    while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint));
+    TN_RETURN_IF(st);
     tn_session_describe(s, c->err);
     fprintf(c->err, "weights %s\n", checkpoint);
     if (e->view) return views[e->view](e, s);

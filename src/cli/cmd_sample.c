@@ -103,7 +103,7 @@ static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
                                    .tokenizer = s->tokenizer,
                                    .start = s->start };
     TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));
-    TN_RETURN_IF(tn_weights_load(s->model.weights, s->store, s->model.note));
+    TN_RETURN_IF(tn_saved_model_load(&s->model, s->store));
     if (s->n == 1 && !s->c->json) return TN_OK;
     s->text = tn_alloc(sizeof *s->text * (size_t)s->n);
     return s->text ? TN_OK : TN_MEMORY;

@@ -42,6 +42,22 @@ static tn_status open_shard(tn_dataset *d, tn_data_split k, const tn_manifest_sh
     return TN_OK;
 }
 
+/* The manifest has a checksum of every shard, and the shards' headers have been compared with it. */
+static tn_status hash_manifest(const tn_manifest *m, char hex[TN_HASH_BYTES])
+{
+    tn_hash *h;
+    TN_RETURN_IF(tn_hash_begin(&h));
+    if (m->tokenizer_hash) tn_hash_add(h, m->tokenizer_hash, strlen(m->tokenizer_hash) + 1);
+    for (int k = 0; k < TN_SPLITS; k++) {
+        for (size_t i = 0; i < m->split[k].n; i++)
+            tn_hash_add(h, m->split[k].shards[i].hash, strlen(m->split[k].shards[i].hash) + 1);
+        tn_hash_add(h, "", 1);
+    }
+    tn_hash_text(h, hex);
+    tn_hash_free(h);
+    return TN_OK;
+}
+
 static tn_status open_prepared(tn_dataset *d)
 {
     size_t n = 0;
@@ -56,6 +72,7 @@ static tn_status open_prepared(tn_dataset *d)
                                  .classes = m->classes };
     memcpy(d->info.dims, m->dims, sizeof d->info.dims);
     snprintf(d->info.fingerprint, sizeof d->info.fingerprint, "%s", m->fingerprint);
+    TN_RETURN_IF(hash_manifest(m, d->info.content));
     for (int i = 0; i < m->rank; i++)
         d->info.sample *= m->dims[i]; /* the shards' headers say the same, checked there */
     if (*m->tokenizer_file)

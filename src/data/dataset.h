@@ -6,6 +6,7 @@
 #ifndef TN_DATA_DATASET_H
 #define TN_DATA_DATASET_H
 
+#include "base/hash.h"
 #include "data/manifest.h"
 #include "token/tokenizer.h"
 
@@ -20,6 +21,7 @@ typedef struct tn_dataset_options { /* for raw text only; NULL or zeros: none he
     const char *doc_sep, *text_key; /* see documents.h */
     const char *tokenizer;          /* for tn_tokenizer_open; NULL or "": bytes */
     uint64_t seed;
+    bool content; /* info.content is wanted: all of the text is read for it */
 } tn_dataset_options;
 
 typedef struct tn_dataset_info {
@@ -32,6 +34,7 @@ typedef struct tn_dataset_info {
     int64_t dims[TN_SHARD_RANK_MAX], sample, classes;
     char tokenizer[TN_PATH_BYTES]; /* for tn_tokenizer_open; "" where it is not known */
     char fingerprint[40];          /* of what a prepared one was made from; "" for raw text */
+    char content[TN_HASH_BYTES];   /* of the tokens, whatever files they came from; "" where it was not asked for */
 } tn_dataset_info;
 
 typedef struct tn_dataset_counts {

@@ -171,6 +171,37 @@ static tn_status encode_split(tn_dataset *d, const encoding *e, tn_data_split k)
     return TN_OK;
 }
 
+/* A mapped file is read for it and not through its map: one that is cut meanwhile is an error then, not a signal. */
+static tn_status hash_text(tn_dataset *d, const char *file)
+{
+    tn_status s = TN_OK;
+    tn_hash *h = NULL;
+    char of_file[TN_HASH_BYTES] = "";
+    if (d->map.bytes) TN_TRY(tn_hash_file(file, of_file));
+    TN_TRY(tn_hash_begin(&h));
+    tn_hash_add(h, of_file, sizeof of_file);
+    for (int k = 0; k < 2; k++) {
+        const tn_split_extents *p = &d->split[k];
+        tn_hash_add(h, &p->counts.documents, sizeof p->counts.documents);
+        if (p->n == 0) continue;
+        tn_hash_add(h, p->v[0].starts, (size_t)(p->v[0].documents + 1) * sizeof *p->v[0].starts);
+        if (!d->map.bytes) tn_hash_add(h, p->v[0].items, (size_t)p->v[0].tokens);
+    }
+    tn_hash_text(h, d->info.content);
+done:
+    tn_hash_free(h);
+    return s;
+}
+
+/* The same text is other tokens by another tokenizer. */
+static void hash_tokenizer(tn_dataset *d, uint64_t tokenizer)
+{
+    char all[TN_HASH_BYTES + sizeof tokenizer];
+    memcpy(all, d->info.content, TN_HASH_BYTES);
+    memcpy(all + TN_HASH_BYTES, &tokenizer, sizeof tokenizer);
+    if (d->info.content[0]) tn_hash_memory(all, sizeof all, d->info.content);
+}
+
 static tn_status encode_all(tn_dataset *d, const char *spec)
 {
     tn_status s = TN_OK;
@@ -181,6 +212,7 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
     TN_TRY(tn_tokenizer_scratch_new(&e.scratch));
     if (d->map.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
     TN_TRY(tn_path_join("", spec, d->info.tokenizer, sizeof d->info.tokenizer));
+    hash_tokenizer(d, tn_tokenizer_hash(t));
     d->info.vocab = tn_tokenizer_vocab(t);
     d->info.eot = tn_tokenizer_special(t, TN_TOKEN_END);
     d->info.item = TN_ITEM_U32;
@@ -220,6 +252,7 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
     if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o));
     else TN_TRY(read_documents(d, &in, o));
     if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
+    if (o->content) TN_TRY(hash_text(d, in.v[0].path));
     if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));
 done:
     tn_inputs_free(&in);

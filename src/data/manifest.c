@@ -2,10 +2,13 @@
  * believed; names are bare, so that a manifest cannot reach outside its folder. */
 #include "data/manifest.h"
 
+#include "base/fs.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define FORMAT "tenon-dataset"
 enum { SHARDS_MAX = 100000 };
@@ -35,6 +38,11 @@ static bool is_tokenizer_name(const char *name)
 bool tn_manifest_names(const char *name)
 {
     return strcmp(name, TN_MANIFEST_NAME) == 0 || is_tokenizer_name(name) || is_shard_name(name);
+}
+
+bool tn_manifest_owns(const char *name, mode_t mode)
+{
+    return S_ISREG(mode) && (tn_manifest_names(name) || tn_is_temp_of(name, tn_manifest_names));
 }
 
 void tn_manifest_free(tn_manifest *m)

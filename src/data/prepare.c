@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "data/stage.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -161,6 +162,23 @@ static tn_status fingerprint(tn_preparing *w)
     return w->manifest.settings && w->manifest.fingerprint ? TN_OK : TN_MEMORY;
 }
 
+/* A folder with a tokenizer.json may be anybody's: a manifest that reads, or a shard, makes it a data set. */
+static bool is_dataset(const char *dir)
+{
+    tn_manifest m;
+    char path[TN_PATH_BYTES];
+    bool found = false;
+    if (tn_manifest_read(dir, &m) == TN_OK) {
+        tn_manifest_free(&m);
+        return true;
+    }
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d && !found && (e = readdir(d));)
+        found = tn_path_join(dir, e->d_name, path, sizeof path) == TN_OK && tn_shard_is(path);
+    if (d) closedir(d);
+    return found;
+}
+
 static bool is_up_to_date(const tn_preparing *w, const char *dir)
 {
     tn_manifest m;
@@ -211,7 +229,7 @@ static tn_status prepare_into(tn_preparing *w, const char *out)
 {
     tn_status s = TN_OK;
     tn_stage stage = { .lock = -1 };
-    TN_TRY(tn_stage_open(out, tn_manifest_names, &stage));
+    TN_TRY(tn_stage_open(out, tn_manifest_owns, is_dataset, &stage));
     if (w->trains_tokenizer) TN_TRY(tn__prepare_tokenizer(w));
     TN_TRY(describe(w));
     TN_TRY(tn__prepare_tokenizer_copy(w, stage.temp));
@@ -259,7 +277,7 @@ tn_status tn_prepare_run(const tn_prepare *p, tn_prepare_report *out)
                                 .input_bytes = w.total_bytes,
                                 .skipped = w.part[0].in.skipped + w.part[1].in.skipped + w.part[2].in.skipped };
     out->up_to_date = is_up_to_date(&w, dir);
-    if (out->up_to_date) tn_stage_clean(dir);
+    if (out->up_to_date) tn_stage_clean(dir, tn_manifest_owns);
     else TN_TRY(prepare_into(&w, dir));
     out->seconds = tn_clock_s() - w.start;
 done:

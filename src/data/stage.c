@@ -14,19 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The flat folder and its files. Failures are left to whoever finds the rest later. */
-static void remove_folder(const char *path)
-{
-    char file[TN_PATH_BYTES + 260];
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        snprintf(file, sizeof file, "%s/%s", path, e->d_name);
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) unlink(file);
-    }
-    if (d) closedir(d);
-    rmdir(path);
-}
-
 /* The folder that holds `path`, and the name in it. */
 static const char *parent_of(const char *path, char dir[TN_PATH_BYTES])
 {
@@ -38,7 +25,8 @@ static const char *parent_of(const char *path, char dir[TN_PATH_BYTES])
     return slash ? slash + 1 : path;
 }
 
-static void remove_leftovers(const char *path)
+/* What does not go is left to whoever finds it later. */
+static void remove_leftovers(const char *path, tn_tree_owns *owns)
 {
     char dir[TN_PATH_BYTES], start[TN_PATH_BYTES + 8], left[2 * TN_PATH_BYTES];
     const char *name = parent_of(path, dir);
@@ -50,28 +38,30 @@ static void remove_leftovers(const char *path)
         snprintf(left, sizeof left, "%s/%s", dir, e->d_name);
         const int fd = open(left, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (fd < 0) continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) remove_folder(left);
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) (void)tn_tree_remove(left, "", owns);
         close(fd);
     }
     if (d) closedir(d);
 }
 
-static tn_status check_existing(const char *path, bool (*ours)(const char *))
+static bool is_empty(const char *path)
 {
-    tn_status s = TN_OK;
+    size_t n = 0;
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d) closedir(d);
+    return d && n == 0;
+}
+
+static tn_status check_existing(const char *path, tn_tree_owns *owns, bool (*proves)(const char *path))
+{
     struct stat st;
     if (stat(path, &st) != 0) return TN_OK;
     if (!S_ISDIR(st.st_mode)) return tn_error(TN_DISK, "cannot write to %.640s: it is a file; name a folder", path);
-    DIR *d = opendir(path);
-    if (!d) return tn_fs_error(TN_DISK, errno, "read", path);
-    for (struct dirent *e; s == TN_OK && (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 || ours(e->d_name)) continue;
-        s = tn_error(TN_USAGE,
-                     "%.640s holds other files (%.64s), which would be lost: name a new folder with out=", path,
-                     e->d_name);
-    }
-    closedir(d);
-    return s;
+    if (is_empty(path)) return TN_OK;
+    TN_RETURN_IF(tn_tree_check(path, "", owns));
+    if (!proves || proves(path)) return TN_OK;
+    return tn_error(TN_USAGE, "%.640s holds files, but no data set that tenon made: name a new folder with out=", path);
 }
 
 /* Makes and locks the temporary. One that a cleaner removed between the two calls is made again. */
@@ -109,53 +99,46 @@ static tn_status full_path(const char *path, char out[TN_PATH_BYTES])
     return TN_OK;
 }
 
-void tn_stage_clean(const char *path)
+void tn_stage_clean(const char *path, tn_tree_owns *owns)
 {
     char full[TN_PATH_BYTES];
-    if (full_path(path, full) == TN_OK) remove_leftovers(full);
+    if (full_path(path, full) == TN_OK) remove_leftovers(full, owns);
 }
 
-tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_stage *s)
+tn_status tn_stage_open(const char *path, tn_tree_owns *owns, bool (*proves)(const char *path), tn_stage *s)
 {
     char dir[TN_PATH_BYTES];
     s->lock = -1;
+    s->owns = owns;
     TN_RETURN_IF(full_path(path, s->final_path));
     const char *name = parent_of(s->final_path, dir);
     if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return tn_error(TN_USAGE, "out=%.640s names no folder", path);
-    TN_RETURN_IF(check_existing(s->final_path, ours));
+    TN_RETURN_IF(check_existing(s->final_path, owns, proves));
     TN_RETURN_IF(tn_dir_make(dir));
-    remove_leftovers(s->final_path);
+    remove_leftovers(s->final_path, owns);
     return make_temp(s);
 }
 
 void tn_stage_abort(tn_stage *s)
 {
     if (s->lock < 0) return;
-    remove_folder(s->temp);
+    (void)tn_tree_remove(s->temp, "", s->owns);
     close(s->lock);
     s->lock = -1;
-}
-
-static tn_status sync_folder(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", path);
-    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
-    close(fd);
-    return err ? tn_fs_error(TN_DISK, err, "sync directory", path) : TN_OK;
 }
 
 tn_status tn_stage_commit(tn_stage *s)
 {
     char dir[TN_PATH_BYTES];
     (void)parent_of(s->final_path, dir);
-    tn_status st = sync_folder(s->temp);
+    tn_status st = check_existing(s->final_path, s->owns, NULL); /* once more: the work may have taken hours */
+    if (st == TN_OK) st = tn_dir_sync(s->temp);
     /* With an old folder there the two change places, and what is then under the temporary name is the old one. */
     if (st == TN_OK && rename(s->temp, s->final_path) != 0 &&
         renameat2(AT_FDCWD, s->temp, AT_FDCWD, s->final_path, RENAME_EXCHANGE) != 0)
         st = tn_fs_error(TN_DISK, errno, "replace", s->final_path);
-    if (st == TN_OK) st = sync_folder(dir);
+    if (st == TN_OK) st = tn_dir_sync(dir);
     tn_stage_abort(s); /* nothing is left under that name, or the old folder, or what failed */
     return st;
 }

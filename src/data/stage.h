@@ -9,14 +9,16 @@
 typedef struct tn_stage {
     char final_path[TN_PATH_BYTES], temp[TN_PATH_BYTES];
     int lock; /* -1: closed */
+    tn_tree_owns *owns;
 } tn_stage;
 
-/* `ours` says whether a name in the existing folder may be replaced; a folder that holds anything else is refused. */
-tn_status tn_stage_open(const char *path, bool (*ours)(const char *name), tn_stage *s);
+/* `owns` says whether an entry of the existing folder may be replaced, and `proves` that the folder is one of ours and not
+ * one that only has files of such names. A folder that holds anything else is refused; an empty one is taken. */
+tn_status tn_stage_open(const char *path, tn_tree_owns *owns, bool (*proves)(const char *path), tn_stage *s);
 tn_status tn_stage_commit(tn_stage *s); /* closes it whatever happened */
 void tn_stage_abort(tn_stage *s);       /* removes the temporary; nothing to do after commit */
 
 /* Removes what dead processes left beside `path`; tn_stage_open does so too. */
-void tn_stage_clean(const char *path);
+void tn_stage_clean(const char *path, tn_tree_owns *owns);
 
 #endif

@@ -58,8 +58,7 @@ tn_status tn_jsonl_open(const char *path, bool append, tn_jsonl **out)
     if (!w) return TN_MEMORY;
     w->fd = -1;
     TN_TRY(tn_path_join("", path, w->path, sizeof w->path));
-    w->fd = open(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (w->fd < 0) TN_TRY(tn_fs_error(TN_DISK, errno, "write", path));
+    TN_TRY(tn_file_open_own(path, (append ? O_RDWR : O_WRONLY | O_TRUNC) | O_CREAT | O_APPEND, &w->fd));
     if (append) TN_TRY(mend_end(w->fd, path, w->line, sizeof w->line));
     tn_jsonl_begin(w);
     *out = w;
@@ -215,8 +214,7 @@ tn_status tn_jsonl_reader_open(const char *path, tn_jsonl_reader **out)
     if (!r) return TN_MEMORY;
     r->fd = -1;
     TN_TRY(tn_path_join("", path, r->path, sizeof r->path));
-    r->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (r->fd < 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path));
+    TN_TRY(tn_file_open(path, &r->fd));
     *out = r;
     r = NULL;
 done:

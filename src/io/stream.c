@@ -7,9 +7,7 @@
 #include "base/fs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -67,14 +65,11 @@ static tn_status start_unpacker(tn_stream *s)
 tn_status tn_stream_open(const char *path, tn_stream **out)
 {
     tn_status s = TN_OK;
-    struct stat info;
     tn_stream *in = tn_alloc(sizeof *in);
     if (!in) return TN_MEMORY;
     in->fd = -1;
     TN_TRY(tn_path_join("", path, in->path, sizeof in->path));
-    in->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (in->fd < 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path));
-    if (fstat(in->fd, &info) == 0 && S_ISDIR(info.st_mode)) TN_TRY(tn_fs_error(TN_BAD_FILE, EISDIR, "read", path));
+    TN_TRY(tn_file_open(path, &in->fd));
     while (in->end < 4 && !in->file_end) TN_TRY(fill(in));
     TN_TRY(start_unpacker(in));
     *out = in;

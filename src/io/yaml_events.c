@@ -2,10 +2,12 @@
 #include "io/yaml_events.h"
 
 #include "base/alloc.h"
+#include "base/fs.h"
 #include "io/yaml_settings.h"
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 tn_status tn__yaml_next(yaml_parser_t *p, const char *name, yaml_event_t *e)
 {
@@ -59,8 +61,14 @@ tn_status tn__yaml_load(const char *path, char **text, size_t *bytes)
 {
     tn_status s = TN_OK;
     char *buf = NULL;
-    FILE *f = fopen(path, "rb");
-    if (!f) return tn_error(TN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    int fd;
+    if (access(path, F_OK) != 0) return tn_error(TN_BAD_FILE, "cannot open %s: %s", path, strerror(errno));
+    TN_RETURN_IF(tn_file_open(path, &fd));
+    FILE *f = fdopen(fd, "rb");
+    if (!f) {
+        close(fd);
+        return tn_error(TN_MEMORY, "out of memory while reading %s", path);
+    }
     buf = tn_alloc(TN_YAML_MAX_BYTES + 1);
     if (!buf) {
         s = TN_MEMORY;

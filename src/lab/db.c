@@ -204,6 +204,22 @@ static void folder_of(const char *path, char dir[TN_PATH_BYTES])
     else snprintf(dir, TN_PATH_BYTES, "%.*s", (int)(slash - path) + (slash == path), path);
 }
 
+/* SQLite waits for whoever writes into a pipe, also in place of the files it keeps beside a database; and those it writes must
+ * not lead elsewhere. */
+static tn_status check_files(const char *path)
+{
+    static const char *const ends[] = { "", "-wal", "-shm", "-journal" };
+    char name[TN_PATH_BYTES + 16];
+    struct stat st;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        snprintf(name, sizeof name, "%s%s", path, ends[i]);
+        if ((i ? lstat(name, &st) : stat(name, &st)) != 0 || S_ISREG(st.st_mode)) continue;
+        return tn_error(TN_BAD_FILE,
+                        "%.640s is not a regular file; move it away, or name another database with --db=FILE", name);
+    }
+    return TN_OK;
+}
+
 static tn_status check_place(const char *path, bool write)
 {
     char dir[TN_PATH_BYTES];
@@ -212,6 +228,7 @@ static tn_status check_place(const char *path, bool write)
     folder_of(path, dir);
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return tn_error(TN_USAGE, "%.640s is a folder: a database is a file", path);
+    TN_RETURN_IF(check_files(path));
     if (!write && access(path, F_OK) != 0)
         return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
     if (write && access(path, F_OK) != 0) TN_RETURN_IF(tn_dir_make(dir));

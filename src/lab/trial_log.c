@@ -186,6 +186,9 @@ json_t *tn_trial_log_save(const tn_trial_log *l)
                      c->eval, "eval_s", l->eval_s);
 }
 
+/* From which it can be counted on. */
+static bool is_count(json_int_t n) { return n >= 0 && n <= (json_int_t)1 << 60; }
+
 tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
 {
     tn_solve_count *c = &l->solves;
@@ -194,14 +197,14 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
     if (json_unpack((json_t *)from, "{s:o, s:[I,I,I,F,F,F,F,F], s:F}", "rules", &rules, "solves", &calls, &samples,
                     &eval_samples, &c->free, &c->nudged, &c->adjoint, &c->backward, &c->eval, "eval_s",
                     &l->eval_s) != 0 ||
-        json_array_size(rules) != l->plan->n_rules)
+        json_array_size(rules) != l->plan->n_rules || !is_count(calls) || !is_count(samples) || !is_count(eval_samples))
         return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
     c->solver_calls = calls;
     c->samples = samples;
     c->eval_samples = eval_samples;
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         json_int_t held, since;
-        if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0)
+        if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0 || !is_count(held) || !is_count(since))
             return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
         l->rules[i].held = held;
         l->rules[i].since = since;

@@ -356,9 +356,8 @@ static tn_status find_checkpoint(trial *t, bool *found)
 
 static tn_status drop_dir(trial *t)
 {
-    if (t->run.lock < 0 && !there(t->dir)) return TN_OK;
     tn_run_close(&t->run);
-    return there(t->dir) ? tn__dir_remove(t->dir) : TN_OK;
+    return tn_trial_dir_check(t->dir, true);
 }
 
 /* *from: the checkpoint's state where there is one; step -1 otherwise. */
@@ -366,6 +365,7 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
 {
     int64_t rungs;
     *resumed = false;
+    TN_RETURN_IF(tn_trial_dir_check(t->dir, false));
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
         const tn_status s =

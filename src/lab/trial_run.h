@@ -29,6 +29,10 @@ tn_status tn_trial_run(tn_trial_host *h, const tn_claim *c, const double *x, boo
 
 /* "RUNS/STUDY/ep-17" (comparisons: "ep-c17") into out (TN_PATH_BYTES). */
 tn_status tn_trial_dir(const tn_trial_host *h, const tn_claim *c, char *out);
+/* "RUNS/STUDY", which must not be a link, nor RUNS: what is removed there has to be what trials made. */
+tn_status tn_trial_folder(const char *runs, const char *study, char out[TN_PATH_BYTES]);
+/* That a trial's directory is one (or not there), or it is removed too. TN_DISK: a link, or it holds something else. */
+tn_status tn_trial_dir_check(const char *dir, bool remove);
 /* Removes directories that trials left which have ended: a process that is killed between the two cannot. */
 tn_status tn_trial_sweep(const tn_trial_host *h, const tn_study *s);
 /* The session that a trial trains in; its samples, plans and context may be the host's. */

@@ -145,12 +145,14 @@ static tn_status open_lane(worker *w, lane *l, size_t dims)
 static tn_status open_worker(worker *w)
 {
     size_t dims = 1;
+    char folder[TN_PATH_BYTES];
     const int n = w->o->lanes > 1 ? w->o->lanes : 1;
     TN_RETURN_IF(tn_lab_runs(w->o->db, w->runs, sizeof w->runs));
     TN_RETURN_IF(tn_lab_open(w->o->db, true, &w->lab));
     TN_RETURN_IF(tn_lab_load(w->lab, w->o->study, &w->study));
     TN_RETURN_IF(tn__study_plan_of(w->study, &w->arena, &w->plan));
     w->plan.asked = w->o->asked;
+    TN_RETURN_IF(tn_trial_folder(w->runs, w->plan.name, folder));
     TN_RETURN_IF(tn_study_check(&w->plan));
     TN_RETURN_IF(tn_shared_new(&w->shared));
     for (size_t i = 0; i < w->plan.n_sides; i++)

@@ -61,6 +61,7 @@ typedef struct tn_ckpt_entry {
     bool by_accuracy; /* which decides what is best; of equal ones the loss */
     bool whole;     /* manifest readable, all files there with their sizes */
     bool latest, best; /* what RUN/latest and RUN/best name */
+    bool other;     /* something that no run wrote lies in it, so that it stays */
     bool keep;      /* the rules' answer */
     uint64_t bytes;
 } tn_ckpt_entry;
@@ -82,6 +83,7 @@ tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upt
 
 /* "step-500" */
 const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME]);
+int64_t tn__ckpt_step_of(const char *name); /* back: -1 where the name is not exactly step-N */
 /* The directory of a checkpoint of a run: the one `link` ("latest" or "best") names, or where that is missing or names
  * nothing whole, the newest (lowest held-out loss) that verifies. TN_BAD_FILE: none does. Where another one than the
  * newest had to be taken, `why` (bytes long; may be NULL) says so, else it is empty. */
@@ -92,9 +94,14 @@ tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH
 /* That line from tn_ckpt_find's `why`. */
 void tn_ckpt_note(const char *link, const char *why, const char *used, char note[TN_CKPT_NOTE]);
 
+/* A run removes checkpoints while others read them. Where reading `found` of the run `path` failed because it is gone, the one
+ * to read now is put there; false: it is still there, or no other is, or `path` is not a run but that checkpoint. */
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES]);
+
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
-/* Every file of the manifest against its size and checksum. TN_BAD_FILE names the first that is damaged. */
+/* Every file of the manifest against its size and checksum. TN_BAD_FILE names the first that is damaged, or says that the
+ * checkpoint was removed meanwhile. */
 tn_status tn_ckpt_verify(const char *path);
 tn_status tn_ckpt_read_manifest(const char *path, json_t **out); /* checked; json_decref it */
 tn_status tn_ckpt_read_state(const char *path, tn_ckpt_state *out);
@@ -108,6 +115,14 @@ tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_
 
 /* --- used by the files of this module -------------------------------------------------------------------------------- */
 
+/* A checkpoint's directory, to know afterwards whether it is still the same. */
+typedef struct tn_ckpt_seen {
+    uint64_t dev, ino;
+} tn_ckpt_seen;
+
+bool tn__ckpt_see(const char *path, tn_ckpt_seen *out); /* false: it is not there */
+bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
+
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st);
 /* `name` stands for the file in messages. */
 tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_state *out);
@@ -119,9 +134,6 @@ typedef struct tn_ckpt_file {
 } tn_ckpt_file;
 
 json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file, size_t n);
-/* A directory with its files, and directories of files in it. */
-tn_status tn__dir_remove(const char *path);
-tn_status tn__dir_sync(const char *path);
 /* RUN/link names step-N from now on. */
 tn_status tn__ckpt_point(const char *run, const char *link, int64_t step);
 /* The step RUN/link names, or -1. */

@@ -130,14 +130,12 @@ static tn_status format_of(const char *path, bool writing, const struct format *
 
 /* --- the whole of it ------------------------------------------------------------------------------------------------- */
 
-tn_status tn_tensors_open(const char *path, tn_tensors *out)
+static tn_status open_found(const char *found, bool is_file, tn_tensors *out)
 {
     tn_status s = TN_OK;
     tn_tensors t = { 0 };
-    char found[TN_PATH_BYTES], file[TN_PATH_BYTES];
-    bool is_file;
+    char file[TN_PATH_BYTES];
     const struct format *f = NULL;
-    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file, t.note));
     if (is_file) TN_TRY(tn_path_join("", found, file, sizeof file));
     else {
         TN_TRY(tn_ckpt_verify(found));
@@ -149,6 +147,19 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
     t = (tn_tensors){ 0 };
 done:
     tn_tensors_close(&t);
+    return s;
+}
+
+tn_status tn_tensors_open(const char *path, tn_tensors *out)
+{
+    char found[TN_PATH_BYTES];
+    bool is_file;
+    char note[TN_CKPT_NOTE];
+    TN_RETURN_IF(tn_ckpt_resolve(path, "best", found, &is_file, note));
+    tn_status s;
+    do s = open_found(found, is_file, out);
+    while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found));
+    if (s == TN_OK) memcpy(out->note, note, sizeof note);
     return s;
 }
 

@@ -4,9 +4,11 @@
 #include "train/checkpoint.h"
 
 #include "base/alloc.h"
+#include "train/run_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +16,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- the list -------------------------------------------------------------------------------------------------------- */
+enum { TRIES = 100 }; /* of a reader beside a process that removes what it was about to read */
 
-/* -1 where the name is not exactly step-N. */
-static int64_t step_of(const char *name)
-{
-    char again[TN_CKPT_NAME];
-    if (strncmp(name, "step-", 5) != 0) return -1;
-    const int64_t step = strtoll(name + 5, NULL, 10);
-    return step >= 0 && strcmp(tn_ckpt_name(step, again), name) == 0 ? step : -1;
-}
+/* --- the list -------------------------------------------------------------------------------------------------------- */
 
 static tn_status step_path(const char *run, int64_t step, char path[TN_PATH_BYTES])
 {
@@ -63,7 +58,9 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
     e->by_accuracy = select && strcmp(select, "accuracy") == 0 && !isnan(e->accuracy);
     e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
     json_decref(manifest);
-    return TN_OK;
+    const tn_status s = tn_tree_check(path, "step-0/", tn_run_owns);
+    e->other = s == TN_USAGE;
+    return e->other ? TN_OK : s;
 }
 
 static int by_step(const void *a, const void *b)
@@ -72,27 +69,57 @@ static int by_step(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
+static bool is_directory(DIR *d, const char *name)
+{
+    struct stat st;
+    return fstatat(dirfd(d), name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* *again: those that were seen have all been removed meanwhile, so that there are others. */
+static tn_status read_list(const char *run, tn_ckpt_list *out, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
+    char path[TN_PATH_BYTES];
+    tn_ckpt_seen here;
     const int64_t latest = tn__ckpt_pointed(run, "latest"), best = tn__ckpt_pointed(run, "best");
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return tn_fs_error(TN_BAD_FILE, errno, "read directory", run);
     for (struct dirent *e; d && (e = readdir(d));) {
-        const int64_t step = step_of(e->d_name);
-        if (step < 0) continue;
+        const int64_t step = tn__ckpt_step_of(e->d_name);
+        if (step < 0 || !is_directory(d, e->d_name)) continue; /* a link is no checkpoint of this run */
         TN_TRY(tn_grow((void **)&l.entry, &l.capacity, l.n + 1, sizeof *l.entry));
         l.entry[l.n++] = (tn_ckpt_entry){ .step = step, .latest = step == latest, .best = step == best };
     }
     if (l.n) qsort(l.entry, l.n, sizeof *l.entry, by_step);
-    for (size_t i = 0; i < l.n; i++) TN_TRY(look_at(run, &l.entry[i]));
+    const size_t seen = l.n;
+    l.n = 0;
+    for (size_t i = 0; i < seen; i++) {
+        tn_ckpt_entry e = l.entry[i];
+        TN_TRY(look_at(run, &e));
+        TN_TRY(step_path(run, e.step, path));
+        if (tn__ckpt_see(path, &here)) l.entry[l.n++] = e; /* or it went while it was looked at: no damage */
+    }
+    *again = seen > 0 && l.n == 0;
     *out = l;
     l.entry = NULL;
 done:
     tn_free(l.entry);
     if (d) closedir(d);
     return s;
+}
+
+tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out)
+{
+    tn_ckpt_list l = { 0 };
+    bool again = false;
+    int tries = 0;
+    do {
+        tn_ckpt_list_free(&l);
+        TN_RETURN_IF(read_list(run, &l, &again));
+    } while (again && ++tries < TRIES);
+    *out = l;
+    return TN_OK;
 }
 
 void tn_ckpt_list_free(tn_ckpt_list *l)
@@ -150,7 +177,7 @@ void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t up
         tn_ckpt_entry *e = &l->entry[i - 1];
         e->keep = true;
         if (!counts(e, upto)) continue;
-        e->keep = seen++ < latest || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
+        e->keep = seen++ < latest || e->other || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
     }
     if (!newest(l, upto, true) && newest(l, upto, false)) newest(l, upto, false)->keep = true;
 }
@@ -162,7 +189,7 @@ static tn_status remove_one(const char *run, int64_t step)
     snprintf(base, sizeof base, ".tmp-old-%s-%ld", tn_ckpt_name(step, name), (long)getpid());
     TN_RETURN_IF(tn_path_join(run, base, aside, sizeof aside));
     if (rename(path, aside) != 0) return tn_fs_error(TN_DISK, errno, "remove", path);
-    return tn__dir_remove(aside);
+    return tn_run_part_remove(aside, "step-0/");
 }
 
 tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto)
@@ -213,13 +240,16 @@ static bool is_gone(const tn_ckpt_list *l, const char *run, const char *link, in
     return named >= 0 && tn__ckpt_pointed(run, link) == named;
 }
 
-tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
+/* *again: one that was listed has been removed since, so that others may be meant now. */
+static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
+    tn_ckpt_seen was;
     bool *tried = NULL;
     size_t failed = 0;
     const int64_t named = tn__ckpt_pointed(run, link);
+    *again = false;
     if (why) why[0] = 0;
     TN_TRY(tn_ckpt_list_read(run, &l));
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
@@ -230,8 +260,10 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
         tried[i] = true;
         TN_TRY(step_path(run, l.entry[i].step, path));
+        const bool seen = tn__ckpt_see(path, &was);
         s = tn_ckpt_verify(path);
-        if (s != TN_BAD_FILE) goto done;
+        *again = s == TN_BAD_FILE && (!seen || tn__ckpt_gone(path, &was));
+        if (s != TN_BAD_FILE || *again) goto done;
         if (why && failed++ == 0) snprintf(why, bytes, "%s", tn_error_text());
     }
     TN_FAIL(TN_BAD_FILE, "no checkpoint of %.640s is whole: `tenon ckpt verify %.200s` says what is wrong with each", run, run);
@@ -250,6 +282,23 @@ void tn_ckpt_note(const char *link, const char *why, const char *used, char note
              link, (int)strcspn(why, ";"), why, used, used);
 }
 
+tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes)
+{
+    bool again;
+    int tries = 0;
+    tn_status s;
+    do s = find_once(run, link, path, why, bytes, &again);
+    while (again && ++tries < TRIES);
+    return s;
+}
+
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES])
+{
+    tn_ckpt_seen here;
+    if (strcmp(path, found) == 0 || tn__ckpt_see(found, &here)) return false;
+    return tn_ckpt_find(path, link, found, NULL, 0) == TN_OK;
+}
+
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE])
 {
     struct stat st;
@@ -257,6 +306,7 @@ tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH
     note[0] = 0;
     if (stat(path, &st) != 0) return tn_fs_error(TN_BAD_FILE, errno, "open", path);
     *is_file = S_ISREG(st.st_mode);
+    if (!*is_file && !S_ISDIR(st.st_mode)) return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
     if (!*is_file) {
         TN_RETURN_IF(tn_path_join(path, "manifest.json", manifest, sizeof manifest));
         if (stat(manifest, &st) != 0) {

@@ -26,7 +26,21 @@ static tn_status verify_file(const char *dir, const char *name, const json_t *v)
     return TN_OK;
 }
 
-tn_status tn_ckpt_verify(const char *path)
+bool tn__ckpt_see(const char *path, tn_ckpt_seen *out)
+{
+    struct stat st;
+    if (stat(path, &st) != 0) return false;
+    *out = (tn_ckpt_seen){ (uint64_t)st.st_dev, (uint64_t)st.st_ino };
+    return true;
+}
+
+bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was)
+{
+    tn_ckpt_seen now;
+    return !tn__ckpt_see(path, &now) || now.dev != was->dev || now.ino != was->ino;
+}
+
+static tn_status verify_once(const char *path)
 {
     tn_status s = TN_OK;
     const char *name;
@@ -36,6 +50,18 @@ tn_status tn_ckpt_verify(const char *path)
 done:
     json_decref(manifest);
     return s;
+}
+
+tn_status tn_ckpt_verify(const char *path)
+{
+    enum { TRIES = 20 };
+    tn_ckpt_seen was;
+    for (int i = 0; i < TRIES; i++) { /* once, unless it is replaced meanwhile by another of its name */
+        const bool seen = tn__ckpt_see(path, &was);
+        const tn_status s = verify_once(path);
+        if (s != TN_BAD_FILE || !seen || !tn__ckpt_gone(path, &was)) return s;
+    }
+    return tn_error(TN_BAD_FILE, "%.640s was removed while it was read: another process works on this run; try again", path);
 }
 
 tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_PATH_BYTES])
@@ -169,13 +195,10 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
     return TN_OK;
 }
 
-tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
+static tn_status load_found(const char *found, bool is_file, tn_store *store)
 {
     tn_status s = TN_OK;
     tn_tensor_file f = { 0 };
-    char found[TN_PATH_BYTES];
-    bool is_file;
-    TN_TRY(tn_ckpt_resolve(path, "best", found, &is_file, note));
     if (is_file) TN_TRY(tn_tensor_file_open(found, most_bytes(store, NULL), &f));
     else {
         TN_TRY(tn_ckpt_verify(found));
@@ -184,7 +207,17 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
     TN_TRY(take_any_float(&f, store, false));
     TN_TRY(take_any_float(&f, store, true));
 done:
-    if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     tn_tensor_file_close(&f);
+    return s;
+}
+
+tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_CKPT_NOTE])
+{
+    char found[TN_PATH_BYTES];
+    bool is_file;
+    tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, note);
+    if (s == TN_OK) do s = load_found(found, is_file, store);
+        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found));
+    if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

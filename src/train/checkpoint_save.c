@@ -4,10 +4,9 @@
 
 #include "base/alloc.h"
 #include "io/tensor_file.h"
+#include "train/run_folder.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,50 +14,6 @@
 #include <unistd.h>
 
 enum { NAME = TN_SAFETENSORS_NAME_MAX + 16, FILES = 3 };
-
-/* --- directories ----------------------------------------------------------------------------------------------------- */
-
-tn_status tn__dir_sync(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return tn_fs_error(TN_DISK, errno, "sync directory", path);
-    /* EINVAL: a filesystem that cannot sync directories; there is nothing better to do there. */
-    const int err = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
-    close(fd);
-    return err ? tn_fs_error(TN_DISK, err, "sync directory", path) : TN_OK;
-}
-
-static int remove_quietly(const char *path, int depth);
-
-static int remove_entry(const char *dir, int fd, const char *name, int depth)
-{
-    char path[TN_PATH_BYTES];
-    if (unlinkat(fd, name, 0) == 0 || errno == ENOENT) return 0;
-    if ((errno != EISDIR && errno != EPERM) || depth == 0) return errno;
-    return tn_path_join(dir, name, path, sizeof path) == TN_OK ? remove_quietly(path, depth - 1) : ENAMETOOLONG;
-}
-
-/* 0, or the first errno. */
-static int remove_quietly(const char *path, int depth)
-{
-    int err = 0;
-    DIR *d = opendir(path);
-    if (!d) return errno == ENOENT ? 0 : errno;
-    for (struct dirent *e; (e = readdir(d));) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-        const int bad = remove_entry(path, dirfd(d), e->d_name, depth);
-        if (!err) err = bad;
-    }
-    closedir(d);
-    if (!err && rmdir(path) != 0 && errno != ENOENT) err = errno;
-    return err;
-}
-
-tn_status tn__dir_remove(const char *path)
-{
-    const int err = remove_quietly(path, 1);
-    return err ? tn_fs_error(TN_DISK, err, "remove", path) : TN_OK;
-}
 
 /* --- links ----------------------------------------------------------------------------------------------------------- */
 
@@ -68,9 +23,18 @@ const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME])
     return name;
 }
 
+int64_t tn__ckpt_step_of(const char *name)
+{
+    char again[TN_CKPT_NAME];
+    if (strncmp(name, "step-", 5) != 0) return -1;
+    const int64_t step = strtoll(name + 5, NULL, 10);
+    return step >= 0 && strcmp(tn_ckpt_name(step, again), name) == 0 ? step : -1;
+}
+
+/* Only the name of a checkpoint beside the link is taken: one that leads elsewhere names none. */
 int64_t tn__ckpt_pointed(const char *run, const char *link)
 {
-    char path[TN_PATH_BYTES], text[64], again[TN_CKPT_NAME];
+    char path[TN_PATH_BYTES], text[64];
     if (tn_path_join(run, link, path, sizeof path) != TN_OK) return -1;
     ssize_t n = readlink(path, text, sizeof text - 1);
     if (n < 0 && errno != EINVAL) return -1;
@@ -82,9 +46,7 @@ int64_t tn__ckpt_pointed(const char *run, const char *link)
         tn_free(whole);
     }
     text[n] = 0;
-    if (strncmp(text, "step-", 5) != 0) return -1;
-    const int64_t step = strtoll(text + 5, NULL, 10);
-    return strcmp(tn_ckpt_name(step, again), text) == 0 ? step : -1;
+    return tn__ckpt_step_of(text);
 }
 
 tn_status tn__ckpt_point(const char *run, const char *link, int64_t step)
@@ -105,7 +67,7 @@ tn_status tn__ckpt_point(const char *run, const char *link, int64_t step)
         (void)unlink(temp);
         return tn_fs_error(TN_DISK, err, "replace", path);
     }
-    return tn__dir_sync(run);
+    return tn_dir_sync(run);
 }
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
@@ -230,7 +192,7 @@ static tn_status write_all(const char *dir, const tn_ckpt_what *w)
     TN_TRY(write_tensors(dir, w->store, &state, &file[1]));
     TN_TRY(write_json(dir, file[2].name, tn__ckpt_state_json(w->state), &file[2]));
     TN_TRY(write_json(dir, "manifest.json", tn__ckpt_manifest_json(w->state, file, FILES), NULL));
-    TN_TRY(tn__dir_sync(dir));
+    TN_TRY(tn_dir_sync(dir));
 done:
     tn_free(model.item);
     tn_free(state.item);
@@ -248,8 +210,10 @@ static tn_status take_name(const char *run, const char *temp, const char *path, 
         if (moved) (void)rename(aside, path);
         return tn_fs_error(TN_DISK, err, "name", path);
     }
-    TN_RETURN_IF(tn__dir_sync(run));
-    return moved ? tn__dir_remove(aside) : TN_OK;
+    TN_RETURN_IF(tn_dir_sync(run));
+    if (moved && lstat(aside, &st) == 0 && !S_ISDIR(st.st_mode)) return unlink(aside) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", aside);
+    const tn_status s = moved ? tn_run_part_remove(aside, "step-0/") : TN_OK;
+    return s == TN_USAGE ? TN_OK : s; /* something else lies in it, and stays in it */
 }
 
 /* Before it counts, and before an older one may go: a disk, or what lies before it, that loses a write in silence is found out here. What
@@ -266,7 +230,7 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
 {
     tn_status s = TN_OK;
     bool made = false;
-    char name[TN_CKPT_NAME], base[80], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES];
+    char name[TN_CKPT_NAME], base[80], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES], text[1024];
     tn_ckpt_name(what->state->step, name);
     TN_TRY(tn_path_join(run, name, path, sizeof path));
     snprintf(base, sizeof base, ".tmp-%s-%ld", name, (long)getpid());
@@ -282,7 +246,8 @@ tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
     TN_TRY(tn__ckpt_point(run, "latest", what->state->step));
 done:
     if (s == TN_OK) return s;
-    if (made) (void)remove_quietly(temp, 0); /* says nothing, so that the error keeps its text */
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    if (made && tn_run_part_remove(temp, "step-0/") != TN_OK) s = tn_error(s, "%s", text); /* the first error is the one to tell */
     tn_error_prefix("checkpoint %s", name);
     return s;
 }

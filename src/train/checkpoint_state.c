@@ -2,44 +2,52 @@
  * writer and reader cannot drift apart. JSON has no NaN: it is null here. */
 #include "train/checkpoint.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-typedef enum kind { INTEGER, REAL, LATER } kind; /* LATER: a real number that older checkpoints lack; then NaN */
+/* REAL: or null; LATER: a real number that older checkpoints lack, then NaN; SECONDS: a real number that is always known. */
+typedef enum kind { INTEGER, REAL, LATER, SECONDS } kind;
 
-/* A "group.key" of one level, or a key at the root. */
+/* So large that no run gets there, and so small that counting on, or times the batches of a step, does not overflow. */
+#define STEPS_MAX 1e12
+#define COUNT_MAX 1e18
+#define ANY DBL_MAX
+
+/* A "group.key" of one level, or a key at the root; numbers from `least` (integers: 0) to `most`. */
 static const struct row {
     const char *group, *key;
     kind kind;
     size_t at;
+    double least, most;
 } rows[] = {
-#define ROW(group, key, kind, field) { group, key, kind, offsetof(tn_ckpt_state, field) }
-    ROW(NULL, "step", INTEGER, step),
-    ROW(NULL, "tokens", INTEGER, tokens),
-    ROW(NULL, "batch", INTEGER, batch),
-    ROW(NULL, "length", INTEGER, length),
-    ROW(NULL, "seed", INTEGER, seed),
-    ROW("metrics", "loss", REAL, loss),
-    ROW("metrics", "heldout", REAL, heldout),
-    ROW("metrics", "last_heldout", REAL, last_heldout),
-    ROW("metrics", "lr", REAL, lr),
-    ROW("metrics", "grad_norm", REAL, grad_norm),
-    ROW("best", "heldout", REAL, best),
-    ROW("metrics", "accuracy", LATER, accuracy),
-    ROW("metrics", "last_accuracy", LATER, last_accuracy),
-    ROW("best", "accuracy", LATER, best_accuracy),
-    ROW("best", "step", INTEGER, best_step),
-    ROW("best", "stale", INTEGER, stale),
-    ROW("time", "seconds", REAL, seconds),
-    ROW("time", "working", REAL, working),
-    ROW("guard", "applied", INTEGER, guard.applied),
-    ROW("guard", "good", INTEGER, guard.good),
-    ROW("guard", "bad", INTEGER, guard.bad),
-    ROW("guard", "snapshot_applied", INTEGER, guard.snapshot_applied),
-    ROW("guard", "snapshot_step", INTEGER, guard.snapshot_step),
+#define ROW(group, key, kind, field, least, most) { group, key, kind, offsetof(tn_ckpt_state, field), least, most }
+    ROW(NULL, "step", INTEGER, step, 0, STEPS_MAX),
+    ROW(NULL, "tokens", INTEGER, tokens, 0, COUNT_MAX),
+    ROW(NULL, "batch", INTEGER, batch, 1, INT32_MAX),
+    ROW(NULL, "length", INTEGER, length, 1, INT32_MAX),
+    ROW(NULL, "seed", INTEGER, seed, 0, ANY),
+    ROW("metrics", "loss", REAL, loss, -ANY, ANY),
+    ROW("metrics", "heldout", REAL, heldout, -ANY, ANY),
+    ROW("metrics", "last_heldout", REAL, last_heldout, -ANY, ANY),
+    ROW("metrics", "lr", REAL, lr, 0, ANY),
+    ROW("metrics", "grad_norm", REAL, grad_norm, 0, ANY),
+    ROW("best", "heldout", REAL, best, -ANY, ANY),
+    ROW("metrics", "accuracy", LATER, accuracy, 0, 1),
+    ROW("metrics", "last_accuracy", LATER, last_accuracy, 0, 1),
+    ROW("best", "accuracy", LATER, best_accuracy, 0, 1),
+    ROW("best", "step", INTEGER, best_step, 0, STEPS_MAX),
+    ROW("best", "stale", INTEGER, stale, 0, STEPS_MAX),
+    ROW("time", "seconds", SECONDS, seconds, 0, STEPS_MAX),
+    ROW("time", "working", SECONDS, working, 0, STEPS_MAX),
+    ROW("guard", "applied", INTEGER, guard.applied, 0, STEPS_MAX),
+    ROW("guard", "good", INTEGER, guard.good, 0, STEPS_MAX),
+    ROW("guard", "bad", INTEGER, guard.bad, 0, INT32_MAX - 1),
+    ROW("guard", "snapshot_applied", INTEGER, guard.snapshot_applied, 0, STEPS_MAX),
+    ROW("guard", "snapshot_step", INTEGER, guard.snapshot_step, 0, STEPS_MAX),
 #undef ROW
 };
 enum { ROWS = sizeof rows / sizeof *rows };
@@ -78,13 +86,17 @@ static int set_groups(json_t *metrics, const double *groups)
     return json_object_set_new(metrics, "groups", list);
 }
 
-static void get_groups(const json_t *metrics, double *groups)
+/* Accuracies, or null. False: something else. */
+static bool get_groups(const json_t *metrics, double *groups)
 {
     const json_t *list = json_object_get(metrics, "groups");
+    if (json_array_size(list) > TN_CKPT_GROUPS || (list && !json_is_array(list))) return false;
     for (size_t i = 0; i < TN_CKPT_GROUPS; i++) {
         const json_t *v = json_array_get(list, i);
         groups[i] = json_is_number(v) ? json_number_value(v) : NAN;
+        if ((v && !json_is_number(v) && !json_is_null(v)) || groups[i] < 0 || groups[i] > 1) return false;
     }
+    return true;
 }
 
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
@@ -111,12 +123,28 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
         *(double *)p = NAN;
         return TN_OK;
     }
-    const bool ok = r->kind == INTEGER ? json_is_integer(v) && json_integer_value(v) >= 0 : json_is_number(v) || json_is_null(v);
+    const bool ok = r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
     if (!ok)
         return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name, r->group ? r->group : "",
                         r->group ? "." : "", r->key);
+    const double x = json_is_null(v) ? NAN : json_number_value(v);
+    if (x < r->least || x > r->most)
+        return tn_error(TN_BAD_FILE, "%.640s: %s%s%s=%.17g is impossible; use another checkpoint", name, r->group ? r->group : "",
+                        r->group ? "." : "", r->key, x);
     if (r->kind == INTEGER) *(int64_t *)p = json_integer_value(v);
-    else *(double *)p = json_is_null(v) ? NAN : json_number_value(v);
+    else *(double *)p = x;
+    return TN_OK;
+}
+
+/* Counters of steps cannot be ahead of the steps. */
+static tn_status check_counters(const tn_ckpt_state *st, const char *name)
+{
+    const int64_t upto[] = { st->best_step, st->stale, st->guard.applied, st->guard.good, st->guard.bad, st->guard.snapshot_applied,
+                             st->guard.snapshot_step };
+    for (size_t i = 0; i < sizeof upto / sizeof *upto; i++)
+        if (upto[i] > st->step)
+            return tn_error(TN_BAD_FILE, "%.640s: a counter says %lld after %lld steps, which is impossible; use another checkpoint", name,
+                            (long long)upto[i], (long long)st->step);
     return TN_OK;
 }
 
@@ -124,8 +152,9 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 static tn_status parse_scaling(const json_t *root, const char *name, tn_ckpt_state *st)
 {
     const double scale = json_number_value(json_object_get(root, "loss_scale"));
-    st->scaling = (tn_loss_scale_state){ scale, json_integer_value(json_object_get(root, "loss_scale_good")) };
-    if (scale >= 1 && scale <= 0x1p60 && st->scaling.good >= 0 && st->scaling.good <= INT32_MAX) return TN_OK;
+    const json_t *good = json_object_get(root, "loss_scale_good");
+    st->scaling = (tn_loss_scale_state){ scale, json_integer_value(good) };
+    if (scale >= 1 && scale <= 0x1p60 && (!good || json_is_integer(good)) && st->scaling.good >= 0 && st->scaling.good <= INT32_MAX) return TN_OK;
     return tn_error(TN_BAD_FILE, "%.640s: loss_scale is missing or impossible; use another checkpoint", name);
 }
 
@@ -135,12 +164,14 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     for (size_t i = 0; i < ROWS; i++) TN_RETURN_IF(get_row(root, &rows[i], name, &st));
     const json_t *factor = json_object_get(json_object_get(root, "guard"), "lr_factor");
     const char *settings = json_string_value(json_object_get(root, "settings"));
-    if (!json_is_number(factor) || !(json_number_value(factor) > 0) || st.guard.bad > INT32_MAX)
+    TN_RETURN_IF(check_counters(&st, name));
+    if (!json_is_number(factor) || !((float)json_number_value(factor) > 0) || json_number_value(factor) > 1)
         return tn_error(TN_BAD_FILE, "%.640s: the guard's numbers are impossible; use another checkpoint", name);
     TN_RETURN_IF(parse_scaling(root, name, &st));
     if (!settings || strlen(settings) >= sizeof st.settings)
         return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
-    get_groups(json_object_get(root, "metrics"), st.last_groups);
+    if (!get_groups(json_object_get(root, "metrics"), st.last_groups))
+        return tn_error(TN_BAD_FILE, "%.640s: metrics.groups is impossible; use another checkpoint", name);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
     json_t *cursor = json_object_get(root, "data");
@@ -203,7 +234,7 @@ static tn_status check_files(const json_t *root, const char *path)
     json_object_foreach(files, name, v)
     {
         const json_int_t bytes = json_integer_value(json_object_get(v, "bytes"));
-        if (strchr(name, '/') || name[0] == '.' || strlen(name) > 100 || bytes < 0 || !json_string_value(json_object_get(v, "xxh3")))
+        if (strchr(name, '/') || name[0] == '.' || strlen(name) > 100 || bytes < 0 || !json_is_integer(json_object_get(v, "bytes")) || !json_string_value(json_object_get(v, "xxh3")))
             return tn_error(TN_BAD_FILE, "%.640s: its list of files is damaged; use another checkpoint", path);
     }
     if (json_object_size(files) == 0) return tn_error(TN_BAD_FILE, "%.640s lists no files; use another checkpoint", path);
@@ -222,7 +253,9 @@ static tn_status check_manifest(const json_t *root, const char *path)
     if (!self_hash(root, hash)) return tn_error(TN_MEMORY, "out of memory while reading %.640s", path);
     if (!self || strcmp(self, hash) != 0)
         return tn_error(TN_BAD_FILE, "%.640s is damaged: it does not have its own checksum; use another checkpoint", path);
-    if (!json_is_integer(json_object_get(root, "step"))) return tn_error(TN_BAD_FILE, "%.640s names no step", path);
+    const json_t *step = json_object_get(root, "step");
+    if (!json_is_integer(step) || json_integer_value(step) < 0 || json_number_value(step) > STEPS_MAX)
+        return tn_error(TN_BAD_FILE, "%.640s names no step", path);
     return check_files(root, path);
 }
 

@@ -9,6 +9,7 @@
 #include "train/train_settings.h"
 
 #include <math.h>
+#include <sys/wait.h>
 
 enum { T = 8, B = 2 };
 
@@ -52,7 +53,7 @@ static float one_step(rig *r, int64_t step, bool bad)
 static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
     tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
-                         .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = 4, .stale = 2, .seconds = 1.25,
+                         .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
                          .working = 0.5, .accuracy = NAN, .last_accuracy = 0.75, .best_accuracy = 0.875, .scaling = { 4096, 7 }, .settings = "abc" };
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
@@ -299,6 +300,63 @@ static void older_state(void **state)
     json_decref(root);
 }
 
+/* Numbers of a state.json that somebody made up: none is counted on. */
+static const struct made_row {
+    const char *group, *key, *value, *says;
+} made_rows[] = {
+    { NULL, "step", "-1", "step=-1 is impossible" },
+    { NULL, "step", "9223372036854775807", "impossible" },
+    { NULL, "step", "3.5", "step is missing or no number" },
+    { NULL, "step", "1e3", "step is missing or no number" },
+    { NULL, "step", "\"3\"", "step is missing or no number" },
+    { NULL, "step", "null", "step is missing or no number" },
+    { NULL, "tokens", "9223372036854775807", "tokens=" },
+    { NULL, "batch", "0", "batch=0 is impossible" },
+    { NULL, "batch", "4294967297", "batch=" },
+    { NULL, "length", "-8", "length=-8" },
+    { NULL, "seed", "-1", "seed=-1" },
+    { "best", "step", "9223372036854775807", "best.step=" },
+    { "best", "step", "7", "a counter says 7 after 5 steps" },
+    { "best", "stale", "6", "a counter says 6 after 5 steps" },
+    { "best", "accuracy", "1.5", "best.accuracy=1.5" },
+    { "guard", "applied", "6", "a counter says 6" },
+    { "guard", "good", "9000000000000000000", "guard.good" },
+    { "guard", "bad", "2147483648", "guard.bad" },
+    { "guard", "snapshot_step", "-2", "guard.snapshot_step" },
+    { "guard", "lr_factor", "0", "guard's numbers" },
+    { "guard", "lr_factor", "1e-300", "guard's numbers" },
+    { "guard", "lr_factor", "2", "guard's numbers" },
+    { "time", "seconds", "-1", "time.seconds" },
+    { "time", "seconds", "null", "time.seconds" },
+    { "time", "working", "1e300", "time.working" },
+    { "metrics", "lr", "-1", "metrics.lr" },
+    { "metrics", "grad_norm", "-3", "metrics.grad_norm" },
+    { "metrics", "accuracy", "-0.1", "metrics.accuracy" },
+    { "metrics", "groups", "[0.5, 2]", "metrics.groups" },
+    { "metrics", "groups", "[\"x\"]", "metrics.groups" },
+    { "metrics", "groups", "{}", "metrics.groups" },
+    { NULL, "loss_scale", "0.5", "loss_scale" },
+    { NULL, "loss_scale_good", "-1", "loss_scale" },
+    { NULL, "loss_scale_good", "2.5", "loss_scale" },
+};
+
+static void made_up(void **state)
+{
+    const struct made_row *r = *state;
+    tn_ckpt_state st = state_at(NULL, 5, 1), back = { .step = -7 };
+    json_t *root = tn__ckpt_state_json(&st), *to = r->group ? json_object_get(root, r->group) : root;
+    json_t *value = json_loads(r->value, JSON_DECODE_ANY, NULL);
+    assert_non_null(value);
+    assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
+    tn_ckpt_state_free(&back);
+    back.step = -7;
+    json_object_set_new(to, r->key, value);
+    assert_fails(tn__ckpt_state_parse(root, "state.json", &back), TN_BAD_FILE, r->says);
+    assert_true(back.step == -7);
+    tn_ckpt_state_free(&st);
+    json_decref(root);
+}
+
 /* On the disk: the links follow, the rest goes, and a checkpoint of the same step is replaced. */
 static void prune_files(void **state)
 {
@@ -376,6 +434,88 @@ static void find_another(void **state)
     close_rig(&a);
 }
 
+/* --- beside a run that removes ----------------------------------------------------------------------------------------- */
+
+enum { SAVES = 400 };
+
+/* Saves, and keeps the newest and the best. In a child. */
+static int save_and_prune(const tn_tempdir *d, rig *r)
+{
+    for (int i = 1; i <= SAVES; i++) {
+        tn_ckpt_list l = { 0 };
+        const int64_t step = i - i / 10; /* every tenth one replaces the one before it */
+        tn_ckpt_state st = state_at(r, step, 1 + (i * 7 % 5));
+        tn_status s = tn_ckpt_save(d->path, &(tn_ckpt_what){ .store = tn_trainer_store(r->trainer), .state = &st });
+        if (s == TN_OK) s = tn_ckpt_list_read(d->path, &l);
+        tn_ckpt_list_mark(&l, 1, 1, step);
+        if (s == TN_OK) s = tn_ckpt_list_prune(d->path, &l, step);
+        tn_ckpt_list_free(&l);
+        tn_ckpt_state_free(&st);
+        if (s != TN_OK) return 1;
+    }
+    return 0;
+}
+
+/* What a reader may meet there: checkpoints that are whole, or gone; never damage. */
+static void read_beside(tn_tempdir *d, rig *r, int round)
+{
+    char found[TN_PATH_BYTES], why[512], name[TN_CKPT_NAME], note[TN_CKPT_NOTE];
+    tn_ckpt_list l = { 0 };
+    tn_ckpt_state st;
+    json_t *manifest;
+    switch (round % 4) {
+    case 0:
+        assert_ok(tn_ckpt_find(d->path, round % 8 ? "latest" : "best", found, why, sizeof why));
+        assert_string_equal(why, "");
+        break;
+    case 1:
+        assert_ok(tn_ckpt_load_weights(d->path, tn_trainer_store(r->trainer), note));
+        assert_string_equal(note, "");
+        break;
+    case 2:
+        assert_ok(tn_ckpt_list_read(d->path, &l));
+        assert_true(l.n > 0);
+        for (size_t i = 0; i < l.n; i++) {
+            if (tn_ckpt_verify(tn_tempdir_file(d, tn_ckpt_name(l.entry[i].step, name))) == TN_OK) continue;
+            assert_null(strstr(tn_error_text(), "damaged"));
+        }
+        tn_ckpt_list_free(&l);
+        break;
+    default: /* as `ckpt inspect` does */
+        assert_ok(tn_ckpt_find(d->path, "latest", found, NULL, 0));
+        tn_status s;
+        do {
+            s = tn_ckpt_read_manifest(found, &manifest);
+            if (s == TN_OK) json_decref(manifest);
+            if (s == TN_OK) s = tn_ckpt_read_state(found, &st);
+            if (s == TN_OK) tn_ckpt_state_free(&st);
+        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found));
+        assert_ok(s);
+    }
+}
+
+static void beside(void **state)
+{
+    (void)state;
+    rig a = open_rig("train.steps=9", "train.steps=9");
+    tn_tempdir d;
+    int status = 0, round = 0;
+    tn_tempdir_make_quick(&d);
+    save(&d, &a, 0, 9, false);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(save_and_prune(&d, &a));
+    pid_t ended = 0;
+    for (; ended == 0; round++) {
+        read_beside(&d, &a, round);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    assert_true(ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_true(round > 20);
+    tn_tempdir_remove_all(&d);
+    close_rig(&a);
+}
+
 void tn_tests_checkpoint(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) tn_test_add(l, round_trip, &ways[i], "checkpoint: there and back, %s", ways[i].name);
@@ -385,7 +525,10 @@ void tn_tests_checkpoint(tn_test_list *l)
     for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
         tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
     tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
+    for (size_t i = 0; i < sizeof made_rows / sizeof *made_rows; i++)
+        tn_test_add(l, made_up, &made_rows[i], "checkpoint: made up %s %s", made_rows[i].key, made_rows[i].value);
     tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");
     tn_test_add(l, prune_files, NULL, "checkpoint: prune on the disk");
+    tn_test_add(l, beside, NULL, "checkpoint: read beside a run that removes them");
     tn_test_add(l, find_another, NULL, "checkpoint: another one where the newest is damaged");
 }

@@ -33,6 +33,7 @@ static tn_status write_config(const tn_settings *st, const char *dir)
     TN_RETURN_IF(tn_path_join(dir, "config.yaml", path, sizeof path));
     FILE *f = open_memstream(&text, &bytes);
     if (!f) return tn_error(TN_MEMORY, "out of memory while writing %s", path);
+    fprintf(f, "%s its settings, each with where it came from\n", TN_RUN_MARK);
     s = tn_settings_write_yaml(st, f);
     if (fclose(f) != 0 && s == TN_OK) s = tn_error(TN_MEMORY, "out of memory while writing %s", path);
     if (s == TN_OK && exists(dir, "config.yaml") && tn_file_read_all(path, TN_YAML_MAX_BYTES, &now, &there) != TN_OK) now = NULL;
@@ -71,17 +72,27 @@ tn_status tn_run_lock(const char *dir, int wait_ms, int *fd)
 
 /* --- what a killed process left -------------------------------------------------------------------------------------- */
 
+/* What is not ours (another name, or something else in it) stays. */
+static tn_status remove_leftover(const char *dir, const char *name)
+{
+    char path[TN_RUN_PATH], as[300];
+    struct stat st;
+    TN_RETURN_IF(tn_path_join(dir, name, path, sizeof path));
+    snprintf(as, sizeof as, "%s/", name);
+    if (strncmp(name, ".tmp-", 5) != 0 || lstat(path, &st) != 0 || !tn_run_owns(name, st.st_mode)) return TN_OK;
+    if (S_ISDIR(st.st_mode)) {
+        const tn_status s = tn_run_part_remove(path, as);
+        return s == TN_USAGE ? TN_OK : s;
+    }
+    return unlink(path) == 0 || errno == ENOENT ? TN_OK : tn_fs_error(TN_DISK, errno, "remove", path);
+}
+
 static tn_status remove_leftovers(const char *dir)
 {
     tn_status s = TN_OK;
-    char path[TN_RUN_PATH];
     DIR *d = opendir(dir);
     if (!d) return tn_fs_error(TN_DISK, errno, "read directory", dir);
-    for (struct dirent *e; s == TN_OK && (e = readdir(d));) {
-        if (strncmp(e->d_name, ".tmp-", 5) != 0) continue;
-        s = tn_path_join(dir, e->d_name, path, sizeof path);
-        if (s == TN_OK && unlink(path) != 0 && errno != ENOENT) s = tn__dir_remove(path); /* a directory: EISDIR or EPERM */
-    }
+    for (struct dirent *e; s == TN_OK && (e = readdir(d));) s = remove_leftover(dir, e->d_name);
     closedir(d);
     return s;
 }
@@ -103,8 +114,9 @@ static tn_status drop_old(const char *dir)
     snprintf(base, sizeof base, ".tmp-old-%ld", (long)getpid());
     TN_RETURN_IF(tn_path_join(dir, "old", old, sizeof old));
     TN_RETURN_IF(tn_path_join(dir, base, gone, sizeof gone));
+    TN_RETURN_IF(tn_tree_check(old, "old/", tn_run_owns)); /* before it loses its name */
     if (rename(old, gone) != 0) return tn_fs_error(TN_DISK, errno, "remove", old);
-    return tn__dir_remove(gone);
+    return tn_run_part_remove(gone, "old/");
 }
 
 static tn_status move_to_old(const char *dir, const char *name)
@@ -130,7 +142,7 @@ static tn_status set_aside(const char *dir)
     TN_TRY(tn_path_join(dir, "old", old, sizeof old));
     TN_TRY(tn_dir_make(old));
     for (size_t i = 0; i < l.n; i++) TN_TRY(move_to_old(dir, tn_ckpt_name(l.entry[i].step, name)));
-    static const char *const rest[] = { "latest", "best", "metrics.jsonl", "metrics.csv", "config.yaml" };
+    static const char *const rest[] = { "latest", "best", "metrics.jsonl", "metrics.csv", "memory.csv", "config.yaml" };
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) TN_TRY(move_to_old(dir, rest[i]));
 done:
     tn_ckpt_list_free(&l);
@@ -217,6 +229,13 @@ static bool take_found(const char *dir, tn_run_dir *r)
     return r->found = true;
 }
 
+/* A link is not one: where it leads nobody said. */
+static bool is_directory(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
 /* The newest that can be continued and that no process has, its lock held; where there is none, the newest that is finished. */
 static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r)
 {
@@ -231,7 +250,7 @@ static tn_status find_run(const tn_settings *st, const char *base, tn_run_dir *r
         if (*end || number <= best) continue;
         snprintf(dir, sizeof dir, "runs/%s", e->d_name);
         snprintf(config, sizeof config, "%s/config.yaml", dir);
-        if (!exists(dir, "config.yaml") || !tn_settings_same_run(st, config)) continue;
+        if (!is_directory(dir) || !exists(dir, "config.yaml") || tn_run_folder_check(dir) != TN_OK || !tn_settings_same_run(st, config)) continue;
         if (!unfinished(st, dir)) done = number > done && !changed_since(st, dir) ? number : done;
         else if (take_found(dir, r)) best = number;
     }
@@ -248,7 +267,10 @@ static tn_status first_free(const char *base, tn_run_dir *r)
     TN_RETURN_IF(tn_dir_make("runs"));
     for (int n = 1; n < 100000; n++) {
         snprintf(r->dir, sizeof r->dir, "runs/%s%d", base, n);
-        if (mkdir(r->dir, 0777) == 0) return tn_run_lock(r->dir, WAIT_MS, &r->lock);
+        if (mkdir(r->dir, 0777) == 0) {
+            TN_RETURN_IF(tn_dir_sync("runs"));
+            return tn_run_lock(r->dir, WAIT_MS, &r->lock);
+        }
         if (errno != EEXIST) return tn_fs_error(TN_DISK, errno, "make directory", r->dir);
     }
     return tn_error(TN_DISK, "runs/ is full of runs named %s: remove some, or name one with run=DIR", base);
@@ -266,6 +288,9 @@ static tn_status take_dir(const tn_settings *st, const char *model, bool fresh, 
         return s;
     }
     name_of(model, base);
+    if (exists("", "runs") && !is_directory("runs"))
+        return tn_error(TN_USAGE, "run: runs is a link or a file here, and runs are made in a directory of that name: name one with "
+                                  "run=DIR (run=runs/NAME follows the link)");
     if (!fresh) TN_RETURN_IF(find_run(st, base, r));
     return r->found ? TN_OK : first_free(base, r);
 }
@@ -275,6 +300,7 @@ tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_r
     tn_status s = TN_OK;
     tn_run_dir r = { .lock = -1 };
     TN_TRY(take_dir(st, model, fresh, &r));
+    TN_TRY(tn_run_folder_check(r.dir));
     if (!fresh) TN_TRY(go_on(st, &r));
     TN_TRY(remove_leftovers(r.dir));
     if (fresh) TN_TRY(set_aside(r.dir));
@@ -303,7 +329,8 @@ tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
         s = tn_ckpt_list_prune(dir, &l, step);
         tn_ckpt_list_free(&l);
     }
-    return s == TN_OK ? drop_old(dir) : s;
+    if (s == TN_OK) s = drop_old(dir);
+    return s == TN_USAGE ? TN_OK : s; /* an old/ with other things in it stays; the next start says so */
 }
 
 /* --- loading --------------------------------------------------------------------------------------------------------- */
@@ -318,15 +345,11 @@ static bool line_stays(const char *line, size_t bytes, int64_t step)
     return stays;
 }
 
-/* Steps only grow, so it is enough to go back from the end. */
-tn_status tn_metrics_cut(const char *path, int64_t step)
+/* How many bytes of m stay. Steps only grow, so it is enough to go back from the end. */
+static size_t bytes_to_keep(const tn_map *m, int64_t step)
 {
-    tn_map m;
-    struct stat st;
-    if (stat(path, &st) != 0 && errno == ENOENT) return TN_OK;
-    TN_RETURN_IF(tn_file_map(path, &m));
-    const char *text = (const char *)m.data;
-    size_t keep = m.bytes;
+    const char *text = (const char *)m->data;
+    size_t keep = m->bytes;
     while (keep) {
         const bool whole = text[keep - 1] == '\n';
         size_t begin = keep - whole;
@@ -334,10 +357,24 @@ tn_status tn_metrics_cut(const char *path, int64_t step)
         if (whole && line_stays(text + begin, keep - 1 - begin, step)) break;
         keep = begin;
     }
-    const size_t bytes = m.bytes;
+    return keep;
+}
+
+tn_status tn_metrics_cut(const char *path, int64_t step)
+{
+    tn_status s = TN_OK;
+    tn_map m = { 0 };
+    struct stat st;
+    int fd;
+    if (lstat(path, &st) != 0 && errno == ENOENT) return TN_OK;
+    TN_RETURN_IF(tn_file_open_own(path, O_RDWR, &fd));
+    TN_TRY(tn_file_map(path, &m));
+    const size_t keep = bytes_to_keep(&m, step);
+    if (keep != m.bytes && ftruncate(fd, (off_t)keep) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "shorten", path));
+done:
     tn_file_unmap(&m);
-    if (keep != bytes && truncate(path, (off_t)keep) != 0) return tn_fs_error(TN_DISK, errno, "shorten", path);
-    return TN_OK;
+    close(fd);
+    return s;
 }
 
 tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,

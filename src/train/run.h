@@ -6,6 +6,7 @@
 #define TN_TRAIN_RUN_H
 
 #include "train/checkpoint.h"
+#include "train/run_folder.h"
 #include "train/source.h"
 #include "train/trainer.h"
 

@@ -84,7 +84,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
     const tn_loader_mode mode = strcmp(name, "pack") == 0     ? TN_LOADER_PACK
                                 : strcmp(name, "bucket") == 0 ? TN_LOADER_BUCKET
                                                               : TN_LOADER_WINDOW;
-    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9 }, &data));
+    TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9, .content = true }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
                                                  .documents = tn_source_marks_documents(mode),
                                                  .buckets = mode == TN_LOADER_BUCKET,
@@ -395,6 +395,178 @@ static void change(void **state)
     tn_tempdir_remove(&d);
 }
 
+/* --- the data ---------------------------------------------------------------------------------------------------------- */
+
+/* One byte of the text, here or there: refused, and taken again once it is as it was. */
+static void changed_text(void **state)
+{
+    const bool documents = *state != NULL;
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    char *text, was;
+    size_t n;
+    open_place(&p, documents);
+    const char *path = p.data + 5;
+    assert_int_equal(session(&p, "a", set, 2, false, 4, &last, &from), TN_INTERRUPTED);
+    assert_ok(tn_file_read_all(path, 1 << 20, &text, &n));
+    for (int round = 0; round < 2; round++) {
+        char *at = strstr(text + (round ? n * 3 / 4 : n / 2), documents ? "of" : ""); /* not in what makes it JSON */
+        was = *at;
+        *at = was == 'x' ? 'y' : 'x';
+        assert_ok(tn_file_write_atomic(path, text, n));
+        assert_fails(session(&p, "a", set, 2, false, -1, &last, &from), TN_USAGE, "changed since the run began, though not in size: put the old");
+        *at = was;
+    }
+    assert_ok(tn_file_write_atomic(path, text, n)); /* another file, another time, the same text */
+    assert_ok(session(&p, "a", set, 2, false, -1, &last, &from));
+    assert_true(from == 4 && last.step == 6);
+    tn_free(text);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* --- what a run holds ------------------------------------------------------------------------------------------------- */
+
+static const struct name_row {
+    const char *name;
+    mode_t mode;
+    bool owned;
+} name_rows[] = {
+    { "config.yaml", S_IFREG, true },
+    { "config.yaml", S_IFLNK, false },
+    { "memory.csv", S_IFREG, true },
+    { "latest", S_IFLNK, true },
+    { "latest", S_IFDIR, false },
+    { "step-12", S_IFDIR, true },
+    { "step-12", S_IFLNK, false },
+    { "step-012", S_IFDIR, false },
+    { "step--1", S_IFDIR, false },
+    { "step-99999999999999999999", S_IFDIR, false },
+    { "step-12/model.safetensors", S_IFREG, true },
+    { "step-12/model.safetensors", S_IFLNK, false },
+    { "step-12/.tmp-state.json-17", S_IFREG, true },
+    { "step-12/notes.txt", S_IFREG, false },
+    { "step-12/old", S_IFDIR, false },
+    { "old", S_IFDIR, true },
+    { "old", S_IFLNK, false },
+    { "old/step-3", S_IFDIR, true },
+    { "old/step-3/state.json", S_IFREG, true },
+    { "old/config.yaml", S_IFREG, true },
+    { "old/photo.jpg", S_IFREG, false },
+    { "old/old", S_IFDIR, false },
+    { ".tmp-step-3-99", S_IFDIR, true },
+    { ".tmp-step-3-99/manifest.json", S_IFREG, true },
+    { ".tmp-step-3-99/config.yaml", S_IFREG, false },
+    { ".tmp-old-step-3-99", S_IFDIR, true },
+    { ".tmp-old-step-3-99/state.json", S_IFREG, true },
+    { ".tmp-old-99/step-3/state.json", S_IFREG, true },
+    { ".tmp-best-99", S_IFLNK, true },
+    { ".tmp-best-99", S_IFIFO, false },
+    { ".tmp-notes", S_IFDIR, false },
+    { ".tmp-notes-99", S_IFREG, false },
+    { "notes.txt", S_IFREG, false },
+};
+
+static void names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof name_rows / sizeof *name_rows; i++)
+        if (tn_run_owns(name_rows[i].name, name_rows[i].mode) != name_rows[i].owned) fail_msg("%s", name_rows[i].name);
+}
+
+/* A session in the run "a" that is refused, and changes nothing in it. */
+static void refused(place *p, bool fresh, const char *says)
+{
+    char command[900];
+    tn_progress_report last;
+    int64_t from;
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    snprintf(command, sizeof command, "cd '%s' && find a mine -printf '%%p %%y %%l %%s\n' | sort > before", p->d.path);
+    assert_int_equal(system(command), 0);
+    assert_fails(session(p, "a", set, 2, fresh, -1, &last, &from), TN_USAGE, says);
+    snprintf(command, sizeof command, "cd '%s' && find a mine -printf '%%p %%y %%l %%s\n' | sort | cmp - before", p->d.path);
+    assert_int_equal(system(command), 0);
+}
+
+static const struct hostile_row {
+    const char *does; /* in the place of the run a, where "mine" is somebody's folder */
+    const char *says;
+} hostile_rows[] = {
+    { "ln -s ../mine a/old", "a/old is a link" },
+    { "cp -r mine a/old", "a/old/photo is nothing that tenon wrote" },
+    { "ln -s /nowhere a/old", "a/old is a link" },
+    { "rm a/metrics.jsonl; ln -s ../mine/photo a/metrics.jsonl", "a/metrics.jsonl is a link" },
+    { "rm a/metrics.jsonl; mkfifo a/metrics.jsonl", "a/metrics.jsonl is no file" },
+    { "ln -s ../mine a/step-9", "a/step-9 is a link" },
+    { "echo > a/step-9", "a/step-9 is a file" },
+    { "rm a/config.yaml; mkdir a/config.yaml", "a/config.yaml is no file" },
+    { "rm a/latest; mkdir a/latest", "a/latest is no file" },
+    { "rm -r a/step-* a/latest a/best; echo > a/notes.txt", "a holds notes.txt and no checkpoint" },
+    { "rm -r a/step-* a/latest a/best; sed -i 1d a/config.yaml", "holds files that no run of tenon wrote" },
+    { "rm -r a; mkdir a; echo > a/metrics.jsonl", "holds files that no run of tenon wrote" },
+    { "rm -r a; cp -r mine a", "a holds photo and no checkpoint" },
+};
+
+static void hostile(void **state)
+{
+    const struct hostile_row *r = *state;
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    char command[900];
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    open_place(&p, false);
+    assert_ok(session(&p, "a", set, 2, false, -1, &last, &from));
+    snprintf(command, sizeof command, "cd '%s' && mkdir mine && echo mine > mine/photo && %s", p.d.path, r->does);
+    assert_int_equal(system(command), 0);
+    alarm(60); /* a pipe must not be waited for */
+    refused(&p, false, r->says);
+    refused(&p, true, r->says);
+    alarm(0);
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* A run of an older version, whose config.yaml has no mark, stopped anywhere on its way to old/. */
+static void half_aside(void **state)
+{
+    (void)state;
+    const char *const set[] = { "train.steps=6", "ckpt.every=2" };
+    place p;
+    tn_progress_report last;
+    int64_t from;
+    char command[900];
+    open_place(&p, false);
+    for (int moved = 0; moved < 4; moved++) {
+        assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
+        snprintf(command, sizeof command, "cd '%s/a' && sed -i 1d config.yaml && mkdir old && %s && %s && %s", p.d.path,
+                 moved > 0 ? "mv step-* old" : "true", moved > 1 ? "mv latest best old" : "true", moved > 2 ? "mv metrics.jsonl config.yaml old" : "true");
+        assert_int_equal(system(command), 0);
+        assert_ok(session(&p, "a", set, 2, true, -1, &last, &from));
+        assert_true(from == -1 && last.step == 6);
+        assert_int_equal(access(tn_tempdir_file(&p.d, "a/old"), F_OK), -1);
+    }
+    tn_tempdir_remove_all(&p.d);
+}
+
+/* A link that comes while the run goes on is not written through either. */
+static void late_link(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_jsonl *w = NULL;
+    tn_tempdir_make_quick(&d);
+    assert_ok(tn_file_write_atomic(tn_tempdir_file(&d, "mine"), "{\"step\":9}\n", 11));
+    assert_int_equal(symlink("mine", tn_tempdir_file(&d, "m")), 0);
+    assert_fails(tn_metrics_cut(tn_tempdir_file(&d, "m"), 5), TN_DISK, "it is a link");
+    assert_fails(tn_jsonl_open(tn_tempdir_file(&d, "m"), false, &w), TN_DISK, "it is a link");
+    assert_fails(tn_jsonl_open(tn_tempdir_file(&d, "m"), true, &w), TN_DISK, "it is a link");
+    const char *text = file_text(&d, "mine");
+    assert_string_equal(text, "{\"step\":9}\n");
+    tn_free((void *)(uintptr_t)text);
+    tn_tempdir_remove(&d);
+}
+
 void tn_tests_run(tn_test_list *l)
 {
     tn_test_add(l, sessions, "train.nonfinite=stop", "run: in sessions of 0, 1, 2, ... steps");
@@ -409,6 +581,13 @@ void tn_tests_run(tn_test_list *l)
     tn_test_add(l, best_is_kept, "ckpt.every_s=0", "run: best is the best evaluation");
     tn_test_add(l, best_is_kept, "ckpt.every_s=1e-9", "run: best is the best evaluation, with a checkpoint at every step");
     tn_test_add(l, fresh, NULL, "run: started over");
+    tn_test_add(l, changed_text, NULL, "run: a byte of its text changed");
+    tn_test_add(l, changed_text, "documents", "run: a byte of its documents changed");
+    tn_test_add(l, names, NULL, "run: names it owns");
+    for (size_t i = 0; i < sizeof hostile_rows / sizeof *hostile_rows; i++)
+        tn_test_add(l, hostile, &hostile_rows[i], "run: %s", hostile_rows[i].does);
+    tn_test_add(l, half_aside, NULL, "run: of an older version, half set aside");
+    tn_test_add(l, late_link, NULL, "run: metrics through a link");
     tn_test_add(l, one_process, NULL, "run: one process at a time");
     for (size_t i = 0; i < sizeof cut_rows / sizeof *cut_rows; i++) tn_test_add(l, cut, &cut_rows[i], "run: metrics, %s", cut_rows[i].what);
     for (size_t i = 0; i < sizeof change_rows / sizeof *change_rows; i++)

@@ -126,6 +126,7 @@ static tn_status find_run(const tn_asked *asked, const char *path, const char *c
             path);
     TN_RETURN_IF(tn_settings_resolve_asked(asked, m->config, overrides, n, &m->settings, &m->model));
     if (checkpoint) return tn_path_join("", path, m->weights, sizeof m->weights);
+    m->link = link;
     TN_RETURN_IF(tn_ckpt_find(path, link, m->weights, why, sizeof why));
     tn_ckpt_note(link, why, m->weights, m->note);
     return TN_OK;
@@ -192,6 +193,15 @@ tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_N
 done:
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     tn_tensors_close(&f);
+    return s;
+}
+
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
+{
+    char none[TN_CKPT_NOTE]; /* weights name a checkpoint or a file, which nothing stands in for */
+    tn_status s;
+    do s = tn_weights_load(m->weights, store, none);
+    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights));
     return s;
 }
 

@@ -23,9 +23,11 @@ typedef struct tn_saved_model {
     char weights[TN_PATH_BYTES]; /* a checkpoint's directory or a file; "" where there are none */
     char config[TN_PATH_BYTES];  /* the directory of the run, or "" */
     char note[TN_CKPT_NOTE];     /* as tn_ckpt_resolve's: weights are not those that were meant */
+    const char *link;            /* which checkpoint of the run was asked for; NULL: weights names it */
 } tn_saved_model;
 
-/* link: "best" or "latest", for a run. overrides ("key=value") come last. A shared object is loaded where `asked` names it. */
+/* link: "best" or "latest", for a run; it outlives the model. overrides ("key=value") come last. A shared object is loaded where `asked`
+ * names it. */
 tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const char *const *overrides, size_t n,
                               const char *link, tn_saved_model *out);
 void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
@@ -33,6 +35,8 @@ void tn_saved_model_free(tn_saved_model *m); /* takes a zeroed one */
 /* Fills the store's parameters from a checkpoint or a file of weights of any floating type; all or none. note: as
  * tn_ckpt_resolve's, where the path is that of a run. */
 tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_NOTE]);
+/* The same from m->weights, or, where the run has removed that checkpoint since it was found, from the one that is meant now. */
+tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store);
 /* All parameters with the model's settings, as a file that tn_saved_model_find takes. */
 tn_status tn_weights_save(const char *path, const tn_model *model, const tn_settings *st, const tn_store *store);
 

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static tn_status open_dataset(tn_session *s, const char *path)
+static tn_status open_dataset(tn_session *s, const char *path, bool trains)
 {
     const char *tokenizer = tn_settings_text(s->settings, "tokenizer");
     const bool bytes = !tokenizer[0] || strcmp(tokenizer, "bytes") == 0;
     const tn_dataset_options o = { .holdout_frac = tn_settings_float(s->settings, "train.holdout_frac"),
                                    .test_frac = tn_settings_float(s->settings, "train.test_frac"),
                                    .window = bytes ? (uint64_t)s->length + 1 : 0, .tokenizer = tokenizer,
-                                   .seed = (uint64_t)tn_settings_int(s->settings, "seed") };
+                                   .seed = (uint64_t)tn_settings_int(s->settings, "seed"), .content = trains };
     TN_RETURN_IF(tn_dataset_open(path, &o, &s->data));
     const tn_dataset_info *info = tn_dataset_about(s->data);
     if (info->kind != TN_SHARD_TOKENS)
@@ -46,7 +46,7 @@ static tn_status take_vocab(tn_session *s, const char *path)
                               "and more", vocab, path, needs, needs);
 }
 
-static tn_status open_data(tn_session *s, bool needs_data)
+static tn_status open_data(tn_session *s, bool needs_data, bool trains)
 {
     TN_RETURN_IF(tn_task_setup_shared(s->model, s->settings, needs_data, s->shared, &s->samples, &s->env));
     if (s->model->features) {
@@ -62,7 +62,7 @@ static tn_status open_data(tn_session *s, bool needs_data)
         if (!needs_data) return TN_OK;
         return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     }
-    const tn_status st = open_dataset(s, path);
+    const tn_status st = open_dataset(s, path, trains);
     if (st != TN_OK) {
         tn_error_prefix("data");
         return st;
@@ -198,7 +198,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     tn_status st = tn_settings_resolve_from(&from, &s.settings, &s.model);
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
-    if (st == TN_OK) st = open_data(&s, o->needs_data);
+    if (st == TN_OK) st = open_data(&s, o->needs_data, !o->evaluates);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);

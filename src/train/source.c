@@ -105,17 +105,37 @@ static json_t *source_save(void *ctx)
 {
     const dataset_source *s = ctx;
     const tn_loader_cursor c = tn_loader_position(s->train);
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
-                     tn_dataset_about(s->o.data)->fingerprint, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
+                     tn_dataset_about(s->o.data)->fingerprint, "content", tn_dataset_about(s->o.data)->content, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
                      "index", (json_int_t)c.index, "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed",
                      (json_int_t)c.seed, "documents", (json_int_t)c.documents, "train", (json_int_t)c.tokens, "heldout",
                      (json_int_t)tn_dataset_count(s->o.data, s->o.heldout).tokens, "rows", (json_int_t)c.rows, "length",
                      (json_int_t)c.length, "mode", (json_int_t)c.mode);
 }
 
+tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)
+{
+    const json_t *v = json_object_get(cursor, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > TN_CURSOR_MAX)
+        return tn_error(TN_BAD_FILE, "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
+                                     "over with --fresh", key);
+    *out = json_integer_value(v);
+    return TN_OK;
+}
+
+/* Of a key that was looked at. */
 static uint64_t number_of(const json_t *cursor, const char *key)
 {
     return (uint64_t)json_integer_value(json_object_get(cursor, key));
+}
+
+static tn_status check_counts(const json_t *cursor)
+{
+    static const char *const counts[] = { "batches", "epoch", "index", "offset", "batch", "documents", "train", "heldout", "rows",
+                                          "length", "mode" };
+    int64_t n;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) TN_RETURN_IF(tn_cursor_count(cursor, counts[i], &n));
+    return TN_OK;
 }
 
 static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
@@ -129,6 +149,12 @@ static tn_status check_same_data(const dataset_source *s, const json_t *cursor)
                                   "start over with --fresh or run=OTHER", (unsigned long long)train, (unsigned long long)heldout,
                         info->item == TN_ITEM_U8 ? "bytes" : "tokens", (unsigned long long)number_of(cursor, "train"),
                         (unsigned long long)number_of(cursor, "heldout"));
+    const char *content = json_string_value(json_object_get(cursor, "content"));
+    if (content && content[0] && info->content[0]) { /* older checkpoints have none */
+        if (strcmp(content, info->content) == 0) return TN_OK;
+        return tn_error(TN_USAGE, "the %s changed since the run began, though not in size: put the old one back, or start over with --fresh "
+                                  "or run=OTHER", info->is_raw ? "text (or its tokenizer) has" : "data set has");
+    }
     if (strcmp(was ? was : "", info->fingerprint) != 0)
         return tn_error(TN_USAGE, "the data set was prepared anew from other files or settings since the run began: prepare it as "
                                   "before, or start over with --fresh or run=OTHER");
@@ -141,6 +167,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     const char *kind = json_string_value(json_object_get(cursor, "kind"));
     if (!kind || strcmp(kind, "dataset") != 0)
         return tn_error(TN_USAGE, "the run was trained on other data than a data set: give it the same, or start over with --fresh");
+    TN_RETURN_IF(check_counts(cursor));
     TN_RETURN_IF(check_same_data(s, cursor));
     const tn_loader_cursor c = { .step = number_of(cursor, "batches"), .epoch = number_of(cursor, "epoch"),
                                  .index = number_of(cursor, "index"), .offset = number_of(cursor, "offset"),

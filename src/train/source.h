@@ -57,6 +57,10 @@ typedef struct tn_source_options {
 tn_status tn_source_open(const tn_source_options *o, tn_source *out);
 void tn_source_close(tn_source *s); /* takes a zeroed one */
 
+/* A counter of a cursor: an integer from 0 to TN_CURSOR_MAX, from where it can be counted on. TN_BAD_FILE: it is none. */
+#define TN_CURSOR_MAX ((int64_t)1 << 50)
+tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out);
+
 /* Whether rows may hold several documents, so that the trainer needs marks where they start. */
 bool tn_source_marks_documents(tn_loader_mode mode);
 

@@ -283,16 +283,20 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     env_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *env = json_string_value(json_object_get(cursor, "env"));
     const json_t *recent = json_object_get(cursor, "recent");
-    const int64_t episode = json_integer_value(json_object_get(cursor, "episode"));
+    int64_t episode, steps;
     if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->o.env->name) != 0)
         return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->o.env->name);
     if (json_integer_value(json_object_get(cursor, "seed")) != (json_int_t)s->seed ||
         json_integer_value(json_object_get(cursor, "together")) != s->E)
         return tn_error(TN_USAGE, "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
-    if (episode < 0 || json_array_size(recent) != RECENT)
+    TN_RETURN_IF(tn_cursor_count(cursor, "episode", &episode));
+    TN_RETURN_IF(tn_cursor_count(cursor, "steps", &steps));
+    bool numbers = json_array_size(recent) == RECENT && json_is_number(json_object_get(cursor, "last"));
+    for (size_t i = 0; i < RECENT && numbers; i++) numbers = json_is_number(json_array_get(recent, i));
+    if (!numbers)
         return tn_error(TN_BAD_FILE, "the checkpoint's cursor is damaged: take an older checkpoint, or start over with --fresh");
     s->episode = episode;
-    s->steps = json_integer_value(json_object_get(cursor, "steps"));
+    s->steps = steps;
     s->last = json_number_value(json_object_get(cursor, "last"));
     for (int i = 0; i < RECENT; i++) s->recent[i] = json_number_value(json_array_get(recent, (size_t)i));
     return TN_OK;

@@ -72,7 +72,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
 {
     probe_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
-    const int64_t batches = number_of(cursor, "batches");
+    int64_t batches;
     if (!kind || strcmp(kind, "probe") != 0)
         return tn_error(TN_USAGE, "the run was not trained on the task %s: give it the same data, or start over with --fresh",
                         s->o.probe->task->name);
@@ -82,7 +82,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     if (number_of(cursor, "seed") != (int64_t)s->o.seed || number_of(cursor, "rows") != s->o.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
-    if (batches < 0) return tn_error(TN_BAD_FILE, "the place in the sequences is impossible: use another checkpoint");
+    TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
     s->batches = batches;
     return TN_OK;
 }

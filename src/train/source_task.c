@@ -115,7 +115,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
 {
     task_source *s = ctx;
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
-    const int64_t epoch = number_of(cursor, "epoch"), next = number_of(cursor, "next"), batches = number_of(cursor, "batches");
+    int64_t epoch, next, batches;
     if (!kind || strcmp(kind, "task") != 0)
         return tn_error(TN_USAGE, "the run was not trained on a task: give it the same data, or start over with --fresh");
     if (!data || strcmp(data, s->hash) != 0)
@@ -124,7 +124,10 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     if (number_of(cursor, "seed") != (int64_t)s->o.seed || number_of(cursor, "rows") != s->o.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
-    if (epoch < 0 || batches < 0 || next < 0 || next > s->o.samples->count[TN_TRAIN])
+    TN_RETURN_IF(tn_cursor_count(cursor, "epoch", &epoch));
+    TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
+    TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
+    if (next > s->o.samples->count[TN_TRAIN])
         return tn_error(TN_BAD_FILE, "the place in the samples is impossible: use another checkpoint");
     s->epoch = epoch;
     s->next = next;

@@ -112,7 +112,7 @@ fail_at() { # $1: old or empty, $2: call, $3: ordinal, $4: kind, $5: path, $6: e
     else
         [ "$(grep -c '^error: ' stderr)" = 1 ] && tail -n 1 stderr | grep -q "^error: .*$(reason "$6")" ||
             { say_failed "$what" "the last line is no error that says \"$(reason "$6")\""; return; }
-        ! compgen -G 'r/.tmp-*' >/dev/null || [[ $5 == */.tmp-old* ]] || # that removal itself failed; the next start repeats it
+        ! compgen -G 'r/.tmp-*' >/dev/null || { ! compgen -G 'r/.tmp-[!o]*' >/dev/null && grep -q '^error: .*cannot remove' stderr; } || # that removal itself failed; the next start repeats it
             { say_failed "$what" "a temporary file stays"; return; }
     fi
     passed=$((passed + 1))

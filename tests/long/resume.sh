@@ -138,7 +138,7 @@ awk '
     print name, count[name], kind
 }' trace >sites
 [ "$(wc -l <sites)" -ge 60 ] || { echo "only $(wc -l <sites) calls found in a session"; exit 2; }
-for name in openat write fsync rename mkdir symlink unlink truncate; do
+for name in openat write fsync rename mkdir symlink unlink unlinkat ftruncate; do
     grep -q "^$name" sites || { echo "no $name in a session: the list of calls is wrong"; exit 2; }
 done
 

@@ -205,6 +205,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     if (st == TN_OK) st = find_settings(target, run, text, settings, &o.n);
     o.target = tn_is_weights_file(target) ? NULL : run;
     o.overrides = settings;
+    o.weights = target;
     o.looks = e.view == TN_EVAL_SPECTRUM;
     if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
     e.split = o.split;

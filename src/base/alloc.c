@@ -1,5 +1,6 @@
 /* The library's only allocator. Large blocks come from mmap (through malloc's own threshold) and are zeroed lazily by
  * the kernel, so memory that is planned but never touched costs nothing. */
+#define _GNU_SOURCE 1 /* mremap */
 #include "base/alloc.h"
 
 #include <stdarg.h>
@@ -49,16 +50,23 @@ static void *raw_alloc(size_t total, header *h)
     return p;
 }
 
+static void *no_memory(size_t bytes)
+{
+    (void)tn_error(TN_MEMORY, "out of memory: %zu bytes were asked for; use a smaller batch or model", bytes);
+    return NULL;
+}
+
+static bool refused(size_t bytes)
+{
+    const uint64_t n = atomic_fetch_add(&calls, 1) + 1;
+    return n == atomic_load(&fail_at) || too_large(bytes);
+}
+
 void *tn_alloc(size_t bytes)
 {
     header h;
-    const uint64_t n = atomic_fetch_add(&calls, 1) + 1;
-    const bool refuse = n == atomic_load(&fail_at) || too_large(bytes);
-    unsigned char *p = refuse ? NULL : raw_alloc(bytes + 2 * ALIGN, &h);
-    if (!p) {
-        (void)tn_error(TN_MEMORY, "out of memory: %zu bytes were asked for; use a smaller batch or model", bytes);
-        return NULL;
-    }
+    unsigned char *p = refused(bytes) ? NULL : raw_alloc(bytes + 2 * ALIGN, &h);
+    if (!p) return no_memory(bytes);
     uintptr_t user = ((uintptr_t)p + sizeof h + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
     memcpy((void *)(user - sizeof h), &h, sizeof h);
     return (void *)user;
@@ -73,16 +81,40 @@ void tn_free(void *p)
     else free(h.block);
 }
 
+static bool is_mapped(const void *p)
+{
+    header h = { 0 };
+    if (p) memcpy(&h, (const unsigned char *)p - sizeof h, sizeof h);
+    return h.mapped != 0;
+}
+
+/* A mapping grows by its page table: what it holds is never there twice, which would be half of what a hostile file may cost
+ * (SECURITY.md, P6). */
+static void *grow_mapped(void *p, size_t bytes)
+{
+    header h;
+    memcpy(&h, (unsigned char *)p - sizeof h, sizeof h);
+    const size_t at = (size_t)((unsigned char *)p - (unsigned char *)h.block), total = bytes + 2 * ALIGN;
+    unsigned char *q = refused(bytes) ? MAP_FAILED : mremap(h.block, h.mapped, total, MREMAP_MAYMOVE);
+    if (q == MAP_FAILED) return no_memory(bytes);
+    h = (header){ .mapped = total, .block = q };
+    memcpy(q + at - sizeof h, &h, sizeof h);
+    return q + at;
+}
+
 tn_status tn_grow(void **p, size_t *capacity, size_t count, size_t item_bytes)
 {
     if (count <= *capacity) return TN_OK;
     size_t want = *capacity ? *capacity : 8, bytes;
     while (want < count) want *= 2;
     if (!tn_mul_ok(want, item_bytes, &bytes)) return tn_error(TN_MEMORY, "a table of %zu items overflows", count);
-    void *q = tn_alloc(bytes);
+    const bool mapped = is_mapped(*p);
+    void *q = mapped ? grow_mapped(*p, bytes) : tn_alloc(bytes);
     if (!q) return TN_MEMORY;
-    if (*p) memcpy(q, *p, *capacity * item_bytes);
-    tn_free(*p);
+    if (*p && !mapped) {
+        memcpy(q, *p, *capacity * item_bytes);
+        tn_free(*p);
+    }
     *p = q;
     *capacity = want;
     return TN_OK;

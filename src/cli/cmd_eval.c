@@ -202,6 +202,7 @@ tn_status tn_cmd_eval(tn_cli *c)
     st = sort_overrides(&c->args, settings, &o.n, &o.split);
     if (st == TN_OK) st = find_settings(e.target, run, &arena, &o);
     o.overrides = settings;
+    o.weights = e.target;
     o.looks = e.view == TN_EVAL_SPECTRUM;
     if (o.looks) settings[o.n++] = "plan.recompute=none"; /* chunks put out nothing for instruments */
     e.split = o.split;

@@ -3,9 +3,10 @@
 #include "data/documents.h"
 
 #include "base/fs.h"
+#include "io/json_read.h"
 #include "io/stream.h"
 
-#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { READ_BYTES = 256 << 10 };
@@ -27,8 +28,7 @@ struct tn_documents {
     uint64_t sent;    /* bytes of it */
     bool after_blank; /* the line before `scan` was blank, or there was none */
     int64_t line;     /* lines (JSON: elements) seen, for messages */
-    json_t *element;  /* whose text is handed out in pieces */
-    const char *text;
+    const char *text; /* of the JSON element that is handed out in pieces, in buf; NULL: none */
     size_t text_bytes, text_at;
     bool list_open, list_end; /* of a .json file */
 };
@@ -82,7 +82,6 @@ void tn_documents_close(tn_documents *d)
 {
     if (!d) return;
     tn_stream_close(d->stream);
-    json_decref(d->element);
     tn_free(d->buf);
     tn_free(d);
 }
@@ -293,37 +292,54 @@ static tn_status element_extent(tn_documents *d, size_t *bytes)
 }
 
 /* The remedy names a key that is there and holds a text: the first. */
-static tn_status no_text(const tn_documents *d)
+static tn_status no_text(const tn_documents *d, size_t at, size_t n)
 {
-    char why[700], set[96] = "text_key=KEY", say[512];
-    const char *key;
-    json_t *v;
-    json_object_foreach((json_t *)d->element, key, v)
-    {
-        const size_t n = strlen(key);
-        if (!json_is_string(v) || n > 64 || strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.") != n) continue;
-        snprintf(set, sizeof set, "text_key=%s", key);
-        break;
-    }
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    char why[700], set[96] = "text_key=KEY", say[512], key[65];
+    tn_json r;
+    tn_json_open(&r, d->buf + at, n);
+    if (tn_json_enter(&r, '{'))
+        for (bool found = false; !found && tn_json_key(&r);) {
+            const bool fits = r.raw_bytes < sizeof key;
+            if (fits) memcpy(key, r.raw, r.raw_bytes);
+            key[fits ? r.raw_bytes : 0] = 0;
+            found = key[0] && strspn(key, plain) == strlen(key) && tn_json_peek(&r) == '"';
+            if (found) snprintf(set, sizeof set, "text_key=%s", key);
+            else (void)tn_json_skip(&r);
+        }
     snprintf(why, sizeof why, "no text under \"%.64s\": %s", d->o.text_key, tn_inputs_say(d->in, set, say));
     return bad_json(d, why);
 }
 
-static tn_status json_text(tn_documents *d, const char *s, size_t n)
+/* The text of the element at buf + at: a string, or under text_key in an object. It is decoded where it lies, where it only
+ * becomes shorter: a line takes its own bytes and no more. */
+static tn_status json_text(tn_documents *d, size_t at, size_t n)
 {
-    json_error_t err;
+    tn_json r;
     char why[200];
-    d->element = json_loadb(s, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
-    if (!d->element) {
-        for (char *p = err.text; *p; p++)
-            if (*p < ' ' || *p > '~') *p = '?'; /* it quotes the file, which must not reach a terminal raw */
-        snprintf(why, sizeof why, "%.150s; the file is damaged or not JSON", err.text);
+    const char *raw = NULL; /* what tn_json_copy needs of the text, which is not the last thing read */
+    size_t raw_bytes = 0, bytes = 0;
+    tn_json_open(&r, d->buf + at, n);
+    r.nul = true;
+    const bool is_object = tn_json_enter(&r, '{');
+    while (!is_object || tn_json_key(&r)) {
+        if (is_object && !tn_json_is(&r, d->o.text_key)) (void)tn_json_skip(&r);
+        else {
+            raw = tn_json_text(&r) ? r.raw : NULL;
+            raw_bytes = r.raw_bytes;
+            bytes = r.bytes;
+        }
+        if (!is_object) break;
+    }
+    if (!tn_json_end(&r)) {
+        snprintf(why, sizeof why, "%s; the file is damaged or not JSON", r.why);
         return bad_json(d, why);
     }
-    const json_t *v = json_is_object(d->element) ? json_object_get(d->element, d->o.text_key) : d->element;
-    if (!json_is_string(v)) return no_text(d);
-    d->text = json_string_value(v);
-    d->text_bytes = json_string_length(v);
+    if (!raw) return no_text(d, at, n);
+    r.raw = raw;
+    r.raw_bytes = raw_bytes;
+    d->text = tn_json_copy(&r, d->buf + (raw - d->buf));
+    d->text_bytes = bytes;
     d->text_at = 0;
     d->line++;
     return TN_OK;
@@ -355,7 +371,7 @@ static tn_status list_step(tn_documents *d)
     TN_RETURN_IF(element_extent(d, &n));
     const size_t at = d->begin;
     d->begin += n;
-    return json_text(d, d->buf + at, n);
+    return json_text(d, at, n);
 }
 
 static tn_status line_step(tn_documents *d)
@@ -371,13 +387,13 @@ static tn_status line_step(tn_documents *d)
         close_file(d);
         return TN_OK;
     }
-    const char *s = d->buf + d->begin;
+    const size_t at = d->begin;
     d->begin += n;
-    if (is_blank(s, n)) {
+    if (is_blank(d->buf + at, n)) {
         d->line++;
         return TN_OK;
     }
-    return json_text(d, s, n);
+    return json_text(d, at, n);
 }
 
 static bool json_piece(tn_documents *d, tn_piece *out)
@@ -387,7 +403,7 @@ static bool json_piece(tn_documents *d, tn_piece *out)
     const bool send = n > 0 && (d->text_at > 0 || !is_blank(s, n));
     if (send) *out = (tn_piece){ .text = s, .bytes = n, .first = d->text_at == 0 };
     d->text_at += n;
-    if (d->text_at == d->text_bytes) d->text = NULL; /* the element itself is dropped with the next one */
+    if (d->text_at == d->text_bytes) d->text = NULL;
     return send;
 }
 
@@ -399,8 +415,6 @@ tn_status tn_documents_next(tn_documents *d, tn_piece *out)
             sent = json_piece(d, out);
             continue;
         }
-        json_decref(d->element);
-        d->element = NULL;
         if (!d->stream) {
             if (d->file == d->in->n) {
                 *out = (tn_piece){ 0 };

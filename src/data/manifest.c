@@ -3,6 +3,7 @@
 #include "data/manifest.h"
 
 #include "base/fs.h"
+#include "io/json_read.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -11,7 +12,12 @@
 #include <sys/stat.h>
 
 #define FORMAT "tenon-dataset"
-enum { SHARDS_MAX = 100000 };
+enum {
+    SHARDS_MAX = 100000,
+    SHARD_TEXT = 4 << 10,  /* bytes of one shard's object, */
+    SMALL_TEXT = 32 << 10, /* and of one of the other values: trees take up to 80 times their text */
+    SMALL_ALL = 128 << 10
+};
 
 const char *const tn_data_split_names[TN_SPLITS] = { "train", "valid", "test" };
 
@@ -122,6 +128,7 @@ typedef struct reader {
     const char *path;
     tn_manifest *m;
     tn_status status; /* the first failure; later reads do nothing */
+    json_t *small;    /* all of it but the lists of shards, which may be long */
 } reader;
 
 static void bad(reader *r, const char *key, const char *why)
@@ -158,25 +165,94 @@ static tn_item get_item(reader *r, const json_t *o)
     return TN_ITEM_U8;
 }
 
-static void read_split(reader *r, tn_data_split which, const json_t *o)
+static void read_shard(reader *r, tn_data_split which, const json_t *h)
 {
-    const json_t *list = json_object_get(o, "shards");
-    tn_manifest_split sum = r->m->split[which];
-    if (!json_is_array(list) || json_array_size(list) > SHARDS_MAX) bad(r, "shards", "is no list, or a very long one");
-    for (size_t i = 0; r->status == TN_OK && i < json_array_size(list); i++) {
-        const json_t *h = json_array_get(list, i);
-        const char *file = get_text(r, h, "file"), *hash = get_text(r, h, "hash");
-        const uint64_t bytes = get_count(r, h, "bytes", INT64_MAX);
-        tn_shard_info info = { .documents = get_count(r, h, "documents", INT64_MAX / SHARDS_MAX),
-                               .tokens = get_count(r, h, "tokens", INT64_MAX / SHARDS_MAX) };
-        snprintf(info.hash, sizeof info.hash, "%s", hash);
-        if (r->status == TN_OK && !is_shard_name(file)) bad(r, "file", "is not the name of a shard");
-        if (r->status == TN_OK) r->status = tn_manifest_add(r->m, which, file, bytes, &info);
+    const char *file = get_text(r, h, "file"), *hash = get_text(r, h, "hash");
+    const uint64_t bytes = get_count(r, h, "bytes", INT64_MAX);
+    tn_shard_info info = { .documents = get_count(r, h, "documents", INT64_MAX / SHARDS_MAX),
+                           .tokens = get_count(r, h, "tokens", INT64_MAX / SHARDS_MAX) };
+    snprintf(info.hash, sizeof info.hash, "%s", hash);
+    if (r->status == TN_OK && !is_shard_name(file)) bad(r, "file", "is not the name of a shard");
+    if (r->status == TN_OK && r->m->split[which].n == SHARDS_MAX) bad(r, "shards", "is a very long list");
+    if (r->status == TN_OK) r->status = tn_manifest_add(r->m, which, file, bytes, &info);
+}
+
+/* The list of a split, shard by shard: a tree of all of them would take six times the file. */
+static void read_shards(reader *r, tn_data_split which, tn_json *from)
+{
+    if (!tn_json_enter(from, '[')) {
+        (void)tn_json_skip(from);
+        bad(r, "shards", "is no list");
+        return;
     }
-    r->m->split[which].text_bytes = get_count(r, o, "text_bytes", INT64_MAX);
-    sum = r->m->split[which];
-    if (get_count(r, o, "documents", INT64_MAX) != sum.documents || get_count(r, o, "tokens", INT64_MAX) != sum.tokens)
-        bad(r, tn_data_split_names[which], "does not add up to its shards");
+    while (r->status == TN_OK && tn_json_item(from)) {
+        json_t *h = NULL;
+        const char *text;
+        size_t bytes;
+        json_error_t err;
+        if (tn_json_extent(from, &text, &bytes) && bytes <= SHARD_TEXT)
+            h = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
+        if (h) read_shard(r, which, h);
+        else bad(r, "shards", "holds something that is no shard");
+        json_decref(h);
+    }
+}
+
+/* The value of the key that was just read becomes a member of `to`. */
+static void take_small(reader *r, tn_json *from, json_t *to)
+{
+    char key[64] = "";
+    const char *text;
+    size_t bytes;
+    json_error_t err;
+    if (from->bytes >= sizeof key) bad(r, "a key", "is longer than any of ours");
+    else tn_json_copy(from, key);
+    if (!tn_json_extent(from, &text, &bytes) || r->status != TN_OK) return;
+    json_t *v = bytes <= SMALL_TEXT ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err) : NULL;
+    if (!v) bad(r, "a value", "is too long, or damaged");
+    else if (json_object_get(to, key)) bad(r, "a key", "is there twice");
+    else if (json_object_set(to, key, v) != 0)
+        r->status = tn_error(TN_MEMORY, "out of memory while reading %.640s", r->path);
+    json_decref(v);
+}
+
+static void read_split(reader *r, tn_data_split which, tn_json *from)
+{
+    json_t *sums = json_object();
+    bool shards = false;
+    if (!tn_json_enter(from, '{')) (void)tn_json_skip(from);
+    else
+        while (r->status == TN_OK && tn_json_key(from)) {
+            if (!tn_json_is(from, "shards")) take_small(r, from, sums);
+            else if (shards) bad(r, "shards", "is there twice");
+            else read_shards(r, which, from), shards = true;
+        }
+    if (!from->why) { /* what is no JSON is said as such */
+        if (!shards) bad(r, "shards", "is missing");
+        r->m->split[which].text_bytes = get_count(r, sums, "text_bytes", INT64_MAX);
+        const tn_manifest_split sum = r->m->split[which];
+        if (get_count(r, sums, "documents", INT64_MAX) != sum.documents ||
+            get_count(r, sums, "tokens", INT64_MAX) != sum.tokens)
+            bad(r, tn_data_split_names[which], "does not add up to its shards");
+    }
+    json_decref(sums);
+}
+
+static void read_splits(reader *r, tn_json *from)
+{
+    bool seen[TN_SPLITS] = { false };
+    if (!tn_json_enter(from, '{')) {
+        (void)tn_json_skip(from);
+        bad(r, "splits", "is missing");
+        return;
+    }
+    while (r->status == TN_OK && tn_json_key(from)) {
+        int i = 0;
+        while (i < TN_SPLITS && !tn_json_is(from, tn_data_split_names[i])) i++;
+        if (i == TN_SPLITS) (void)tn_json_skip(from);
+        else if (seen[i]) bad(r, tn_data_split_names[i], "is there twice");
+        else seen[i] = true, read_split(r, (tn_data_split)i, from);
+    }
 }
 
 static void read_arrays(reader *r, const json_t *j)
@@ -224,12 +300,41 @@ static void read_all(reader *r, const json_t *j)
     else bad(r, "kind", "is neither tokens nor arrays");
     if (m->kind == TN_SHARD_ARRAYS) read_arrays(r, j);
     else read_tokens(r, j);
-    const json_t *splits = json_object_get(j, "splits");
-    if (!json_is_object(splits)) bad(r, "splits", "is missing");
-    for (int i = 0; r->status == TN_OK && i < TN_SPLITS; i++) {
-        const json_t *o = json_object_get(splits, tn_data_split_names[i]);
-        if (o) read_split(r, (tn_data_split)i, o);
-    }
+}
+
+/* The whole file but "splits" as a tree; where that is, in *splits. */
+static tn_status read_small(reader *r, const char *text, size_t bytes, tn_json *splits)
+{
+    tn_json from;
+    size_t all = 0;
+    bool found = false;
+    tn_json_open(&from, text, bytes);
+    tn_json_open(splits, "", 0);
+    if (!tn_json_enter(&from, '{')) (void)tn_json_skip(&from);
+    else
+        while (r->status == TN_OK && tn_json_key(&from)) {
+            const char *begin = from.at;
+            if (tn_json_is(&from, "splits")) {
+                if (found) bad(r, "splits", "is there twice");
+                found = true;
+                *splits = from;
+                (void)tn_json_skip(&from);
+                continue;
+            }
+            take_small(r, &from, r->small);
+            all += (size_t)(from.at - begin);
+            if (all > SMALL_ALL) bad(r, "settings", "and the rest are too long");
+        }
+    if (r->status != TN_OK) return r->status;
+    (void)tn_json_end(&from);
+    const char *format = json_string_value(json_object_get(r->small, "format"));
+    if (from.why || !format || strcmp(format, FORMAT) != 0)
+        return tn_error(
+            TN_BAD_FILE,
+            "%.640s:%zu: not the manifest of a prepared data set, or damaged; prepare the data again (tenon "
+            "data prepare)",
+            r->path, from.why ? tn_json_line(&from) : 1);
+    return TN_OK;
 }
 
 tn_status tn_manifest_read(const char *dir, tn_manifest *out)
@@ -237,30 +342,25 @@ tn_status tn_manifest_read(const char *dir, tn_manifest *out)
     tn_status s = TN_OK;
     char path[TN_PATH_BYTES], *text = NULL;
     size_t bytes;
-    json_t *j = NULL;
-    json_error_t err;
+    tn_json splits;
     tn_manifest m = { 0 };
+    reader r = { .path = path, .m = &m, .small = json_object() };
+    if (!r.small) TN_FAIL(TN_MEMORY, "out of memory while reading %.640s", dir);
     TN_TRY(tn_path_join(dir, TN_MANIFEST_NAME, path, sizeof path));
     TN_TRY(tn_file_read_all(path, TN_MANIFEST_BYTES_MAX, &text, &bytes));
-    j = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
-    const char *format = json_string_value(json_object_get(j, "format"));
-    if (!j || !format || strcmp(format, FORMAT) != 0)
-        TN_FAIL(TN_BAD_FILE,
-                "%.640s:%d: not the manifest of a prepared data set, or damaged; prepare the data again (tenon data "
-                "prepare)",
-                path, j ? 1 : err.line);
-    const json_int_t version = json_integer_value(json_object_get(j, "version"));
+    TN_TRY(read_small(&r, text, bytes, &splits));
+    const json_int_t version = json_integer_value(json_object_get(r.small, "version"));
     if (version != TN_MANIFEST_VERSION)
         TN_FAIL(TN_BAD_FILE,
                 "%.640s has format version %lld, this program reads %d: use a newer tenon or prepare the data again",
                 path, (long long)version, TN_MANIFEST_VERSION);
-    reader r = { .path = path, .m = &m };
-    read_all(&r, j);
+    read_all(&r, r.small);
+    if (r.status == TN_OK) read_splits(&r, &splits);
     TN_TRY(r.status);
     *out = m;
     m = (tn_manifest){ 0 };
 done:
-    json_decref(j);
+    json_decref(r.small);
     tn_free(text);
     tn_manifest_free(&m);
     return s;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JOB_BYTES = 1 << 20, AUTO_LEAST = 1 << 10, AUTO_MOST = 64 << 10 };
+/* A job ends with either: a piece takes 40 bytes beside its text, which may be one letter. */
+enum { JOB_BYTES = 256 << 10, JOB_PIECES = 8 << 10, AUTO_LEAST = 1 << 10, AUTO_MOST = 64 << 10 };
 
 /* A few text files would be a few documents, and there would be nothing to hold out: they are cut so that a split of the
  * smallest fraction gets about two documents or more. */
@@ -79,7 +80,7 @@ tn_status tn__prepare_text(tn_preparing *w, const tn_prepare_part *part)
             if (!p.text) break;
             if (p.first) split = split_of(&splitter, part, &p);
             TN_TRY(tn_encode_job_add(j, p.text, p.bytes, p.first, split));
-        } while (j->text.n < JOB_BYTES);
+        } while (j->text.n < JOB_BYTES && j->n < JOB_PIECES);
         tn_encoder_submit(e);
         TN_TRY(tn__prepare_tell(w, "prepare", w->done_bytes + tn_documents_consumed(d), w->total_bytes));
     }

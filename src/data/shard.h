@@ -55,7 +55,7 @@ tn_status tn_shard_verify(const tn_shard *s);
 bool tn_shard_is(const char *path); /* begins like one */
 
 /* Writes a shard that appears whole or not at all. Tokens: begin a document, put its tokens, ...; the table is kept in
- * memory until the end. Arrays: put samples; labels are kept until the end. */
+ * memory until the end, a byte or two for a short document. Arrays: put samples; labels are kept until the end. */
 typedef struct tn_shard_writer tn_shard_writer;
 
 /* Of `info`: kind, item, rank, dims, vocab, classes (0 for arrays: found from the labels). */

@@ -16,8 +16,10 @@ struct tn_shard_writer {
     tn_shard_info info;
     tn_hash *hash;
     size_t item_bytes, sample; /* features in a sample */
-    void *table;               /* u64 starts or i32 labels */
-    size_t table_capacity;     /* of entries */
+    void *table; /* i32 labels, or what documents have in tokens: 7 bits a byte, the lowest first, the last below 128 */
+    size_t table_used;     /* bytes of the latter: a start has 8 in the file, a text of short lines has millions */
+    size_t table_capacity; /* of labels or bytes */
+    uint64_t begin;        /* of the open document */
     size_t used;
     unsigned char *buffer; /* (BUFFER_BYTES) */
 };
@@ -78,11 +80,44 @@ void tn_shard_writer_abort(tn_shard_writer *w)
     tn_free(w);
 }
 
+/* The open document, if there is one, into the table. */
+static tn_status end_document(tn_shard_writer *w)
+{
+    enum { LONGEST = 10 };
+    if (w->info.documents == 0) return TN_OK;
+    TN_RETURN_IF(tn_grow(&w->table, &w->table_capacity, w->table_used + LONGEST, 1));
+    unsigned char *p = (unsigned char *)w->table + w->table_used;
+    uint64_t n = w->info.tokens - w->begin;
+    for (; n >= 128; n >>= 7) *p++ = (unsigned char)(n | 128);
+    *p++ = (unsigned char)n;
+    w->table_used = (size_t)(p - (unsigned char *)w->table);
+    w->begin = w->info.tokens;
+    return TN_OK;
+}
+
 tn_status tn_shard_writer_document(tn_shard_writer *w, uint64_t text_bytes)
 {
-    TN_RETURN_IF(tn_grow(&w->table, &w->table_capacity, w->info.documents + 2, sizeof(uint64_t)));
-    ((uint64_t *)w->table)[w->info.documents++] = w->info.tokens;
+    TN_RETURN_IF(end_document(w));
+    w->info.documents++;
     w->info.text_bytes += text_bytes;
+    return TN_OK;
+}
+
+/* Where documents begin, and where the last one ends. */
+static tn_status put_starts(tn_shard_writer *w)
+{
+    uint64_t at = 0;
+    const unsigned char *p = w->table, *end = p ? p + w->table_used : NULL;
+    TN_RETURN_IF(put(w, &at, sizeof at));
+    while (p < end) {
+        uint64_t n = 0;
+        for (int shift = 0;; shift += 7) {
+            n |= (uint64_t)(*p & 127) << shift;
+            if (*p++ < 128) break;
+        }
+        at += n;
+        TN_RETURN_IF(put(w, &at, sizeof at));
+    }
     return TN_OK;
 }
 
@@ -156,11 +191,9 @@ tn_status tn_shard_writer_finish(tn_shard_writer *w, tn_shard_info *info)
     const uint64_t table_at = (item_end + 7) / 8 * 8;
     TN_TRY(put(w, zeros, table_at - item_end));
     if (tokens) {
-        TN_TRY(tn_grow(&w->table, &w->table_capacity, w->info.documents + 1, sizeof(uint64_t)));
-        ((uint64_t *)w->table)[w->info.documents] = w->info.tokens;
-    }
-    TN_TRY(put(w, w->table ? w->table : zeros,
-               (w->info.documents + tokens) * (tokens ? sizeof(uint64_t) : sizeof(int32_t))));
+        TN_TRY(end_document(w));
+        TN_TRY(put_starts(w));
+    } else TN_TRY(put(w, w->table ? w->table : zeros, w->info.documents * sizeof(int32_t)));
     TN_TRY(flush(w));
     tn_hash_text(w->hash, w->info.hash);
     TN_TRY(write_header(w, table_at));

@@ -1,5 +1,6 @@
 /* Tables of numbers as text: fields between commas, semicolons or tabs (whatever the first line has), one row a line, the
- * same number of fields in each; a first line with words is a heading. No quotes: these are numbers. */
+ * same number of fields in each; a first line with words is a heading. No quotes: these are numbers. nan and inf are numbers too,
+ * or a table would lose its first row in silence; none of them is taken, so that the row is named instead. */
 #include "io/array_parts.h"
 
 #include "base/alloc.h"
@@ -47,7 +48,14 @@ static tn_status next_line(tn_array *a, const char **line, size_t *bytes)
     }
 }
 
-/* A decimal number that fills s; by hand, since strtod follows the locale and wants a NUL. */
+static bool is_word(const char *s, size_t n, const char *word)
+{
+    size_t i = 0;
+    for (; i < n && word[i] && (s[i] | 32) == word[i]; i++) continue;
+    return i == n && !word[i];
+}
+
+/* A decimal number that fills s, or nan, inf, infinity; by hand, since strtod follows the locale and wants a NUL. */
 static bool parse_number(const char *s, size_t n, double *out)
 {
     size_t i = 0;
@@ -57,6 +65,8 @@ static bool parse_number(const char *s, size_t n, double *out)
     while (n > i && s[n - 1] == ' ') n--;
     const bool minus = i < n && s[i] == '-';
     if (i < n && (s[i] == '-' || s[i] == '+')) i++;
+    *out = NAN;
+    if (is_word(s + i, n - i, "nan") || is_word(s + i, n - i, "inf") || is_word(s + i, n - i, "infinity")) return true;
     for (bool point = false; i < n && ((s[i] >= '0' && s[i] <= '9') || (s[i] == '.' && !point)); i++) {
         if (s[i] == '.') {
             point = true;
@@ -80,10 +90,11 @@ static bool parse_number(const char *s, size_t n, double *out)
     if (exponent < 0) x = exponent < -300 ? x / 1e300 / pow(10, -exponent - 300) : x / pow(10, -exponent);
     else if (exponent > 0 && x != 0) x *= pow(10, exponent);
     *out = minus ? -x : x;
-    return i == n && isfinite(*out);
+    return i == n;
 }
 
-/* Fields of the line into row (a->info.sample, or NULL to count); the field that is no number in *wrong, else 0. */
+/* Fields of the line into row (a->info.sample); the field that is no finite number in *wrong, else 0. Without a row they are
+ * counted, and *wrong is a field that is no number at all. */
 static size_t parse_line(const tn_array *a, const char *s, size_t n, double *row, size_t *wrong)
 {
     size_t fields = 0;
@@ -93,7 +104,7 @@ static size_t parse_line(const tn_array *a, const char *s, size_t n, double *row
         const size_t bytes = end ? (size_t)(end - s) - at : n - at;
         double x;
         fields++;
-        if (!parse_number(s + at, bytes, &x)) {
+        if (!parse_number(s + at, bytes, &x) || (row && !isfinite(x))) {
             if (!*wrong) *wrong = fields;
         } else if (row && fields <= a->info.sample) row[fields - 1] = x;
         if (!end) return fields;
@@ -109,7 +120,7 @@ tn_status tn__csv_header(tn_array *a)
     if (!line) return tn_error(TN_BAD_FILE, "%.640s holds no rows; is it the right file?", tn_stream_path(a->stream));
     a->separator = memchr(line, ',', n) ? ',' : memchr(line, ';', n) ? ';' : memchr(line, '\t', n) ? '\t' : ',';
     const size_t fields = parse_line(a, line, n, NULL, &wrong);
-    if (fields > TN_ARRAY_SAMPLE_MAX)
+    if (fields > TN_CSV_FIELDS_MAX)
         return tn_error(TN_BAD_FILE, "%.640s has %zu columns, too many", tn_stream_path(a->stream), fields);
     if (!wrong) { /* not a heading: read it again */
         a->begin = 0;
@@ -128,7 +139,7 @@ tn_status tn__csv_next(tn_array *a, double *row, bool *got)
     if (!line) return TN_OK;
     const size_t fields = parse_line(a, line, n, row, &wrong);
     if (wrong)
-        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is no number; correct it or remove the line",
+        return tn_error(TN_BAD_FILE, "%.640s:%lld: field %zu is no finite number; correct it or remove the line",
                         tn_stream_path(a->stream), (long long)a->row, wrong);
     if (fields != a->info.sample)
         return tn_error(TN_BAD_FILE, "%.640s:%lld: %zu fields, the first line has %zu; correct it or remove the line",

@@ -15,7 +15,8 @@
 enum {
     TN_ARRAY_RANK_MAX = 8,
     TN_ARRAY_SAMPLE_MAX = 1 << 26, /* numbers in a row */
-    TN_CSV_LINE_BYTES = 16 << 20
+    TN_CSV_LINE_BYTES = 16 << 20,
+    TN_CSV_FIELDS_MAX = 1 << 20 /* of a line: "0," is 2 bytes there and a dozen as numbers */
 };
 
 typedef enum tn_array_format { TN_ARRAY_NPY = 0, TN_ARRAY_IDX = 1, TN_ARRAY_CSV = 2 } tn_array_format;
@@ -35,7 +36,7 @@ const tn_array_info *tn_array_about(const tn_array *a);
 /* The next row (sample); *got is false after the last. */
 tn_status tn_array_next(tn_array *a, double *row, bool *got);
 tn_status tn_array_next_u8(tn_array *a, uint8_t *row, bool *got); /* where is_u8: the same without a detour */
-uint64_t tn_array_consumed(const tn_array *a); /* bytes of the file read, for progress */
-void tn_array_close(tn_array *a);              /* takes NULL */
+uint64_t tn_array_consumed(const tn_array *a);                    /* bytes of the file read, for progress */
+void tn_array_close(tn_array *a);                                 /* takes NULL */
 
 #endif

@@ -91,6 +91,8 @@ static void csv_styles(void **state)
     } cases[] = {
         { "1,2\n3,4\n", 2, 2, 4 },
         { "a,b\n3,4", 1, 2, 4 },
+        { "nan,b\n3,4", 1, 2, 4 }, /* a word beside it: a heading */
+        { "nano,info\n3,4", 1, 2, 4 },
         { "1;2\r\n3; 4 \r\n\r\n", 2, 2, 4 },
         { "1\t-2.5e-3\n", 1, 2, -0.0025 },
         { "\n\n 1 , +2.\n", 1, 2, 2 },

@@ -1,9 +1,10 @@
 /* Writer and reader of JSON Lines. The writer makes its own text because jansson would allocate on every line; the
- * reader is jansson's. Invariant: between calls the file ends with a newline or is empty. */
+ * reader is jansson's, within bounds (io/json_read.h). Invariant: between calls the file ends with a newline or is empty. */
 #include "io/jsonl.h"
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "io/json_read.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,7 @@ static tn_status mend_end(int fd, const char *path, char *tail, size_t tail_byte
     if (keep == n) return TN_OK;
     if (keep == 0 && from > 0)
         return tn_error(TN_BAD_FILE, "%.640s does not end in lines of JSON; move it away or start afresh", path);
-    json_t *whole = json_loadb(tail + keep, n - keep, 0, NULL);
+    json_t *whole = tn_json_tree(tail + keep, n - keep, 0, NULL);
     const bool complete = json_is_object(whole);
     json_decref(whole);
     if (!complete)
@@ -282,7 +283,7 @@ tn_status tn_jsonl_reader_next(tn_jsonl_reader *r, json_t **object)
         TN_RETURN_IF(next_line(r, &text, &bytes, &whole));
     } while (text && is_blank(text, bytes));
     if (text) {
-        r->object = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
+        r->object = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
         const bool is_object = json_is_object(r->object);
         for (char *p = err.text; !r->object && *p; p++)
             if (*p < ' ' || *p > '~') *p = '?'; /* it quotes the file, which must not reach a terminal raw */

@@ -6,6 +6,7 @@
 #include "base/fs.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <zstd.h>
 
 enum { WIDTH = 4, BLOCK = 1 << 20, LEVEL = 3, HEAD = 16, BLOCK_HEAD = 8 };
@@ -189,6 +190,13 @@ done:
     tn_free(u.sorted);
     tn_file_unmap(&u.map);
     return s;
+}
+
+uint64_t tn_packed_most(const char *path)
+{
+    struct stat st;
+    const uint64_t bytes = stat(path, &st) == 0 && st.st_size > 0 ? (uint64_t)st.st_size : 0;
+    return ((uint64_t)8 << 20) + TN_PACKED_RATIO * bytes; /* a file has below 2^63 / 16 bytes anywhere */
 }
 
 bool tn_packed_named(const char *path)

@@ -21,6 +21,10 @@ void tn_packer_free(tn_packer *p);        /* takes NULL */
 
 /* Unpacks a whole file, refused beyond max_bytes. Free *data with tn_free. */
 tn_status tn_packed_read(const char *path, uint64_t max_bytes, unsigned char **data, size_t *bytes);
+/* The most that a packed file of unknown origin may become: TN_PACKED_RATIO times its size, and 8 MiB. Trained weights shrink to
+ * no less than a half, zeros to a 30,000th: without a bound 100 kB could claim gigabytes. */
+enum { TN_PACKED_RATIO = 16 };
+uint64_t tn_packed_most(const char *path);
 /* Whether the name ends in ".zst". */
 bool tn_packed_named(const char *path);
 

@@ -1,60 +1,25 @@
-/* Reader and writer of safetensors files. Everything in a header is hostile until checked: no size is used in
- * arithmetic before tn_mul_ok or a bound, and no tensor is visible before the whole header has passed. */
-#include "io/safetensors.h"
+/* Reader of safetensors files. Everything in a header is hostile until checked: no size is used in arithmetic before
+ * tn_mul_ok or a bound, and no tensor is visible before the whole header has passed. The header is read twice, first for
+ * its syntax and the number of its tensors, so that its tables are as large as they have to be and no larger. */
+#include "io/safetensors_parts.h"
 
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "io/json_read.h"
 
-#include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors data is little-endian, and so must the machine be"
-#endif
-
-#define META "__metadata__"
-static const int64_t dim_max = (int64_t)1 << 53; /* what every JSON reader holds exactly */
-
-static const struct {
-    const char *name;
-    tn_dtype dtype; /* TN_DTYPES: its size is known, but nothing here computes with it */
-    size_t bytes;
-} types[] = {
-    { "F32", TN_F32, 4 },     { "BF16", TN_BF16, 2 },   { "F16", TN_F16, 2 },    { "F64", TN_F64, 8 },
-    { "I32", TN_I32, 4 },     { "I64", TN_I64, 8 },     { "U8", TN_U8, 1 },      { "I8", TN_DTYPES, 1 },
-    { "I16", TN_DTYPES, 2 },  { "U16", TN_DTYPES, 2 },  { "U32", TN_DTYPES, 4 }, { "U64", TN_DTYPES, 8 },
-    { "BOOL", TN_DTYPES, 1 }, { "F8_E4M3", TN_DTYPES, 1 }, { "F8_E5M2", TN_DTYPES, 1 },
-};
-enum { TYPES = sizeof types / sizeof *types };
-
-typedef struct entry {
-    tn_file_tensor t;
-    size_t type;       /* row of types[] */
-    size_t begin, end; /* bytes in the data */
-    size_t order;      /* in the header: makes the sort a total order */
-} entry;
-
-struct tn_safetensors {
-    char *path;
-    tn_map map; /* empty for borrowed memory */
-    tn_arena arena;
-    entry *entries; /* (entry_count) by offset */
-    tn_file_tensor *tensors;        /* (count) the readable ones, by offset */
-    const tn_file_tensor **by_name; /* (count) */
-    tn_text_pair *meta;             /* (meta_count) */
-    size_t entry_count, count, meta_count;
+const tn__safetensors_type tn__safetensors_types[] = {
+    { "F32", TN_F32, 4 },     { "BF16", TN_BF16, 2 },      { "F16", TN_F16, 2 },        { "F64", TN_F64, 8 },
+    { "I32", TN_I32, 4 },     { "I64", TN_I64, 8 },        { "U8", TN_U8, 1 },          { "I8", TN_DTYPES, 1 },
+    { "I16", TN_DTYPES, 2 },  { "U16", TN_DTYPES, 2 },     { "U32", TN_DTYPES, 4 },     { "U64", TN_DTYPES, 8 },
+    { "BOOL", TN_DTYPES, 1 }, { "F8_E4M3", TN_DTYPES, 1 }, { "F8_E5M2", TN_DTYPES, 1 }, { NULL, TN_DTYPES, 0 },
 };
 
-/* A name as a message may show it: a hostile file must not reach the terminal with control bytes. */
-typedef struct shown {
-    char text[96];
-} shown;
-
-static shown show(const char *name)
+tn__shown_name tn__shown(const char *name)
 {
-    shown r;
+    tn__shown_name r;
     size_t i = 0;
     for (; name[i] && i < sizeof r.text - 4; i++) r.text[i] = name[i] >= ' ' && name[i] <= '~' ? name[i] : '?';
     if (name[i]) memcpy(r.text + i, "...", 4);
@@ -62,8 +27,7 @@ static shown show(const char *name)
     return r;
 }
 
-/* Bytes of a shape. Partial products are bounded too: a later 0 must not hide an overflow in tn_dims_count. */
-static bool dims_bytes(tn_dims d, size_t item, size_t *bytes)
+bool tn__dims_bytes(tn_dims d, size_t item, size_t *bytes)
 {
     size_t n = 1;
     for (int i = 0; i < d.rank; i++)
@@ -71,107 +35,193 @@ static bool dims_bytes(tn_dims d, size_t item, size_t *bytes)
     return tn_mul_ok(n, item, bytes) && *bytes <= INT64_MAX;
 }
 
+struct tn_safetensors {
+    char *path;
+    tn_map map; /* empty for borrowed memory */
+    tn_arena arena;
+    tn_file_tensor *tensors;        /* (all) the readable ones by offset, then those of other types */
+    const tn_file_tensor **by_name; /* (all) */
+    tn_text_pair *meta;             /* (meta_count) */
+    size_t all, count, meta_count, meta_capacity;
+    size_t meta_bytes;         /* of their texts */
+    const unsigned char *data; /* (data_bytes) */
+    size_t data_bytes;
+};
+
 /* What is wrong with a file, one way: "PATH: tensor "NAME": ...". */
 #define BAD_TENSOR(f, name, fmt, ...)                                                                                  \
     tn_error(TN_BAD_FILE, "%.300s: tensor \"%s\"" fmt "; the file is damaged or not safetensors", (f)->path,           \
-             show(name).text, __VA_ARGS__)
+             tn__shown(name).text, __VA_ARGS__)
 #define BAD(f, fmt, ...)                                                                                               \
     tn_error(TN_BAD_FILE, "%.300s: " fmt "; the file is damaged or not safetensors", (f)->path, __VA_ARGS__)
 
-static tn_status parse_shape(const tn_safetensors *f, const char *name, const json_t *shape, tn_dims *out)
+static tn_status bad_json(const tn_safetensors *f, const tn_json *r)
 {
-    const size_t rank = json_array_size(shape);
-    tn_dims d = { .rank = (int)rank };
-    if (!json_is_array(shape)) return BAD_TENSOR(f, name, " has %s", "no shape list");
+    return BAD(f, "header line %zu: %s", tn_json_line(r), r->why);
+}
+
+/* --- one tensor ------------------------------------------------------------------------------------------------------- */
+
+static tn_status parse_shape(const tn_safetensors *f, tn_json *r, tn_file_tensor *t)
+{
+    int64_t x = 0;
+    size_t rank = 0;
+    if (!tn_json_enter(r, '[')) return BAD_TENSOR(f, t->name, " has %s", "no shape list");
+    for (; tn_json_item(r); rank++) {
+        if (!tn_json_integer(r, &x))
+            return r->why ? bad_json(f, r) : BAD_TENSOR(f, t->name, ": dimension %zu is not a whole number", rank);
+        if (x < 0 || x > TN__DIM_MAX)
+            return BAD_TENSOR(f, t->name, ": dimension %zu is %lld, outside 0..2^53", rank, (long long)x);
+        if (rank < TN_MAX_RANK) t->dims.dim[rank] = x;
+    }
     if (rank > TN_MAX_RANK)
         return tn_error(TN_BAD_FILE,
                         "%.300s: tensor \"%s\" has %zu dimensions and at most %d are supported; reshape it", f->path,
-                        show(name).text, rank, TN_MAX_RANK);
-    for (size_t i = 0; i < rank; i++) {
-        const json_t *v = json_array_get(shape, i);
-        if (!json_is_integer(v)) return BAD_TENSOR(f, name, ": dimension %zu is not a whole number", i);
-        d.dim[i] = json_integer_value(v);
-        if (d.dim[i] < 0 || d.dim[i] > dim_max)
-            return BAD_TENSOR(f, name, ": dimension %zu is %lld, outside 0..2^53", i, (long long)d.dim[i]);
-    }
-    *out = d;
+                        tn__shown(t->name).text, rank, TN_MAX_RANK);
+    t->dims.rank = (int)rank;
     return TN_OK;
 }
 
-static tn_status parse_type(const tn_safetensors *f, const char *name, const json_t *dtype, size_t *out)
+static tn_status parse_type(const tn_safetensors *f, tn_json *r, tn_file_tensor *t)
 {
-    const char *text = json_string_value(dtype);
-    if (!text) return BAD_TENSOR(f, name, " has %s", "no dtype text");
-    for (size_t i = 0; i < TYPES; i++)
-        if (strcmp(types[i].name, text) == 0) {
-            *out = i;
+    char text[64] = "";
+    if (!tn_json_text(r)) return BAD_TENSOR(f, t->name, " has %s", "no dtype text");
+    for (size_t i = 0; tn__safetensors_types[i].name; i++)
+        if (tn_json_is(r, tn__safetensors_types[i].name)) {
+            t->type = (unsigned char)i;
+            t->dtype = tn__safetensors_types[i].dtype;
             return TN_OK;
         }
-    return BAD_TENSOR(f, name, " has the unknown dtype \"%s\"", show(text).text);
+    if (r->bytes < sizeof text) tn_json_copy(r, text);
+    return BAD_TENSOR(f, t->name, " has the unknown dtype \"%s\"", tn__shown(text).text);
 }
 
-static tn_status parse_offsets(const tn_safetensors *f, const json_t *v, size_t data_bytes, entry *e)
+static tn_status parse_offsets(const tn_safetensors *f, tn_json *r, tn_file_tensor *t)
 {
-    const json_t *b = json_array_get(v, 0), *n = json_array_get(v, 1);
-    if (json_array_size(v) != 2 || !json_is_integer(b) || !json_is_integer(n))
-        return BAD_TENSOR(f, e->t.name, ": data_offsets is not %s", "a list of two whole numbers");
-    const json_int_t begin = json_integer_value(b), end = json_integer_value(n);
-    if (begin < 0 || end < begin || (uint64_t)end > data_bytes)
-        return BAD_TENSOR(f, e->t.name, ": data_offsets [%lld,%lld] lie outside the %zu bytes of data",
-                          (long long)begin, (long long)end, data_bytes);
-    e->begin = (size_t)begin;
-    e->end = (size_t)end;
+    int64_t x[2] = { 0, 0 }, unused;
+    size_t n = 0;
+    bool whole = tn_json_enter(r, '[');
+    if (!whole) (void)tn_json_skip(r);
+    else
+        for (; tn_json_item(r); n++) whole = tn_json_integer(r, n < 2 ? &x[n] : &unused) && whole;
+    if (r->why) return bad_json(f, r);
+    if (!whole || n != 2) return BAD_TENSOR(f, t->name, ": data_offsets is not %s", "a list of two whole numbers");
+    if (x[0] < 0 || x[1] < x[0] || (uint64_t)x[1] > f->data_bytes)
+        return BAD_TENSOR(f, t->name, ": data_offsets [%lld,%lld] lie outside the %zu bytes of data", (long long)x[0],
+                          (long long)x[1], f->data_bytes);
+    t->data = f->data + x[0];
+    t->bytes = (size_t)(x[1] - x[0]);
     return TN_OK;
 }
 
-static tn_status parse_entry(tn_safetensors *f, const char *key, const json_t *v, const unsigned char *data,
-                             size_t data_bytes)
+/* The object of a tensor: its three keys, once each. */
+static tn_status parse_keys(const tn_safetensors *f, tn_json *r, tn_file_tensor *t)
 {
-    entry *e = &f->entries[f->entry_count];
-    const size_t name_bytes = strlen(key);
-    if (name_bytes > TN_SAFETENSORS_NAME_MAX)
-        return BAD_TENSOR(f, key, ": the name has %zu bytes and at most %d are allowed", name_bytes,
+    static const struct {
+        const char *key, *missing;
+        tn_status (*parse)(const tn_safetensors *f, tn_json *r, tn_file_tensor *t);
+    } rows[] = { { "dtype", " has no dtype text", parse_type },
+                 { "shape", " has no shape list", parse_shape },
+                 { "data_offsets", ": data_offsets is not a list of two whole numbers", parse_offsets } };
+    bool seen[3] = { false };
+    size_t keys = 0;
+    for (const bool is_object = tn_json_enter(r, '{'); is_object && tn_json_key(r); keys++) {
+        size_t i = 0;
+        while (i < 3 && !tn_json_is(r, rows[i].key)) i++;
+        if (i < 3 && seen[i]) return BAD_TENSOR(f, t->name, " has a duplicate \"%s\"", rows[i].key);
+        if (i < 3) TN_RETURN_IF(rows[i].parse(f, r, t));
+        else (void)tn_json_skip(r);
+        if (i < 3) seen[i] = true;
+    }
+    for (size_t i = 0; i < 3; i++)
+        if (!seen[i]) return BAD_TENSOR(f, t->name, "%s", rows[i].missing);
+    return keys == 3 ? TN_OK : BAD_TENSOR(f, t->name, " has %zu keys instead of 3", keys);
+}
+
+/* The last key or text in the arena. */
+static const char *keep_text(tn_safetensors *f, const tn_json *r)
+{
+    char *p = tn_arena_alloc(&f->arena, r->bytes + 1);
+    return p ? tn_json_copy(r, p) : NULL;
+}
+
+static tn_status parse_entry(tn_safetensors *f, tn_json *r)
+{
+    tn_file_tensor *t = &f->tensors[f->all];
+    size_t bytes;
+    if (r->bytes > TN_SAFETENSORS_NAME_MAX)
+        return BAD_TENSOR(f, "...", ": the name has %zu bytes and at most %d are allowed", r->bytes,
                           TN_SAFETENSORS_NAME_MAX);
-    if (!(e->t.name = tn_arena_strdup(&f->arena, key))) return TN_MEMORY;
-    TN_RETURN_IF(parse_type(f, key, json_object_get(v, "dtype"), &e->type)); /* a v that is no object has no keys */
-    TN_RETURN_IF(parse_shape(f, key, json_object_get(v, "shape"), &e->t.dims));
-    TN_RETURN_IF(parse_offsets(f, json_object_get(v, "data_offsets"), data_bytes, e));
-    if (json_object_size(v) != 3) return BAD_TENSOR(f, key, " has %zu keys instead of 3", json_object_size(v));
-    if (!dims_bytes(e->t.dims, types[e->type].bytes, &e->t.bytes))
-        return BAD_TENSOR(f, key, ": the size of its shape overflows (%s)", types[e->type].name);
-    if (e->t.bytes != e->end - e->begin)
-        return BAD_TENSOR(f, key, " takes %zu bytes by its shape and %zu by its data_offsets", e->t.bytes,
-                          e->end - e->begin);
-    e->t.dtype = types[e->type].dtype;
-    e->t.data = data + e->begin;
-    e->order = f->entry_count++;
+    if (!(t->name = keep_text(f, r))) return TN_MEMORY;
+    TN_RETURN_IF(parse_keys(f, r, t));
+    if (!tn__dims_bytes(t->dims, tn__safetensors_types[t->type].bytes, &bytes))
+        return BAD_TENSOR(f, t->name, ": the size of its shape overflows (%s)", tn__safetensors_types[t->type].name);
+    if (bytes != t->bytes)
+        return BAD_TENSOR(f, t->name, " takes %zu bytes by its shape and %zu by its data_offsets", bytes, t->bytes);
+    f->all++;
     return TN_OK;
 }
 
-static tn_status parse_meta(tn_safetensors *f, json_t *meta)
+/* --- metadata --------------------------------------------------------------------------------------------------------- */
+
+static tn_status parse_meta(tn_safetensors *f, tn_json *r)
 {
-    const char *key;
-    json_t *v;
-    if (!json_is_object(meta)) return BAD(f, "%s is not an object", META);
-    f->meta = tn_arena_alloc(&f->arena, (json_object_size(meta) + 1) * sizeof *f->meta);
-    if (!f->meta) return TN_MEMORY;
-    json_object_foreach(meta, key, v) {
-        if (!json_is_string(v)) return BAD(f, "%s: the value of \"%s\" is not a text", META, show(key).text);
+    if (!tn_json_enter(r, '{')) return BAD(f, "%s is not an object", TN__META);
+    while (tn_json_key(r)) {
+        void *v = f->meta;
+        if (f->meta_count == TN_SAFETENSORS_META_MAX)
+            return BAD(f, "%s has more than %d keys", TN__META, TN_SAFETENSORS_META_MAX);
+        TN_RETURN_IF(tn_grow(&v, &f->meta_capacity, f->meta_count + 1, sizeof *f->meta));
+        f->meta = v;
         tn_text_pair *p = &f->meta[f->meta_count];
-        p->key = tn_arena_strdup(&f->arena, key);
-        p->value = tn_arena_strdup(&f->arena, json_string_value(v));
-        if (!p->key || !p->value) return TN_MEMORY;
+        const size_t key_bytes = r->bytes;
+        if (key_bytes > TN_SAFETENSORS_META_BYTES - f->meta_bytes)
+            return BAD(f, "%s has more than %d bytes of text", TN__META, TN_SAFETENSORS_META_BYTES);
+        if (!(p->key = keep_text(f, r))) return TN_MEMORY;
+        if (!tn_json_text(r)) return BAD(f, "%s: the value of \"%s\" is not a text", TN__META, tn__shown(p->key).text);
+        if (r->bytes > TN_SAFETENSORS_META_BYTES - key_bytes - f->meta_bytes)
+            return BAD(f, "%s has more than %d bytes of text", TN__META, TN_SAFETENSORS_META_BYTES);
+        if (!(p->value = keep_text(f, r))) return TN_MEMORY;
+        f->meta_bytes += key_bytes + r->bytes;
         f->meta_count++;
     }
     return TN_OK;
 }
 
+static int by_key(const void *a, const void *b)
+{
+    return strcmp((*(const tn_text_pair *const *)a)->key, (*(const tn_text_pair *const *)b)->key);
+}
+
+static tn_status check_meta(const tn_safetensors *f)
+{
+    tn_status s = TN_OK;
+    if (f->meta_count < 2) return TN_OK;
+    const tn_text_pair **sorted = tn_alloc(f->meta_count * sizeof *sorted);
+    if (!sorted) return TN_MEMORY;
+    for (size_t i = 0; i < f->meta_count; i++) sorted[i] = &f->meta[i];
+    qsort(sorted, f->meta_count, sizeof *sorted, by_key);
+    for (size_t i = 1; i < f->meta_count && s == TN_OK; i++)
+        if (strcmp(sorted[i - 1]->key, sorted[i]->key) == 0)
+            s = BAD(f, "%s: duplicate key \"%s\"", TN__META, tn__shown(sorted[i]->key).text);
+    tn_free(sorted);
+    return s;
+}
+
+/* --- all of it -------------------------------------------------------------------------------------------------------- */
+
 static int by_offset(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
-    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
-    if (x->end != y->end) return x->end < y->end ? -1 : 1;
-    return x->order < y->order ? -1 : 1;
+    const tn_file_tensor *x = a, *y = b;
+    if (x->data != y->data) return (const char *)x->data < (const char *)y->data ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    return strcmp(x->name, y->name); /* empty ones */
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const bool x = ((const tn_file_tensor *)a)->dtype == TN_DTYPES, y = ((const tn_file_tensor *)b)->dtype == TN_DTYPES;
+    return x != y ? (x ? 1 : -1) : by_offset(a, b);
 }
 
 static int by_name(const void *a, const void *b)
@@ -180,56 +230,72 @@ static int by_name(const void *a, const void *b)
 }
 
 /* The tensors must tile the data: no hole, no overlap, nothing left over. */
-static tn_status check_cover(tn_safetensors *f, size_t data_bytes)
+static tn_status check_cover(tn_safetensors *f)
 {
     size_t at = 0;
-    if (f->entry_count) qsort(f->entries, f->entry_count, sizeof *f->entries, by_offset);
-    for (size_t i = 0; i < f->entry_count; i++) {
-        const entry *e = &f->entries[i];
-        if (e->begin < at) return BAD_TENSOR(f, e->t.name, " overlaps \"%s\"", show(f->entries[i - 1].t.name).text);
-        if (e->begin > at) return BAD_TENSOR(f, e->t.name, " leaves a hole of %zu bytes before it", e->begin - at);
-        at = e->end;
+    if (f->all) qsort(f->tensors, f->all, sizeof *f->tensors, by_offset);
+    for (size_t i = 0; i < f->all; i++) {
+        const tn_file_tensor *t = &f->tensors[i];
+        const size_t begin = (size_t)((const unsigned char *)t->data - f->data);
+        if (begin < at) return BAD_TENSOR(f, t->name, " overlaps \"%s\"", tn__shown(f->tensors[i - 1].name).text);
+        if (begin > at) return BAD_TENSOR(f, t->name, " leaves a hole of %zu bytes before it", begin - at);
+        at = begin + t->bytes;
+        if (t->dtype != TN_DTYPES) f->count++;
     }
-    if (at != data_bytes) return BAD(f, "the tensors cover %zu of %zu bytes of data", at, data_bytes);
+    if (at != f->data_bytes) return BAD(f, "the tensors cover %zu of %zu bytes of data", at, f->data_bytes);
+    if (f->count < f->all) qsort(f->tensors, f->all, sizeof *f->tensors, by_use);
     return TN_OK;
 }
 
 static tn_status make_index(tn_safetensors *f)
 {
-    f->tensors = tn_alloc((f->entry_count + 1) * sizeof *f->tensors);
-    f->by_name = tn_alloc((f->entry_count + 1) * sizeof *f->by_name);
-    if (!f->tensors || !f->by_name) return TN_MEMORY;
-    for (size_t i = 0; i < f->entry_count; i++) {
-        if (f->entries[i].t.dtype == TN_DTYPES) continue;
-        f->tensors[f->count] = f->entries[i].t;
-        f->by_name[f->count] = &f->tensors[f->count];
-        f->count++;
-    }
-    if (f->count) qsort(f->by_name, f->count, sizeof *f->by_name, by_name);
+    if (!(f->by_name = tn_alloc((f->all + 1) * sizeof *f->by_name))) return TN_MEMORY;
+    for (size_t i = 0; i < f->all; i++) f->by_name[i] = &f->tensors[i];
+    if (f->all) qsort(f->by_name, f->all, sizeof *f->by_name, by_name);
+    for (size_t i = 1; i < f->all; i++)
+        if (strcmp(f->by_name[i - 1]->name, f->by_name[i]->name) == 0)
+            return BAD_TENSOR(f, f->by_name[i]->name, " is there %s: a duplicate name", "twice");
     return TN_OK;
 }
 
-static tn_status parse_header(tn_safetensors *f, json_t *root, const unsigned char *data, size_t data_bytes)
+/* The syntax of the header, and how many tensors it has. */
+static tn_status count_tensors(const tn_safetensors *f, tn_json *r, size_t *n)
 {
-    const char *key;
-    json_t *v, *meta = json_object_get(root, META);
-    const size_t n = json_object_size(root) - (meta ? 1 : 0);
-    if (n > TN_SAFETENSORS_COUNT_MAX)
-        return BAD(f, "%zu tensors are more than the %d allowed", n, TN_SAFETENSORS_COUNT_MAX);
-    if (!(f->entries = tn_alloc((n + 1) * sizeof *f->entries))) return TN_MEMORY;
-    if (meta) TN_RETURN_IF(parse_meta(f, meta));
-    json_object_foreach(root, key, v) {
-        if (v != meta) TN_RETURN_IF(parse_entry(f, key, v, data, data_bytes));
-    }
-    TN_RETURN_IF(check_cover(f, data_bytes));
+    size_t metas = 0;
+    *n = 0;
+    if (tn_json_enter(r, '{'))
+        while (tn_json_key(r)) {
+            if (tn_json_is(r, TN__META)) metas++;
+            else ++*n;
+            (void)tn_json_skip(r);
+        }
+    if (!tn_json_end(r)) return bad_json(f, r);
+    if (metas > 1) return BAD(f, "duplicate %s", TN__META);
+    if (*n > TN_SAFETENSORS_COUNT_MAX)
+        return BAD(f, "%zu tensors are more than the %d allowed", *n, TN_SAFETENSORS_COUNT_MAX);
+    return TN_OK;
+}
+
+static tn_status parse_header(tn_safetensors *f, const char *text, size_t bytes)
+{
+    tn_json r;
+    size_t n;
+    tn_json_open(&r, text, bytes);
+    TN_RETURN_IF(count_tensors(f, &r, &n));
+    if (!(f->tensors = tn_alloc((n + 1) * sizeof *f->tensors))) return TN_MEMORY;
+    tn_json_open(&r, text, bytes);
+    (void)tn_json_enter(&r, '{');
+    while (tn_json_key(&r)) TN_RETURN_IF(tn_json_is(&r, TN__META) ? parse_meta(f, &r) : parse_entry(f, &r));
+    if (r.why) return bad_json(f, &r);
+    TN_RETURN_IF(check_meta(f));
+    TN_RETURN_IF(check_cover(f));
     return make_index(f);
 }
 
-/* Checks the frame (length, brace, JSON syntax, duplicate keys) and hands the header on. */
+/* Checks the frame (length, brace) and hands the header on. */
 static tn_status parse_file(tn_safetensors *f, const unsigned char *p, size_t bytes)
 {
     uint64_t header;
-    json_error_t err;
     if (bytes < 8) return BAD(f, "%zu bytes cannot hold a header", bytes);
     memcpy(&header, p, 8);
     if (header > TN_SAFETENSORS_HEADER_MAX)
@@ -238,11 +304,9 @@ static tn_status parse_file(tn_safetensors *f, const unsigned char *p, size_t by
     if (header > bytes - 8)
         return BAD(f, "the header has %llu bytes and the file ends after %zu", (unsigned long long)header, bytes - 8);
     if (header < 2 || p[8] != '{') return BAD(f, "the header does not begin with '%c'", '{');
-    json_t *root = json_loadb((const char *)p + 8, (size_t)header, JSON_REJECT_DUPLICATES, &err);
-    if (!root) return BAD(f, "header line %d column %d: %s", err.line, err.column, show(err.text).text);
-    const tn_status s = parse_header(f, root, p + 8 + header, bytes - 8 - (size_t)header);
-    json_decref(root);
-    return s;
+    f->data = p + 8 + header;
+    f->data_bytes = bytes - 8 - (size_t)header;
+    return parse_header(f, (const char *)p + 8, (size_t)header);
 }
 
 static tn_status open_map(tn_map map, bool owned, const char *name, tn_safetensors **out)
@@ -279,9 +343,9 @@ void tn_safetensors_close(tn_safetensors *f)
 {
     if (!f) return;
     tn_file_unmap(&f->map);
-    tn_free(f->entries);
     tn_free(f->tensors);
     tn_free(f->by_name);
+    tn_free(f->meta);
     tn_arena_free(&f->arena);
     tn_free(f);
 }
@@ -296,27 +360,29 @@ const tn_file_tensor *tn_safetensors_at(const tn_safetensors *f, size_t i)
 static const tn_file_tensor *lookup(const tn_safetensors *f, const char *name)
 {
     const tn_file_tensor key = { .name = name }, *k = &key;
-    const tn_file_tensor *const *p = f->count ? bsearch(&k, f->by_name, f->count, sizeof *f->by_name, by_name) : NULL;
+    const tn_file_tensor *const *p = f->all ? bsearch(&k, f->by_name, f->all, sizeof *f->by_name, by_name) : NULL;
     return p ? *p : NULL;
 }
 
-bool tn_safetensors_has(const tn_safetensors *f, const char *name) { return lookup(f, name) != NULL; }
+bool tn_safetensors_has(const tn_safetensors *f, const char *name)
+{
+    const tn_file_tensor *t = lookup(f, name);
+    return t && t->dtype != TN_DTYPES;
+}
 
 tn_status tn_safetensors_find(const tn_safetensors *f, const char *name, const tn_file_tensor **out)
 {
     const tn_file_tensor *t = lookup(f, name);
-    if (t) {
-        *out = t;
-        return TN_OK;
-    }
-    for (size_t i = 0; i < f->entry_count; i++)
-        if (strcmp(f->entries[i].t.name, name) == 0)
-            return tn_error(TN_BAD_FILE,
-                            "%.300s: tensor \"%s\" is %s, which is not supported; store it as F32, BF16, F16, "
-                            "F64, I32, I64 or U8",
-                            f->path, show(name).text, types[f->entries[i].type].name);
-    return tn_error(TN_BAD_FILE, "%.300s has no tensor \"%s\" among its %zu; is it the right file?", f->path,
-                    show(name).text, f->entry_count);
+    if (!t)
+        return tn_error(TN_BAD_FILE, "%.300s has no tensor \"%s\" among its %zu; is it the right file?", f->path,
+                        tn__shown(name).text, f->all);
+    if (t->dtype == TN_DTYPES)
+        return tn_error(TN_BAD_FILE,
+                        "%.300s: tensor \"%s\" is %s, which is not supported; store it as F32, BF16, F16, "
+                        "F64, I32, I64 or U8",
+                        f->path, tn__shown(name).text, tn__safetensors_types[t->type].name);
+    *out = t;
+    return TN_OK;
 }
 
 size_t tn_safetensors_meta_count(const tn_safetensors *f) { return f->meta_count; }
@@ -341,7 +407,7 @@ tn_status tn_safetensors_copy_f32(const tn_file_tensor *t, float *dst)
     const size_t item = tn_dtype_bytes(t->dtype);
     if (!tn_dtype_is_float(t->dtype))
         return tn_error(TN_USAGE, "tensor \"%s\" is %s and cannot be read as f32; read its data as it is",
-                        show(t->name).text, tn_dtype_name(t->dtype));
+                        tn__shown(t->name).text, tn_dtype_name(t->dtype));
     if (t->dtype == TN_F32) {
         if (t->bytes) memcpy(dst, src, t->bytes);
         return TN_OK;
@@ -352,196 +418,4 @@ tn_status tn_safetensors_copy_f32(const tn_file_tensor *t, float *dst)
         tn_convert(dst, TN_F32, aligned, t->dtype, (int64_t)k);
     }
     return TN_OK;
-}
-
-/* Writer. The header grows as a JSON object, which also finds names that come twice or are no UTF-8. */
-typedef struct slot {
-    const char *name;
-    size_t bytes;
-} slot;
-
-struct tn_safetensors_writer {
-    tn_atomic_file file;
-    tn_sink into; /* where the bytes go: the file, or what the caller named */
-    json_t *header;
-    tn_arena arena;
-    slot *slots; /* (count) in declared order */
-    size_t count, capacity;
-    size_t end;     /* bytes declared */
-    size_t current; /* slot that takes the next bytes, */
-    size_t filled;  /* and how many of its bytes are there */
-    bool started;   /* the header is written */
-};
-
-static void writer_free(tn_safetensors_writer *w)
-{
-    json_decref(w->header);
-    tn_arena_free(&w->arena);
-    tn_free(w->slots);
-    tn_free(w);
-}
-
-void tn_safetensors_writer_abort(tn_safetensors_writer *w)
-{
-    if (!w) return;
-    tn_atomic_abort(&w->file);
-    writer_free(w);
-}
-
-static tn_status put_meta(tn_safetensors_writer *w, const tn_text_pair *meta, size_t n)
-{
-    json_t *o = json_object();
-    if (!o || json_object_set_new(w->header, META, o) != 0)
-        return tn_error(TN_MEMORY, "out of memory for a file header");
-    for (size_t i = 0; i < n; i++)
-        if (json_object_get(o, meta[i].key) || json_object_set_new(o, meta[i].key, json_string(meta[i].value)) != 0)
-            return tn_error(TN_USAGE, "%.300s: metadata \"%s\" comes twice or is not UTF-8 text", w->file.path,
-                            show(meta[i].key).text);
-    return TN_OK;
-}
-
-static tn_status write_file(void *file, const void *data, size_t bytes) { return tn_atomic_write(file, data, bytes); }
-
-static tn_status begin(const char *path, const tn_sink *into, const tn_text_pair *meta, size_t meta_count,
-                       tn_safetensors_writer **out)
-{
-    tn_status s = TN_OK;
-    tn_safetensors_writer *w = tn_alloc(sizeof *w);
-    if (!w) return TN_MEMORY;
-    if (into) TN_TRY(tn_path_join("", path, w->file.path, sizeof w->file.path));
-    else TN_TRY(tn_atomic_open(path, &w->file));
-    w->into = into ? *into : (tn_sink){ write_file, &w->file };
-    if (!(w->header = json_object())) TN_FAIL(TN_MEMORY, "out of memory for the header of %.300s", path);
-    if (meta_count) TN_TRY(put_meta(w, meta, meta_count));
-    *out = w;
-    w = NULL;
-done:
-    tn_safetensors_writer_abort(w);
-    return s;
-}
-
-tn_status tn_safetensors_writer_begin(const char *path, const tn_text_pair *meta, size_t meta_count,
-                                      tn_safetensors_writer **out)
-{
-    return begin(path, NULL, meta, meta_count, out);
-}
-
-tn_status tn_safetensors_writer_begin_into(tn_sink into, const char *name, const tn_text_pair *meta, size_t meta_count,
-                                           tn_safetensors_writer **out)
-{
-    return begin(name, &into, meta, meta_count, out);
-}
-
-static const char *type_name(tn_dtype t)
-{
-    for (size_t i = 0; i < TYPES && t != TN_DTYPES; i++)
-        if (types[i].dtype == t) return types[i].name;
-    return NULL;
-}
-
-/* What the reader would refuse must not be written. */
-static tn_status check_declared(const tn_safetensors_writer *w, const char *name, tn_dtype dtype, tn_dims d,
-                                size_t *bytes)
-{
-    bool ok = d.rank >= 0 && d.rank <= TN_MAX_RANK;
-    for (int i = 0; ok && i < d.rank; i++) ok = d.dim[i] >= 0 && d.dim[i] <= dim_max;
-    if (w->started)
-        return tn_error(TN_USAGE, "tensor \"%s\" is declared after data was written; declare all first",
-                        show(name).text);
-    if (strlen(name) > TN_SAFETENSORS_NAME_MAX || strcmp(name, META) == 0)
-        return tn_error(TN_USAGE, "\"%s\" cannot name a tensor; use at most %d bytes", show(name).text,
-                        TN_SAFETENSORS_NAME_MAX);
-    if (json_object_get(w->header, name))
-        return tn_error(TN_USAGE, "tensor \"%s\" is declared twice; give each its own name", show(name).text);
-    if (w->count == TN_SAFETENSORS_COUNT_MAX)
-        return tn_error(TN_USAGE, "more than %d tensors; split the file", TN_SAFETENSORS_COUNT_MAX);
-    if (!type_name(dtype)) return tn_error(TN_USAGE, "tensor \"%s\" has no known type", show(name).text);
-    if (!ok || !dims_bytes(d, tn_dtype_bytes(dtype), bytes) || *bytes > (size_t)INT64_MAX - w->end)
-        return tn_error(TN_USAGE, "tensor \"%s\" has a shape no file can hold; check its dimensions", show(name).text);
-    return TN_OK;
-}
-
-tn_status tn_safetensors_writer_declare(tn_safetensors_writer *w, const char *name, tn_dtype dtype, tn_dims dims)
-{
-    size_t bytes;
-    void *slots = w->slots;
-    TN_RETURN_IF(check_declared(w, name, dtype, dims, &bytes));
-    TN_RETURN_IF(tn_grow(&slots, &w->capacity, w->count + 1, sizeof *w->slots));
-    w->slots = slots;
-    const char *kept = tn_arena_strdup(&w->arena, name);
-    if (!kept) return TN_MEMORY;
-    json_t *shape = json_array();
-    for (int i = 0; i < dims.rank; i++) json_array_append_new(shape, json_integer(dims.dim[i]));
-    json_t *v = json_pack("{s:s,s:o,s:[I,I]}", "dtype", type_name(dtype), "shape", shape, "data_offsets",
-                          (json_int_t)w->end, (json_int_t)(w->end + bytes));
-    if (!v || json_array_size(json_object_get(v, "shape")) != (size_t)dims.rank ||
-        json_object_set(w->header, name, v) != 0) {
-        json_decref(v);
-        return tn_error(TN_USAGE, "tensor \"%s\" cannot be declared: its name is not UTF-8, or memory is short",
-                        show(name).text);
-    }
-    json_decref(v);
-    w->slots[w->count++] = (slot){ kept, bytes };
-    w->end += bytes;
-    return TN_OK;
-}
-
-static tn_status write_header(tn_safetensors_writer *w)
-{
-    tn_status s = TN_OK;
-    const size_t flags = JSON_COMPACT;
-    const size_t text = json_dumpb(w->header, NULL, 0, flags), padded = (text + 7) & ~(size_t)7;
-    if (padded > TN_SAFETENSORS_HEADER_MAX)
-        return tn_error(TN_USAGE, "%.300s: the header is too long (%zu bytes); split the file", w->file.path, padded);
-    unsigned char *p = tn_alloc(8 + padded);
-    if (!p) return TN_MEMORY;
-    const uint64_t length = padded;
-    memcpy(p, &length, 8);
-    memset(p + 8, ' ', padded);
-    if (text == 0 || json_dumpb(w->header, (char *)p + 8, text, flags) != text)
-        TN_FAIL(TN_MEMORY, "out of memory for the header of %.300s", w->file.path);
-    TN_TRY(w->into.write(w->into.ctx, p, 8 + padded));
-    w->started = true;
-done:
-    tn_free(p);
-    return s;
-}
-
-static void skip_filled(tn_safetensors_writer *w, const char *until)
-{
-    while (w->current < w->count && w->filled == w->slots[w->current].bytes) {
-        if (until && strcmp(w->slots[w->current].name, until) == 0) return;
-        w->current++;
-        w->filled = 0;
-    }
-}
-
-tn_status tn_safetensors_writer_put(tn_safetensors_writer *w, const char *name, const void *data, size_t bytes)
-{
-    if (!w->started) TN_RETURN_IF(write_header(w));
-    skip_filled(w, name);
-    const slot *next = w->current < w->count ? &w->slots[w->current] : NULL;
-    if (!next || strcmp(next->name, name) != 0)
-        return tn_error(TN_USAGE, "%.300s: tensor \"%s\" was written where \"%s\" comes next; keep the declared order",
-                        w->file.path, show(name).text, next ? show(next->name).text : "nothing");
-    if (bytes > next->bytes - w->filled)
-        return tn_error(TN_USAGE, "%.300s: tensor \"%s\" got more than its %zu bytes; check its shape", w->file.path,
-                        show(name).text, next->bytes);
-    TN_RETURN_IF(w->into.write(w->into.ctx, data, bytes));
-    w->filled += bytes;
-    return TN_OK;
-}
-
-tn_status tn_safetensors_writer_finish(tn_safetensors_writer *w)
-{
-    tn_status s = TN_OK;
-    if (!w->started) TN_TRY(write_header(w));
-    skip_filled(w, NULL);
-    if (w->current < w->count)
-        TN_FAIL(TN_USAGE, "%.300s: tensor \"%s\" has %zu of its %zu bytes; write all before finishing", w->file.path,
-                show(w->slots[w->current].name).text, w->filled, w->slots[w->current].bytes);
-    if (w->into.ctx == &w->file) TN_TRY(tn_atomic_finish(&w->file));
-done:
-    tn_safetensors_writer_abort(w); /* after a finish there is nothing left to remove */
-    return s;
 }

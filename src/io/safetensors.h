@@ -14,7 +14,9 @@
 enum {
     TN_SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000, /* bytes: the limit other readers have */
     TN_SAFETENSORS_NAME_MAX = 1024,                /* bytes */
-    TN_SAFETENSORS_COUNT_MAX = 1000 * 1000         /* tensors */
+    TN_SAFETENSORS_COUNT_MAX = 100 * 1000,         /* tensors */
+    TN_SAFETENSORS_META_MAX = 16 * 1000,           /* keys of the metadata, */
+    TN_SAFETENSORS_META_BYTES = 4 << 20            /* and bytes of its texts */
 };
 
 typedef struct tn_text_pair {
@@ -26,6 +28,7 @@ typedef struct tn_text_pair {
 typedef struct tn_file_tensor {
     const char *name;
     tn_dtype dtype;
+    unsigned char type; /* the reader's own */
     tn_dims dims;
     const void *data; /* (dims) of dtype, row-major, unaligned */
     size_t bytes;

@@ -158,6 +158,41 @@ static void long_name(void **state)
     }
 }
 
+/* A header of n pieces, `begin` before them; what is said of it. */
+static void assert_too_many(const char *begin, const char *piece, const char *end, int n, const char *says)
+{
+    size_t bytes, at = strlen(begin);
+    tn_safetensors *f = NULL;
+    char *header = malloc((size_t)n * (strlen(piece) + 12) + 100);
+    memcpy(header, begin, at);
+    for (int i = 0; i < n; i++) {
+        if (i) header[at++] = ',';
+        at += (size_t)sprintf(header + at, piece, i);
+    }
+    strcpy(header + at, end);
+    unsigned char *p = craft(header, -1, 0, &bytes);
+    if (says) assert_fails(open_exact(p, bytes, &f), TN_BAD_FILE, says);
+    else assert_ok(open_exact(p, bytes, &f));
+    tn_safetensors_close(f);
+    free(p);
+    free(header);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    static const char entry[] = T("%d", "U8", "[0]", "[0,0]"), meta[] = "{\"__metadata__\":{";
+    assert_too_many("{", entry, "}", TN_SAFETENSORS_COUNT_MAX, NULL);
+    assert_too_many("{", entry, "}", TN_SAFETENSORS_COUNT_MAX + 1, "100001 tensors are more");
+    assert_too_many(meta, "\"%d\":\"\"", "}}", TN_SAFETENSORS_META_MAX, NULL);
+    assert_too_many(meta, "\"%d\":\"\"", "}}", TN_SAFETENSORS_META_MAX + 1, "more than 16000 keys");
+    char long_value[1100] = "\"%d\":\"";
+    memset(long_value + strlen(long_value), 'v', 1000);
+    strcat(long_value, "\"");
+    assert_too_many(meta, long_value, "}}", 4100, NULL);
+    assert_too_many(meta, long_value, "}}", 4300, "bytes of text");
+}
+
 static void refused_types(void **state)
 {
     (void)state;
@@ -427,6 +462,7 @@ void tn_tests_safetensors(tn_test_list *l)
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++)
         tn_test_add(l, gallery, &attacks[i], "safetensors: %s", attacks[i].name);
     tn_test_add(l, long_name, NULL, "safetensors: longest name");
+    tn_test_add(l, limits, NULL, "safetensors: how many");
     tn_test_add(l, refused_types, NULL, "safetensors: types that are not supported");
     tn_test_add(l, unaligned_copy, NULL, "safetensors: copy of unaligned data");
     tn_test_add(l, round_trip, NULL, "safetensors: round trip");

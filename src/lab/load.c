@@ -1,4 +1,5 @@
 /* Reading studies: one pass over the trials of a study, everything into its arena. */
+#include "io/json_read.h"
 #include "lab/db.h"
 #include "lab/study.h"
 
@@ -277,7 +278,8 @@ typedef struct curve {
 static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, curve *c)
 {
     const char *key;
-    json_t *v, *all = json_loads(tn__db_text(q, 3), 0, NULL);
+    const char *text = tn__db_text(q, 3);
+    json_t *v, *all = tn_json_tree(text, strlen(text), 0, NULL);
     if (!json_is_object(all)) {
         json_decref(all);
         return tn_error(TN_BAD_FILE,

@@ -207,6 +207,15 @@ static int32_t outside(tn_graph *g, const char *file, int line, tn_role role, co
     return tn_graph_new_tensor(g, role, path, dtype, dims);
 }
 
+/* The first parameter that is not expected ends the building: nothing more is added to the graph. */
+static void check_expected(tn_graph *g, const tn_gtensor *t)
+{
+    const tn_status s = g->expect ? g->expect(g->expect_ctx, t->name, t->dims) : TN_OK;
+    if (s == TN_OK || g->status != TN_OK) return;
+    g->status = s;
+    g->error = tn_arena_strdup(&g->memory, tn_error_text());
+}
+
 tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_init init,
                  tn_param_options o)
 {
@@ -216,8 +225,9 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
         g->tensor[id].init = init;
         g->tensor[id].options = o;
         g->tensor[id].needs_grad = true;
+        check_expected(g, &g->tensor[id]);
     }
-    return (tn_ref){ id };
+    return (tn_ref){ g->status == TN_OK ? id : 0 };
 }
 
 tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name)

@@ -80,6 +80,9 @@ typedef struct tn_assignment {
     int32_t state, value;
 } tn_assignment;
 
+/* Whether a parameter may be: TN_OK, or an error that the graph then has. */
+typedef tn_status tn_param_check(const void *ctx, const char *name, tn_dims dims);
+
 struct tn_graph {
     tn_arena memory;
     tn_graph_options options;
@@ -109,6 +112,8 @@ struct tn_graph {
     } *owned; /* what attrs own, released with the graph */
     size_t n_owned, cap_owned;
     uint64_t next_stream;
+    tn_param_check *expect; /* asked about each new parameter, or NULL */
+    const void *expect_ctx;
     int32_t seed; /* the i64 (2) input, or 0 */
 };
 

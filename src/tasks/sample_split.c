@@ -5,9 +5,9 @@
  * come from Philox: every machine makes the same split. */
 #include "base/alloc.h"
 #include "base/fs.h"
+#include "io/json_read.h"
 #include "tasks/samples.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,16 +50,21 @@ tn_status tn_split_write(const tn_samples *set, const char *path)
     return s;
 }
 
+static tn_status bad_split(const char *path, const tn_json *r, const char *why)
+{
+    return tn_error(TN_BAD_FILE, "%.640s:%zu: %s; a split is {\"train\":[..],\"valid\":[..],\"test\":[..]}", path, tn_json_line(r), why);
+}
+
 /* The rows of one split behind those already taken. seen (n): 0, or 1 + the split a row is in. */
-static tn_status take_rows(const char *path, const json_t *file, int split, tn_sample_set *b, unsigned char *seen, int64_t *taken)
+static tn_status take_rows(const char *path, tn_json *r, int split, tn_sample_set *b, unsigned char *seen, int64_t *taken)
 {
     const char *name = tn_data_split_names[split];
-    const json_t *rows = json_object_get(file, name);
-    if (rows && !json_is_array(rows)) return tn_error(TN_BAD_FILE, "%.640s: \"%s\" is not a list of row numbers", path, name);
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *v = json_array_get(rows, i);
-        const json_int_t row = json_integer_value(v);
-        if (!json_is_integer(v)) return tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is no row number", path, name, i);
+    int64_t row = 0;
+    if (!tn_json_enter(r, '[')) return tn_error(TN_BAD_FILE, "%.640s: \"%s\" is not a list of row numbers", path, name);
+    for (size_t i = 0; tn_json_item(r); i++) {
+        if (!tn_json_integer(r, &row))
+            return r->why ? bad_split(path, r, r->why)
+                          : tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is no row number", path, name, i);
         if (row < 0 || row >= b->set.n)
             return tn_error(TN_BAD_FILE, "%.640s: \"%s\"[%zu] is %lld; the rows are 0 to %lld: was it made for another task?", path, name,
                             i, (long long)row, (long long)b->set.n - 1);
@@ -72,47 +77,51 @@ static tn_status take_rows(const char *path, const json_t *file, int split, tn_s
     return TN_OK;
 }
 
-static tn_status check_head(const char *path, const json_t *file, int64_t n)
+/* Where the list of each split is in the text (not open: nowhere); what else a split may say is checked here. */
+static tn_status find_lists(const char *path, tn_json *r, int64_t n, tn_json list[TN_SPLITS])
 {
-    const char *key;
-    json_t *v;
-    if (!json_is_object(file) || !json_object_get(file, "train"))
-        return tn_error(TN_BAD_FILE, "%.640s is no split: it has to be {\"train\":[..],\"valid\":[..],\"test\":[..]}", path);
-    json_object_foreach((json_t *)(uintptr_t)file, key, v)
-    {
-        if (strcmp(key, "samples") == 0) {
-            if (!json_is_integer(v) || json_integer_value(v) != n)
+    char key[41] = "";
+    int64_t samples = 0;
+    if (!tn_json_enter(r, '{')) (void)tn_json_skip(r);
+    else
+        while (tn_json_key(r)) {
+            int k = 0;
+            while (k < TN_SPLITS && !tn_json_is(r, tn_data_split_names[k])) k++;
+            if (k < TN_SPLITS && list[k].begin) return bad_split(path, r, "a duplicate key");
+            if (k < TN_SPLITS) list[k] = *r;
+            else if (!tn_json_is(r, "samples")) {
+                if (r->bytes < sizeof key) tn_json_copy(r, key);
+                return tn_error(TN_BAD_FILE, "%.640s: \"%.40s\" is not one of train, valid, test and samples", path, key);
+            } else if (!tn_json_integer(r, &samples) || samples != n)
                 return tn_error(TN_BAD_FILE, "%.640s was made for %lld samples, this task has %lld: with its settings (task.size, ...) "
-                                             "as they were then it fits", path, (long long)json_integer_value(v), (long long)n);
-        } else if (strcmp(key, "train") != 0 && strcmp(key, "valid") != 0 && strcmp(key, "test") != 0)
-            return tn_error(TN_BAD_FILE, "%.640s: \"%.40s\" is not one of train, valid, test and samples", path, key);
-    }
-    return TN_OK;
+                                             "as they were then it fits", path, (long long)samples, (long long)n);
+            if (k < TN_SPLITS) (void)tn_json_skip(r);
+        }
+    if (!tn_json_end(r)) return bad_split(path, r, r->why);
+    if (list[TN_TRAIN].begin) return TN_OK;
+    return tn_error(TN_BAD_FILE, "%.640s is no split: it has to be {\"train\":[..],\"valid\":[..],\"test\":[..]}", path);
 }
 
 static tn_status read_split(const char *path, tn_sample_set *b)
 {
     tn_status s = TN_OK;
     char *text = NULL;
-    json_t *file = NULL;
-    json_error_t e;
+    tn_json r, list[TN_SPLITS] = { { .begin = NULL } };
     size_t bytes;
-    int64_t taken = 0, count[TN_SPLITS];
+    int64_t taken = 0, count[TN_SPLITS] = { 0 };
     unsigned char *seen = tn_alloc((size_t)b->set.n);
     if (!seen) return TN_MEMORY;
     TN_TRY(tn_file_read_all(path, 65536 + 32 * (size_t)b->set.n, &text, &bytes));
-    file = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!file) TN_FAIL(TN_BAD_FILE, "%.640s:%d: %s; a split is {\"train\":[..],\"valid\":[..],\"test\":[..]}", path, e.line, e.text);
-    TN_TRY(check_head(path, file, b->set.n));
+    tn_json_open(&r, text, bytes);
+    TN_TRY(find_lists(path, &r, b->set.n, list));
     for (int k = 0; k < TN_SPLITS; k++) {
         const int64_t before = taken;
-        TN_TRY(take_rows(path, file, k, b, seen, &taken));
+        if (list[k].begin) TN_TRY(take_rows(path, &list[k], k, b, seen, &taken));
         count[k] = taken - before;
     }
     if (count[TN_TRAIN] == 0) TN_FAIL(TN_BAD_FILE, "%.640s: \"train\" is empty: there is nothing to learn from", path);
     set_counts(b, count);
 done:
-    json_decref(file);
     tn_free(text);
     tn_free(seen);
     return s;

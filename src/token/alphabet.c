@@ -69,8 +69,9 @@ static tn_status grow_edges(tn_trie *x)
 static tn_status new_node(tn_trie *x, uint32_t *node)
 {
     void *p = x->added;
-    if (x->nodes >= 1u << 23)
-        return tn_error(TN_BAD_FILE, "the added tokens have more than 8 MiB of text; the file is damaged");
+    if (x->nodes >= TN_TRIE_NODES_MAX)
+        return tn_error(TN_BAD_FILE, "the added tokens have more than %d KiB of text; the file is damaged",
+                        TN_TRIE_NODES_MAX >> 10);
     if (x->nodes == x->node_capacity) {
         TN_RETURN_IF(tn_grow(&p, &x->node_capacity, x->nodes ? 2 * x->nodes : 256, sizeof *x->added));
         x->added = p;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 enum { UNKNOWN = 0, BOS = 1, EOS = 2, FIRST_BYTE = 3 };
+enum { MOST_TOKENS = 1 << 19 }; /* a token has 9 bytes and more in the file and 29 while scores are sorted */
 
 typedef struct scored {
     float score;
@@ -37,6 +38,8 @@ static tn_status load_tokens(tn_tokenizer *t, const char *data, size_t bytes, sc
         const size_t id = t->vocab.n;
         if (bytes - at < 8)
             return tn_error(TN_BAD_FILE, "cut short in token %zu at byte %zu; get the file again", id, at);
+        if (id == MOST_TOKENS)
+            return tn_error(TN_BAD_FILE, "more than %d tokens; is this a tokenizer.bin of llama2.c?", MOST_TOKENS);
         const uint32_t bits = little(data + at), n = little(data + at + 4);
         float score;
         memcpy(&score, &bits, 4);
@@ -66,17 +69,22 @@ static int by_score(const void *a, const void *b)
     return x->id < y->id ? -1 : 1;
 }
 
-/* Ranks from scores: the best is 0, equal scores have equal ranks. */
+/* Ranks from scores: the best is 0, equal scores have equal ranks. Frees the list. */
 static tn_status make_pairs(tn_tokenizer *t, scored *list)
 {
     const size_t n = t->vocab.n;
     uint32_t *rank = tn_alloc(n * sizeof *rank), r = 0;
-    if (!rank) return TN_MEMORY;
+    if (!rank) {
+        tn_free(list);
+        return TN_MEMORY;
+    }
     qsort(list, n, sizeof *list, by_score);
     for (size_t i = 0; i < n; i++) {
         if (i > 0 && list[i].score != list[i - 1].score) r++;
         rank[list[i].id] = list[i].score > -1e10f ? r : UINT32_MAX; /* llama2.c's bound */
     }
+    tn_free(list);
+    t->vocab.most_bytes += TN_TABLES_BYTES / 2;
     const tn_status s = tn_vocab_pairs_from_pieces(&t->vocab, rank);
     tn_free(rank);
     return s;
@@ -103,8 +111,12 @@ tn_status tn__load_llama2c(const char *path, tn_tokenizer **out)
     tn_tokenizer *t = NULL;
     TN_TRY(tn__tokenizer_new(TN_KIND_LLAMA2C, &t));
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &data, &bytes));
+    t->vocab.most_bytes =
+        bytes + TN_TABLES_BYTES / 2; /* the scores and their sorting take as much, and go before the pairs come */
     TN_TRY(load_tokens(t, data, bytes, &list, &capacity));
-    TN_TRY(make_pairs(t, list));
+    s = make_pairs(t, list);
+    list = NULL;
+    if (s != TN_OK) goto done;
     find_bytes(t);
     t->from_pieces = true;
     t->role[TN_TOKEN_BOS] = BOS;

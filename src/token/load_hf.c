@@ -1,18 +1,30 @@
 /* Hugging Face tokenizer.json: byte-level BPE and what stands around it. Every part that changes ids is either
  * understood or refused by its name; nothing is skipped in silence but truncation and padding, which are the caller's
- * business. */
+ * business. What may be long (vocabulary, merges, added tokens) is read value by value; the small parts are trees. */
 #include "token/tokenizer_impl.h"
 
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/text.h"
+#include "io/json_read.h"
 
-#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { PARTS_BYTES = 64 << 10 }; /* most of all small parts together: a tree may take 80 times its text */
+
+/* A value of the file that is read later; text is NULL where there is none. */
+typedef struct span {
+    const char *text;
+    size_t bytes;
+} span;
 
 typedef struct loader {
     tn_tokenizer *t;
-    bool byte_level; /* a ByteLevel pre-tokenizer was seen */
+    json_t *root;              /* the small parts, by their names */
+    size_t part_bytes;         /* of them */
+    span vocab, merges, added; /* the others */
+    bool byte_level;           /* a ByteLevel pre-tokenizer was seen */
 } loader;
 
 static tn_status unsupported(const char *part, const char *what)
@@ -43,96 +55,129 @@ static bool flag(const json_t *x, const char *key, bool missing)
 
 /* --- the model: vocabulary and merges ----------------------------------------------------------------------------- */
 
-static tn_status load_vocab(tn_tokenizer *t, json_t *vocab)
+static tn_status bad_number(const tn_json *r) { return tn_error(TN_BAD_FILE, "%s; get the file again", r->why); }
+
+static tn_status put_token(tn_tokenizer *t, tn_json *r)
 {
-    const char *key;
-    json_t *id;
-    char bytes[2 * TN_PIECE_MAX_BYTES], buf[60];
-    if (!json_is_object(vocab)) return tn_error(TN_BAD_FILE, "model.vocab is not an object; the file is damaged");
-    if (json_object_size(vocab) > TN_VOCAB_MAX)
-        return tn_error(TN_BAD_FILE, "model.vocab has %zu tokens; at most %d are read", json_object_size(vocab),
-                        TN_VOCAB_MAX);
-    json_object_foreach(vocab, key, id)
-    {
-        size_t n = strlen(key);
-        if (!json_is_integer(id) || n > sizeof bytes)
-            return tn_error(TN_BAD_FILE,
-                            "model.vocab: \"%s\" is too long or its id is no whole number; the file is damaged",
-                            tn_text_quote(key, buf, sizeof buf));
-        const bool ours = tn__bytes_from_alphabet(key, n, bytes, &n);
-        const tn_status s =
-            tn_vocab_put(&t->vocab, json_integer_value(id), ours ? bytes : key, ours ? n : strlen(key), ours);
-        if (s != TN_OK) {
-            tn_error_prefix("model.vocab \"%s\"", tn_text_quote(key, buf, sizeof buf));
-            return s;
-        }
+    char key[4 * TN_PIECE_MAX_BYTES + 1], bytes[2 * TN_PIECE_MAX_BYTES], buf[60];
+    int64_t id = 0;
+    size_t n = r->bytes;
+    const bool fits = n <= sizeof bytes;
+    if (fits) tn_json_copy(r, key);
+    else snprintf(key, sizeof key, "%.*s", 64, r->raw);
+    if (!tn_json_integer(r, &id) || !fits) {
+        if (r->why) return bad_number(r);
+        return tn_error(TN_BAD_FILE,
+                        "model.vocab: \"%s\" is too long or its id is no whole number; the file is damaged",
+                        tn_text_quote(key, buf, sizeof buf));
     }
+    const bool ours = tn__bytes_from_alphabet(key, n, bytes, &n);
+    const tn_status s = tn_vocab_put(&t->vocab, id, ours ? bytes : key, ours ? n : strlen(key), ours);
+    if (s != TN_OK) tn_error_prefix("model.vocab \"%s\"", tn_text_quote(key, buf, sizeof buf));
+    return s;
+}
+
+static tn_status load_vocab(tn_tokenizer *t, span text)
+{
+    tn_json r;
+    tn_json_open(&r, text.text, text.bytes);
+    if (!text.text || !tn_json_enter(&r, '{'))
+        return tn_error(TN_BAD_FILE, "model.vocab is not an object; the file is damaged");
+    while (tn_json_key(&r)) TN_RETURN_IF(put_token(t, &r));
     return TN_OK;
 }
 
-/* "left right", or [left, right], as two NUL-terminated halves of one buffer; false where it is neither. */
-static bool halves(const json_t *merge, char *buf, size_t bytes, const char **left, const char **right)
+/* A merge: its two tokens one behind the other, the first of n bytes. */
+typedef struct merge {
+    char text[4 * TN_PIECE_MAX_BYTES];
+    size_t n, bytes;
+} merge;
+
+/* One half of a merge behind what is there. */
+static bool add_half(merge *m, const tn_json *r)
 {
-    const json_t *a = json_array_get(merge, 0), *b = json_array_get(merge, 1);
-    const bool pair = json_is_string(a) && json_is_string(b) && json_array_size(merge) == 2;
-    const char *text = json_string_value(merge), *space = text ? strchr(text, ' ') : NULL;
-    if (!pair && (!space || strchr(space + 1, ' '))) return false;
-    const size_t n = pair ? json_string_length(a) : (size_t)(space - text);
-    const char *second = pair ? json_string_value(b) : space + 1;
-    const size_t m = strlen(second);
-    if (n == 0 || m == 0 || n + m + 2 > bytes) return false;
-    memcpy(buf, pair ? json_string_value(a) : text, n);
-    buf[n] = 0;
-    memcpy(buf + n + 1, second, m + 1);
-    *left = buf;
-    *right = buf + n + 1;
+    if (r->bytes == 0 || m->bytes + r->bytes >= sizeof m->text) return false;
+    tn_json_copy(r, m->text + m->bytes);
+    m->n = m->bytes;
+    m->bytes += r->bytes;
     return true;
 }
 
-static int32_t id_of(const json_t *vocab, const char *token)
+/* "left right"; false where it is not two words. */
+static bool halves_of(merge *m, const char *text, size_t bytes)
 {
-    const json_t *id = json_object_get(vocab, token);
-    return id ? (int32_t)json_integer_value(id) : -1; /* load_vocab has checked its range */
+    const char *space = memchr(text, ' ', bytes), *end = text + bytes;
+    if (!space || space == text || space + 1 == end || memchr(space + 1, ' ', (size_t)(end - space - 1))) return false;
+    m->n = (size_t)(space - text);
+    memmove(m->text, text, m->n);
+    memmove(m->text + m->n, space + 1, (size_t)(end - space - 1));
+    m->bytes = bytes - 1;
+    return true;
 }
 
-static tn_status load_merges(tn_tokenizer *t, const json_t *vocab, const json_t *merges)
+/* "left right" or ["left", "right"]. */
+static bool read_merge(tn_json *r, merge *m)
 {
-    char two[4 * TN_PIECE_MAX_BYTES], whole[4 * TN_PIECE_MAX_BYTES], buf[60];
-    if (!json_is_array(merges)) return tn_error(TN_BAD_FILE, "model.merges is not a list; the file is damaged");
-    if (json_array_size(merges) > TN_PAIRS_MAX)
-        return tn_error(TN_BAD_FILE, "model.merges has more than %d rows", TN_PAIRS_MAX);
-    for (size_t i = 0; i < json_array_size(merges); i++) {
-        const char *left, *right;
-        if (!halves(json_array_get(merges, i), two, sizeof two, &left, &right))
+    bool ok = true;
+    int n = 0;
+    m->n = m->bytes = 0;
+    if (tn_json_peek(r) == '"')
+        return tn_json_text(r) && r->bytes < sizeof m->text && halves_of(m, tn_json_copy(r, m->text), r->bytes);
+    if (!tn_json_enter(r, '[')) return tn_json_skip(r), false;
+    for (; tn_json_item(r); n++) ok = tn_json_text(r) && n < 2 && add_half(m, r) && ok;
+    return ok && n == 2;
+}
+
+/* The token whose text in GPT-2's alphabet this is; -1: none. */
+static int32_t id_of(const tn_tokenizer *t, const char *text, size_t bytes)
+{
+    char out[4 * TN_PIECE_MAX_BYTES];
+    size_t n;
+    return tn__bytes_from_alphabet(text, bytes, out, &n) ? tn_vocab_find(&t->vocab, out, n) : -1;
+}
+
+static tn_status put_merge(tn_tokenizer *t, const merge *m, size_t i)
+{
+    char buf[60], text[80];
+    const int32_t a = id_of(t, m->text, m->n), b = id_of(t, m->text + m->n, m->bytes - m->n),
+                  c = id_of(t, m->text, m->bytes);
+    if (a >= 0 && b >= 0 && c >= 0) return tn_vocab_pair_put(&t->vocab, a, b, (uint32_t)i, c);
+    const char *from = a >= 0 && b < 0 ? m->text + m->n : m->text;
+    const size_t n = a < 0 ? m->n : b < 0 ? m->bytes - m->n : m->bytes;
+    snprintf(text, sizeof text, "%.*s", (int)(n < 64 ? n : 64), from);
+    return tn_error(TN_BAD_FILE, "model.merges[%zu]: \"%s\" is not in the vocabulary; the file is damaged", i,
+                    tn_text_quote(text, buf, sizeof buf));
+}
+
+static tn_status load_merges(tn_tokenizer *t, span text)
+{
+    tn_json r;
+    merge m;
+    size_t i = 0;
+    tn_json_open(&r, text.text, text.bytes);
+    if (!text.text || !tn_json_enter(&r, '['))
+        return tn_error(TN_BAD_FILE, "model.merges is not a list; the file is damaged");
+    for (; tn_json_item(&r); i++) {
+        if (i == TN_PAIRS_MAX) return tn_error(TN_BAD_FILE, "model.merges has more than %d rows", TN_PAIRS_MAX);
+        if (!read_merge(&r, &m))
             return tn_error(TN_BAD_FILE, "model.merges[%zu] is not two tokens; the file is damaged", i);
-        const size_t n = strlen(left);
-        memcpy(whole, left, n);
-        memcpy(whole + n, right, strlen(right) + 1);
-        const int32_t a = id_of(vocab, left), b = id_of(vocab, right), c = id_of(vocab, whole);
-        if (a < 0 || b < 0 || c < 0)
-            return tn_error(TN_BAD_FILE, "model.merges[%zu]: \"%s\" is not in the vocabulary; the file is damaged", i,
-                            tn_text_quote(a < 0   ? left
-                                          : b < 0 ? right
-                                                  : whole,
-                                          buf, sizeof buf));
-        TN_RETURN_IF(tn_vocab_pair_put(&t->vocab, a, b, (uint32_t)i, c));
+        TN_RETURN_IF(put_merge(t, &m, i));
     }
     return TN_OK;
 }
 
-static tn_status load_model(tn_tokenizer *t, const json_t *model)
+static tn_status load_model(const loader *l, const json_t *model)
 {
+    tn_tokenizer *t = l->t;
     static const char *const unset[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix",
                                          "byte_fallback" };
-    json_t *vocab = json_object_get(model, "vocab");
     const char *type = type_of(model);
-    if (strcmp(type, "BPE") != 0 && !(*type == 0 && json_object_get(model, "merges")))
-        return unsupported("model type", type);
+    if (strcmp(type, "BPE") != 0 && !(*type == 0 && l->merges.text)) return unsupported("model type", type);
     for (size_t i = 0; i < sizeof unset / sizeof *unset; i++)
         if (!is_unset(json_object_get(model, unset[i]))) return unsupported("model option", unset[i]);
     t->whole_first = flag(model, "ignore_merges", false);
-    TN_RETURN_IF(load_vocab(t, vocab));
-    return load_merges(t, vocab, json_object_get(model, "merges"));
+    TN_RETURN_IF(load_vocab(t, l->vocab));
+    return load_merges(t, l->merges);
 }
 
 /* --- around the model --------------------------------------------------------------------------------------------- */
@@ -210,26 +255,47 @@ static tn_status load_pre_tokenizer(loader *l, const json_t *x, int depth)
     return TN_OK;
 }
 
-static tn_status load_added(tn_tokenizer *t, const json_t *list)
+static tn_status add_token(tn_tokenizer *t, tn_json *r, size_t i)
 {
-    if (list && !json_is_null(list) && !json_is_array(list))
-        return tn_error(TN_BAD_FILE, "added_tokens is not a list; the file is damaged");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *x = json_array_get(list, i), *id = json_object_get(x, "id"),
-                     *content = json_object_get(x, "content");
-        if (!json_is_integer(id) || !json_is_string(content) || json_string_length(content) == 0)
-            return tn_error(TN_BAD_FILE, "added_tokens[%zu] has no id or no content; the file is damaged", i);
-        if (json_integer_value(id) < 0 || json_integer_value(id) >= TN_VOCAB_MAX)
-            return tn_error(TN_BAD_FILE, "added_tokens[%zu]: its id is outside 0..%d; the file is damaged", i,
-                            TN_VOCAB_MAX - 1);
-        if (flag(x, "single_word", false)) return unsupported("added token option", "single_word");
-        const tn_added a = { .id = (int32_t)json_integer_value(id),
-                             .special = flag(x, "special", false),
-                             .normalized = flag(x, "normalized", false),
-                             .lstrip = flag(x, "lstrip", false),
-                             .rstrip = flag(x, "rstrip", false) };
-        TN_RETURN_IF(tn__tokenizer_add(t, a, json_string_value(content), json_string_length(content)));
-    }
+    char content[2 * TN_PIECE_MAX_BYTES];
+    size_t bytes = 0;
+    int64_t id = 0;
+    tn_added a = { 0 };
+    bool has_id = false, single_word = false;
+    if (!tn_json_enter(r, '{')) (void)tn_json_skip(r);
+    else
+        while (tn_json_key(r)) {
+            if (tn_json_is(r, "id")) has_id = tn_json_integer(r, &id);
+            else if (tn_json_is(r, "content")) {
+                bytes = tn_json_text(r) && r->bytes < sizeof content ? r->bytes : 0;
+                if (bytes) tn_json_copy(r, content);
+            } else if (tn_json_is(r, "special")) (void)tn_json_flag(r, &a.special);
+            else if (tn_json_is(r, "normalized")) (void)tn_json_flag(r, &a.normalized);
+            else if (tn_json_is(r, "lstrip")) (void)tn_json_flag(r, &a.lstrip);
+            else if (tn_json_is(r, "rstrip")) (void)tn_json_flag(r, &a.rstrip);
+            else if (tn_json_is(r, "single_word")) (void)tn_json_flag(r, &single_word);
+            else (void)tn_json_skip(r);
+        }
+    if (r->why) return bad_number(r);
+    if (!has_id || bytes == 0)
+        return tn_error(TN_BAD_FILE, "added_tokens[%zu] has no id, or no content of 1 to %d bytes; the file is damaged",
+                        i, TN_PIECE_MAX_BYTES);
+    if (id < 0 || id >= TN_VOCAB_MAX)
+        return tn_error(TN_BAD_FILE, "added_tokens[%zu]: its id is outside 0..%d; the file is damaged", i,
+                        TN_VOCAB_MAX - 1);
+    if (single_word) return unsupported("added token option", "single_word");
+    a.id = (int32_t)id;
+    return tn__tokenizer_add(t, a, content, bytes);
+}
+
+static tn_status load_added(tn_tokenizer *t, span text)
+{
+    tn_json r;
+    if (!text.text) return TN_OK;
+    tn_json_open(&r, text.text, text.bytes);
+    if (tn_json_peek(&r) == 'n') return TN_OK;
+    if (!tn_json_enter(&r, '[')) return tn_error(TN_BAD_FILE, "added_tokens is not a list; the file is damaged");
+    for (size_t i = 0; tn_json_item(&r); i++) TN_RETURN_IF(add_token(t, &r, i));
     return TN_OK;
 }
 
@@ -261,118 +327,190 @@ static tn_status load_post(tn_tokenizer *t, const json_t *x, int depth)
     return TN_OK;
 }
 
-static tn_status load_all(tn_tokenizer *t, const json_t *root)
+static tn_status load_all(loader *l)
 {
-    loader l = { .t = t };
-    const json_t *decoder = json_object_get(root, "decoder");
-    if (!json_is_object(json_object_get(root, "model")))
-        return tn_error(TN_BAD_FILE, "there is no \"model\"; is this a tokenizer.json?");
+    const json_t *root = l->root, *decoder = json_object_get(root, "decoder"), *model = json_object_get(root, "model");
+    tn_tokenizer *t = l->t;
+    if (!json_is_object(model)) return tn_error(TN_BAD_FILE, "there is no \"model\"; is this a tokenizer.json?");
     if (is_unset(json_object_get(root, "pre_tokenizer"))) return unsupported("pre_tokenizer", "none");
-    TN_RETURN_IF(load_pre_tokenizer(&l, json_object_get(root, "pre_tokenizer"), 0));
-    if (!l.byte_level) return unsupported("pre_tokenizer", "one without ByteLevel");
+    TN_RETURN_IF(load_pre_tokenizer(l, json_object_get(root, "pre_tokenizer"), 0));
+    if (!l->byte_level) return unsupported("pre_tokenizer", "one without ByteLevel");
     if (!is_unset(decoder) && strcmp(type_of(decoder), "ByteLevel") != 0)
         return unsupported("decoder", type_of(decoder));
     TN_RETURN_IF(load_normalizer(t, json_object_get(root, "normalizer")));
-    TN_RETURN_IF(load_model(t, json_object_get(root, "model")));
-    TN_RETURN_IF(load_added(t, json_object_get(root, "added_tokens")));
+    TN_RETURN_IF(load_model(l, model));
+    TN_RETURN_IF(load_added(t, l->added));
     return load_post(t, json_object_get(root, "post_processor"), 0);
 }
 
-static tn_status read_json(const char *path, json_t **out)
+/* --- finding the parts ------------------------------------------------------------------------------------------------ */
+
+typedef struct part {
+    const char *name;
+    span *later; /* NULL: a small part, which becomes a tree */
+} part;
+
+/* The value of a key that was just read, into `to` or where the row says; what no row names is passed over. */
+static tn_status take_part(loader *l, tn_json *r, const part *rows, json_t *to)
 {
     json_error_t err;
-    char *text = NULL, buf[160];
-    size_t bytes;
-    TN_RETURN_IF(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
-    tn_free(text);
-    if (!root)
-        return tn_error(TN_BAD_FILE, "%.400s:%d: %s; get the file again", path, err.line,
-                        tn_text_quote(err.text, buf, sizeof buf));
-    *out = root;
+    char buf[160];
+    span v = { 0 };
+    while (rows->name && !tn_json_is(r, rows->name)) rows++;
+    if (!tn_json_extent(r, &v.text, &v.bytes) || !rows->name) return TN_OK;
+    if (json_object_get(to, rows->name) || (rows->later && rows->later->text))
+        return tn_error(TN_BAD_FILE, "a duplicate key \"%s\"; get the file again", rows->name);
+    if (rows->later) {
+        *rows->later = v;
+        return TN_OK;
+    }
+    l->part_bytes += v.bytes;
+    if (l->part_bytes > PARTS_BYTES)
+        return tn_error(TN_BAD_FILE, "\"%s\" is longer than any tokenizer's; get the file again", rows->name);
+    json_t *tree = json_loadb(v.text, v.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &err);
+    if (tree && json_object_set_new(to, rows->name, tree) == 0) return TN_OK;
+    return tn_error(TN_BAD_FILE, "%s: %s; get the file again", rows->name, tn_text_quote(err.text, buf, sizeof buf));
+}
+
+static tn_status find_model(loader *l, tn_json *r)
+{
+    const part rows[] = {
+        { "vocab", &l->vocab },    { "merges", &l->merges },       { "type", NULL },
+        { "dropout", NULL },       { "ignore_merges", NULL },      { "continuing_subword_prefix", NULL },
+        { "byte_fallback", NULL }, { "end_of_word_suffix", NULL }, { NULL, NULL }
+    };
+    if (json_object_get(l->root, "model"))
+        return tn_error(TN_BAD_FILE, "a duplicate key \"model\"; get the file again");
+    json_t *model = json_object();
+    if (!model || json_object_set_new(l->root, "model", model) != 0)
+        return tn_error(TN_MEMORY, "out of memory for a tokenizer; end other programs and try again");
+    if (!tn_json_enter(r, '{')) {
+        (void)tn_json_skip(r);
+        return json_object_set_new(l->root, "model", json_null()) == 0 ? TN_OK : TN_MEMORY;
+    }
+    while (tn_json_key(r)) TN_RETURN_IF(take_part(l, r, rows, model));
     return TN_OK;
+}
+
+static tn_status bad_json(const char *path, const tn_json *r)
+{
+    return tn_error(TN_BAD_FILE, "%.400s:%zu: %s; get the file again", path, tn_json_line(r), r->why);
+}
+
+static tn_status find_parts(loader *l, const char *path, span text)
+{
+    const part rows[] = { { "added_tokens", &l->added }, { "normalizer", NULL },     { "pre_tokenizer", NULL },
+                          { "decoder", NULL },           { "post_processor", NULL }, { NULL, NULL } };
+    tn_json r;
+    tn_status s = TN_OK;
+    tn_json_open(&r, text.text, text.bytes);
+    if (!tn_json_enter(&r, '{')) (void)tn_json_skip(&r);
+    else
+        while (s == TN_OK && tn_json_key(&r))
+            s = tn_json_is(&r, "model") ? find_model(l, &r) : take_part(l, &r, rows, l->root);
+    if (s == TN_OK && !tn_json_end(&r)) return bad_json(path, &r);
+    if (s == TN_BAD_FILE) tn_error_prefix("%.400s", path);
+    return s;
 }
 
 tn_status tn__load_hf(const char *path, tn_tokenizer **out)
 {
     tn_status s = TN_OK;
-    json_t *root = NULL;
-    tn_tokenizer *t = NULL;
-    TN_TRY(tn__tokenizer_new(TN_KIND_BPE, &t));
-    TN_TRY(read_json(path, &root));
-    TN_TRY(load_all(t, root));
-    TN_TRY(tn__tokenizer_finish(t));
-    *out = t;
-    t = NULL;
+    char *text = NULL;
+    size_t bytes;
+    loader l = { .root = json_object() };
+    if (!l.root) TN_FAIL(TN_MEMORY, "out of memory for a tokenizer; end other programs and try again");
+    TN_TRY(tn__tokenizer_new(TN_KIND_BPE, &l.t));
+    TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
+    l.t->vocab.most_bytes = bytes + TN_TABLES_BYTES;
+    TN_TRY(find_parts(&l, path, (span){ text, bytes }));
+    s = load_all(&l);
+    if (s == TN_OK) s = tn__tokenizer_finish(l.t);
+    if (s == TN_BAD_FILE) tn_error_prefix("%.400s", path);
+    if (s != TN_OK) goto done;
+    *out = l.t;
+    l.t = NULL;
 done:
-    if (s == TN_BAD_FILE && root) tn_error_prefix("%.400s", path);
-    json_decref(root);
-    tn_tokenizer_free(t);
+    json_decref(l.root);
+    tn_free(text);
+    tn_tokenizer_free(l.t);
     return s;
 }
 
 /* --- GPT-2's own files: the same vocabulary and merges, apart ----------------------------------------------------- */
 
 /* vocab.bpe: a "#version" line, then "left right" a line. */
-static tn_status merges_from_text(char *text, json_t **out)
+static tn_status merges_from_text(tn_tokenizer *t, const char *text, size_t bytes)
 {
-    tn_status s = TN_OK;
-    json_t *list = json_array();
-    for (char *line = text, *end; list && *line; line = end) {
-        end = strchr(line, '\n');
-        if (end) *end++ = 0;
-        else end = line + strlen(line);
-        const size_t n = strlen(line);
-        if (n && line[n - 1] == '\r') line[n - 1] = 0;
-        if (*line == 0 || (line == text && strncmp(line, "#version", 8) == 0)) continue;
-        json_t *row = json_string(line);
-        if (!row) TN_FAIL(TN_BAD_FILE, "line %zu is not UTF-8; get the file again", json_array_size(list) + 2);
-        if (json_array_append_new(list, row) != 0)
-            TN_FAIL(TN_MEMORY, "out of memory for merges; end other programs and try again");
+    merge m;
+    size_t i = 0;
+    const char *end = text + bytes;
+    for (const char *line = text, *next; line < end; line = next) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t n = (size_t)((newline ? newline : end) - line);
+        next = newline ? newline + 1 : end;
+        if (n && line[n - 1] == '\r') n--;
+        if (n == 0 || (line == text && n >= 8 && memcmp(line, "#version", 8) == 0)) continue;
+        if (i == TN_PAIRS_MAX) return tn_error(TN_BAD_FILE, "more than %d merges", TN_PAIRS_MAX);
+        bool ok = n < sizeof m.text;
+        if (ok) {
+            memcpy(m.text, line, n);
+            m.text[n] = 0;
+            ok = strlen(m.text) == n && tn_utf8_valid(m.text) && halves_of(&m, m.text, n);
+        }
+        if (!ok) return tn_error(TN_BAD_FILE, "merge %zu is not two tokens of UTF-8 text; get the file again", i + 1);
+        TN_RETURN_IF(put_merge(t, &m, i++));
     }
-    if (!list) TN_FAIL(TN_MEMORY, "out of memory for merges; end other programs and try again");
-    *out = list;
-    list = NULL;
-done:
-    json_decref(list);
-    return s;
+    return TN_OK;
 }
 
-static tn_status add_end_of_text(tn_tokenizer *t, const json_t *vocab)
+static tn_status add_end_of_text(tn_tokenizer *t)
 {
     static const char end[] = "<|endoftext|>";
-    const int32_t id = id_of(vocab, end);
+    const int32_t id = tn_vocab_find(&t->vocab, end, sizeof end - 1);
     const tn_added a = { .id = id, .special = true };
     return id < 0 ? TN_OK : tn__tokenizer_add(t, a, end, sizeof end - 1);
+}
+
+static tn_status load_encoder(const char *path, tn_tokenizer *t)
+{
+    tn_status s = TN_OK;
+    tn_json r;
+    char *text = NULL;
+    size_t bytes;
+    TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
+    t->vocab.most_bytes = bytes + TN_TABLES_BYTES;
+    tn_json_open(&r, text, bytes);
+    if (!tn_json_skip(&r) || !tn_json_end(&r)) {
+        s = bad_json(path, &r);
+        goto done;
+    }
+    s = load_vocab(t, (span){ text, bytes });
+    if (s == TN_BAD_FILE) tn_error_prefix("%.400s", path);
+done:
+    tn_free(text);
+    return s;
 }
 
 tn_status tn__load_gpt2(const char *encoder, const char *merges, tn_tokenizer **out)
 {
     tn_status s = TN_OK;
-    json_t *vocab = NULL, *list = NULL;
     char *text = NULL;
     size_t bytes;
-    const char *path = NULL; /* the file that is read and looked at */
     tn_tokenizer *t = NULL;
     TN_TRY(tn__tokenizer_new(TN_KIND_BPE, &t));
-    TN_TRY(read_json(encoder, &vocab));
-    path = encoder;
-    TN_TRY(load_vocab(t, vocab));
-    path = NULL;
+    TN_TRY(load_encoder(encoder, t));
     TN_TRY(tn_file_read_all(merges, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
-    path = merges;
-    if (strlen(text) != bytes) TN_FAIL(TN_BAD_FILE, "byte %zu is NUL; get the file again", strlen(text));
-    TN_TRY(merges_from_text(text, &list));
-    TN_TRY(load_merges(t, vocab, list));
-    TN_TRY(add_end_of_text(t, vocab));
-    TN_TRY(tn__tokenizer_split(t, tn_split_named("gpt2"), NULL, false));
-    TN_TRY(tn__tokenizer_finish(t));
+    t->vocab.most_bytes += bytes;
+    s = merges_from_text(t, text, bytes);
+    if (s == TN_OK) s = add_end_of_text(t);
+    if (s == TN_OK) s = tn__tokenizer_split(t, tn_split_named("gpt2"), NULL, false);
+    if (s == TN_OK) s = tn__tokenizer_finish(t);
+    if (s == TN_BAD_FILE) tn_error_prefix("%.400s", merges);
+    if (s != TN_OK) goto done;
     *out = t;
     t = NULL;
 done:
-    if (s == TN_BAD_FILE && path) tn_error_prefix("%.400s", path);
-    json_decref(list);
-    json_decref(vocab);
     tn_free(text);
     tn_tokenizer_free(t);
     return s;

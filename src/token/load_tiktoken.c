@@ -141,6 +141,7 @@ tn_status tn__load_tiktoken(const char *path, const char *pattern, tn_tokenizer 
     tn_tokenizer *t = NULL;
     TN_TRY(tn__tokenizer_new(TN_KIND_BPE, &t));
     TN_TRY(tn_file_read_all(path, TN_TOKENIZER_FILE_MAX_BYTES, &text, &bytes));
+    t->vocab.most_bytes = bytes + TN_TABLES_BYTES;
     TN_TRY(load_lines(t, text, bytes, &ranks));
     t->whole_first = t->from_pieces = true;
     TN_TRY(tn_vocab_pairs_from_pieces(&t->vocab, NULL));

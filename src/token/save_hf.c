@@ -119,9 +119,8 @@ static void put_merges(writer *w, const tn_vocab *v, const tn_pair *const *by_ra
 
 static tn_status sort_merges(const tn_vocab *v, const tn_pair **by_rank)
 {
-    for (size_t i = 0; i < v->pair_slots; i++) {
+    for (size_t i = 0; i < v->n_pairs; i++) {
         const tn_pair *p = v->pair + i;
-        if (p->left == UINT32_MAX) continue;
         if (p->rank >= v->n_pairs || by_rank[p->rank])
             return tn_error(TN_USAGE,
                             "its merges have gaps in their order; only a tokenizer without repeated merges is written");

@@ -221,10 +221,9 @@ static void hash_number(XXH64_state_t *h, uint64_t x)
 static uint64_t hash_pairs(const tn_vocab *v)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < v->pair_slots; i++)
-        if (v->pair[i].left != UINT32_MAX)
-            sum += XXH64((uint32_t[]){ v->pair[i].left, v->pair[i].right, v->pair[i].rank, (uint32_t)v->pair[i].id },
-                         16, 0);
+    for (size_t i = 0; i < v->n_pairs; i++)
+        sum +=
+            XXH64((uint32_t[]){ v->pair[i].left, v->pair[i].right, v->pair[i].rank, (uint32_t)v->pair[i].id }, 16, 0);
     return sum;
 }
 

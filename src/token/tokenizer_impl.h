@@ -7,7 +7,13 @@
 #include "token/unicode.h"
 #include "token/vocab.h"
 
-enum { TN_SPLITS_MAX = 8, TN_ADDED_MAX = 1 << 16, TN_TOKENIZER_FILE_MAX_BYTES = 64 << 20 };
+enum {
+    TN_SPLITS_MAX = 8,
+    TN_ADDED_MAX = 1 << 16,
+    TN_TRIE_NODES_MAX = 1 << 18, /* at up to 36 bytes a node a trie stays below 10 MB, whatever the file's size */
+    TN_TABLES_BYTES = 13 << 20, /* what a vocabulary may take beside the bytes of its file (and 3 MiB are the rest's) */
+    TN_TOKENIZER_FILE_MAX_BYTES = 64 << 20
+};
 
 typedef enum tn_token_kind { TN_KIND_BYTES, TN_KIND_BPE, TN_KIND_LLAMA2C } tn_token_kind;
 

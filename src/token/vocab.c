@@ -17,6 +17,7 @@ void tn_vocab_free(tn_vocab *v)
     tn_free(v->piece);
     tn_free(v->slot);
     tn_free(v->pair);
+    tn_free(v->pair_slot);
     *v = (tn_vocab){ 0 };
 }
 
@@ -71,6 +72,17 @@ static tn_status grow_slots(tn_vocab *v)
     return s;
 }
 
+/* Whether so many bytes more stay in what the tables may take. */
+static tn_status check_room(const tn_vocab *v, size_t more)
+{
+    const size_t bytes = v->text.n + v->n * sizeof *v->piece + v->slots * sizeof *v->slot +
+                         v->n_pairs * sizeof *v->pair + v->pair_slots * sizeof *v->pair_slot;
+    if (!v->most_bytes || bytes + more <= v->most_bytes) return TN_OK;
+    return tn_error(TN_BAD_FILE,
+                    "%zu tokens and %zu merges are more than a real vocabulary of its size has; get the file again",
+                    v->n, v->n_pairs);
+}
+
 tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, bool findable)
 {
     void *p = v->piece;
@@ -87,11 +99,14 @@ tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, boo
         return tn_error(TN_BAD_FILE, "tokens %d and %lld have the same bytes; the file is damaged",
                         tn_vocab_find(v, bytes, n), (long long)id);
     if (v->text.n + n > UINT32_MAX) return tn_error(TN_BAD_FILE, "the tokens have more than 4 GiB in all");
+    const bool full = 2 * (v->filled + 1) > v->slots;
+    const size_t gap = (size_t)id < v->n ? 0 : ((size_t)id - v->n) * sizeof *v->piece;
+    TN_RETURN_IF(check_room(v, n + gap + (full ? v->slots * sizeof *v->slot : 0)));
     if ((size_t)id >= v->piece_capacity) {
         TN_RETURN_IF(tn_grow(&p, &v->piece_capacity, (size_t)id + (size_t)id / 2 + 1024, sizeof *v->piece));
         v->piece = p;
     }
-    if (2 * (v->filled + 1) > v->slots) TN_RETURN_IF(grow_slots(v));
+    if (full) TN_RETURN_IF(grow_slots(v));
     const uint32_t place = (uint32_t)v->text.n;
     TN_RETURN_IF(tn_text_append(&v->text, bytes, n));
     v->piece[id] = (tn_piece){ place, (uint32_t)n };
@@ -102,45 +117,48 @@ tn_status tn_vocab_put(tn_vocab *v, int64_t id, const char *bytes, size_t n, boo
     return insert(v, (uint32_t)id);
 }
 
-static tn_status place_pair(tn_vocab *v, tn_pair p)
+static tn_status place_pair(tn_vocab *v, size_t index)
 {
-    size_t i = tn_mix((uint64_t)p.left << 32 | p.right) & (v->pair_slots - 1), probes = 0;
-    for (; v->pair[i].left != UINT32_MAX; i = (i + 1) & (v->pair_slots - 1))
+    const tn_pair p = v->pair[index];
+    const uint64_t hash = tn_mix((uint64_t)p.left << 32 | p.right);
+    size_t i = hash & (v->pair_slots - 1), probes = 0;
+    for (; v->pair_slot[i]; i = (i + 1) & (v->pair_slots - 1))
         if (++probes > MAX_PROBES)
             return tn_error(TN_BAD_FILE, "merges collide as no real vocabulary's do; get the file again");
-    v->pair[i] = p;
+    v->pair_slot[i] = (uint32_t)(hash >> 56) << 24 | ((uint32_t)index + 1);
     return TN_OK;
 }
 
+/* The old slots go first: all that is in them is in the list of pairs. */
 static tn_status grow_pairs(tn_vocab *v)
 {
-    tn_pair *old = v->pair;
-    const size_t n = v->pair_slots, more = n ? 2 * n : 2048;
-    tn_pair *pair = tn_alloc(more * sizeof *pair);
-    if (!pair) return TN_MEMORY;
-    for (size_t i = 0; i < more; i++) pair[i].left = UINT32_MAX;
-    v->pair = pair;
+    const size_t more = v->pair_slots ? 2 * v->pair_slots : 2048;
+    tn_free(v->pair_slot);
+    v->pair_slots = 0;
+    if (!(v->pair_slot = tn_alloc(more * sizeof *v->pair_slot))) return TN_MEMORY;
     v->pair_slots = more;
-    tn_status s = TN_OK;
-    for (size_t i = 0; i < n && s == TN_OK; i++)
-        if (old[i].left != UINT32_MAX) s = place_pair(v, old[i]);
-    tn_free(old);
-    return s;
+    for (size_t i = 0; i < v->n_pairs; i++) TN_RETURN_IF(place_pair(v, i));
+    return TN_OK;
 }
 
 tn_status tn_vocab_pair_put(tn_vocab *v, int32_t left, int32_t right, uint32_t rank, int32_t id)
 {
-    if (v->n_pairs >= TN_PAIRS_MAX)
-        return tn_error(TN_BAD_FILE, "more than %d merges; the file is damaged", TN_PAIRS_MAX);
+    void *list = v->pair;
     const tn_pair *old = tn_vocab_pair(v, (uint32_t)left, (uint32_t)right);
     if (old) {
         v->pair[old - v->pair].rank = rank;
         v->pair[old - v->pair].id = id;
         return TN_OK;
     }
-    if (2 * (v->n_pairs + 1) > v->pair_slots) TN_RETURN_IF(grow_pairs(v));
-    v->n_pairs++;
-    return place_pair(v, (tn_pair){ (uint32_t)left, (uint32_t)right, rank, id });
+    const bool full = 2 * (v->n_pairs + 1) > v->pair_slots;
+    if (v->n_pairs >= TN_PAIRS_MAX)
+        return tn_error(TN_BAD_FILE, "more than %d merges; the file is damaged", TN_PAIRS_MAX);
+    TN_RETURN_IF(check_room(v, sizeof *v->pair + (full ? v->pair_slots * sizeof *v->pair_slot : 0)));
+    TN_RETURN_IF(tn_grow(&list, &v->pair_capacity, v->n_pairs + 1, sizeof *v->pair));
+    v->pair = list;
+    if (full) TN_RETURN_IF(grow_pairs(v));
+    v->pair[v->n_pairs] = (tn_pair){ (uint32_t)left, (uint32_t)right, rank, id };
+    return place_pair(v, v->n_pairs++);
 }
 
 tn_status tn_vocab_pairs_from_pieces(tn_vocab *v, const uint32_t *rank)

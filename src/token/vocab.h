@@ -10,7 +10,7 @@
 enum {
     TN_VOCAB_MAX = 1 << 21,       /* ids */
     TN_PIECE_MAX_BYTES = 1 << 10, /* one token */
-    TN_PAIRS_MAX = 1 << 24
+    TN_PAIRS_MAX = (1 << 24) - 1  /* 1 + its number has 24 bits in a slot */
 };
 
 typedef struct tn_piece {
@@ -18,7 +18,7 @@ typedef struct tn_piece {
 } tn_piece;
 
 typedef struct tn_pair {
-    uint32_t left, right; /* ids; left = UINT32_MAX: a free slot */
+    uint32_t left, right; /* ids */
     uint32_t rank;        /* lowest first */
     int32_t id;           /* what they become */
 } tn_pair;
@@ -30,8 +30,10 @@ typedef struct tn_vocab {
     uint32_t longest; /* bytes of the longest piece that can be found */
     uint32_t *slot;   /* (slots) 1 + id of a piece that can be found, 0: free; open addressing */
     size_t slots, filled;
-    tn_pair *pair; /* (pair_slots) */
-    size_t pair_slots, n_pairs;
+    tn_pair *pair;       /* (n_pairs) as they came; found by: */
+    uint32_t *pair_slot; /* (pair_slots) 8 bits of its hash, 24 bits of 1 + its number, 0: free; open addressing */
+    size_t pair_slots, n_pairs, pair_capacity;
+    size_t most_bytes; /* of all tables; 0: no limit. For a file: what it may take (SECURITY.md, P6) */
 } tn_vocab;
 
 void tn_vocab_free(tn_vocab *v);
@@ -57,10 +59,13 @@ static inline uint64_t tn_mix(uint64_t x)
 static inline const tn_pair *tn_vocab_pair(const tn_vocab *v, uint32_t left, uint32_t right) /* NULL: none */
 {
     if (!v->pair_slots) return NULL;
-    for (size_t i = tn_mix((uint64_t)left << 32 | right) & (v->pair_slots - 1);; i = (i + 1) & (v->pair_slots - 1)) {
-        const tn_pair *p = v->pair + i;
+    const uint64_t hash = tn_mix((uint64_t)left << 32 | right);
+    for (size_t i = hash & (v->pair_slots - 1);; i = (i + 1) & (v->pair_slots - 1)) {
+        const uint32_t slot = v->pair_slot[i];
+        if (!slot) return NULL;
+        if (slot >> 24 != hash >> 56) continue;
+        const tn_pair *p = v->pair + (slot & 0xFFFFFF) - 1;
         if (p->left == left && p->right == right) return p;
-        if (p->left == UINT32_MAX) return NULL;
     }
 }
 

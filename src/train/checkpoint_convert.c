@@ -5,6 +5,7 @@
 #include "base/fs.h"
 #include "base/output.h"
 #include "io/llama2c.h"
+#include "io/packed.h"
 #include "train/checkpoint.h"
 #include "train/saved_model.h"
 
@@ -13,13 +14,6 @@
 
 enum { CHUNK = 64 << 10 }; /* numbers */
 
-/* A packed file may become as large as the machine's memory, no more. */
-static uint64_t machine_bytes(void)
-{
-    const long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && bytes > 0 ? (uint64_t)pages * (uint64_t)bytes : (uint64_t)4 << 30;
-}
-
 /* --- formats --------------------------------------------------------------------------------------------------------- */
 
 /* What out->file holds as a list. */
@@ -27,8 +21,7 @@ static tn_status list_file(tn_tensors *out)
 {
     const tn_safetensors *f = out->file.tensors;
     out->n = tn_safetensors_count(f);
-    TN_RETURN_IF(tn_grow((void **)&out->tensor, &out->capacity, out->n + 1, sizeof *out->tensor));
-    for (size_t i = 0; i < out->n; i++) out->tensor[i] = *tn_safetensors_at(f, i);
+    out->tensor = out->n ? tn_safetensors_at(f, 0) : NULL; /* one array */
     out->n_meta = tn_safetensors_meta_count(f);
     out->meta = out->n_meta ? tn_safetensors_meta_at(f, 0) : NULL;
     return TN_OK;
@@ -36,7 +29,7 @@ static tn_status list_file(tn_tensors *out)
 
 static tn_status read_safetensors(const char *path, tn_tensors *out)
 {
-    TN_RETURN_IF(tn_tensor_file_open(path, machine_bytes(), &out->file));
+    TN_RETURN_IF(tn_tensor_file_open(path, tn_packed_most(path), &out->file));
     return list_file(out);
 }
 
@@ -166,7 +159,6 @@ tn_status tn_tensors_open(const char *path, tn_tensors *out)
 void tn_tensors_close(tn_tensors *t)
 {
     tn_tensor_file_close(&t->file);
-    tn_free(t->tensor);
     tn_free(t->memory);
     *t = (tn_tensors){ 0 };
 }

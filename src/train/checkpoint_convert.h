@@ -9,8 +9,8 @@
 
 /* Tensors that are open, whatever they came from. */
 typedef struct tn_tensors {
-    tn_file_tensor *tensor; /* (n) */
-    size_t n, capacity;
+    const tn_file_tensor *tensor; /* (n), of `file` */
+    size_t n;
     const tn_text_pair *meta; /* (n_meta) */
     size_t n_meta;
     tn_tensor_file file; /* what they lie in, */

@@ -240,8 +240,9 @@ static bool is_gone(const tn_ckpt_list *l, const char *run, const char *link, in
     return named >= 0 && tn__ckpt_pointed(run, link) == named;
 }
 
-/* *again: one that was listed has been removed since, so that others may be meant now. */
-static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes, bool *again)
+/* *again: one that was listed, or that the link names, has been removed since, so that others may be meant now; `last`: what the link
+ * names is not coming back. */
+static tn_status find_once(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes, bool last, bool *again)
 {
     tn_status s = TN_OK;
     tn_ckpt_list l = { 0 };
@@ -255,6 +256,10 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
     if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
     tried = tn_alloc(l.n);
     if (!tried) TN_TRY(TN_MEMORY);
+    if (is_gone(&l, run, link, named) && !last) { /* a save of the same step replaces it */
+        *again = true;
+        goto done;
+    }
     if (why && is_gone(&l, run, link, named) && failed++ == 0)
         snprintf(why, bytes, "%.640s/step-%lld, which %s names, is not there", run, (long long)named, link);
     for (int64_t i; (i = next_choice(&l, link, tried)) >= 0;) {
@@ -287,8 +292,8 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
     bool again;
     int tries = 0;
     tn_status s;
-    do s = find_once(run, link, path, why, bytes, &again);
-    while (again && ++tries < TRIES);
+    do s = find_once(run, link, path, why, bytes, ++tries == TRIES, &again);
+    while (again && tries < TRIES);
     return s;
 }
 

@@ -2,6 +2,8 @@
  * writer and reader cannot drift apart. JSON has no NaN: it is null here. */
 #include "train/checkpoint.h"
 
+#include "io/json_read.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -266,7 +268,7 @@ static tn_status read_json(const char *dir, const char *name, char path[TN_PATH_
     json_error_t err;
     TN_RETURN_IF(tn_path_join(dir, name, path, TN_PATH_BYTES));
     TN_RETURN_IF(tn_file_read_all(path, 16 << 20, &text, &bytes));
-    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &err);
+    json_t *root = tn_json_tree(text, bytes, JSON_REJECT_DUPLICATES, &err);
     tn_free(text);
     if (!json_is_object(root)) {
         json_decref(root);

@@ -122,6 +122,8 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     o.training = shape->training;
     o.look = shape->look;
     TN_TRY(tn_graph_new(&o, &g));
+    g->expect = shape->expect;
+    g->expect_ctx = shape->expect_ctx;
     tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length, .logits = shape->logits };
     if (model->features) TN_TRY(add_samples(g, st, shape, &b));
     else add_tokens(g, shape, &b);

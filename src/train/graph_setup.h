@@ -34,6 +34,8 @@ typedef struct tn_graph_shape {
     int64_t labels;  /* of a sample; 0: one */
     int64_t samples; /* of the training set; 0: not known */
     bool weighted;   /* each sample with a weight and a target */
+    tn_param_check *expect; /* asked about each parameter as it is made, or NULL */
+    const void *expect_ctx;
 } tn_graph_shape;
 
 /* The graph of one step of a model on whole sequences or samples; it puts out a "loss". Nothing is in a store yet. */

@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include "base/alloc.h"
+#include "io/json_read.h"
 #include "io/yaml_settings.h"
 #include "train/same_settings.h"
 #include "train/training.h"
@@ -338,7 +339,7 @@ tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
 /* Whether the line is an object of a step up to `step`. */
 static bool line_stays(const char *line, size_t bytes, int64_t step)
 {
-    json_t *v = json_loadb(line, bytes, 0, NULL);
+    json_t *v = tn_json_tree(line, bytes, 0, NULL);
     const json_t *at = json_object_get(v, "step");
     const bool stays = json_is_integer(at) && json_integer_value(at) <= step;
     json_decref(v);

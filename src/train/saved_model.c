@@ -8,6 +8,7 @@
 #include "train/checkpoint_convert.h"
 #include "train/store_files.h"
 #include "train/train_settings.h"
+#include "train/weights_check.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -145,6 +146,10 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
     TN_TRY(tn_settings_fix_sizes(m.settings));
+    if (m.weights[0] && !m.model->features) { /* samples: their sizes are the task's, which is not here */
+        const int64_t context = tn_settings_int(m.settings, "train.context");
+        TN_TRY(tn_weights_check(m.weights, m.model, m.settings, context < 8 ? context : 8));
+    }
     *out = m;
     m.settings = NULL;
 done:
@@ -162,9 +167,8 @@ void tn_saved_model_free(tn_saved_model *m)
 
 static const tn_file_tensor *find_tensor(const tn_tensors *f, const char *name)
 {
-    for (size_t i = 0; i < f->n; i++)
-        if (strcmp(f->tensor[i].name, name) == 0) return &f->tensor[i];
-    return NULL;
+    const tn_file_tensor *t = NULL;
+    return tn_safetensors_has(f->file.tensors, name) && tn_safetensors_find(f->file.tensors, name, &t) == TN_OK ? t : NULL;
 }
 
 static tn_status take(const tn_tensors *f, const tn_store *st, const tn_entry *e, bool copy)

@@ -4,6 +4,7 @@
 #include "train/graph_setup.h"
 #include "train/metrics.h"
 #include "train/train_settings.h"
+#include "train/weights_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -200,6 +201,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, o->needs_data, !o->evaluates);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
+    if (st == TN_OK && o->weights) st = tn_weights_check(o->weights, s.model, s.settings, s.model->features || s.length < 8 ? s.length : 8);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = open_source(&s, o);
     if (st != TN_OK) tn_session_close(&s);

@@ -46,6 +46,7 @@ typedef struct tn_session_options {
     bool evaluates;      /* no gradients, no training batches */
     bool looks;          /* the model's instruments are asked at evaluations; without `evaluates`: as log.level says */
     tn_data_split split; /* held-out batches come from it; 0 is the valid one */
+    const char *weights; /* that will be loaded: the model has to be theirs before it takes memory; or NULL */
     int64_t parameters;  /* > 0: the model's width is changed so that it has about so many */
     tn_shared *shared;   /* samples and plans stay in it; NULL: they go with the session */
     tn_seat *seat;       /* its context is taken, and stays; NULL: one of its own */

@@ -194,7 +194,7 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     bool row;
     TN_RETURN_IF(tn__db_get(
         lab,
-        "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7) "
+        "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7), sum = NULL "
         "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
         "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
         &q));
@@ -206,7 +206,8 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     *got = row ? TN_CLAIM_GOT : TN_CLAIM_WAIT; /* another one was quicker */
     if (!row) return TN_OK;
     read_claim(q, p, worker, side, out, x);
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_trial(lab, out->trial);
 }
 
 tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,

@@ -3,6 +3,7 @@
  * WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last commits, never the file's integrity. */
 #include "lab/db.h"
 
+#include "base/clock.h"
 #include "lab/schema.h"
 
 #include <errno.h>
@@ -398,6 +399,7 @@ tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
     if (!lab) return TN_MEMORY;
     lab->write = write;
     lab->busy_ms = TN_LAB_BUSY_MS;
+    lab->hearts.clock_s = tn_clock_s;
     tn_status s = tn_path_join("", path, lab->path, sizeof lab->path);
     if (s == TN_OK) s = write ? open_to_write(lab) : open_to_read(lab);
     if (s != TN_OK) tn_lab_close(lab);
@@ -409,5 +411,6 @@ void tn_lab_close(tn_lab *lab)
 {
     if (!lab) return;
     disconnect(lab);
+    tn_free(lab->hearts.seen);
     tn_free(lab);
 }

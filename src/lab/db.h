@@ -3,6 +3,7 @@
 #define TN_LAB_DB_H
 
 #include "base/fs.h"
+#include "lab/hearts.h"
 #include "lab/lab.h"
 #include "lab/row_sum.h"
 
@@ -21,6 +22,7 @@ struct tn_lab {
         sqlite3_stmt *stmt;
     } kept[TN_LAB_STATEMENTS];
     size_t n_kept;
+    tn_hearts hearts; /* of the workers, as this handle saw them */
 };
 
 /* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */

@@ -224,30 +224,29 @@ tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, bool 
     return TN_OK;
 }
 
-tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim)
+tn_status tn_lab_held(tn_lab *lab, int64_t study, tn_held *out, size_t most, size_t *n)
 {
     sqlite3_stmt *q;
-    bool row;
-    *pid = 0;
+    bool row = true;
+    *n = 0;
     TN_RETURN_IF(tn__db_get(lab,
                             "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
-                            "worker w ON w.id = t.worker "
-                            "WHERE t.study = ? AND t.state = 1 AND t.begun < ? AND w.gone = 0 LIMIT 1",
+                            "worker w ON w.id = t.worker WHERE t.study = ?1 AND t.state = 1 AND w.gone = 0 LIMIT ?2",
                             &q));
     sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_double(q, 2, begun);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    if (row) {
-        *pid = sqlite3_column_int64(q, 0);
-        *claim = (tn_claim){ .trial = sqlite3_column_int64(q, 1),
-                             .number = sqlite3_column_int64(q, 2),
-                             .side = (size_t)sqlite3_column_int64(q, 3),
-                             .worker = sqlite3_column_int64(q, 4),
-                             .attempt = sqlite3_column_int(q, 5),
-                             .seed = (uint64_t)sqlite3_column_int64(q, 6) };
+    sqlite3_bind_int64(q, 2, (int64_t)most);
+    for (;;) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (!row) return TN_OK;
+        if (*n == most) continue;
+        out[(*n)++] = (tn_held){ .pid = sqlite3_column_int64(q, 0),
+                                 .claim = { .trial = sqlite3_column_int64(q, 1),
+                                            .number = sqlite3_column_int64(q, 2),
+                                            .side = (size_t)sqlite3_column_int64(q, 3),
+                                            .worker = sqlite3_column_int64(q, 4),
+                                            .attempt = sqlite3_column_int(q, 5),
+                                            .seed = (uint64_t)sqlite3_column_int64(q, 6) } };
     }
-    sqlite3_reset(q);
-    return TN_OK;
 }
 
 tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n)

@@ -27,6 +27,13 @@ typedef struct process {
     size_t n;
 } process;
 
+/* A trial that runs, and since when by our own clock: the one its worker wrote down is the wall's, which is stepped. */
+typedef struct held {
+    int64_t trial;
+    int attempt;
+    double since;
+} held;
+
 typedef struct crew {
     tn_cli *c;
     tn_campaign *k;
@@ -37,6 +44,8 @@ typedef struct crew {
     tn_status status; /* that a worker ended with */
     char error[1024];
     double begun, spent_at;
+    held *seen; /* trials that ran when last looked at */
+    size_t n_seen;
 } crew;
 
 void tn_campaign_crew(const tn_study_plan *p, tn_device device, int workers, int lanes, tn_campaign *k)
@@ -209,27 +218,52 @@ static tn_status collect(crew *w)
     return TN_OK;
 }
 
+static double since_of(const crew *w, const tn_claim *c, double now)
+{
+    for (size_t i = 0; i < w->n_seen; i++)
+        if (w->seen[i].trial == c->trial && w->seen[i].attempt == c->attempt) return w->seen[i].since;
+    return now;
+}
+
+static bool is_ours(const crew *w, int64_t pid)
+{
+    for (int i = 0; i < w->k->workers; i++)
+        if (w->p[i].pid && w->p[i].pid == (pid_t)pid) return true;
+    return false;
+}
+
 /* A trial that does not come to the end of a step cannot stop itself. Recorded first: what its worker still writes is then lost. */
-static tn_status end_overdue(crew *w, double now_s)
+static tn_status end_overdue(crew *w, double now)
 {
     const tn_study_plan *p = w->k->plan;
-    int64_t pid;
-    tn_claim claim;
-    char text[128];
-    bool lost;
+    const size_t most = (size_t)w->k->workers * (size_t)w->k->lanes;
+    tn_status s = TN_OK;
+    size_t n = 0;
     if (!(p->trial_seconds > 0)) return TN_OK;
-    TN_RETURN_IF(tn_lab_overdue(w->k->lab, w->k->study, now_s - 1.5 * p->trial_seconds - GRACE_S, &pid, &claim));
-    for (int i = 0; pid && i < w->k->workers; i++) {
-        if (w->p[i].pid != (pid_t)pid) continue;
+    tn_held *run = tn_alloc(sizeof *run * most);
+    held *seen = tn_alloc(sizeof *seen * most);
+    if (!run || !seen) TN_FAIL(TN_MEMORY, "out of memory");
+    TN_TRY(tn_lab_held(w->k->lab, w->k->study, run, most, &n));
+    for (size_t i = 0; i < n; i++) {
+        const tn_claim *c = &run[i].claim;
+        char text[128];
+        bool lost;
+        seen[i] = (held){ c->trial, c->attempt, since_of(w, c, now) };
+        if (now - seen[i].since < 1.5 * p->trial_seconds + GRACE_S || !is_ours(w, run[i].pid)) continue;
         snprintf(text, sizeof text, "trial_seconds: %g; it did not stop, and its worker was ended", p->trial_seconds);
-        const tn_ending e = {
-            .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = claim.seed, .error = text
-        };
-        TN_RETURN_IF(tn_lab_end(w->k->lab, &claim, NULL, 0, &e, p->n_objectives, &lost));
-        kill((pid_t)pid, SIGKILL);
+        const tn_ending e = { .state = TN_TRIAL_TIMEOUT, .seconds = NAN, .parameters = NAN, .seed = c->seed, .error = text };
+        TN_TRY(tn_lab_end(w->k->lab, c, NULL, 0, &e, p->n_objectives, &lost));
+        kill((pid_t)run[i].pid, SIGKILL);
         w->k->deaths--;
     }
-    return TN_OK;
+    tn_free(w->seen);
+    w->seen = seen;
+    w->n_seen = n;
+    seen = NULL;
+done:
+    tn_free(run);
+    tn_free(seen);
+    return s;
 }
 
 static tn_status spend(crew *w, double now)
@@ -238,13 +272,6 @@ static tn_status spend(crew *w, double now)
     const double since = now - w->spent_at;
     w->spent_at = now;
     return tn_lab_spend(w->k->lab, w->k->study, since, &all);
-}
-
-static double unix_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static tn_status watch_over(crew *w, tn_lab_watch *view)
@@ -260,7 +287,7 @@ static tn_status watch_over(crew *w, tn_lab_watch *view)
         w->ended = ended;
         if (now - w->spent_at > SPEND_S) {
             TN_RETURN_IF(spend(w, now));
-            TN_RETURN_IF(end_overdue(w, unix_s()));
+            TN_RETURN_IF(end_overdue(w, now));
         }
         if (w->stopping) continue;
         if (tn_interrupted(NULL)) {
@@ -317,6 +344,7 @@ done:
     end_all(&w);
     tn_lab_watch_end(view);
     tn_free(w.p);
+    tn_free(w.seen);
     k->ended = w.ended;
     if (s != TN_OK) return tn_error(s, "%s", text);
     return w.status == TN_OK ? TN_OK : tn_error(w.status, "%s", w.error);

@@ -3,6 +3,7 @@
 #include "cli/lab_standings.h"
 #include "cli/lab_table.h"
 #include "cli/lab_view.h"
+#include "cli/lab_words.h"
 #include "lab/common_seeds.h"
 #include "lab/compare.h"
 #include "lab/select.h"
@@ -17,6 +18,7 @@ typedef struct request {
     size_t top, seeds;
     int workers, lanes; /* 0: not said */
     tn_side_set sides;
+    double effect; /* NaN: not said */
 } request;
 
 static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
@@ -35,10 +37,11 @@ static tn_status read_request(const tn_cli *c, const tn_study_plan *p, request *
 {
     long top, seeds, workers, lanes;
     TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, p->seeds ? TN_COMPARE_TOP : 3, &top));
-    TN_RETURN_IF(whole(c, "seeds", 3, 1000, p->seeds ? (long)p->seeds : 10, &seeds));
+    TN_RETURN_IF(whole(c, "seeds", 1, TN_SEEDS_MOST, p->seeds ? (long)p->seeds : 10, &seeds));
     TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, 0, &workers));
     TN_RETURN_IF(whole(c, "lanes", 1, TN_WORKER_LANES, 0, &lanes));
     *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers, .lanes = (int)lanes };
+    TN_RETURN_IF(tn_lab_effect(c, &r->effect));
     return tn_args_value(&c->args, "sides") ? tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &r->sides) : TN_OK;
 }
 
@@ -69,22 +72,41 @@ static tn_status enqueue(tn_lab *lab, const tn_study *s, const tn_study_plan *p,
     return TN_OK;
 }
 
-static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_comparison *k, const tn_verdict *v)
+static tn_status emit_verdict(tn_cli *c, const tn_study *s, const tn_comparison *k, const tn_verdict *v, const char *a, const char *b)
 {
-    char a[128], b[128], effort[96], spent[24];
-    const char *better = v->better ? s->sides[v->better > 0 ? v->a : v->b].name : NULL;
-    tn_trial_name(s, v->of_a, a, sizeof a);
-    tn_trial_name(s, v->of_b, b, sizeof b);
-    snprintf(effort, sizeof effort, "equal %s (%s)", tn_effort_name(v->effort), tn_lab_number(round(k->effort[v->effort]), spent));
-    if (c->json)
-        return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", "verdict", "equal", tn_effort_name(v->effort),
-                                        "effort", k->effort[v->effort], "objective", s->objectives[0].name, "a", a, "b", b, "pairs", (json_int_t)v->paired.n, "mean_a",
-                                        v->paired.mean_a, "mean_b", v->paired.mean_b, "difference", v->paired.difference, "lo", v->paired.lo, "hi", v->paired.hi, "p",
-                                        v->paired.p, "p_holm", v->p_adjusted, "effect", isfinite(v->paired.effect) ? v->paired.effect : 0.0, "better", better ? better : ""));
-    fprintf(c->out, "%-34s %s %.4f, %s %.4f: difference %+.4f, 95 %% interval %+.4f to %+.4f, p %.3g (Holm %.3g), effect %+.2f, %zu pairs: ", effort, a, v->paired.mean_a,
-            b, v->paired.mean_b, v->paired.difference, v->paired.lo, v->paired.hi, v->paired.p, v->p_adjusted, v->paired.effect, v->paired.n);
-    if (better) fprintf(c->out, "%s is better\n", better);
-    else fputs("no difference\n", c->out);
+    const tn_paired *r = &v->paired;
+    json_t *row = json_pack("{s:s, s:s, s:f, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "name", "verdict", "equal", tn_effort_name(v->effort), "effort",
+                            k->effort[v->effort], "objective", s->objectives[0].name, "a", a, "b", b, "pairs", (json_int_t)r->n, "mean_a", r->mean_a,
+                            "mean_b", r->mean_b, "p_holm", v->p_adjusted, "effect", tn_number_or_null(isfinite(r->effect) ? r->effect : NAN));
+    if (row) tn_lab_verdict_json(row, r, &v->judged, s->sides[v->a].name, s->sides[v->b].name);
+    return tn_cli_emit(c, row);
+}
+
+/* "equal trials (12), seconds (80)": at all efforts that compare the same two points. */
+static void put_efforts(tn_cli *c, const tn_comparison *k, const tn_verdict *v, size_t n, size_t first)
+{
+    char text[128] = "equal", spent[24];
+    size_t used = strlen(text);
+    for (size_t i = first; i < n && used < sizeof text; i++)
+        if (v[i].first == first)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s %s (%s)", i == first ? "" : ",", tn_effort_name(v[i].effort),
+                                     tn_lab_number(round(k->effort[v[i].effort]), spent));
+    fprintf(c->out, "%s: ", text);
+}
+
+static tn_status put_verdict(tn_cli *c, const tn_study *s, const tn_comparison *k, const tn_verdict *v, size_t n, size_t i)
+{
+    const tn_paired *r = &v[i].paired;
+    char a[128], b[128], words[256];
+    tn_trial_name(s, v[i].of_a, a, sizeof a);
+    tn_trial_name(s, v[i].of_b, b, sizeof b);
+    if (c->json) return emit_verdict(c, s, k, &v[i], a, b);
+    if (v[i].first < i) return TN_OK;
+    put_efforts(c, k, v, n, i);
+    fprintf(c->out, "%s %.4f, %s %.4f: difference %+.4f, ", a, r->mean_a, b, r->mean_b, r->difference);
+    if (r->n > 1) fprintf(c->out, "95 %% interval %+.4f to %+.4f, p %.3g (Holm %.3g), effect %+.2f, ", r->lo, r->hi, r->p, v[i].p_adjusted, r->effect);
+    fprintf(c->out, "%zu pair%s: %s\n", r->n, r->n > 1 ? "s" : "",
+            tn_lab_verdict_text(r, &v[i].judged, s->sides[v[i].a].name, s->sides[v[i].b].name, words, sizeof words));
     return TN_OK;
 }
 
@@ -96,9 +118,9 @@ static tn_status judge(tn_cli *c, tn_lab *lab, const tn_study *s, const request 
     TN_RETURN_IF(tn_compare_pick(s, lab, r->sides, r->top, arena, &k)); /* the same again: the search has not gone on */
     if (!c->json) fprintf(c->out, "%s of the test part; a side is spoken for by that of its %lld best points that does best on the validation part\n", s->objectives[0].name,
                           (long long)((int64_t)r->top < s->planned ? (int64_t)r->top : s->planned));
-    if (tn_args_value(&c->args, "against")) return tn_lab_standings(c, lab, s, &k, arena);
-    TN_RETURN_IF(tn_compare_judge(s, lab, &k, arena, &v, &n));
-    for (size_t i = 0; i < n; i++) TN_RETURN_IF(put_verdict(c, s, &k, &v[i]));
+    if (tn_args_value(&c->args, "against")) return tn_lab_standings(c, lab, s, &k, r->effect, arena);
+    TN_RETURN_IF(tn_compare_judge(s, lab, &k, r->effect, arena, &v, &n));
+    for (size_t i = 0; i < n; i++) TN_RETURN_IF(put_verdict(c, s, &k, v, n, i));
     if (isnan(k.effort[TN_EFFORT_EVALUATIONS]) && !c->json) fputs("equal block evaluations: not counted by these models\n", c->out);
     return TN_OK;
 }

@@ -254,6 +254,7 @@ tn_status tn_lab_run(tn_cli *c)
     }
     TN_TRY(try_sides(&plan, o.db, o.sides, &o.device));
     TN_TRY(tn_lab_open(o.db, true, &lab));
+    TN_TRY(tn_lab_verify(lab));
     TN_TRY(begin(c, &plan, text, &o, lab));
 done:
     tn_lab_close(lab);

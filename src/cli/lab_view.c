@@ -63,6 +63,7 @@ static tn_status open_view(tn_cli *c, size_t min, size_t max, bool write, bool l
     TN_TRY(database_of(c, &arena, &path, &study));
     if (write && access(path, F_OK) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "open", path)); /* none is made for a mistyped name */
     TN_TRY(tn_lab_open(path, write, &v.lab));
+    TN_TRY(tn_lab_verify(v.lab));
     if (load) TN_TRY(tn_lab_load(v.lab, study, &v.study));
     if (load) TN_TRY(tn_lab_view_quote(c, v.study));
     *out = v;

@@ -70,7 +70,7 @@ static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, c
     sqlite3_bind_double(q, 7, tn__unix_s());
     TN_RETURN_IF(tn__db_run(lab, q, NULL));
     *id = sqlite3_last_insert_rowid(lab->db);
-    return TN_OK;
+    return tn__db_sum_study(lab, *id);
 }
 
 tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n,
@@ -119,7 +119,8 @@ static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kin
     sqlite3_bind_int64(q, 5, config);
     sqlite3_bind_int64(q, 6, (int64_t)seed);
     if (x) sqlite3_bind_text(q, 7, x, -1, SQLITE_TRANSIENT);
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_trial(lab, sqlite3_last_insert_rowid(lab->db));
 }
 
 static tn_status fill_side(tn_lab *lab, int64_t study, const tn_study_plan *p, size_t side, int64_t n)
@@ -137,12 +138,13 @@ tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
 {
     sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_begin(lab));
-    tn_status s = tn__db_get(lab, "UPDATE study SET planned = max(planned, ?2) WHERE id = ?1", &q);
+    tn_status s = tn__db_get(lab, "UPDATE study SET planned = max(planned, ?2), sum = NULL WHERE id = ?1", &q);
     if (s == TN_OK) {
         sqlite3_bind_int64(q, 1, study);
         sqlite3_bind_int64(q, 2, n);
         s = tn__db_run(lab, q, NULL);
     }
+    if (s == TN_OK) s = tn__db_sum_study(lab, study);
     for (size_t i = 0; s == TN_OK && i < p->n_sides; i++) s = fill_side(lab, study, p, i, n);
     return tn__db_end(lab, s);
 }
@@ -167,10 +169,12 @@ tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET spent = spent + ?2 WHERE id = ?1 RETURNING spent", &q));
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q));
     sqlite3_bind_int64(q, 1, study);
     sqlite3_bind_double(q, 2, seconds);
     TN_RETURN_IF(tn__db_step(lab, q, &row));
-    if (row) *spent = tn__db_number(q, 0);
-    return row ? tn__db_run(lab, q, NULL) : TN_OK;
+    if (!row) return TN_OK;
+    *spent = tn__db_number(q, 0);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_study(lab, study);
 }

@@ -38,12 +38,13 @@ static tn_status put_point(tn_lab *lab, const tn_trial *t, const double *x, size
     sqlite3_stmt *q;
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s = tn__db_get(lab, "UPDATE trial SET x = ?2 WHERE id = ?1 AND x IS NULL", &q);
+    tn_status s = tn__db_get(lab, "UPDATE trial SET x = ?2, sum = NULL WHERE id = ?1 AND x IS NULL", &q);
     if (s == TN_OK) {
         sqlite3_bind_int64(q, 1, t->id);
         sqlite3_bind_text(q, 2, text, -1, SQLITE_TRANSIENT);
         s = tn__db_run(lab, q, NULL);
     }
+    if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(text);
     return s;
 }
@@ -106,7 +107,7 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
         snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed, (long long)of->ended,
                  tn_trial_state_name(of->wrong->state), of->wrong->error);
     tn_status s = tn__db_get(lab,
-                             "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7 "
+                             "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
                              "WHERE id = ?1 AND state <> 1",
                              &q);
     if (s == TN_OK) {
@@ -119,6 +120,7 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
         sqlite3_bind_text(q, 7, error, -1, SQLITE_TRANSIENT);
         s = tn__db_run(lab, q, NULL);
     }
+    if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(y);
     return s;
 }

@@ -139,7 +139,6 @@ tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders
 
 tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena, tn_paired *out)
 {
-    enum { FEWEST = 3 };
     double *x = tn_arena_alloc(arena, sizeof *x * (a->n + 1)), *y = tn_arena_alloc(arena, sizeof *y * (a->n + 1));
     size_t n = 0;
     if (!x || !y) return tn_error(TN_MEMORY, "out of memory");
@@ -148,19 +147,61 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
         if (k == b->n || b->trial[k]->seed != a->trial[i]->seed) continue;
         x[n] = a->trial[i]->y[0], y[n++] = b->trial[k]->y[0];
     }
-    if (n < FEWEST) return tn_error(TN_USAGE, "%s and %s have %zu common seeds that ended well, and a verdict needs %d: run `tenon lab compare` again, or with more --seeds",
-                                    s->sides[a->side].name, s->sides[b->side].name, n, FEWEST);
-    return tn_paired_compare(x, y, n, 1, out);
+    if (!n) return tn_error(TN_USAGE, "%s and %s have no common seed that ended well: run `tenon lab compare` again, or with more --seeds",
+                            s->sides[a->side].name, s->sides[b->side].name);
+    return tn_paired_compare(x, y, n, out);
 }
 
-tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n)
+void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect, tn_judged *out)
+{
+    static const double ACCURACY = 0.005, SHARE = 0.005;
+    const bool accuracy = strcmp(s->objectives[0].name, "accuracy") == 0;
+    const double usual = accuracy ? ACCURACY : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
+    tn_judged v = { .effect = isnan(effect) ? usual : effect, .comparisons = comparisons };
+    tn_sight sight;
+    tn_sight_of(r->n, comparisons, &sight);
+    v.word = tn_paired_judge(r, p_adjusted, &sight, v.effect, &v.seen);
+    v.better = ((v.word == TN_A_LARGER) - (v.word == TN_B_LARGER)) * (s->objectives[0].maximise ? 1 : -1);
+    v.aim = fmax(v.effect, fabs(r->difference));
+    if (v.word == TN_UNDECIDED) v.seeds = tn_seeds_needed(r, comparisons, v.aim);
+    *out = v;
+}
+
+static size_t first_of(const tn_verdict *v, size_t n)
+{
+    size_t i = 0;
+    while (i < n && (v[i].of_a != v[n].of_a || v[i].of_b != v[n].of_b)) i++;
+    return i;
+}
+
+/* Holm over distinct comparisons: the same two points at equal trials and at equal seconds are one. */
+static tn_status correct(const tn_study *s, tn_verdict *v, size_t n, double effect, tn_arena *arena)
+{
+    double *p = tn_arena_alloc(arena, 2 * sizeof *p * (n + 1));
+    size_t distinct = 0, at = 0;
+    if (!p) return tn_error(TN_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++)
+        if (v[i].first == i) p[distinct++] = v[i].paired.p;
+    TN_RETURN_IF(tn_holm(p, distinct, p + n));
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].first < i) {
+            v[i].p_adjusted = v[v[i].first].p_adjusted;
+            v[i].judged = v[v[i].first].judged;
+            continue;
+        }
+        v[i].p_adjusted = p[n + at++];
+        tn_compare_word(s, &v[i].paired, v[i].p_adjusted, distinct, effect, &v[i].judged);
+    }
+    return TN_OK;
+}
+
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena, tn_verdict **out, size_t *n)
 {
     const size_t most = TN_EFFORTS * s->n_sides * (s->n_sides - 1) / 2;
     tn_verdict *v = tn_arena_alloc(arena, sizeof *v * (most + 1));
     tn_side_runs *r = tn_arena_alloc(arena, sizeof *r * s->n_sides);
-    double *p = tn_arena_alloc(arena, 2 * sizeof *p * (most + 1));
     size_t count = 0;
-    if (!v || !r || !p) return tn_error(TN_MEMORY, "out of memory");
+    if (!v || !r) return tn_error(TN_MEMORY, "out of memory");
     if (tn_side_count(c->sides, s->n_sides) < 2)
         return tn_error(TN_USAGE, "one side of study %s has trials that are done, and a comparison needs two: run the study first", s->name);
     for (int e = 0; e < TN_EFFORTS; e++) {
@@ -169,18 +210,13 @@ tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *
         for (int a = 0; a < (int)s->n_sides; a++)
             for (int b = a + 1; b < (int)s->n_sides; b++) {
                 if (!tn_side_in(c->sides, (size_t)a) || !tn_side_in(c->sides, (size_t)b)) continue;
-                v[count] = (tn_verdict){ .effort = (tn_effort)e, .a = a, .b = b };
-                v[count].of_a = r[a].of, v[count].of_b = r[b].of;
+                v[count] = (tn_verdict){ .effort = (tn_effort)e, .a = a, .b = b, .of_a = r[a].of, .of_b = r[b].of };
+                v[count].first = first_of(v, count);
                 TN_RETURN_IF(tn_compare_pair(s, &r[a], &r[b], arena, &v[count].paired));
-                p[count] = v[count].paired.p;
                 count++;
             }
     }
-    TN_RETURN_IF(tn_holm(p, count, p + count));
-    for (size_t i = 0; i < count; i++) {
-        v[i].p_adjusted = p[count + i];
-        v[i].better = tn_paired_larger(&v[i].paired, v[i].p_adjusted) * (s->objectives[0].maximise ? 1 : -1);
-    }
+    TN_RETURN_IF(correct(s, v, count, effect, arena));
     *out = v;
     *n = count;
     return TN_OK;

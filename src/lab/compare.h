@@ -42,20 +42,35 @@ typedef struct tn_side_runs {
 
 /* Which of a side's contenders speaks for it: the best on the validation part, of those that ran on most seeds. */
 tn_status tn_compare_speaker(const tn_study *s, tn_lab *lab, const tn_contenders *c, tn_arena *arena, tn_side_runs *out);
-/* a - b of the first objective, seed by seed. TN_USAGE: fewer than 3 common seeds. */
+/* a - b of the first objective, seed by seed. TN_USAGE: no common seed. */
 tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_side_runs *b, tn_arena *arena, tn_paired *out);
+
+/* What a comparison says. */
+typedef struct tn_judged {
+    tn_word word;
+    int better;         /* +1: a, -1: b, 0: neither is shown to be */
+    double effect;      /* the smallest that matters, in the objective's unit */
+    double seen;        /* one of this size would have been seen with 80 % power; NaN: not known */
+    double aim;         /* undecided: the measured difference where it is larger than `effect`, else that */
+    size_t seeds;       /* undecided: at least so many are needed to see `aim`; 0: more than TN_SEEDS_MOST */
+    size_t comparisons; /* made together */
+} tn_judged;
+
+/* effect: the smallest that matters, NaN: half a point of accuracy, 0.5 % of the means of any other objective. comparisons: distinct ones. */
+void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect, tn_judged *out);
 
 typedef struct tn_verdict {
     tn_effort effort;
     int a, b;                   /* sides, a < b */
     const tn_trial *of_a, *of_b; /* whose point spoke for them */
+    size_t first;               /* of the verdicts that compare the same two points */
     tn_paired paired;           /* of the first objective, as the user names it */
-    double p_adjusted;          /* Holm's, over all verdicts of the study */
-    int better;                 /* +1: a, -1: b, 0: no difference shown */
+    double p_adjusted;          /* Holm's, over the distinct comparisons of the study */
+    tn_judged judged;
 } tn_verdict;
 
-/* After the comparisons have run: every pair of the compared sides at every effort, out (n) in `arena`. TN_USAGE: fewer than two sides, or
- * than 3 common seeds that have ended. */
-tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, tn_arena *arena, tn_verdict **out, size_t *n);
+/* After the comparisons have run: every pair of the compared sides at every effort, out (n) in `arena`. effect: as above. TN_USAGE: fewer than two
+ * sides, or no common seed that has ended. */
+tn_status tn_compare_judge(const tn_study *s, tn_lab *lab, const tn_comparison *c, double effect, tn_arena *arena, tn_verdict **out, size_t *n);
 
 #endif

@@ -113,7 +113,7 @@ static void verdicts(void **state)
         open_world(&w, text);
         assert_ok(tn_lab_load(w.lab, NULL, &s));
         assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
-        assert_fails(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n), TN_USAGE, "0 common seeds");
+        assert_fails(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n), TN_USAGE, "no common seed");
         for (size_t k = 0; k < 6; k++)
             for (size_t m = 0; m < c.contenders[k].n; m++)
                 for (uint64_t seed = 1000; seed < 1010; seed++, trials++)
@@ -122,12 +122,22 @@ static void verdicts(void **state)
         for (size_t k = 0; k < trials; k++) end_one(&w, true, result[i]);
         assert_ok(tn_lab_load(w.lab, NULL, &s));
         assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
-        assert_ok(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n));
+        assert_ok(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n));
         assert_int_equal(n, 3);
+        assert_true(v[0].first == 0 && v[1].first == 1 && v[2].first == 0); /* equal trials and equal evaluations compare the same two points */
+        assert_true(v[2].p_adjusted == v[0].p_adjusted && v[2].judged.word == v[0].judged.word);
+        assert_true(fmin(v[0].p_adjusted / v[0].paired.p, v[1].p_adjusted / v[1].paired.p) <= 2); /* so two are corrected for, not three */
         for (size_t k = 0; k < n; k++) {
-            assert_int_equal(v[k].better, better[i]);
+            assert_int_equal(v[k].judged.comparisons, 2);
+            assert_int_equal(v[k].judged.better, better[i]);
             assert_true(v[k].paired.n >= 10 && v[k].paired.lo <= v[k].paired.difference && v[k].paired.difference <= v[k].paired.hi);
-            assert_true(v[k].p_adjusted >= v[k].paired.p && v[k].a == 0 && v[k].b == 1);
+            assert_true(v[k].p_adjusted >= v[k].paired.p && v[k].a == 0 && v[k].b == 1 && v[k].judged.effect == 0.005);
+        }
+        if (!better[i]) { /* too small to be seen; a larger one would have been */
+            assert_ok(tn_compare_judge(s, w.lab, &c, 0.001, &w.arena, &v, &n));
+            for (size_t k = 0; k < n; k++) assert_true(v[k].judged.word == TN_UNDECIDED && v[k].judged.seeds > v[k].paired.n && v[k].judged.seen > 0.001);
+            assert_ok(tn_compare_judge(s, w.lab, &c, 0.05, &w.arena, &v, &n));
+            for (size_t k = 0; k < n; k++) assert_true(v[k].judged.word == TN_NO_DIFFERENCE && v[k].judged.seen <= 0.05);
         }
         tn_study_free(s);
         close_world(&w);
@@ -149,7 +159,7 @@ static void left_out(void **state)
     assert_fails(tn_compare_pick(s, w.lab, 4, 2, &w.arena, &c), TN_USAGE, "that --sides names has a trial that is done");
     assert_ok(tn_compare_pick(s, w.lab, 6, 2, &w.arena, &c));
     assert_true(c.sides == 2 && c.contenders[0].n == 0 && c.contenders[1].n == 2 && c.contenders[2].n == 0);
-    assert_fails(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n), TN_USAGE, "needs two");
+    assert_fails(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n), TN_USAGE, "needs two");
     assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
     assert_true(c.sides == 3 && c.effort[TN_EFFORT_TRIALS] == 12 && c.effort[TN_EFFORT_SECONDS] == 12 && c.effort[TN_EFFORT_EVALUATIONS] == 1200);
     for (size_t e = 0; e < TN_EFFORTS; e++) assert_true(c.contenders[3 * e].n && c.contenders[3 * e + 1].n && !c.contenders[3 * e + 2].n);
@@ -162,15 +172,15 @@ static void left_out(void **state)
     for (size_t k = 0; k < trials; k++) end_one(&w, true, a_is_better);
     assert_ok(tn_lab_load(w.lab, NULL, &s));
     assert_ok(tn_compare_pick(s, w.lab, 0, 2, &w.arena, &c));
-    assert_ok(tn_compare_judge(s, w.lab, &c, &w.arena, &v, &n));
+    assert_ok(tn_compare_judge(s, w.lab, &c, NAN, &w.arena, &v, &n));
     assert_int_equal(n, 3);
-    for (size_t k = 0; k < n; k++) assert_true(v[k].a == 0 && v[k].b == 1 && v[k].better == 1);
-    assert_fails(tn_standings(s, w.lab, &c, 2, &w.arena, &rows, &n), TN_USAGE, "side idle has no trial that is done");
-    assert_ok(tn_standings(s, w.lab, &c, 1, &w.arena, &rows, &n));
-    assert_true(n == 2 && rows[0].runs.side == 0 && rows[0].better == 1 && rows[1].runs.side == 1 && !rows[1].paired.n);
+    for (size_t k = 0; k < n; k++) assert_true(v[k].a == 0 && v[k].b == 1 && v[k].judged.better == 1);
+    assert_fails(tn_standings(s, w.lab, &c, 2, NAN, &w.arena, &rows, &n), TN_USAGE, "side idle has no trial that is done");
+    assert_ok(tn_standings(s, w.lab, &c, 1, NAN, &w.arena, &rows, &n));
+    assert_true(n == 2 && rows[0].runs.side == 0 && rows[0].judged.better == 1 && rows[1].runs.side == 1 && !rows[1].paired.n);
     assert_true(rows[0].p_adjusted == rows[0].paired.p); /* one comparison was made */
     assert_ok(tn_compare_pick(s, w.lab, 2, 2, &w.arena, &c));
-    assert_ok(tn_standings(s, w.lab, &c, 1, &w.arena, &rows, &n));
+    assert_ok(tn_standings(s, w.lab, &c, 1, NAN, &w.arena, &rows, &n));
     assert_true(n == 1 && rows[0].runs.side == 1 && rows[0].mean > 0.8 && !rows[0].paired.n);
     tn_study_free(s);
     close_world(&w);

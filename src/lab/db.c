@@ -3,6 +3,7 @@
  * WAL with synchronous=NORMAL: a killed process loses nothing, a power cut at most the last commits, never the file's integrity. */
 #include "lab/db.h"
 
+#include "base/clock.h"
 #include "lab/schema.h"
 
 #include <errno.h>
@@ -30,10 +31,20 @@ const char *tn_trial_state_name(tn_trial_state s) { return (unsigned)s < TN_TRIA
 
 /* --- errors ----------------------------------------------------------------------------------------------------------- */
 
+void tn__db_words(const char *said, char out[TN_DB_WORDS])
+{
+    static const char head[] = "*** in database main ***\n"; /* of integrity_check, and says nothing */
+    if (strncmp(said, head, sizeof head - 1) == 0) said += sizeof head - 1;
+    snprintf(out, TN_DB_WORDS, "%.*s", TN_DB_WORDS - 1, said);
+    out[strcspn(out, "\n")] = 0;
+    for (char *p = out; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
+}
+
 tn_status tn__db_error(tn_lab *lab, int code)
 {
-    const char *said = sqlite3_errmsg(lab->db);
-    char path[300];
+    char path[300], said[TN_DB_WORDS];
+    tn__db_words(sqlite3_errmsg(lab->db), said);
     snprintf(path, sizeof path, "%.290s", lab->path);
     switch (code & 0xff) {
     case SQLITE_NOMEM: return tn_error(TN_MEMORY, "out of memory while reading or writing %s", path);
@@ -62,6 +73,10 @@ tn_status tn__db_error(tn_lab *lab, int code)
             said);
     case SQLITE_NOTADB:
         return tn_error(TN_BAD_FILE, "%s is not a database of a laboratory: name another file with --db=FILE", path);
+    case SQLITE_ERROR: /* our own statements are right, so it is the file that has not what they ask for */
+    case SQLITE_FORMAT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
     case SQLITE_CORRUPT:
         return tn_error(
             TN_BAD_FILE,
@@ -184,6 +199,38 @@ void tn__numbers_read(const char *text, double *x, size_t n)
     }
 }
 
+bool tn__numbers_whole(const char *text, size_t n)
+{
+    const char *p = text;
+    if (*p++ != '[') return false;
+    for (size_t i = 0; i < n; i++) {
+        char *end;
+        if (i && *p++ != ',') return false;
+        p += strspn(p, " ");
+        if (strncmp(p, "null", 4) == 0) end = (char *)p + 4;
+        else if (*p == '-' || (*p >= '0' && *p <= '9')) (void)strtod(p, &end);
+        else return false;
+        p = end;
+    }
+    return *p == ']' && !p[1];
+}
+
+tn_status tn__db_sum_trial(tn_lab *lab, int64_t trial)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET sum = " TN_TRIAL_SUM " WHERE id = ?", &q));
+    sqlite3_bind_int64(q, 1, trial);
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn__db_sum_study(tn_lab *lab, int64_t study)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET sum = " TN_STUDY_SUM " WHERE id = ?", &q));
+    sqlite3_bind_int64(q, 1, study);
+    return tn__db_run(lab, q, NULL);
+}
+
 /* --- opening ---------------------------------------------------------------------------------------------------------- */
 
 bool tn__is_network(unsigned long type)
@@ -259,10 +306,14 @@ static tn_status check_ours(tn_lab *lab, bool *empty)
     TN_RETURN_IF(pragma_number(lab, "PRAGMA user_version", &version));
     TN_RETURN_IF(pragma_number(lab, "SELECT count(*) FROM sqlite_schema", &tables));
     *empty = tables == 0 && application == 0;
+    lab->version = *empty ? TN_LAB_VERSION : version;
     if (*empty) return TN_OK;
     if (application != TN_LAB_APPLICATION)
         return tn_error(TN_BAD_FILE, "%.640s is another program's database: name another file with --db=FILE",
                         lab->path);
+    if (version < 1)
+        return tn_error(TN_BAD_FILE, "%.640s is damaged (its tables are of version %lld): restore it from a copy",
+                        lab->path, (long long)version);
     if (version > TN_LAB_VERSION)
         return tn_error(
             TN_BAD_FILE,
@@ -287,6 +338,18 @@ static tn_status make_tables(tn_lab *lab)
     return tn__db_end(lab, s);
 }
 
+/* Another process may have done it in the meantime. */
+static tn_status upgrade(tn_lab *lab)
+{
+    bool empty = false;
+    TN_RETURN_IF(tn__db_begin(lab));
+    tn_status s = check_ours(lab, &empty);
+    if (s == TN_OK && lab->version < TN_LAB_VERSION) s = tn__db_exec(lab, tn_lab_upgrade);
+    s = tn__db_end(lab, s);
+    if (s == TN_OK) lab->version = TN_LAB_VERSION;
+    return s;
+}
+
 static tn_status connect(tn_lab *lab, int flags)
 {
     const int code = sqlite3_open_v2(lab->path, &lab->db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE, NULL);
@@ -295,7 +358,9 @@ static tn_status connect(tn_lab *lab, int flags)
     sqlite3_db_config(lab->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(lab->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_busy_timeout(lab->db, lab->busy_ms);
-    return TN_OK;
+    return tn__row_sum_register(lab->db) == SQLITE_OK
+               ? TN_OK
+               : tn_error(TN_MEMORY, "out of memory while opening %.640s", lab->path);
 }
 
 static void disconnect(tn_lab *lab)
@@ -314,7 +379,8 @@ static tn_status open_to_write(tn_lab *lab)
     TN_RETURN_IF(tn__db_exec(lab, "PRAGMA journal_mode = WAL"));
     TN_RETURN_IF(tn__db_exec(lab, "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON"));
     if (sqlite3_db_readonly(lab->db, "main") == 1) return tn__db_error(lab, SQLITE_READONLY);
-    return empty ? make_tables(lab) : TN_OK;
+    if (empty) return make_tables(lab);
+    return lab->version < TN_LAB_VERSION ? upgrade(lab) : TN_OK;
 }
 
 /* A file in a place where nothing can be written has no log beside it that could be waited for: read as it is. */
@@ -343,20 +409,6 @@ static tn_status open_to_read(tn_lab *lab)
     return empty ? tn_error(TN_BAD_FILE, "%.640s is empty: `tenon lab run STUDY.yaml` fills it", lab->path) : TN_OK;
 }
 
-tn_status tn_lab_verify(tn_lab *lab)
-{
-    sqlite3_stmt *q;
-    bool row;
-    char said[256];
-    TN_RETURN_IF(tn__db_get(lab, "PRAGMA quick_check(1)", &q));
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    snprintf(said, sizeof said, "%.250s", row ? tn__db_text(q, 0) : "no answer");
-    sqlite3_reset(q);
-    return strcmp(said, "ok") == 0
-               ? TN_OK
-               : tn_error(TN_BAD_FILE, "%.640s is damaged (%s): restore it from a copy", lab->path, said);
-}
-
 tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
 {
     TN_RETURN_IF(check_place(path, write));
@@ -364,6 +416,7 @@ tn_status tn_lab_open(const char *path, bool write, tn_lab **out)
     if (!lab) return TN_MEMORY;
     lab->write = write;
     lab->busy_ms = TN_LAB_BUSY_MS;
+    lab->hearts.clock_s = tn_clock_s;
     tn_status s = tn_path_join("", path, lab->path, sizeof lab->path);
     if (s == TN_OK) s = write ? open_to_write(lab) : open_to_read(lab);
     if (s != TN_OK) tn_lab_close(lab);
@@ -375,5 +428,6 @@ void tn_lab_close(tn_lab *lab)
 {
     if (!lab) return;
     disconnect(lab);
+    tn_free(lab->hearts.seen);
     tn_free(lab);
 }

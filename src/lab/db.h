@@ -3,22 +3,26 @@
 #define TN_LAB_DB_H
 
 #include "base/fs.h"
+#include "lab/hearts.h"
 #include "lab/lab.h"
+#include "lab/row_sum.h"
 
 #include <sqlite3.h>
 
-enum { TN_LAB_STATEMENTS = 48, TN_LAB_BUSY_MS = 30000 };
+enum { TN_LAB_STATEMENTS = 64, TN_LAB_BUSY_MS = 30000 };
 
 struct tn_lab {
     sqlite3 *db;
     bool write;
     int busy_ms;
+    int64_t version; /* of its tables */
     char path[TN_PATH_BYTES];
     struct {
         const char *sql;
         sqlite3_stmt *stmt;
     } kept[TN_LAB_STATEMENTS];
     size_t n_kept;
+    tn_hearts hearts; /* of the workers, as this handle saw them */
 };
 
 /* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */
@@ -29,6 +33,9 @@ tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row);
 tn_status tn__db_run(tn_lab *lab, sqlite3_stmt *q, int64_t *changed);
 /* One text of statements, nothing bound. */
 tn_status tn__db_exec(tn_lab *lab, const char *sql);
+/* The first line of what SQLite says, which may quote the file: bounded, without control characters. */
+enum { TN_DB_WORDS = 160 };
+void tn__db_words(const char *said, char out[TN_DB_WORDS]);
 /* What SQLite last said, as a status and a message with a remedy. */
 tn_status tn__db_error(tn_lab *lab, int code);
 
@@ -42,8 +49,14 @@ const char *tn__db_text(sqlite3_stmt *q, int i);           /* NULL: "" */
 
 /* "[0.5,null,13]": numbers so that reading gives the same doubles. tn_free it; NULL: out of memory. */
 char *tn__numbers_write(const double *x, size_t n);
+/* The sums of a trial and of a study, after whatever changed them and made them NULL. */
+tn_status tn__db_sum_trial(tn_lab *lab, int64_t trial);
+tn_status tn__db_sum_study(tn_lab *lab, int64_t study);
+
 /* The first n of such a text; what is not there or not a number is NaN. */
 void tn__numbers_read(const char *text, double *x, size_t n);
+/* Whether it is such a text of n numbers and nothing else. */
+bool tn__numbers_whole(const char *text, size_t n);
 
 double tn__unix_s(void); /* the wall clock */
 /* By the filesystem's magic number: whether locks of other machines may not be seen on it. */

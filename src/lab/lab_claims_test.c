@@ -20,6 +20,9 @@ static void end_it(tn_lab_world *w, const tn_claim *c, tn_trial_state state)
     assert_false(lost);
 }
 
+static double fake_s;
+static double fake_clock(void) { return fake_s; }
+
 static void stale(void **state)
 {
     (void)state;
@@ -28,13 +31,18 @@ static void stale(void **state)
     double x[2];
     bool lost;
     tn_lab_world_open(&w, tn_lab_world_text, 1);
+    w.lab->hearts.clock_s = fake_clock;
+    fake_s = 1000;
     assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
     assert_int_equal(tn_lab_world_claim(&w, &b, x), TN_CLAIM_GOT);
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT); /* both run */
     const int64_t dead = w.worker;
     assert_ok(tn_lab_join(w.lab, &w.worker));
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
-    tn_lab_world_sql(&w, "UPDATE worker SET beat = beat - 1000 WHERE id = 1"); /* its heart stops */
+    fake_s += TN_LAB_STALE_S - 1;
+    assert_ok(tn_lab_beat(w.lab, w.worker)); /* its own heart does not stop */
+    assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
+    fake_s += 2;
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
     assert_true(c.trial == a.trial && c.attempt == 2);
     end_it(&w, &c, TN_TRIAL_DONE);
@@ -54,6 +62,63 @@ static void stale(void **state)
     assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_OVER);
     assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2"), 1);
     tn_lab_world_close(&w);
+}
+
+/* The wall clock is set back or forth by an hour: whoever beats lives, whoever does not is dead a minute later. */
+static void stepped_clock(void **state)
+{
+    static const char *const steps[] = { "UPDATE worker SET beat = beat + 3600", "UPDATE worker SET beat = beat - 3600" };
+    (void)state;
+    for (int way = 0; way < 2; way++) {
+        tn_lab_world w;
+        tn_claim a, c;
+        double x[2];
+        int64_t other;
+        tn_lab_world_open(&w, tn_lab_world_text, 1);
+        w.lab->hearts.clock_s = fake_clock;
+        fake_s = 5;
+        assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
+        other = w.worker;
+        assert_ok(tn_lab_join(w.lab, &w.worker));
+        assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+        tn_lab_world_sql(&w, steps[way]); /* all that was written before is of another hour now */
+        for (int i = 0; i < 30; i++) {
+            assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
+            fake_s += 5;
+            if (i == 0 && way == 1) assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT); /* old, but just seen */
+            assert_ok(tn_lab_beat(w.lab, other));
+            assert_ok(tn_lab_beat(w.lab, w.worker));
+            if (way == 0) tn_lab_world_sql(&w, "UPDATE worker SET beat = beat + 3600 WHERE id = 1"); /* its clock is another machine's */
+        }
+        assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_WAIT);
+        for (int i = 0; i < 13; i++) { /* the other one's heart has stopped */
+            fake_s += 5;
+            assert_ok(tn_lab_beat(w.lab, w.worker));
+        }
+        assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+        assert_true(c.trial == a.trial && c.attempt == 2);
+        tn_lab_world_close(&w);
+    }
+}
+
+/* A trial of a worker that the table does not know is nobody's; so is one of this machine before it was started again. */
+static void nobodys(void **state)
+{
+    static const char *const how[] = { "DELETE FROM worker WHERE id = 1",
+                                       "UPDATE worker SET host = substr(host, 1, instr(host, ' ')) || 'another0 pid:[1]' WHERE id = 1" };
+    (void)state;
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        tn_lab_world w;
+        tn_claim a, c;
+        double x[2];
+        tn_lab_world_open(&w, tn_lab_world_text, 1);
+        assert_int_equal(tn_lab_world_claim(&w, &a, x), TN_CLAIM_GOT);
+        tn_lab_world_sql(&w, how[i]);
+        assert_ok(tn_lab_join(w.lab, &w.worker));
+        assert_int_equal(tn_lab_world_claim(&w, &c, x), TN_CLAIM_GOT);
+        assert_true(c.trial == a.trial && c.attempt == 2);
+        tn_lab_world_close(&w);
+    }
 }
 
 /* One that has ended, and even one that nobody has waited for yet, is seen without waiting for its heart. */
@@ -365,6 +430,8 @@ void tn_tests_lab_claims(tn_test_list *l)
 {
     tn_test_add(l, running, NULL, "lab/trials: which run now");
     tn_test_add(l, stale, NULL, "lab/trials: a dead worker's trial is taken once");
+    tn_test_add(l, stepped_clock, NULL, "lab/trials: the wall clock is set back or forth by an hour");
+    tn_test_add(l, nobodys, NULL, "lab/trials: of a worker that is not there, or of before a reboot");
     tn_test_add(l, dead_process, NULL, "lab/trials: a process that has ended is seen at once");
     tn_test_add(l, waits_for_lag, NULL, "lab/trials: none starts before what it is compared with has ended");
     tn_test_add(l, some_sides, NULL, "lab/trials: of some sides alone");

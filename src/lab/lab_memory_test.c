@@ -66,12 +66,6 @@ static tn_status do_importance(const data *d)
     return tn_importance(&space, &(tn_seen){ .n = N, .objectives = M, .x = d->x, .y = d->y }, 0, 1, part, NULL);
 }
 
-static tn_status do_compare(const data *d)
-{
-    tn_paired r;
-    return tn_paired_compare(d->y, d->y + N, N, 1, &r);
-}
-
 static tn_status do_holm(const data *d)
 {
     double adjusted[N];
@@ -99,7 +93,6 @@ static const struct call {
     { "hypervolume", do_volume },
     { "values", do_values },
     { "importance", do_importance },
-    { "compare", do_compare },
     { "holm", do_holm },
     { "a list of choices", do_parse },
 };

@@ -98,7 +98,7 @@ static void database_ends_all(void **state)
     tn_study_world_begin(&w, "study: s\n" TASK "search: {dim: 4..8}\nobjectives: [accuracy]\ntrials: 40\n", "lab.db", NULL);
     wrecker k = { .left = 60, .lab = w.lab };
     assert_fails(tn_worker_run(&(tn_worker_options){ .db = w.path, .lanes = 3, .ctx = &k, .interrupted = wreck }, &ran),
-                 TN_INTERNAL, "report");
+                 TN_BAD_FILE, "report");
     assert_true(ran < 40);
     assert_ok(tn__db_exec(w.lab, "ALTER TABLE gone RENAME TO report"));
     assert_ok(tn_worker_run(&(tn_worker_options){ .db = w.path, .lanes = 3 }, &ran)); /* nothing is lost */

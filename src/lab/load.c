@@ -168,6 +168,10 @@ static tn_status read_trial(const tn_lab *lab, sqlite3_stmt *q, tn_study *s, tn_
         return tn_error(TN_BAD_FILE, "%.640s: trial %lld has numbers that its study %s has no meaning for", lab->path,
                         (long long)sqlite3_column_int64(q, 0), s->name);
     const size_t dims = s->sides[side].space.n, m = s->n_objectives;
+    if ((sqlite3_column_type(q, 7) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 7), dims)) ||
+        (sqlite3_column_type(q, 8) != SQLITE_NULL && !tn__numbers_whole(tn__db_text(q, 8), m)))
+        return tn_error(TN_BAD_FILE, "%.640s is damaged (trial %lld has not the numbers that its study asks for): restore it from a copy",
+                        lab->path, (long long)sqlite3_column_int64(q, 0));
     double *x = NULL, *y = tn_arena_alloc(&s->arena, sizeof *y * m);
     if (!y) return out_of_memory(lab);
     if (sqlite3_column_type(q, 7) != SQLITE_NULL) {

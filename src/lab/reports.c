@@ -26,7 +26,7 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
     tn_status s =
-        tn__db_get(lab, "UPDATE trial SET x = ?4 WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
+        tn__db_get(lab, "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
     if (s == TN_OK) {
         sqlite3_bind_int64(q, 1, c->trial);
         sqlite3_bind_int64(q, 2, c->worker);
@@ -34,6 +34,7 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
         sqlite3_bind_text(q, 4, text, -1, SQLITE_TRANSIENT);
         s = tn__db_run(lab, q, &changed);
     }
+    if (s == TN_OK && changed) s = tn__db_sum_trial(lab, c->trial);
     *lost = s == TN_OK && changed == 0;
     tn_free(text);
     return s;
@@ -44,7 +45,9 @@ static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *
     sqlite3_stmt *q;
     if (n == 0) return TN_OK;
     TN_RETURN_IF(tn__db_get(
-        lab, "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value) VALUES(?,?,?,?,?,?,?)",
+        lab,
+        "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
+        "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
         &q));
     for (size_t i = 0; i < n; i++) {
         const tn_report *r = &reports[i];
@@ -65,10 +68,11 @@ static tn_status write_parameters(tn_lab *lab, const tn_claim *c, double paramet
 {
     sqlite3_stmt *q;
     if (isnan(parameters)) return TN_OK;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET parameters = ?2 WHERE id = ?1 AND parameters IS NOT ?2", &q));
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET parameters = ?2, sum = NULL WHERE id = ?1 AND parameters IS NOT ?2", &q));
     sqlite3_bind_int64(q, 1, c->trial);
     sqlite3_bind_double(q, 2, parameters);
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_trial(lab, c->trial);
 }
 
 tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, double parameters,
@@ -90,7 +94,7 @@ static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, c
     sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_get(lab,
                             "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
-                            "parameters = coalesce(?8, parameters) WHERE id = ?1",
+                            "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
                             &q));
     sqlite3_bind_int64(q, 1, c->trial);
     sqlite3_bind_int(q, 2, (int)e->state);
@@ -100,7 +104,8 @@ static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, c
     sqlite3_bind_int64(q, 6, (int64_t)e->seed);
     sqlite3_bind_text(q, 7, e->error ? e->error : "", -1, SQLITE_TRANSIENT);
     tn__db_bind_number(q, 8, e->parameters);
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_trial(lab, c->trial);
 }
 
 tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n, const tn_ending *e,
@@ -219,30 +224,29 @@ tn_status tn_lab_tally(tn_lab *lab, int64_t study, const tn_study_plan *p, bool 
     return TN_OK;
 }
 
-tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim)
+tn_status tn_lab_held(tn_lab *lab, int64_t study, tn_held *out, size_t most, size_t *n)
 {
     sqlite3_stmt *q;
-    bool row;
-    *pid = 0;
+    bool row = true;
+    *n = 0;
     TN_RETURN_IF(tn__db_get(lab,
                             "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
-                            "worker w ON w.id = t.worker "
-                            "WHERE t.study = ? AND t.state = 1 AND t.begun < ? AND w.gone = 0 LIMIT 1",
+                            "worker w ON w.id = t.worker WHERE t.study = ?1 AND t.state = 1 AND w.gone = 0 LIMIT ?2",
                             &q));
     sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_double(q, 2, begun);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    if (row) {
-        *pid = sqlite3_column_int64(q, 0);
-        *claim = (tn_claim){ .trial = sqlite3_column_int64(q, 1),
-                             .number = sqlite3_column_int64(q, 2),
-                             .side = (size_t)sqlite3_column_int64(q, 3),
-                             .worker = sqlite3_column_int64(q, 4),
-                             .attempt = sqlite3_column_int(q, 5),
-                             .seed = (uint64_t)sqlite3_column_int64(q, 6) };
+    sqlite3_bind_int64(q, 2, (int64_t)most);
+    for (;;) {
+        TN_RETURN_IF(tn__db_step(lab, q, &row));
+        if (!row) return TN_OK;
+        if (*n == most) continue;
+        out[(*n)++] = (tn_held){ .pid = sqlite3_column_int64(q, 0),
+                                 .claim = { .trial = sqlite3_column_int64(q, 1),
+                                            .number = sqlite3_column_int64(q, 2),
+                                            .side = (size_t)sqlite3_column_int64(q, 3),
+                                            .worker = sqlite3_column_int64(q, 4),
+                                            .attempt = sqlite3_column_int(q, 5),
+                                            .seed = (uint64_t)sqlite3_column_int64(q, 6) } };
     }
-    sqlite3_reset(q);
-    return TN_OK;
 }
 
 tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n)

@@ -25,7 +25,7 @@ static tn_status measure(const tn_study *s, tn_arena *arena, tn_standing *v)
     return TN_OK;
 }
 
-static tn_status correct(tn_standing *v, size_t n, bool maximise, tn_arena *arena)
+static tn_status correct(const tn_study *s, tn_standing *v, size_t n, double effect, tn_arena *arena)
 {
     double *p = tn_arena_alloc(arena, 2 * sizeof *p * (n + 1));
     size_t count = 0, at = 0;
@@ -36,7 +36,7 @@ static tn_status correct(tn_standing *v, size_t n, bool maximise, tn_arena *aren
     for (size_t i = 0; i < n; i++) {
         if (!v[i].paired.n) continue;
         v[i].p_adjusted = p[n + at++];
-        v[i].better = tn_paired_larger(&v[i].paired, v[i].p_adjusted) * (maximise ? 1 : -1);
+        tn_compare_word(s, &v[i].paired, v[i].p_adjusted, count, effect, &v[i].judged);
     }
     return TN_OK;
 }
@@ -48,7 +48,7 @@ static int by_mean(const void *a, const void *b)
     return p->runs.side - q->runs.side;
 }
 
-tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out, size_t *n)
+tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, double effect, tn_arena *arena, tn_standing **out, size_t *n)
 {
     tn_standing *v = tn_arena_alloc(arena, sizeof *v * s->n_sides);
     size_t count = 0, other = 0;
@@ -65,7 +65,7 @@ tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, i
     }
     for (size_t i = 0; i < count; i++)
         if (i != other) TN_RETURN_IF(tn_compare_pair(s, &v[i].runs, &v[other].runs, arena, &v[i].paired));
-    TN_RETURN_IF(correct(v, count, s->objectives[0].maximise, arena));
+    TN_RETURN_IF(correct(s, v, count, effect, arena));
     qsort(v, count, sizeof *v, by_mean);
     if (s->objectives[0].maximise)
         for (size_t i = 0; i < count / 2; i++) {

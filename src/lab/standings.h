@@ -11,12 +11,12 @@ typedef struct tn_standing {
     const double *y;     /* (objectives) means over seeds, as recorded: of the test part where there it was measured */
     tn_paired paired;    /* this one minus the other, seed by seed; n is 0 for the other itself */
     double p_adjusted;   /* Holm's, over all sides */
-    int better;          /* +1: this one, -1: the other, 0: no difference shown */
+    tn_judged judged;    /* a is this one, b the other */
 } tn_standing;
 
-/* out (n: the compared sides) in `arena`, the best mean first. against: a side. TN_USAGE: it is not one of them; fewer than 3 common seeds have
- * ended. */
-tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, tn_arena *arena, tn_standing **out, size_t *n);
+/* out (n: the compared sides) in `arena`, the best mean first. against: a side. effect: as tn_compare_word has it. TN_USAGE: it is not one of
+ * them; no common seed has ended. */
+tn_status tn_standings(const tn_study *s, tn_lab *lab, const tn_comparison *c, int against, double effect, tn_arena *arena, tn_standing **out, size_t *n);
 /* The first objective on the validation part by steps, the mean over seeds of each side's speaker, v (n); parts of the plot are in `arena`. */
 tn_status tn_standings_curves(const tn_study *s, tn_lab *lab, const tn_standing *v, size_t n, tn_arena *arena, tn_plot *out);
 

@@ -39,6 +39,14 @@ static bool is_dead(pid_t pid)
     return state && state[1] == ' ' && (state[2] == 'Z' || state[2] == 'X');
 }
 
+/* Of this machine before it was started again. "?" and what is not known is nobody's. */
+static bool is_rebooted(const char *host, const char *theirs)
+{
+    const size_t node = strcspn(host, " "), boot = strcspn(host + node + 1, " ");
+    return strncmp(host, theirs, node + 1) == 0 && boot && theirs[node + 1] != ' ' &&
+           strncmp(host + node + 1, theirs + node + 1, boot + 1) != 0;
+}
+
 /* Those whose process is no more, where that can be seen: nobody has to wait for their hearts. */
 static tn_status bury_dead(tn_lab *lab, const char *host)
 {
@@ -46,11 +54,13 @@ static tn_status bury_dead(tn_lab *lab, const char *host)
     bool row = true;
     int64_t dead[64];
     size_t n = 0;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT id, pid FROM worker WHERE gone = 0 AND host = ?", &q));
-    sqlite3_bind_text(q, 1, host, -1, SQLITE_TRANSIENT);
+    TN_RETURN_IF(tn__db_get(lab, "SELECT id, pid, host FROM worker WHERE gone = 0", &q));
     while (row && n < sizeof dead / sizeof *dead) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
-        if (row && is_dead((pid_t)sqlite3_column_int64(q, 1))) dead[n++] = sqlite3_column_int64(q, 0);
+        if (!row) break;
+        const char *theirs = tn__db_text(q, 2);
+        if (strcmp(host, theirs) == 0 ? is_dead((pid_t)sqlite3_column_int64(q, 1)) : is_rebooted(host, theirs))
+            dead[n++] = sqlite3_column_int64(q, 0);
     }
     sqlite3_reset(q);
     for (size_t i = 0; i < n; i++) TN_RETURN_IF(tn_lab_leave(lab, dead[i]));
@@ -78,7 +88,8 @@ tn_status tn_lab_beat(tn_lab *lab, int64_t worker)
     char host[160];
     host_name(host);
     TN_RETURN_IF(bury_dead(lab, host));
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = ?2 WHERE id = ?1", &q));
+    /* Always another number, though the clock may be set back to just this one; and whoever was taken for dead is alive. */
+    TN_RETURN_IF(tn__db_get(lab, "UPDATE worker SET beat = CASE beat WHEN ?2 THEN ?2 + 0.001 ELSE ?2 END, gone = 0 WHERE id = ?1", &q));
     sqlite3_bind_int64(q, 1, worker);
     sqlite3_bind_double(q, 2, tn__unix_s());
     return tn__db_run(lab, q, NULL);
@@ -105,8 +116,8 @@ tn_status tn_lab_bury(tn_lab *lab, int64_t pid)
 
 /* --- claiming --------------------------------------------------------------------------------------------------------- */
 
-/* Waiting, or of a worker that is dead. */
-#define FREE "(state = 0 OR (state = 1 AND worker IN (SELECT id FROM worker WHERE gone = 1 OR beat < ?5)))"
+/* Waiting, or of nobody who is alive. */
+#define FREE "(state = 0 OR worker NOT IN (SELECT id FROM worker WHERE gone = 0))"
 #define OPEN "study = ?1 AND (kind = 2) = ?2 AND side = ?3 AND state < 2 AND number < ?4"
 
 static void bind_open(sqlite3_stmt *q, int64_t study, bool compare, size_t side, int64_t most)
@@ -137,7 +148,6 @@ static tn_status look(tn_lab *lab, int64_t study, size_t side, const tn_portion 
     if (*open < 0) return TN_OK;
     TN_RETURN_IF(tn__db_get(lab, "SELECT number FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1", &q));
     bind_open(q, study, of->compare, side, of->most);
-    sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
     return first_number(lab, q, free);
 }
 
@@ -194,19 +204,19 @@ static tn_status take(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_
     bool row;
     TN_RETURN_IF(tn__db_get(
         lab,
-        "UPDATE trial SET state = 1, worker = ?6, attempt = attempt + 1, begun = ?7, started = coalesce(started, ?7) "
+        "UPDATE trial SET state = 1, worker = ?5, attempt = attempt + 1, begun = ?6, started = coalesce(started, ?6), sum = NULL "
         "WHERE id = (SELECT id FROM trial WHERE " OPEN " AND " FREE " ORDER BY number LIMIT 1) "
         "RETURNING id, number, kind, seed, attempt, seconds, config, begun, x",
         &q));
     bind_open(q, study, compare, side, number + 1);
-    sqlite3_bind_double(q, 5, tn__unix_s() - TN_LAB_STALE_S);
-    sqlite3_bind_int64(q, 6, worker);
-    sqlite3_bind_double(q, 7, tn__unix_s());
+    sqlite3_bind_int64(q, 5, worker);
+    sqlite3_bind_double(q, 6, tn__unix_s());
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     *got = row ? TN_CLAIM_GOT : TN_CLAIM_WAIT; /* another one was quicker */
     if (!row) return TN_OK;
     read_claim(q, p, worker, side, out, x);
-    return tn__db_run(lab, q, NULL);
+    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    return tn__db_sum_trial(lab, out->trial);
 }
 
 tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t worker, const tn_portion *of,
@@ -214,6 +224,7 @@ tn_status tn_lab_claim(tn_lab *lab, int64_t study, const tn_study_plan *p, int64
 {
     size_t side = 0;
     int64_t number = 0;
+    TN_RETURN_IF(tn__hearts_watch(lab));
     TN_RETURN_IF(choose(lab, study, p, of, &side, &number,
                         got)); /* without the lock: workers that wait disturb nobody */
     if (*got != TN_CLAIM_GOT) return TN_OK;

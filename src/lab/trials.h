@@ -7,8 +7,6 @@
 
 #include "lab/study.h"
 
-enum { TN_LAB_STALE_S = 60 }; /* a heart that has not beaten for so long is dead */
-
 /* Finds the study of this name or writes it (its trials are not made here). TN_USAGE: one of that name was begun with other words. */
 tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, const char *const *overrides, size_t n,
                        int64_t *id, bool *found);
@@ -118,7 +116,11 @@ typedef struct tn_running {
     double since, epoch; /* unix seconds; of the last report, NaN where there is none */
 } tn_running;
 tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *out, size_t most, size_t *n);
-/* A process whose trial has been running since before `begun` (unix seconds): 0 where there is none. */
-tn_status tn_lab_overdue(tn_lab *lab, int64_t study, double begun, int64_t *pid, tn_claim *claim);
+/* Trials that run, and the process that has each: at most `most`, *n of them. */
+typedef struct tn_held {
+    int64_t pid;
+    tn_claim claim; /* as far as tn_lab_end needs it */
+} tn_held;
+tn_status tn_lab_held(tn_lab *lab, int64_t study, tn_held *out, size_t most, size_t *n);
 
 #endif

@@ -1,4 +1,5 @@
-/* Two sides measured on common seeds: does one do better, by how much, and how sure is that? */
+/* Two sides measured on common seeds: does one do better, by how much, and how sure is that? Nothing here is said that few
+ * seeds cannot carry: a comparison that could not have seen an effect of the size that matters is undecided. */
 #ifndef TN_LAB_VERDICT_H
 #define TN_LAB_VERDICT_H
 
@@ -8,27 +9,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { TN_SEEDS_MOST = 1000 }; /* of a comparison */
+
 typedef struct tn_paired {
     size_t n;
     double mean_a, mean_b, difference; /* mean of a - b */
-    double lo,
-        hi; /* 95 % interval of it: bootstrap over pairs, 10,000 draws, bias corrected and accelerated, widened for
-                                        * few pairs as Student's t is (Hesterberg 2015): plain ones hold 90 % of the time with 10 pairs */
+    double spread;                     /* deviation of the differences; NaN of one pair */
+    double lo, hi;                     /* Student's 95 % interval of the mean difference; NaN of one pair */
     double
-        p; /* Wilcoxon's signed ranks, two-sided, pairs without a difference left out; exact up to 50 pairs, with ties
-                                        * too; beyond that normal with ties. 1 where no pair differs */
+        p; /* Student's paired test, two-sided; where the pairs differ in sign only, the exact sign test. 1 of one pair */
     double effect; /* Cohen's d of the differences (d_z); infinite where all differ by the same */
-    bool student;  /* lo, hi and p are Student's of the paired differences: 3 or 4 pairs have too few ranks and too few draws for the above */
+    bool identical,
+        signs; /* no pair differs; those that differ do so by one size, so that there is no spread to trust */
 } tn_paired;
 
-/* a and b (n): the same seeds in the same order. TN_USAGE: fewer than 3 pairs, or one that is not finite. */
-tn_status tn_paired_compare(const double *a, const double *b, size_t n, uint64_t seed, tn_paired *out);
+/* a and b (n, 1 or more): the same seeds in the same order. TN_USAGE: no pair, or one that is not finite. */
+tn_status tn_paired_compare(const double *a, const double *b, size_t n, tn_paired *out);
 /* The mean of v (n, 2 or more) and half of Student's 95 % interval of it. */
 void tn_mean_interval(const double *v, size_t n, double *mean, double *half);
 /* Holm's correction of p (n) into adjusted (n). TN_USAGE: a p outside [0,1]. */
 tn_status tn_holm(const double *p, size_t n, double *adjusted);
-/* +1: a is larger; -1: b is; 0: no difference shown. One is said to be larger only where the interval leaves out 0 and p_adjusted (Holm's, or
- * r->p for a single comparison) is below 0.05. */
-int tn_paired_larger(const tn_paired *r, double p_adjusted);
+
+/* What n pairs can show, in one of so many comparisons that are made together. */
+typedef struct tn_sight {
+    size_t n, comparisons;
+    double bound; /* t that decides by itself */
+    double seen;  /* a true difference of so many measured deviations would have been seen; infinite of one pair */
+} tn_sight;
+void tn_sight_of(size_t n, size_t comparisons, tn_sight *out);
+
+typedef enum tn_word { TN_UNDECIDED = 0, TN_A_LARGER, TN_B_LARGER, TN_NO_DIFFERENCE, TN_IDENTICAL } tn_word;
+
+/* Larger: p_adjusted (Holm's over distinct comparisons; r->p for a single one) is below 0.03, so that the claim is false in less than
+ * 5 of 100 studies with skewed, heavy-tailed and coarse errors, too. No difference: not that, and `*seen`, the size that would have
+ * been seen with 80 % power whatever the difference turned out to be, is `effect` or less; by then the interval lies between -effect and
+ * effect. */
+tn_word tn_paired_judge(const tn_paired *r, double p_adjusted, const tn_sight *sight, double effect, double *seen);
+/* At least so many seeds are needed to see an effect of that size with this spread; more than r->n. 0: more than TN_SEEDS_MOST. */
+size_t tn_seeds_needed(const tn_paired *r, size_t comparisons, double effect);
 
 #endif

@@ -1,61 +1,30 @@
-/* Verdicts: Wilcoxon against all 2^n ways of giving signs and against scipy, intervals against scipy's and by how often they hold on simulated pairs, Holm by
- * hand, and how often a difference is claimed where there is none. TENON_LONG=1 simulates sixteen times as many studies. */
+/* Verdicts: the paired t-test and its bounds against scipy, the sign test against all 2^n ways of giving signs, Holm and the words by hand. How often they are
+ * right is verdict_power_test.c's question. */
+#include "lab/student.h"
 #include "lab/verdict.h"
 
 #include "lab/lots.h"
-#include "optest.h"
 #include "testlib.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Wilcoxon ----------------------------------------------------------------------------------------------------------------------- */
-
-/* The definition: the share of sign patterns whose sum of ranks is as far out, on the nearer side, doubled. */
-static double enumerate(const double *d, size_t n)
-{
-    double rank[12], seen = 0, v[12];
-    size_t m = 0;
-    for (size_t i = 0; i < n; i++)
-        if (d[i] != 0) v[m++] = d[i];
-    for (size_t i = 0; i < m; i++) {
-        double below = 0, equal = 0;
-        for (size_t j = 0; j < m; j++) below += fabs(v[j]) < fabs(v[i]), equal += fabs(v[j]) == fabs(v[i]);
-        rank[i] = below + (equal + 1) / 2;
-        if (v[i] > 0) seen += rank[i];
-    }
-    size_t low = 0, high = 0;
-    for (unsigned set = 0; set < 1u << m; set++) {
-        double sum = 0;
-        for (size_t i = 0; i < m; i++) sum += set >> i & 1 ? rank[i] : 0;
-        low += sum <= seen;
-        high += sum >= seen;
-    }
-    return m ? fmin(1, 2.0 * (double)(low < high ? low : high) / (double)(1u << m)) : 1;
-}
-
-static void equals_enumeration(void **state)
-{
-    (void)state;
-    for (uint64_t t = 0; t < 200; t++) {
-        tn_lots lots = tn_lots_open(1, "wilcoxon", t);
-        const size_t n = 5 + t % 8;
-        double a[12], b[12] = { 0 };
-        for (size_t i = 0; i < n; i++)
-            a[i] = t % 2 ? tn_lots_uniform(&lots) - 0.3 : (double)tn_lots_below(&lots, 9) - 3; /* ties and zeros */
-        tn_paired r;
-        assert_ok(tn_paired_compare(a, b, n, t, &r));
-        if (fabs(r.p - enumerate(a, n)) > 1e-14)
-            fail_msg("case %d: %.17g instead of %.17g", (int)t, r.p, enumerate(a, n));
-    }
-}
+/* --- against scipy --------------------------------------------------------------------------------------------------------------- */
 
 static const struct golden {
     size_t n;
     double p, lo, hi;
 } golden[] = {
+#define GOLDEN_PAIRS
+#include "lab/golden_verdict.h"
+#undef GOLDEN_PAIRS
+};
+
+static const struct bounds {
+    size_t n;
+    double level, bound, seen, most;
+} bounds[] = {
 #include "lab/golden_verdict.h"
 };
 
@@ -79,118 +48,151 @@ static void equals_scipy(void **state)
         double a[200], b[200];
         tn_paired r;
         golden_pairs(c, g->n, a, b);
-        assert_ok(tn_paired_compare(a, b, g->n, 3, &r));
-        if (!isnan(g->p) && fabs(r.p - g->p) > 1e-9) fail_msg("case %zu: p %.12g, scipy %.12g", c, r.p, g->p);
-        const double slack = 0.05 * (g->hi - g->lo); /* 10,000 draws against 300,000, at the far ends */
-        if (fabs(r.lo - g->lo) > slack || fabs(r.hi - g->hi) > slack)
-            fail_msg("case %zu: %.6f .. %.6f, scipy %.6f .. %.6f", c, r.lo, r.hi, g->lo, g->hi);
+        assert_ok(tn_paired_compare(a, b, g->n, &r));
+        if (fabs(r.p - g->p) > 1e-12 || fabs(r.lo - g->lo) > 1e-9 * fabs(g->lo) ||
+            fabs(r.hi - g->hi) > 1e-9 * fabs(g->hi))
+            fail_msg("case %zu: p %.12g in %.9f .. %.9f, scipy %.12g in %.9f .. %.9f", c, r.p, r.lo, r.hi, g->p, g->lo,
+                     g->hi);
     }
 }
 
-/* --- simulated studies ------------------------------------------------------------------------------------------------------------- */
-
-static double normal(tn_lots *lots)
+static void bounds_equal_scipy(void **state)
 {
-    return sqrt(-2 * log(1 - tn_lots_uniform(lots))) * cos(6.283185307179586 * tn_lots_uniform(lots));
+    (void)state;
+    for (size_t c = 0; c < sizeof bounds / sizeof *bounds; c++) {
+        const struct bounds *g = &bounds[c];
+        const double bound = tn_student_bound(g->level, g->n - 1), seen = tn_student_seen(g->level, 0.9, g->n),
+                     most = tn_spread_most(g->n);
+        if (fabs(bound / g->bound - 1) > 1e-6 || fabs(seen / g->seen - 1) > 1e-3 || fabs(most / g->most - 1) > 1e-9)
+            fail_msg("%zu pairs at %g: %.9g %.9g %.9g, scipy %.9g %.9g %.9g", g->n, g->level, bound, seen, most,
+                     g->bound, g->seen, g->most);
+    }
 }
-static double skewed(tn_lots *lots)
+
+/* --- pairs that differ in sign only -------------------------------------------------------------------------------------------------- */
+
+static void signs_by_enumeration(void **state)
 {
-    return 1 - 0.5 * log(1 - tn_lots_uniform(lots)) + 0.5 * normal(lots);
-} /* mean 1.5, of accuracies' kind: one long tail */
-static double lattice(tn_lots *lots) { return round(3 * normal(lots)) / 360; } /* mean 0 */
-
-typedef struct simulation {
-    const char *name;
-    double (*difference)(tn_lots *);
-    double mean;
-    size_t n;
-} simulation;
-
-static const simulation simulations[] = {
-    { "normal", normal, 0, 3 },
-    { "normal", normal, 0, 10 },
-    { "normal", normal, 0, 30 },
-    { "skewed", skewed, 1.5, 20 },
-    { "shares of 360", lattice, 0, 12 },
-};
-
-/* 95 % intervals hold the truth 93 to 97 times in a hundred, and where the truth is 0 a difference is claimed 5 times or less. */
-static void holds_as_often_as_it_says(void **state)
-{
-    const simulation *m = *state;
-    const bool is_long = getenv("TENON_LONG") != NULL;
-    const int studies = is_long ? 4000 : 250;
-    int inside = 0, claimed = 0;
-    for (int t = 0; t < studies; t++) {
-        tn_lots lots = tn_lots_open(7, m->name, (uint64_t)t);
-        double a[30], b[30];
+    (void)state;
+    for (uint64_t t = 0; t < 200; t++) {
+        tn_lots lots = tn_lots_open(1, "signs", t);
+        const size_t n = 2 + t % 9;
+        double a[12], b[12];
+        size_t differ = 0, up = 0, as_far = 0;
+        for (size_t i = 0; i < n; i++) {
+            const size_t way = (size_t)tn_lots_below(&lots, 3);
+            b[i] = 0.7 + 0.01 * (double)i, a[i] = b[i] + 0.1 * ((double)way - 1); /* rounding must not matter */
+            differ += way != 1, up += way == 2;
+        }
+        const size_t far = up > differ - up ? up : differ - up;
+        for (unsigned set = 0; set < 1u << differ; set++) {
+            size_t ones = 0;
+            for (size_t i = 0; i < differ; i++) ones += set >> i & 1;
+            as_far += ones >= far || differ - ones >= far;
+        }
         tn_paired r;
-        for (size_t i = 0; i < m->n; i++) b[i] = round(8 * normal(&lots)) / 16, a[i] = b[i] + m->difference(&lots);
-        assert_ok(tn_paired_compare(a, b, m->n, (uint64_t)t, &r));
-        assert_true(r.lo <= r.difference && r.difference <= r.hi && r.p > 0 && r.p <= 1);
-        inside += r.lo <= m->mean && m->mean <= r.hi;
-        claimed += tn_paired_larger(&r, r.p) != 0;
+        assert_ok(tn_paired_compare(a, b, n, &r));
+        assert_true(r.signs && r.identical == (differ == 0));
+        if (fabs(r.p - (double)as_far / (double)(1u << differ)) > 1e-14) fail_msg("case %d: %.17g", (int)t, r.p);
     }
-    if (is_long)
-        print_message("%s, %zu pairs: %.2f %% of %d intervals hold\n", m->name, m->n, 100.0 * inside / studies,
-                      studies);
-    assert_true(inside >= 0.93 * studies && inside <= 0.97 * studies);
-    if (m->mean == 0) assert_true(claimed <= (is_long ? 0.055 : 0.08) * studies);
-    else assert_true(claimed >= 0.9 * studies); /* 1.5 with a spread of 0.7 is plain to see */
 }
 
 /* --- by hand ----------------------------------------------------------------------------------------------------------------------- */
 
+static tn_word word_of(const double *a, const double *b, size_t n, size_t comparisons, double effect, double *seen,
+                       size_t *needed)
+{
+    tn_paired r;
+    tn_sight sight;
+    assert_ok(tn_paired_compare(a, b, n, &r));
+    tn_sight_of(n, comparisons, &sight);
+    *needed = tn_seeds_needed(&r, comparisons, effect);
+    return tn_paired_judge(&r, fmin(1, r.p * (double)comparisons), &sight, effect, seen);
+}
+
 static void same_difference(void **state)
 {
     (void)state;
-    const double a[] = { 0.9, 0.8, 0.7, 0.95, 0.6, 0.85 }, b[] = { 0.8, 0.7, 0.6, 0.85, 0.5, 0.75 };
-    tn_paired r, back;
-    assert_ok(tn_paired_compare(a, b, 6, 1, &r));
+    const double a[] = { 0.9, 0.8, 0.7, 0.95, 0.6, 0.85, 0.4 }, b[] = { 0.8, 0.7, 0.6, 0.85, 0.5, 0.75, 0.3 };
+    double seen;
+    size_t needed;
+    tn_paired r;
+    assert_ok(tn_paired_compare(a, b, 6, &r));
     assert_true(fabs(r.difference - 0.1) < 1e-15 && r.lo == r.difference && r.hi == r.difference && isinf(r.effect) &&
                 r.effect > 0);
-    assert_true(r.p == 2.0 / 64); /* all ranks tie, all signs agree: rounding of 0.9 - 0.8 must not matter */
-    assert_int_equal(tn_paired_larger(&r, r.p), 1);
-    assert_int_equal(tn_paired_larger(&r, 0.06), 0);
-    assert_ok(tn_paired_compare(b, a, 6, 1, &back));
-    assert_int_equal(tn_paired_larger(&back, back.p), -1);
-    assert_ok(tn_paired_compare(a, a, 6, 1, &r));
-    assert_true(r.p == 1 && r.lo == 0 && r.hi == 0 && r.effect == 0);
-    assert_int_equal(tn_paired_larger(&r, r.p), 0);
+    assert_true(r.p == 2.0 / 64); /* without a spread only the signs speak: rounding of 0.9 - 0.8 must not matter */
+    assert_int_equal(word_of(a, b, 6, 1, 0.005, &seen, &needed), TN_UNDECIDED);
+    assert_true(needed == 7 && isnan(seen));
+    assert_int_equal(word_of(a, b, 2, 36, 0.005, &seen, &needed), TN_UNDECIDED);
+    assert_true(needed == 12); /* 36 / 2^11 is below 0.03 */
+    assert_int_equal(word_of(a, b, 7, 1, 0.005, &seen, &needed), TN_A_LARGER);
+    assert_int_equal(word_of(b, a, 7, 1, 0.005, &seen, &needed), TN_B_LARGER);
+    assert_ok(tn_paired_compare(a, a, 6, &r));
+    assert_true(r.p == 1 && r.lo == 0 && r.hi == 0 && r.effect == 0 && r.identical);
+    assert_int_equal(word_of(a, a, 6, 1, 0.005, &seen, &needed), TN_IDENTICAL);
+    assert_int_equal(word_of(a, a, 1, 1, 0.005, &seen, &needed), TN_IDENTICAL);
+    assert_int_equal(word_of(a, b, 1, 1, 0.005, &seen, &needed), TN_UNDECIDED); /* one seed shows nothing */
+    assert_int_equal(needed, 2);
 }
 
-static void effect_and_bits(void **state)
+/* Wilcoxon's p of five pairs is never below 0.0625, and Holm's correction for three times the same made it 0.19. */
+static void five_seeds_decide(void **state)
 {
     (void)state;
-    const double a[] = { 3, 5, 4, 8, 6 }, b[] = { 2, 2, 4, 6, 1 }; /* differences 1 3 0 2 5: mean 2.2, variance 3.7 */
-    tn_paired r, again;
-    assert_ok(tn_paired_compare(a, b, 5, 1, &r));
-    assert_true(fabs(r.effect - 2.2 / sqrt(3.7)) < 1e-14 && r.mean_a == 5.2 && r.mean_b == 3);
-    assert_true(r.p == 0.125); /* four differ, all one way: 2 of 16 */
-    assert_ok(tn_paired_compare(a, b, 5, 1, &again));
-    assert_memory_equal(&r, &again, offsetof(tn_paired, student));
-    assert_false(r.student);
-    const double bad[] = { 3, 5, NAN, 8, 6 };
-    assert_fails(tn_paired_compare(a, b, 2, 1, &r), TN_USAGE, "2 common seeds are too few");
-    assert_fails(tn_paired_compare(a, bad, 5, 1, &r), TN_USAGE, "pair 3 is not finite");
+    const double good[] = { 0.9750, 0.9722, 0.9806, 0.9694, 0.9778 },
+                 useless[] = { 0.1528, 0.1250, 0.1611, 0.1833, 0.1417 };
+    double seen;
+    size_t needed;
+    for (size_t n = 2; n <= 5; n++) assert_int_equal(word_of(good, useless, n, 1, 0.005, &seen, &needed), TN_A_LARGER);
+    assert_int_equal(word_of(good, useless, 5, 36, 0.005, &seen, &needed), TN_A_LARGER);
+    assert_int_equal(word_of(useless, good, 3, 3, 0.005, &seen, &needed), TN_B_LARGER);
+}
+
+/* Differences of +-1: what would have been seen is what the word stands on, and the seeds that are asked for are enough and no more. */
+static void no_difference_by_hand(void **state)
+{
+    (void)state;
+    double a[40], b[40] = { 0 }, seen;
+    size_t needed;
+    tn_paired r;
+    tn_sight at;
+    for (size_t i = 0; i < 40; i++) a[i] = (i % 2 ? 1 : -1) * (1 + 0.1 * (double)(i / 2 % 2));
+    assert_ok(tn_paired_compare(a, b, 12, &r));
+    tn_sight_of(12, 1, &at);
+    assert_true(fabs(at.seen * sqrt(12) - fmax(tn_student_seen(0.03, 0.9, 12) * tn_spread_most(12), 2 * at.bound)) <
+                1e-12);
+    const double size = at.seen * r.spread;
+    assert_int_equal(word_of(a, b, 12, 1, size * 1.001, &seen, &needed), TN_NO_DIFFERENCE);
+    assert_true(seen == size);
+    assert_int_equal(word_of(a, b, 12, 1, size * 0.999, &seen, &needed), TN_UNDECIDED);
+    assert_int_equal(needed, 13);
+    assert_int_equal(word_of(a, b, 12, 3, size, &seen, &needed), TN_UNDECIDED); /* one of three has to show more */
+    assert_true(seen > size && needed > 12);
+    assert_int_equal(word_of(a, b, 12, 1, 0.01, &seen, &needed), TN_UNDECIDED);
+    assert_int_equal(needed, 0); /* more than a thousand */
+    assert_int_equal(word_of(a, b, 4, 1, size, &seen, &needed), TN_UNDECIDED);
+    assert_ok(tn_paired_compare(a, b, 4, &r));
+    tn_sight_of(needed, 1, &at);
+    assert_true(needed > 4 && at.seen * r.spread <= size);
+    tn_sight_of(needed - 1, 1, &at);
+    assert_true(at.seen * r.spread > size);
 }
 
 /* Differences 1 2 3: mean 2, deviation 1, t = 2 sqrt 3 with two degrees of freedom, whose distribution is t / sqrt(2 + t^2). */
 static void three_pairs(void **state)
 {
     (void)state;
-    const double a[] = { 4, 4, 8 }, b[] = { 3, 2, 5 }, t = 2 * sqrt(3);
+    const double a[] = { 4, 4, 8 }, b[] = { 3, 2, 5 }, bad[] = { 3, 2, NAN }, t = 2 * sqrt(3);
     double mean, half;
     tn_paired r;
-    assert_ok(tn_paired_compare(a, b, 3, 1, &r));
-    assert_true(r.student && r.difference == 2 && fabs(r.effect - 2) < 1e-14);
+    assert_ok(tn_paired_compare(a, b, 3, &r));
+    assert_true(!r.signs && r.difference == 2 && fabs(r.effect - 2) < 1e-14 && r.spread == 1);
     assert_true(fabs(r.p - (1 - t / sqrt(2 + t * t))) < 1e-12);
     assert_true(fabs(r.hi - 2 - 4.302652729696 / sqrt(3)) < 1e-9 && fabs(r.lo + r.hi - 4) < 1e-12);
-    assert_int_equal(tn_paired_larger(&r, r.p), 0);
     tn_mean_interval(a, 3, &mean, &half);
     assert_true(fabs(mean - 16.0 / 3) < 1e-14 && fabs(half - 4.302652729696 * sqrt(16.0 / 3) / sqrt(3)) < 1e-8);
-    assert_ok(tn_paired_compare(a, a, 3, 1, &r));
-    assert_true(r.p == 1 && r.lo == 0 && r.hi == 0);
+    assert_fails(tn_paired_compare(a, b, 0, &r), TN_USAGE, "no common seed");
+    assert_fails(tn_paired_compare(a, bad, 3, &r), TN_USAGE, "pair 3 is not finite");
 }
 
 static void holm_by_hand(void **state)
@@ -208,13 +210,12 @@ static void holm_by_hand(void **state)
 
 void tn_tests_verdict(tn_test_list *l)
 {
-    tn_test_add(l, equals_enumeration, NULL, "lab/verdict: Wilcoxon equals enumeration, with ties and zeros");
     tn_test_add(l, equals_scipy, NULL, "lab/verdict: p and interval equal scipy's");
-    for (size_t i = 0; !TN_SANITIZED && i < sizeof simulations / sizeof *simulations; i++)
-        tn_test_add(l, holds_as_often_as_it_says, &simulations[i], "lab/verdict: intervals hold, %s, %zu pairs",
-                    simulations[i].name, simulations[i].n);
+    tn_test_add(l, bounds_equal_scipy, NULL, "lab/verdict: bounds and power equal scipy's");
+    tn_test_add(l, signs_by_enumeration, NULL, "lab/verdict: the sign test equals enumeration");
     tn_test_add(l, same_difference, NULL, "lab/verdict: pairs that differ by the same, or not at all");
-    tn_test_add(l, effect_and_bits, NULL, "lab/verdict: effect by hand, the same bits, bad pairs");
-    tn_test_add(l, three_pairs, NULL, "lab/verdict: three pairs, by Student's t");
+    tn_test_add(l, five_seeds_decide, NULL, "lab/verdict: a useless side is worse on two seeds already");
+    tn_test_add(l, no_difference_by_hand, NULL, "lab/verdict: no difference, and how many seeds are needed");
+    tn_test_add(l, three_pairs, NULL, "lab/verdict: three pairs by hand, bad pairs");
     tn_test_add(l, holm_by_hand, NULL, "lab/verdict: Holm by hand");
 }

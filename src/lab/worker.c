@@ -19,10 +19,20 @@
 static const double BEAT_S = 5;
 enum { WAIT_MS = 20, ATTEMPTS = 50 };
 
+/* Both by the monotonic clock: one that is set back an hour must not make anybody wait for an hour. */
+static void make_condition(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(c, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static struct timespec after_ms(long ms)
 {
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_nsec += ms % 1000 * 1000 * 1000;
     t.tv_sec += ms / 1000 + t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
@@ -62,7 +72,7 @@ static void *beat(void *ctx)
 static tn_status heart_start(heart *h)
 {
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->end, NULL);
+    make_condition(&h->end);
     h->runs = pthread_create(&h->thread, NULL, beat, h) == 0;
     return h->runs ? TN_OK : tn_error(TN_MEMORY, "cannot start a thread for the worker's heart-beat");
 }
@@ -309,7 +319,7 @@ tn_status tn_worker_run(const tn_worker_options *o, int64_t *ran)
     char text[1024];
     *ran = 0;
     pthread_mutex_init(&w.lock, NULL);
-    pthread_cond_init(&w.changed, NULL);
+    make_condition(&w.changed);
     tn_status s = open_worker(&w);
     if (s == TN_OK) {
         h.lane = w.ids;

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Writes tests/lab/golden_verdict.h: what scipy says about the pairs that src/lab/verdict_test.c makes.
+"""Writes tests/lab/golden_verdict.h: what scipy says about the pairs that src/lab/verdict_test.c makes, and about its bounds.
 
     python3 tests/lab/golden_verdict.py > tests/lab/golden_verdict.h      (needs numpy and scipy)
 """
 import numpy as np
 import scipy
-from scipy import stats
+from scipy import integrate, optimize, stats
 
 
-def philox_free(case, n):
-    """Pairs from whole-number arithmetic alone, so that C makes the same: a lattice for odd cases (ties), fine steps for even ones."""
+def pairs(case, n):
+    """From whole-number arithmetic alone, so that C makes the same: a lattice for odd cases (ties), fine steps for even ones."""
     state, a, b = case + 1, [], []
     for _ in range(n):
         for out in (a, b):
@@ -21,31 +21,27 @@ def philox_free(case, n):
     return a + 0.05 * (case % 5), b
 
 
-def wilcoxon(d):
-    d = d[np.abs(d) > 1e-12]
-    r = stats.rankdata(np.round(np.abs(d), 12))
-    ties = len(set(r)) < len(r)
-    if len(d) > 50:
-        return stats.wilcoxon(np.round(d, 12), method="approx", correction=False).pvalue
-    if not ties:
-        return stats.wilcoxon(d, method="exact").pvalue
-    if len(d) > 14:
-        return float("nan")  # scipy would draw permutations at random
-    return stats.wilcoxon(np.round(d, 12), method=stats.PermutationMethod(n_resamples=2**15)).pvalue
+def seen(level, power, n):
+    """The shift at which the upper half of the two-sided t-test has that power: scipy's noncentral t fails at one degree of freedom."""
+    f, bound = n - 1, stats.t.isf(level / 2, n - 1)
+
+    def at(shift):
+        points = sorted({min(shift / bound, 20), 1.0})
+        return integrate.quad(lambda s: stats.chi.pdf(s * np.sqrt(f), f) * np.sqrt(f) * stats.norm.cdf(shift - bound * s), 0, 20, points=points, limit=500)[0]
+
+    return optimize.brentq(lambda shift: at(shift) - power, 0, 20 * bound)
 
 
-def interval(d, n):
-    z = np.sqrt(n / (n - 1)) * stats.t.ppf(0.975, n - 1)
-    level = 1 - 2 * stats.norm.sf(z)
-    rng = np.random.default_rng(1)
-    ends = [stats.bootstrap((d,), np.mean, n_resamples=100000, confidence_level=level, method="BCa", rng=rng).confidence_interval for _ in range(3)]
-    return np.mean([e.low for e in ends]), np.mean([e.high for e in ends])
-
-
-print(f"/* Made by tests/lab/golden_verdict.py with scipy {scipy.__version__}: pairs, Wilcoxon's p (NaN: scipy has no exact one), interval. */")
-for case, n in enumerate([6, 8, 9, 11, 12, 10, 20, 13, 30, 14, 50, 60, 120, 200]):
-    a, b = philox_free(case, n)
-    d = a - b
-    lo, hi = interval(d, n)
-    p = wilcoxon(d)
-    print(f"{{ {n}, {'NAN' if np.isnan(p) else repr(float(p))}, {lo:.6f}, {hi:.6f} }},")
+print(f"/* Made by tests/lab/golden_verdict.py with scipy {scipy.__version__}. */")
+print("#ifdef GOLDEN_PAIRS /* pairs, p of the paired t-test, its 95 % interval */")
+for case, n in enumerate([2, 3, 4, 5, 6, 8, 9, 10, 12, 20, 30, 50, 120, 200]):
+    a, b = pairs(case, n)
+    t = stats.ttest_rel(a, b)
+    lo, hi = t.confidence_interval(0.95)
+    print(f"{{ {n}, {float(t.pvalue)!r}, {float(lo)!r}, {float(hi)!r} }},")
+print("#else /* n, level, Student's bound, shift seen with 90 %, bound of the deviation */")
+for n in (2, 3, 4, 5, 6, 8, 10, 15, 30, 100, 1000):
+    for level in (0.03, 0.03 / 3, 0.03 / 36):
+        values = stats.t.isf(level / 2, n - 1), seen(level, 0.9, n), np.sqrt((n - 1) / stats.chi2.ppf(0.05, n - 1))
+        print(f"{{ {n}, {level!r}, {', '.join(repr(float(v)) for v in values)} }},")
+print("#endif")

@@ -118,10 +118,12 @@ columns = [c[1] for c in db.execute("pragma table_info(trial)")]
 rows = db.execute("select * from trial where state = 2 and number < 24 and kind = 0").fetchall()
 at = {c: i for i, c in enumerate(columns)}
 random.seed(1)
+after = dict(db.execute("select side, max(number) + 1 from trial where kind < 2 group by side"))
 out, first = [], db.execute("select max(id) from trial").fetchone()[0] + 1
 for k in range(100000 - db.execute("select count(*) from trial").fetchone()[0]):
     r = list(rows[k % len(rows)])
-    r[at["id"]], r[at["number"]] = first + k, 24 + k
+    r[at["id"]], r[at["number"]], r[at["sum"]] = first + k, after[r[at["side"]]], None
+    after[r[at["side"]]] += 1
     y = json.loads(r[at["y"]])
     r[at["y"]] = json.dumps([y[0] * random.random(), y[1] * random.random() * 10, round(y[2] * random.random() * 10)])
     out.append(r)

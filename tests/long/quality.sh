@@ -39,7 +39,7 @@ whole() { # what is there when it has ended
     local sides
     sides=$(grep -c '^  [a-z_0-9]*: { base' "$work/tiny.yaml")
     [ "$sides" -ge 9 ] && [ "$(grep -cE '^[a-z_0-9]+ +3 +[0-9.]+ ' "$1/table.txt")" = "$sides" ] &&
-        grep -qE '^verdict: test loss of ten [0-9.]+, of gpt [0-9.]+: difference [-+0-9.]+, 95 % interval [-+0-9.]+ to [-+0-9.]+ \(3 common seeds' "$1/table.txt" &&
+        grep -qE '^verdict: test loss of ten [0-9.]+, of gpt [0-9.]+: difference [-+0-9.]+, 95 % interval [-+0-9.]+ to [-+0-9.]+, p [0-9.e-]+ \(3 common seeds' "$1/table.txt" &&
         grep -q '<svg' "$1/curves.svg" && grep -q '<svg' "$1/report.html" && [ "$(wc -l <"$1/trials.csv")" -gt "$sides" ]
 }
 equal_sizes() { # within 3 % of what was asked for, by the plan

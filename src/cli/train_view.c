@@ -107,6 +107,13 @@ void tn_train_view_report(void *view, const tn_progress_report *r)
                      r->lr, r->grad_norm, tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
 }
 
+void tn_train_view_warn(void *view, const char *text)
+{
+    tn_train_view *v = view;
+    tn_progress_end(&v->progress);
+    fprintf(v->progress.term.f, "warning: %s\n", text);
+}
+
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }
 
 void tn_train_view_free(tn_train_view *v)

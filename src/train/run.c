@@ -282,6 +282,8 @@ tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
     return s == TN_OK ? drop_old(dir) : s;
 }
 
+tn_status tn_run_sweep(const char *dir) { return remove_leftovers(dir); }
+
 /* --- loading --------------------------------------------------------------------------------------------------------- */
 
 /* Whether the line is an object of a step up to `step`. */

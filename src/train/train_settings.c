@@ -73,6 +73,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s", "seconds between checkpoints, beside ckpt.every (0: no limit)"),
     TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
     TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
+    TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
+                     "how long the end of a run waits for a disk that takes no checkpoint before it ends unsaved"),
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",

@@ -10,6 +10,7 @@
 #include "train/metrics.h"
 #include "train/run.h"
 #include "train/same_settings.h"
+#include "train/save_faults.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +38,10 @@ typedef struct loop {
     tn_progress_report r;
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
-    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
+    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
+    int64_t measured; /* the step that at.heldout and at.accuracy are of */
+    bool untidy; /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
+    int failed; /* tries of a checkpoint since the last that was saved */
 } loop;
 
 static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
@@ -121,41 +125,131 @@ static tn_status write_csv(const tn_training *t)
     return tn_metrics_csv(from, to);
 }
 
-static tn_status write_checkpoint(loop *l)
+/* The lines up to here, before they are counted on. What a failed sync has lost, no second one finds: there is no use in repeating it. */
+static tn_status sync_metrics(const tn_training *t)
+{
+    const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
+    if (s != TN_DISK || !t->warn) return s;
+    tn_training_warn(t, "%s; its lines since the last checkpoint may be lost", tn_error_text());
+    return TN_OK;
+}
+
+static tn_status write_state(loop *l)
 {
     const tn_training *t = l->t;
-    const tn_settings *st = t->settings;
-    if (t->metrics) TN_RETURN_IF(tn_jsonl_sync(t->metrics)); /* the lines up to here, before they are counted on */
+    json_t *cursor = t->source->save(t->source->ctx);
+    if (!cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
     json_decref(l->at.cursor);
-    l->at.cursor = t->source->save(t->source->ctx);
-    if (!l->at.cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    l->at.cursor = cursor;
     l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
-                                .compress = strcmp(tn_settings_text(st, "ckpt.compress"), "zstd") == 0 };
+                                .compress = strcmp(tn_settings_text(t->settings, "ckpt.compress"), "zstd") == 0,
+                                .failed = l->failed };
+    if (l->failed) (void)tn_run_sweep(t->dir);
+    l->failed++;
     TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
+    l->failed = 0;
     l->saved = l->at.step;
+    return TN_OK;
+}
+
+static tn_status write_checkpoint(loop *l)
+{
+    const tn_training *t = l->t;
     l->saved_s = tn_clock_s();
-    if (tn_settings_on(st, "log.csv")) TN_RETURN_IF(write_csv(t));
-    return tn_run_tidy(t->dir, st, l->at.step);
+    if (l->saved != l->at.step) {
+        TN_RETURN_IF(sync_metrics(t));
+        TN_RETURN_IF(write_state(l));
+        l->saved_s = tn_clock_s();
+    }
+    l->untidy = true;
+    if (tn_settings_on(t->settings, "log.csv")) TN_RETURN_IF(write_csv(t));
+    TN_RETURN_IF(tn_run_tidy(t->dir, t->settings, l->at.step));
+    l->untidy = false;
+    return TN_OK;
 }
 
 /* Evaluates first where this step was not, so that the best checkpoints can be told from the others; not when somebody
  * waits for the end. That loss goes into the checkpoint only: metrics and train.stop_patience do not depend on ckpt.*. */
 static tn_status save(loop *l, bool hurry)
 {
-    char text[1024];
-    if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
+    if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
     tn_evaluation e = { .loss = l->r.evaluated ? l->r.heldout : NAN, .accuracy = l->r.evaluated ? l->r.accuracy : NAN };
-    if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
-    l->at.heldout = e.loss;
-    l->at.accuracy = e.accuracy;
-    const tn_status s = write_checkpoint(l);
-    if (s != TN_DISK) return s;
+    if (l->measured != l->at.step) {
+        if (!l->r.evaluated && !hurry && !l->t->best_evaluated && tn_settings_int(l->t->settings, "ckpt.keep_best")) TN_RETURN_IF(evaluate_now(l->t, &e));
+        l->at.heldout = e.loss;
+        l->at.accuracy = e.accuracy;
+        l->measured = l->at.step;
+    }
+    return write_checkpoint(l);
+}
+
+/* "step-4 is kept": what a kill would leave now. */
+static const char *kept_text(const loop *l, char text[64])
+{
+    if (l->saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)l->saved);
+    else snprintf(text, 64, "nothing is saved yet");
+    return text;
+}
+
+static const char *next_try(const loop *l, char text[64])
+{
+    const int64_t n = tn_settings_int(l->t->settings, "ckpt.every"), at = n ? (l->at.step / n + 1) * n : 0;
+    const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
+    if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
+    else if (at > 0 && at < l->steps) snprintf(text, 64, "after step %lld", (long long)at);
+    else snprintf(text, 64, "at the end");
+    return text;
+}
+
+/* Between steps: a disk that is full or fails is a matter for a person, not the end of what has been learned. */
+static tn_status save_or_warn(loop *l)
+{
+    char kept[64], next[64];
+    const tn_status s = save(l, false);
+    if (s != TN_DISK || !l->t->warn) return s;
+    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(), kept_text(l, kept), next_try(l, next));
+    return TN_OK;
+}
+
+static tn_status ended_unsaved(const loop *l)
+{
+    char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (l->saved <= 0) return s;
-    return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
+    if (l->saved == l->at.step) return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
+    if (l->saved > 0)
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld", text, (long long)l->at.step,
+                        (long long)l->saved);
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text, (long long)l->at.step);
+}
+
+/* The end is the last chance: a few tries at once, and where nobody waits for the process others until ckpt.wait_s is over. */
+static tn_status save_last(loop *l, bool hurry)
+{
+    enum { AT_ONCE = 3 };
+    const tn_training *t = l->t;
+    const double wait_s = hurry ? 0 : tn_settings_float(t->settings, "ckpt.wait_s"), until = tn_clock_s() + wait_s;
+    double pause = 1;
+    for (int tries = 1;; tries++) {
+        tn_status s = save(l, hurry);
+        if (s == TN_OK) s = tn_metrics_flush(&l->m);
+        if (s != TN_DISK) return s;
+        if (!t->warn) return ended_unsaved(l);
+        const double left = until - tn_clock_s();
+        if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
+        if (tries == AT_ONCE) tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(), left);
+        if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
+        if (tries < AT_ONCE) continue;
+        char text[1024]; /* of the failure, which what is asked in the pause might replace */
+        snprintf(text, sizeof text, "%s", tn_error_text());
+        if (!tn_pause(t, pause < left ? pause : left)) {
+            tn_error(TN_DISK, "%s", text);
+            return ended_unsaved(l);
+        }
+        if (pause < 30) pause *= 2;
+    }
 }
 
 static bool save_due(const loop *l)
@@ -321,6 +415,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
+    l->measured = -1;
     l->saved_s = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
     l->r = tn_training_report_at(st, &l->at);
@@ -330,6 +425,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
     l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
+    TN_RETURN_IF(tn_warn_of_room(l->t));
     return tn_settings_same_hash(st, l->at.settings);
 }
 
@@ -341,7 +437,7 @@ static bool sample_due(const loop *l)
 static tn_status interrupted(loop *l)
 {
     TN_RETURN_IF(finish_all(l));
-    TN_RETURN_IF(save(l, true));
+    TN_RETURN_IF(save_last(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
                     l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
@@ -357,13 +453,14 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
         else s = advance(&l);
         if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
-        if (s == TN_OK && save_due(&l)) s = save(&l, false);
+        if (s == TN_OK && save_due(&l) && l.at.step < l.steps) s = save_or_warn(&l); /* the last step is saved below */
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
-    if (s == TN_OK && !t->unsaved_end) s = save(&l, false);
+    if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
+    tn_metrics_settle(&l.m);
     tn_metrics_close(&l.m);
     *last = l.r;
     tn_ckpt_state_free(&l.at);

@@ -150,6 +150,51 @@ done:
     return s;
 }
 
+/* A pipe must not block: it is refused here. */
+static tn_status open_regular(const char *path, int *fd, struct stat *st)
+{
+    TN_RETURN_IF(open_read(path, O_NONBLOCK, fd, st));
+    tn_status s = TN_OK;
+    if (!S_ISREG(st->st_mode)) s = tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
+    else if ((uint64_t)st->st_size > SIZE_MAX / 2) s = too_long(path, SIZE_MAX / 2);
+    if (s != TN_OK) close(*fd);
+    return s;
+}
+
+tn_status tn_file_open(const char *path, tn_file *out)
+{
+    struct stat st;
+    int fd;
+    TN_RETURN_IF(open_regular(path, &fd, &st));
+    *out = (tn_file){ .is_open = true, .fd = fd, .bytes = (size_t)st.st_size };
+    return TN_OK;
+}
+
+tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void *data, size_t bytes)
+{
+    unsigned char *p = data;
+    if (at > f->bytes || bytes > f->bytes - at)
+        return tn_error(TN_INTERNAL, "%.640s: bytes beyond its end were asked for", path);
+    while (bytes) {
+        const ssize_t k = pread(f->fd, p, bytes, (off_t)at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
+        if (k == 0)
+            return tn_error(TN_BAD_FILE, "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; put the "
+                                         "whole file back", path, f->bytes, (unsigned long long)at + 1);
+        p += k;
+        at += (uint64_t)k;
+        bytes -= (size_t)k;
+    }
+    return TN_OK;
+}
+
+void tn_file_close(tn_file *f)
+{
+    if (f->is_open) close(f->fd);
+    *f = (tn_file){ 0 };
+}
+
 static const unsigned char nothing[1];
 
 tn_status tn_file_map(const char *path, tn_map *out)
@@ -157,9 +202,7 @@ tn_status tn_file_map(const char *path, tn_map *out)
     tn_status s = TN_OK;
     struct stat st;
     int fd;
-    TN_RETURN_IF(open_read(path, O_NONBLOCK, &fd, &st)); /* a pipe must not block: it is refused below */
-    if (!S_ISREG(st.st_mode)) TN_FAIL(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
-    if ((uint64_t)st.st_size > SIZE_MAX / 2) TN_TRY(too_long(path, SIZE_MAX / 2));
+    TN_RETURN_IF(open_regular(path, &fd, &st));
     const size_t n = (size_t)st.st_size;
     if (n == 0) {
         *out = (tn_map){ nothing, 0 };

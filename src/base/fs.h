@@ -32,6 +32,19 @@ typedef struct tn_map {
 tn_status tn_file_map(const char *path, tn_map *out);
 void tn_file_unmap(tn_map *m); /* takes a zeroed map */
 
+/* A regular file to read parts of, by any number of threads at once. For whatever is read while a program runs for long: a file that
+ * somebody shortens meanwhile is then an error of the read, where a mapping would end the process. A zeroed one is closed. */
+typedef struct tn_file {
+    bool is_open;
+    int fd;
+    size_t bytes; /* when it was opened */
+} tn_file;
+
+tn_status tn_file_open(const char *path, tn_file *out);
+/* All of the bytes from `at` on, or TN_BAD_FILE; `path` is for the message. */
+tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void *data, size_t bytes);
+void tn_file_close(tn_file *f);
+
 /* A file that appears under its name only when it is whole and on disk. Until then it is `.tmp-NAME-PID` in the same
  * directory (with `-N` added where a dead process left that name). The first failure removes it; later calls then fail
  * too. A zeroed struct is a closed file. An existing regular file (or link to one) is replaced, others are refused. */

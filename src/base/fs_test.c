@@ -56,6 +56,32 @@ static void read_and_map(void **state)
     tn_tempdir_remove(&d);
 }
 
+static void read_parts(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_tempdir_make(&d);
+    const char *path = tn_tempdir_file(&d, "a"), *pipe_path = tn_tempdir_file(&d, "pipe");
+    char got[8] = "";
+    tn_file f = { 0 };
+    tn_file_close(&f);
+    assert_fails(tn_file_open(path, &f), TN_BAD_FILE, "check the path");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_fails(tn_file_open(pipe_path, &f), TN_BAD_FILE, "not a regular file");
+    assert_false(f.is_open);
+    put_file(path, "hello", 5);
+    assert_ok(tn_file_open(path, &f));
+    assert_ok(tn_file_read_at(&f, path, 1, got, 3));
+    assert_string_equal(got, "ell");
+    assert_ok(tn_file_read_at(&f, path, 5, got, 0));
+    assert_fails(tn_file_read_at(&f, path, 3, got, 3), TN_INTERNAL, path);
+    assert_int_equal(truncate(path, 3), 0); /* what a mapping dies of */
+    assert_ok(tn_file_read_at(&f, path, 0, got, 3));
+    assert_fails(tn_file_read_at(&f, path, 1, got, 4), TN_BAD_FILE, "cut short while it was in use: it had 5 bytes and now ends before byte 4");
+    tn_file_close(&f);
+    tn_tempdir_remove(&d);
+}
+
 static void read_grows(void **state)
 {
     (void)state;
@@ -311,6 +337,7 @@ void tn_tests_fs(tn_test_list *l)
     static const enum fault faults[] = { FAULT_WRITE, FAULT_SYNC, FAULT_RENAME };
     static const char *const fault_names[] = { "full disk", "failed sync", "failed rename" };
     tn_test_add(l, read_and_map, NULL, "fs: read and map");
+    tn_test_add(l, read_parts, NULL, "fs: parts of a file that is cut short");
     tn_test_add(l, read_grows, NULL, "fs: read of unknown length");
     tn_test_add(l, paths, NULL, "fs: path join");
     tn_test_add(l, directories, NULL, "fs: make directories");

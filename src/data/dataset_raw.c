@@ -1,5 +1,5 @@
-/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file is mapped, its
- * end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
+/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file of bytes stays
+ * where it is, its end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
  * tokenizer the documents of both parts are then encoded into memory, as preparing would. */
 #include "data/dataset_parts.h"
 
@@ -27,7 +27,7 @@ static bool is_tokenized(const tn_dataset_options *o)
     return o->tokenizer && *o->tokenizer && strcmp(o->tokenizer, "bytes") != 0;
 }
 
-/* One document: [0, train) and the rest; text to be tokenized is not cut inside a character. */
+/* One document: [0, train) and the rest; text to be tokenized is not cut inside a character. NULL: it is in d->file. */
 static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, const tn_dataset_options *o)
 {
     size_t held = (size_t)((double)bytes * o->holdout_frac);
@@ -44,7 +44,10 @@ static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t byt
         d->starts[k] = tn_alloc(2 * sizeof(uint64_t));
         if (!d->starts[k]) return TN_MEMORY;
         d->starts[k][1] = sizes[k];
-        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text + (k ? sizes[0] : 0), sizes[k] ? 1 : 0));
+        const size_t from = k ? sizes[0] : 0;
+        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text ? text + from : NULL, sizes[k] ? 1 : 0));
+        if (!text) d->split[k].v[0].file = &d->file;
+        d->split[k].v[0].items_at = from;
     }
     return TN_OK;
 }
@@ -105,9 +108,21 @@ done:
     return s;
 }
 
-static bool is_packed(const tn_map *m)
+/* One plain file: of bytes it is read where it is, text to be tokenized once and whole. */
+static tn_status open_plain(tn_dataset *d, const char *path, const tn_dataset_options *o, bool *packed)
 {
-    return m->bytes >= 4 && (memcmp(m->data, "\x1F\x8B", 2) == 0 || memcmp(m->data, "\x28\xB5\x2F\xFD", 4) == 0);
+    unsigned char head[4] = { 0 };
+    char *text;
+    size_t bytes;
+    TN_RETURN_IF(tn_file_open(path, &d->file));
+    TN_RETURN_IF(tn_file_read_at(&d->file, path, 0, head, d->file.bytes < 4 ? d->file.bytes : 4));
+    *packed = memcmp(head, "\x1F\x8B", 2) == 0 || memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0;
+    if (*packed) return TN_OK;
+    if (!is_tokenized(o)) return split_tail(d, NULL, d->file.bytes, o);
+    if (d->file.bytes > TN_DATASET_RAW_BYTES) return too_large(d);
+    TN_RETURN_IF(tn_file_read_all(path, TN_DATASET_RAW_BYTES, &text, &bytes));
+    d->text[TN_TRAIN] = (unsigned char *)text;
+    return split_tail(d, d->text[TN_TRAIN], bytes, o);
 }
 
 /* --- tokens --------------------------------------------------------------------------------------------------------------- */
@@ -163,7 +178,6 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
     TN_TRY(tn_tokenizer_open(spec, &t));
     e.t = t;
     TN_TRY(tn_tokenizer_scratch_new(&e.scratch));
-    if (d->map.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
     TN_TRY(tn_path_join("", spec, d->info.tokenizer, sizeof d->info.tokenizer));
     d->info.vocab = tn_tokenizer_vocab(t);
     d->info.eot = tn_tokenizer_special(t, TN_TOKEN_END);
@@ -173,7 +187,6 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
         tn_free(d->text[k]);
         d->text[k] = NULL;
     }
-    tn_file_unmap(&d->map);
 done:
     tn_tokenizer_scratch_free(e.scratch);
     tn_tokenizer_free(t);
@@ -198,9 +211,9 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
                     in.v[i].path, tn_format_name(in.v[i].format), d->path);
     const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
                        (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
-    if (plain) TN_TRY(tn_file_map(in.v[0].path, &d->map));
-    if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o));
-    else TN_TRY(read_documents(d, &in, o));
+    bool packed = true;
+    if (plain) TN_TRY(open_plain(d, in.v[0].path, o, &packed));
+    if (packed) TN_TRY(read_documents(d, &in, o));
     if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
     if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));
 done:

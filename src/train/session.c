@@ -139,6 +139,7 @@ static tn_status open_split(const tn_session *s, tn_data_split heldout, bool hel
                                      .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
                                      .workers = (int)tn_settings_int(s->settings, "loader.workers"),
                                      .prefetch = (int)tn_settings_int(s->settings, "loader.prefetch"),
+                                     .accumulate = tn_settings_int(s->settings, "train.accumulate"),
                                      .heldout = heldout, .heldout_only = heldout_only };
     const tn_source_task_options task = { .samples = s->samples, .batch = s->batch, .seed = text.seed, .heldout = heldout,
                                           .heldout_only = heldout_only };

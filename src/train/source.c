@@ -11,6 +11,9 @@
 typedef struct dataset_source {
     tn_source_options o;
     tn_loader *train, *heldout; /* NULL where there is none */
+    int64_t of_step;            /* batches taken of the step at work */
+    tn_loader_cursor step_at;   /* where it began */
+    bool failed;                /* a batch of it could not be read */
 } dataset_source;
 
 /* --- batches --------------------------------------------------------------------------------------------------------- */
@@ -60,7 +63,12 @@ static tn_status take(tn_loader *l, tn_trainer *t, int64_t *count)
 
 static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
 {
-    return take(((dataset_source *)ctx)->train, to, count);
+    dataset_source *s = ctx;
+    if (s->of_step == 0) s->step_at = tn_loader_position(s->train);
+    const tn_status st = take(s->train, to, count);
+    s->failed = st != TN_OK;
+    if (!s->failed && ++s->of_step >= s->o.accumulate) s->of_step = 0;
+    return st;
 }
 
 static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
@@ -84,6 +92,8 @@ static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
     TN_RETURN_IF(tn_loader_open(&how, &l));
     tn_loader_free(s->train);
     s->train = l;
+    s->of_step = 0;
+    s->failed = false;
     return TN_OK;
 }
 
@@ -103,7 +113,7 @@ static tn_status open_heldout(dataset_source *s)
 static json_t *source_save(void *ctx)
 {
     const dataset_source *s = ctx;
-    const tn_loader_cursor c = tn_loader_position(s->train);
+    const tn_loader_cursor c = s->failed ? s->step_at : tn_loader_position(s->train);
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
                      tn_dataset_about(s->o.data)->fingerprint, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
                      "index", (json_int_t)c.index, "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed",

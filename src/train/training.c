@@ -39,6 +39,7 @@ typedef struct loop {
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
+    int part; /* batches of a step that could not be queued to its end */
     int64_t measured; /* the step that at.heldout and at.accuracy are of */
     bool untidy; /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
     int failed; /* tries of a checkpoint since the last that was saved */
@@ -80,9 +81,15 @@ static tn_status queue_step(loop *l)
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
+    const int64_t tokens = l->at.tokens;
     for (int i = 0; i < n; i++) {
         int64_t count;
-        TN_RETURN_IF(next_batch(l, &count));
+        const tn_status s = next_batch(l, &count);
+        if (s != TN_OK) { /* as if the step had not been begun: its gradients are in no checkpoint */
+            l->part = i;
+            l->at.tokens = tokens;
+            return s;
+        }
         TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? weight_of(t, count) : 1, p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
@@ -300,6 +307,7 @@ static bool is_best(const loop *l, const tn_evaluation *e)
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
+    l->r.evaluated = false;
     TN_RETURN_IF(evaluate_now(l->t, &e));
     l->r.evaluated = e.tokens > 0;
     if (!l->r.evaluated) return TN_OK;
@@ -443,10 +451,31 @@ static tn_status interrupted(loop *l)
                     l->t->dir && l->saved == l->at.step ? ", saved: the same command continues" : "");
 }
 
+static bool has_states(const tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++)
+        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
+    return false;
+}
+
+/* The data cannot be read any more (a file was cut short, the disk fails): what was learned is saved first. Only states that batches of an
+ * unfinished step have moved on cannot be: the checkpoint before has them. */
+static tn_status data_failed(loop *l)
+{
+    char text[1024];
+    if (!l->t->dir || l->t->unsaved_end) return TN_BAD_FILE;
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const bool moved = l->part > 0 && has_states(tn_trainer_store(l->t->trainer));
+    if (!moved && save_last(l, true) != TN_OK) return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
+    if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text, (long long)l->saved);
+}
+
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
 {
     loop l = { .t = t };
     tn_status s = begin(&l, from);
+    const bool begun = s == TN_OK;
     tn_trainer_steady(t->trainer, true);
     while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
@@ -459,6 +488,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
     if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
+    if (begun && s == TN_BAD_FILE) s = data_failed(&l);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_settle(&l.m);
     tn_metrics_close(&l.m);

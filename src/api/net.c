@@ -96,6 +96,8 @@ void tenon_close(tenon_net *net)
     tn_free(net);
 }
 
+void tenon_interrupt(tenon_net *net) { atomic_store(&net->interrupted, true); }
+
 const char *tenon_device(const tenon_net *net) { return tn_store_device(net->store) == TN_CPU ? "cpu" : "cuda"; }
 
 /* --- settings --------------------------------------------------------------------------------------------------------- */

@@ -136,6 +136,19 @@ tn_status tn_dataset_verify(const tn_dataset *d)
     return TN_OK;
 }
 
+/* Of a text in one piece both parts lie in the first; room that grew in steps counts as what is in it. */
+size_t tn_dataset_bytes(const tn_dataset *d)
+{
+    size_t n = d->shard_n * sizeof *d->shards;
+    for (int k = 0; k < TN_SPLITS; k++) {
+        const tn_dataset_counts *c = &d->split[k].counts;
+        if (d->ids[k].ids) n += d->ids[k].capacity * sizeof *d->ids[k].ids;
+        else if (d->info.is_raw && !d->file.is_open) n += c->tokens;
+        if (d->starts[k]) n += (c->documents + 1) * sizeof *d->starts[k];
+    }
+    return n;
+}
+
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d) { return &d->info; }
 
 tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split) { return d->split[split].counts; }

@@ -44,6 +44,7 @@ void tn_dataset_close(tn_dataset *d); /* takes NULL */
 /* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels, and its tokenizer. */
 tn_status tn_dataset_verify(const tn_dataset *d);
 
+size_t tn_dataset_bytes(const tn_dataset *d); /* memory it takes: text, tokens and tables of documents that are not left in files */
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d);
 tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split);
 /* Document i of the split: its first position and its number of tokens, 1 or more. */

@@ -317,7 +317,7 @@ tn_status tn_metrics_plan(const tn_metrics *m, bool begins)
     const struct { const char *name; size_t bytes; } row[] = {
         { "parameters", p.parameters }, { "gradients", p.gradients }, { "optimizer", p.optimizer }, { "frozen", p.frozen },
         { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
-        { "total", p.total },
+        { "data", p.data + p.host }, { "total", p.total },
     };
     if (m->level < TN_LOG_PROFILING) return TN_OK;
     TN_RETURN_IF(write_layout(m));

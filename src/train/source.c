@@ -82,13 +82,37 @@ static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *c
 
 /* --- loaders --------------------------------------------------------------------------------------------------------- */
 
+static tn_loader_options train_options(const tn_source_options *o)
+{
+    return (tn_loader_options){ .dataset = o->data, .split = TN_TRAIN, .batch = o->batch, .length = o->length, .mode = o->mode,
+                                .seed = o->seed, .workers = o->workers, .depth = o->prefetch + 1 };
+}
+
+static tn_loader_options heldout_options(const tn_source_options *o)
+{
+    return (tn_loader_options){ .dataset = o->data, .split = o->heldout, .batch = o->batch, .length = o->length,
+                                .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK, .evaluate = true };
+}
+
+static bool has_heldout(const tn_source_options *o)
+{
+    const tn_dataset_counts c = tn_dataset_count(o->data, o->heldout);
+    return c.tokens > (tn_dataset_about(o->data)->eot < 0 ? c.documents : 0);
+}
+
+size_t tn_source_bytes(const tn_source_options *o)
+{
+    const tn_loader_options train = train_options(o), heldout = heldout_options(o);
+    const size_t a = o->heldout_only ? 0 : tn_loader_bytes(&train), b = has_heldout(o) ? tn_loader_bytes(&heldout) : 0;
+    size_t all;
+    return tn_add_ok(a, b, &all) ? all : SIZE_MAX;
+}
+
 static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
 {
     tn_loader *l = NULL;
-    const tn_source_options *o = &s->o;
-    const tn_loader_options how = { .dataset = o->data, .split = TN_TRAIN, .batch = o->batch, .length = o->length,
-                                    .mode = o->mode, .seed = o->seed, .workers = o->workers,
-                                    .depth = o->prefetch + 1, .from = from };
+    tn_loader_options how = train_options(&s->o);
+    how.from = from;
     TN_RETURN_IF(tn_loader_open(&how, &l));
     tn_loader_free(s->train);
     s->train = l;
@@ -99,13 +123,8 @@ static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
 
 static tn_status open_heldout(dataset_source *s)
 {
-    const tn_source_options *o = &s->o;
-    const tn_dataset_counts c = tn_dataset_count(o->data, o->heldout);
-    if (c.tokens <= (tn_dataset_about(o->data)->eot < 0 ? c.documents : 0)) return TN_OK;
-    const tn_loader_options how = { .dataset = o->data, .split = o->heldout, .batch = o->batch, .length = o->length,
-                                    .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK,
-                                    .evaluate = true };
-    return tn_loader_open(&how, &s->heldout);
+    const tn_loader_options how = heldout_options(&s->o);
+    return has_heldout(&s->o) ? tn_loader_open(&how, &s->heldout) : TN_OK;
 }
 
 /* --- the cursor ------------------------------------------------------------------------------------------------------ */

@@ -44,6 +44,8 @@ typedef struct tn_source_options {
     bool heldout_only;     /* no training batches */
 } tn_source_options;
 
+/* Memory that its loaders take. */
+size_t tn_source_bytes(const tn_source_options *o);
 /* A data set of tokens, through loaders. */
 tn_status tn_source_open(const tn_source_options *o, tn_source *out);
 void tn_source_close(tn_source *s); /* takes a zeroed one */

@@ -23,7 +23,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
                       "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads", "threads that make batches ahead (0: made when needed)"),
-    TN_SETTING_INT("loader.prefetch", "4", TN_RANGE(1, 4096), "batches", "batches made ahead"),
+    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches", "batches made ahead (auto: 4, or as many as 256 MB hold)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),

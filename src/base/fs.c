@@ -180,8 +180,11 @@ tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void 
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
         if (k == 0)
-            return tn_error(TN_BAD_FILE, "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; put the "
-                                         "whole file back", path, f->bytes, (unsigned long long)at + 1);
+            return tn_error(
+                TN_BAD_FILE,
+                "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; put the "
+                "whole file back",
+                path, f->bytes, (unsigned long long)at + 1);
         p += k;
         at += (uint64_t)k;
         bytes -= (size_t)k;
@@ -197,22 +200,33 @@ void tn_file_close(tn_file *f)
 
 static const unsigned char nothing[1];
 
+/* Memory of its own with what the file holds; munmap takes it as it takes a mapping. */
+static tn_status map_copy(const tn_file *f, const char *path, void **out)
+{
+    void *p = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return tn_error(TN_MEMORY, "out of memory for the %zu bytes of %.640s", f->bytes, path);
+    const tn_status s = tn_file_read_at(f, path, 0, p, f->bytes);
+    if (s == TN_OK) *out = p;
+    else munmap(p, f->bytes);
+    return s;
+}
+
 tn_status tn_file_map(const char *path, tn_map *out)
 {
     tn_status s = TN_OK;
-    struct stat st;
-    int fd;
-    TN_RETURN_IF(open_regular(path, &fd, &st));
-    const size_t n = (size_t)st.st_size;
-    if (n == 0) {
+    tn_file f = { 0 };
+    void *p = NULL;
+    TN_RETURN_IF(tn_file_open(path, &f));
+    if (f.bytes == 0) {
         *out = (tn_map){ nothing, 0 };
         goto done;
     }
-    void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (f.bytes <= TN_MAP_COPIED_BYTES) TN_TRY(map_copy(&f, path, &p));
+    else p = mmap(NULL, f.bytes, PROT_READ, MAP_PRIVATE, f.fd, 0);
     if (p == MAP_FAILED) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "map", path));
-    *out = (tn_map){ p, n };
+    *out = (tn_map){ p, f.bytes };
 done:
-    close(fd);
+    tn_file_close(&f);
     return s;
 }
 

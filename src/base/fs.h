@@ -22,8 +22,10 @@ tn_status tn_dir_make(const char *path);
  * free it with tn_free. */
 tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes);
 
-/* A regular file in memory. Page-aligned; data is never NULL, even for an empty file. Whoever shortens the file while
- * it is mapped makes a later access raise SIGBUS: replace such files with tn_atomic_file, never edit them in place. */
+/* A regular file in memory. Page-aligned; data is never NULL, even for an empty file. Up to
+ * TN_MAP_COPIED_BYTES it is a copy, which nobody can shorten; a larger one is mapped, and whoever shortens it then makes a later access
+ * raise SIGBUS: replace such files with tn_atomic_file, never edit them in place, and read with tn_file what is used for long. */
+enum { TN_MAP_COPIED_BYTES = 64 << 20 };
 typedef struct tn_map {
     const unsigned char *data; /* (bytes) */
     size_t bytes;

@@ -43,6 +43,7 @@ static void read_and_map(void **state)
     assert_true(text == (char *)&d && n == 77);
     check_file(path, "hello");
     assert_ok(tn_file_map(path, &m));
+    assert_int_equal(truncate(path, 0), 0); /* by somebody else, while it is in use */
     assert_true(m.bytes == 5 && memcmp(m.data, "hello", 5) == 0);
     tn_file_unmap(&m);
     put_file(path, "", 0);

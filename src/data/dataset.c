@@ -307,7 +307,8 @@ tn_status tn_dataset_sample(const tn_dataset *d, tn_data_split split, uint64_t i
         return tn_error(TN_BAD_FILE,
                         "%.640s: sample %llu has label %d of %lld classes; the file is damaged, prepare the data again",
                         e->path, (unsigned long long)k, found, (long long)d->info.classes);
-    unsigned char *tail = (unsigned char *)features + n * (sizeof *features - each); /* bytes widen in place, from the front */
+    unsigned char *tail =
+        (unsigned char *)features + n * (sizeof *features - each); /* bytes widen in place, from the front */
     TN_RETURN_IF(tn_file_read_at(e->file, e->path, e->items_at + k * n * each, tail, n * each));
     for (size_t j = 0; j < n; j++) features[j] = scale * (d->info.item == TN_ITEM_U8 ? (float)tail[j] : features[j]);
     *label = found;

@@ -228,7 +228,8 @@ size_t tn_loader_bytes(const tn_loader_options *o)
     const size_t B = (size_t)o->batch, row = arrays ? (size_t)info->sample * sizeof(float) + sizeof(int32_t)
                                                     : 3 * sizeof(int32_t) * (size_t)o->length + sizeof(tn_segment);
     size_t slots, window, all;
-    if (!tn_mul_ok(B, row, &slots) || !tn_add_ok(slots, sizeof(slot), &slots) || !tn_mul_ok(slots, (size_t)depth_of(o), &slots) ||
+    if (!tn_mul_ok(B, row, &slots) || !tn_add_ok(slots, sizeof(slot), &slots) ||
+        !tn_mul_ok(slots, (size_t)depth_of(o), &slots) ||
         !tn_mul_ok(B, window_batches(o) * sizeof(tn_segment), &window) || !tn_add_ok(slots, window, &all))
         return SIZE_MAX;
     return all;

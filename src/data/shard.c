@@ -217,8 +217,10 @@ static tn_status verify_tokens(verifying *v)
     const tn_shard_info *i = &v->s->info;
     TN_RETURN_IF(walk(v, v->s->table_at, (i->documents + 1) * sizeof(uint64_t), see_starts));
     if (i->documents ? v->last != i->tokens : i->tokens != 0)
-        return BAD(v->s->path, "the table of documents does not end at the last of %llu tokens", (unsigned long long)i->tokens);
-    TN_RETURN_IF(walk(v, v->s->items_at, i->tokens * tn_item_bytes(i->item), i->item == TN_ITEM_U16 ? see_narrow : see_wide));
+        return BAD(v->s->path, "the table of documents does not end at the last of %llu tokens",
+                   (unsigned long long)i->tokens);
+    TN_RETURN_IF(
+        walk(v, v->s->items_at, i->tokens * tn_item_bytes(i->item), i->item == TN_ITEM_U16 ? see_narrow : see_wide));
     if (i->tokens && v->most >= i->vocab)
         return BAD(v->s->path, "token %u is beyond the vocabulary of %llu", v->most, (unsigned long long)i->vocab);
     return TN_OK;

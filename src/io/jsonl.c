@@ -18,8 +18,8 @@ struct tn_jsonl {
     int fd;
     bool is_long; /* the line outgrew the buffer */
     size_t n;
-    size_t torn;        /* bytes of half a line at the end of the file that could not be taken back yet */
-    char *kept;         /* (kept_capacity): whole lines that wait, or NULL */
+    size_t torn; /* bytes of half a line at the end of the file that could not be taken back yet */
+    char *kept;  /* (kept_capacity): whole lines that wait, or NULL */
     size_t kept_n, kept_capacity;
     tn_jsonl_backlog behind;
     char path[TN_PATH_BYTES];

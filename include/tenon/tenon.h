@@ -10,8 +10,9 @@
  * Every call that can fail returns a tenon_status; outputs are then untouched and tenon_error() says what went wrong, where,
  * and what to do. Nothing here prints, exits or reads the environment.
  *
- * Threads: a handle is used by one thread at a time; different handles may be used at once. The error text belongs to the
- * calling thread. A model computes on threads of its own (the setting `threads`); results do not depend on how many.
+ * Threads: a handle is used by one thread at a time, whoever has several takes turns (a lock around what belongs together, as
+ * tenon_shape and the call after it); different handles may be used at once. The one call that may come from another thread, or from a
+ * signal handler, is tenon_interrupt. The error text belongs to the calling thread. A model computes on threads of its own (the setting `threads`); results do not depend on how many.
  *
  * Compatibility: within one TENON_API_VERSION functions and fields are only added. A struct that begins with `size` is set
  * to sizeof by the caller (its init function does it), so that it may grow at its end. Authors of models include
@@ -36,7 +37,7 @@ typedef enum tenon_status {
     TENON_DIVERGED = 4,     /* a number that is not finite */
     TENON_MEMORY = 5,       /* out of memory, or a plan that does not fit */
     TENON_DISK = 6,         /* a write that failed */
-    TENON_INTERRUPTED = 130 /* a callback asked for the end */
+    TENON_INTERRUPTED = 130 /* a callback or tenon_interrupt asked for the end */
 } tenon_status;
 
 typedef struct tenon_net tenon_net;             /* a model with its settings, tensors and plans */
@@ -62,6 +63,9 @@ void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends 
 /* What should be known of the last tenon_open or tenon_load that succeeded, in one line: the run's best checkpoint is damaged, and
  * which one was read instead. "": nothing. */
 const char *tenon_note(const tenon_net *net);
+/* Ends the tenon_sample or tenon_evaluate that another thread is in: TENON_INTERRUPTED before its next token, piece of a prompt or
+ * window. Where there is none, nothing happens: a call that begins later does not know of it. */
+void tenon_interrupt(tenon_net *net);
 const char *tenon_device(const tenon_net *net); /* where it computes: "cpu" or "cuda" */
 
 /* Settings, as text: "256", "true", "llama". NULL: there is no such key. Valid until the next tenon_set. */

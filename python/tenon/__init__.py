@@ -13,11 +13,13 @@ net.parameters[name] = array writes, there as here.
 """
 import collections.abc
 import ctypes as C
+import functools
+import threading
 import warnings
 
 import numpy as np
 
-from ._library import TenonError, call, lib
+from ._library import LongCall, TenonError, call, lib
 
 __version__ = lib.tenon_version().decode()
 __all__ = ["open", "Model", "Tokenizer", "Sample", "Step", "TenonError", "__version__"]
@@ -46,13 +48,22 @@ class _SampleOptions(C.Structure):
 
 
 class _Handle:
-    """A pointer of the library with its end: closed when nothing refers to it any more, views of its tensors among that."""
+    """A pointer of the library with its end: closed when nothing refers to it any more, views of its tensors among that. The library
+    takes one thread at a time: whoever uses the pointer holds the lock, over all calls that belong together."""
 
     def __init__(self, pointer, close):
-        self.pointer, self._close = pointer, close
+        self.pointer, self._close, self.lock = pointer, close, threading.RLock()
 
     def __del__(self):
         self._close(self.pointer)
+
+
+def _locked(method):
+    @functools.wraps(method)
+    def locked(self, *arguments, **named):
+        with self._handle.lock:
+            return method(self, *arguments, **named)
+    return locked
 
 
 def _view(handle, address, shape, dtype):
@@ -67,6 +78,7 @@ class _Tensors(collections.abc.Mapping):
     def __init__(self, handle, part):
         self._handle, self._part, self._place = handle, part, {}
 
+    @_locked
     def __getitem__(self, name):
         address, shape, dtype = self._place[name]
         if address:
@@ -76,6 +88,7 @@ class _Tensors(collections.abc.Mapping):
         out.flags.writeable = False  # writing to a copy would be lost without a word
         return out
 
+    @_locked
     def __setitem__(self, name, value):
         _, shape, dtype = self._place[name]
         a = np.ascontiguousarray(np.broadcast_to(value, shape), dtype=dtype)
@@ -118,6 +131,7 @@ class Tokenizer:
         self.vocab = lib.tenon_tokenizer_vocab(_pointer)
         self.start, self.end = lib.tenon_tokenizer_start(_pointer), lib.tenon_tokenizer_end(_pointer)
 
+    @_locked
     def encode(self, text, special=False):
         raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
         n = C.c_size_t()
@@ -127,6 +141,7 @@ class Tokenizer:
             call("tenon_encode", self._handle.pointer, raw, len(raw), special, _ids(ids)[1], n.value, C.byref(n))
         return ids
 
+    @_locked
     def decode(self, ids):
         a, p = _ids(ids)
         n = C.c_size_t()
@@ -158,6 +173,7 @@ class Model:
                 self.grads._place[name] = (t.gradient, shape, np.float32)
 
     @property
+    @_locked
     def settings(self):
         p = self._handle.pointer
         keys = [lib.tenon_setting_key(p, i) for i in range(lib.tenon_settings(p))]
@@ -173,6 +189,7 @@ class Model:
         return lib.tenon_vocab(self._handle.pointer)
 
     @property
+    @_locked
     def tokenizer(self):
         if self._tokenizer is None:
             p = C.c_void_p()
@@ -184,14 +201,17 @@ class Model:
     def tokenizer(self, t):
         self._tokenizer = t if isinstance(t, Tokenizer) else Tokenizer(t)
 
+    @_locked
     def set(self, key, value):
         """A setting that steps read anew: train.lr, train.clip, ..."""
         call("tenon_set", self._handle.pointer, key.encode(), str(value).encode())
 
+    @_locked
     def load(self, path):
         call("tenon_load", self._handle.pointer, str(path).encode())
         _warn(self._handle.pointer)
 
+    @_locked
     def save(self, path):
         call("tenon_save", self._handle.pointer, str(path).encode())
 
@@ -204,6 +224,7 @@ class Model:
         call("tenon_shape", self._handle.pointer, *a.shape)
         return a, b
 
+    @_locked
     def forward(self, tokens):
         """Logits (B,T,vocab)."""
         a, _ = self._batch(tokens)
@@ -211,6 +232,7 @@ class Model:
         call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
         return out
 
+    @_locked
     def _loss(self, name, tokens, labels):
         a, b = self._batch(tokens, labels)
         loss = C.c_double()
@@ -225,27 +247,31 @@ class Model:
         """The same; adds to `grads`."""
         return self._loss("tenon_gradients", tokens, labels)
 
+    @_locked
     def zero_gradients(self):
         lib.tenon_zero_gradients(self._handle.pointer)
 
+    @_locked
     def step(self):
         """The optimizer's step (train.* settings) with the mean of the gradients since the last; they then are zero."""
         r = _StepReport(size=C.sizeof(_StepReport))
         call("tenon_step", self._handle.pointer, C.byref(r))
         return Step(r)
 
+    @_locked
     def evaluate(self, tokens, length=None):
         """Mean nats per token of a row of tokens, in windows of `length` (train.context)."""
         a, p = _ids(np.ravel(tokens))
         call("tenon_shape", self._handle.pointer, 1, length or int(self.settings["train.context"]))
         nats = C.c_double()
-        call("tenon_evaluate", self._handle.pointer, p, a.size, C.byref(nats), None)
+        LongCall(self._handle.pointer).run("tenon_evaluate", self._handle.pointer, p, a.size, C.byref(nats), None)
         return nats.value
 
+    @_locked
     def sample(self, prompt="", n=None, stop=(), stream=None, **options):
         """Text after a prompt (or after token ids, given as an array), n texts as a list. options: temperature, top_k,
         top_p, seed, max_tokens, context. stream(text) is called with each piece as it is drawn; True ends it."""
-        o, pieces, ends, raised = _SampleOptions(), {}, {}, []
+        o, pieces, ends, running = _SampleOptions(), {}, {}, LongCall(self._handle.pointer)
         lib.tenon_sample_init(C.byref(o))
         known = {"temperature", "top_k", "top_p", "seed", "max_tokens", "context"}
         for key, value in options.items():
@@ -263,13 +289,9 @@ class Model:
         o.samples = 1 if n is None else n
 
         def text(_, sample, data, size):
-            try:
-                piece = data[:size].decode()
-                pieces[sample] = pieces.get(sample, "") + piece
-                return bool(stream and stream(piece))
-            except BaseException as error:  # must not cross C: it is raised again below
-                raised.append(error)
-                return 1
+            piece = data[:size].decode()
+            pieces[sample] = pieces.get(sample, "") + piece
+            return bool(stream and running.ask(stream, piece))
 
         def done(_, sample, ids, count, why):
             ends[sample] = (np.array(ids[:count], np.int32), why.decode())
@@ -277,11 +299,9 @@ class Model:
 
         o.text, o.done = _TEXT(text), _DONE(done)
         try:
-            call("tenon_sample", self._handle.pointer, self.tokenizer._handle.pointer, C.byref(o))
+            running.run("tenon_sample", self._handle.pointer, self.tokenizer._handle.pointer, C.byref(o))
         except TenonError as error:
-            if raised:
-                raise raised[0]
-            if error.code != 130:
+            if error.code != 130:  # stream asked for the end
                 raise
         out = []
         for i in range(o.samples):

@@ -6,6 +6,8 @@ import ctypes as C
 import ctypes.util
 import os
 import pathlib
+import queue
+import threading
 
 API_VERSION = 1
 
@@ -49,7 +51,7 @@ IDS = C.POINTER(C.c_int32)
 # name: (result, arguments); a result None is a status, "void" nothing.
 _FUNCTIONS = {
     "tenon_version": (TEXT,), "tenon_api_version": (C.c_int,), "tenon_error": (TEXT,),
-    "tenon_open": (None, TEXT, C.POINTER(TEXT), SIZE, P), "tenon_close": ("void", P),
+    "tenon_open": (None, TEXT, C.POINTER(TEXT), SIZE, P), "tenon_close": ("void", P), "tenon_interrupt": ("void", P),
     "tenon_setting": (TEXT, P, TEXT), "tenon_settings": (SIZE, P), "tenon_setting_key": (TEXT, P, SIZE),
     "tenon_set": (None, P, TEXT, TEXT), "tenon_load": (None, P, TEXT), "tenon_save": (None, P, TEXT),
     "tenon_device": (TEXT, P), "tenon_note": (TEXT, P), "tenon_read": (None, P, TEXT, C.c_int, P, SIZE), "tenon_write": (None, P, TEXT, C.c_int, P, SIZE),
@@ -76,3 +78,68 @@ def call(name, *arguments):
     code = getattr(lib, name)(*arguments)
     if code:
         raise TenonError(code, lib.tenon_error().decode("utf-8", "replace"))
+
+
+class LongCall:
+    """A call that may last, on a thread of its own. The caller waits in Python, where signals are seen: what they raise (Ctrl-C:
+    KeyboardInterrupt) first ends the call and then reaches the caller. Exceptions inside a function that C calls would be lost.
+
+    A signal may raise between any two steps of the caller, so that it never knows how far the thread is: `_gate` decides whether the call
+    begins at all, and one that has begun is waited for."""
+
+    def __init__(self, net):
+        self._net, self._mail, self._answers = net, queue.SimpleQueue(), queue.SimpleQueue()
+        self._gate, self._left, self._begun, self._finished = threading.Lock(), False, False, threading.Event()
+
+    def ask(self, function, *arguments):
+        """For functions that C calls: function(*arguments) on the caller's thread. True where the call is to end."""
+        self._mail.put((function, arguments))
+        while not self._left:
+            try:
+                return self._answers.get(timeout=0.05)
+            except queue.Empty:
+                pass
+        return True
+
+    def _answer(self, function, arguments):
+        end = True
+        try:
+            end = bool(function(*arguments))
+        finally:
+            self._answers.put(end)
+
+    def _end(self):
+        while not self._finished.is_set():
+            try:
+                with self._gate:
+                    self._left = True
+                    if not self._begun:
+                        return
+                lib.tenon_interrupt(self._net)  # again and again: it may not have begun to listen
+                self._finished.wait(0.02)
+            except BaseException:  # a second Ctrl-C; the first is on its way to the caller
+                pass
+
+    def _work(self, failed, name, arguments):
+        with self._gate:
+            if self._left:
+                return
+            self._begun = True
+        try:
+            call(name, *arguments)
+        except BaseException as error:
+            failed.append(error)
+        self._finished.set()
+        self._mail.put(None)
+
+    def run(self, name, *arguments):
+        failed = []
+        try:
+            threading.Thread(target=self._work, args=(failed, name, arguments), daemon=True).start()
+            while (job := self._mail.get()) is not None:
+                self._answer(*job)
+        except BaseException:
+            self._end()
+            raise
+        if failed:
+            raise failed[0]

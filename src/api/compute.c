@@ -186,6 +186,7 @@ static tn_status evaluate(tenon_net *net, const int32_t *tokens, int64_t n, doub
     TN_TRY(need_part(net, TN_NET_LOSS, &t));
     for (int64_t first = 0; first * net->length < n - 1; first += net->batch) {
         float loss;
+        if (atomic_load(&net->interrupted)) TN_FAIL(TN_INTERRUPTED, "interrupted");
         const int64_t count = cut_windows(net, tokens, n, first, tn_trainer_tokens(t), tn_trainer_labels(t));
         TN_TRY(tn_trainer_eval(t, &loss));
         sum += (double)loss * (double)count;
@@ -198,5 +199,6 @@ done:
 
 tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted)
 {
+    atomic_store(&net->interrupted, false);
     return (tenon_status)evaluate(net, tokens, (int64_t)n, nats, counted);
 }

@@ -101,6 +101,7 @@ void tenon_close(tenon_net *net)
 }
 
 const char *tenon_note(const tenon_net *net) { return net->note; }
+void tenon_interrupt(tenon_net *net) { atomic_store(&net->interrupted, true); }
 
 const char *tenon_device(const tenon_net *net) { return tn_store_device(net->store) == TN_CPU ? "cpu" : "cuda"; }
 

@@ -9,6 +9,8 @@
 
 #include <tenon/tenon.h>
 
+#include <stdatomic.h>
+
 /* What a trainer is for; each is made when a call first needs it. */
 typedef enum tn_net_part { TN_NET_GRAD, TN_NET_LOSS, TN_NET_LOGITS, TN_NET_PARTS } tn_net_part;
 
@@ -22,6 +24,7 @@ struct tenon_net {
     int64_t step;         /* done so far */
     int added;            /* batches whose gradients wait for a step, */
     double loss;          /* and the sum of their losses */
+    atomic_bool interrupted; /* by tenon_interrupt, which other threads and signal handlers call */
 };
 
 struct tenon_tokenizer {

@@ -98,6 +98,8 @@ static tn_status pass_on(void *ctx, int64_t sample, const char *text, size_t byt
                                                             : TN_OK;
 }
 
+static bool interrupted(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }
+
 static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
 {
     const int64_t context = tn_settings_int(net->saved.settings, "train.context");
@@ -123,7 +125,9 @@ static tn_status sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_o
                                                  .settings = net->saved.settings,
                                                  .store = net->store,
                                                  .batch = o->samples,
-                                                 .capacity = capacity_of(net, o) },
+                                                 .capacity = capacity_of(net, o),
+                                                 .interrupted = interrupted,
+                                                 .ctx = net },
                                     .tokenizer = t->t,
                                     .start = t->start };
     const tn_sample_options run = { .pick = { o->temperature, o->top_k, o->top_p },
@@ -155,5 +159,6 @@ tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample
     if (!given || given->size < sizeof given->size || given->size > 4096)
         return (tenon_status)tn_error(TN_USAGE, "tenon_sample_options.size is not set: call tenon_sample_init first");
     memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    atomic_store(&net->interrupted, false);
     return (tenon_status)sample(net, t, &o);
 }

@@ -148,7 +148,7 @@ static tn_status not_regular(const char *path)
     return tn_error(TN_BAD_FILE, "%.640s is not a regular file; give the name of a file", path);
 }
 
-tn_status tn_file_open(const char *path, int *fd)
+tn_status tn_fd_open(const char *path, int *fd)
 {
     struct stat st;
     const bool stream = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
@@ -193,7 +193,7 @@ tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size
     int fd;
     void *p = NULL;
     size_t capacity = 0, n = 0, want = 4096;
-    TN_RETURN_IF(tn_file_open(path, &fd));
+    TN_RETURN_IF(tn_fd_open(path, &fd));
     if (fstat(fd, &st) != 0) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "read", path));
     if (S_ISREG(st.st_mode) && st.st_size > 0) {
         if ((uint64_t)st.st_size > max_bytes) TN_TRY(too_long(path, max_bytes));
@@ -218,26 +218,82 @@ done:
     return s;
 }
 
+static tn_status open_regular(const char *path, int *fd, struct stat *st)
+{
+    TN_RETURN_IF(open_read(path, fd, st));
+    tn_status s = TN_OK;
+    if (!S_ISREG(st->st_mode)) s = not_regular(path);
+    else if ((uint64_t)st->st_size > SIZE_MAX / 2) s = too_long(path, SIZE_MAX / 2);
+    if (s != TN_OK) close(*fd);
+    return s;
+}
+
+tn_status tn_file_open(const char *path, tn_file *out)
+{
+    struct stat st;
+    int fd;
+    TN_RETURN_IF(open_regular(path, &fd, &st));
+    *out = (tn_file){ .is_open = true, .fd = fd, .bytes = (size_t)st.st_size };
+    return TN_OK;
+}
+
+tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void *data, size_t bytes)
+{
+    unsigned char *p = data;
+    if (at > f->bytes || bytes > f->bytes - at)
+        return tn_error(TN_INTERNAL, "%.640s: bytes beyond its end were asked for", path);
+    while (bytes) {
+        const ssize_t k = pread(f->fd, p, bytes, (off_t)at);
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return tn_fs_error(TN_BAD_FILE, errno, "read", path);
+        if (k == 0)
+            return tn_error(
+                TN_BAD_FILE,
+                "%.640s was cut short while it was in use: it had %zu bytes and now ends before byte %llu; put the "
+                "whole file back",
+                path, f->bytes, (unsigned long long)at + 1);
+        p += k;
+        at += (uint64_t)k;
+        bytes -= (size_t)k;
+    }
+    return TN_OK;
+}
+
+void tn_file_close(tn_file *f)
+{
+    if (f->is_open) close(f->fd);
+    *f = (tn_file){ 0 };
+}
+
 static const unsigned char nothing[1];
+
+/* Memory of its own with what the file holds; munmap takes it as it takes a mapping. */
+static tn_status map_copy(const tn_file *f, const char *path, void **out)
+{
+    void *p = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return tn_error(TN_MEMORY, "out of memory for the %zu bytes of %.640s", f->bytes, path);
+    const tn_status s = tn_file_read_at(f, path, 0, p, f->bytes);
+    if (s == TN_OK) *out = p;
+    else munmap(p, f->bytes);
+    return s;
+}
 
 tn_status tn_file_map(const char *path, tn_map *out)
 {
     tn_status s = TN_OK;
-    struct stat st;
-    int fd;
-    TN_RETURN_IF(open_read(path, &fd, &st));
-    if (!S_ISREG(st.st_mode)) TN_TRY(not_regular(path));
-    if ((uint64_t)st.st_size > SIZE_MAX / 2) TN_TRY(too_long(path, SIZE_MAX / 2));
-    const size_t n = (size_t)st.st_size;
-    if (n == 0) {
+    tn_file f = { 0 };
+    void *p = NULL;
+    TN_RETURN_IF(tn_file_open(path, &f));
+    if (f.bytes == 0) {
         *out = (tn_map){ nothing, 0 };
         goto done;
     }
-    void *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (f.bytes <= TN_MAP_COPIED_BYTES) TN_TRY(map_copy(&f, path, &p));
+    else p = mmap(NULL, f.bytes, PROT_READ, MAP_PRIVATE, f.fd, 0);
     if (p == MAP_FAILED) TN_TRY(tn_fs_error(TN_BAD_FILE, errno, "map", path));
-    *out = (tn_map){ p, n };
+    *out = (tn_map){ p, f.bytes };
 done:
-    close(fd);
+    tn_file_close(&f);
     return s;
 }
 

@@ -36,16 +36,18 @@ bool tn_is_temp_of(const char *name, bool (*names)(const char *name));
 
 /* Opens a file to read. Pipes and devices are taken under /dev/ and /proc/ only (/dev/stdin, what a shell makes of <(...)):
  * anywhere else one could make its reader wait for ever. */
-tn_status tn_file_open(const char *path, int *fd);
+tn_status tn_fd_open(const char *path, int *fd);
 /* Opens a file of ours to write in place, with these flags of open(2). A link is refused, and so is what could block. */
 tn_status tn_file_open_own(const char *path, int flags, int *fd);
 
-/* The whole file (or pipe, see tn_file_open), refused beyond max_bytes. *text ends with a NUL that *bytes (may be NULL) does not count;
+/* The whole file (or pipe, see tn_fd_open), refused beyond max_bytes. *text ends with a NUL that *bytes (may be NULL) does not count;
  * free it with tn_free. */
 tn_status tn_file_read_all(const char *path, size_t max_bytes, char **text, size_t *bytes);
 
-/* A regular file in memory. Page-aligned; data is never NULL, even for an empty file. Whoever shortens the file while
- * it is mapped makes a later access raise SIGBUS: replace such files with tn_atomic_file, never edit them in place. */
+/* A regular file in memory. Page-aligned; data is never NULL, even for an empty file. Up to
+ * TN_MAP_COPIED_BYTES it is a copy, which nobody can shorten; a larger one is mapped, and whoever shortens it then makes a later access
+ * raise SIGBUS: replace such files with tn_atomic_file, never edit them in place, and read with tn_file what is used for long. */
+enum { TN_MAP_COPIED_BYTES = 64 << 20 };
 typedef struct tn_map {
     const unsigned char *data; /* (bytes) */
     size_t bytes;
@@ -53,6 +55,19 @@ typedef struct tn_map {
 
 tn_status tn_file_map(const char *path, tn_map *out);
 void tn_file_unmap(tn_map *m); /* takes a zeroed map */
+
+/* A regular file to read parts of, by any number of threads at once. For whatever is read while a program runs for long: a file that
+ * somebody shortens meanwhile is then an error of the read, where a mapping would end the process. A zeroed one is closed. */
+typedef struct tn_file {
+    bool is_open;
+    int fd;
+    size_t bytes; /* when it was opened */
+} tn_file;
+
+tn_status tn_file_open(const char *path, tn_file *out);
+/* All of the bytes from `at` on, or TN_BAD_FILE; `path` is for the message. */
+tn_status tn_file_read_at(const tn_file *f, const char *path, uint64_t at, void *data, size_t bytes);
+void tn_file_close(tn_file *f);
 
 /* A file that appears under its name only when it is whole and on disk. Until then it is `.tmp-NAME-PID` in the same
  * directory (with `-N` added where a dead process left that name). The first failure removes it; later calls then fail

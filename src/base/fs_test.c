@@ -45,6 +45,7 @@ static void read_and_map(void **state)
     assert_true(text == (char *)&d && n == 77);
     check_file(path, "hello");
     assert_ok(tn_file_map(path, &m));
+    assert_int_equal(truncate(path, 0), 0); /* by somebody else, while it is in use */
     assert_true(m.bytes == 5 && memcmp(m.data, "hello", 5) == 0);
     tn_file_unmap(&m);
     put_file(path, "", 0);
@@ -55,6 +56,32 @@ static void read_and_map(void **state)
     const char *pipe_path = tn_tempdir_file(&d, "pipe");
     assert_int_equal(mkfifo(pipe_path, 0600), 0);
     assert_fails(tn_file_map(pipe_path, &m), TN_BAD_FILE, "not a regular file"); /* and must not block */
+    tn_tempdir_remove(&d);
+}
+
+static void read_parts(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    tn_tempdir_make(&d);
+    const char *path = tn_tempdir_file(&d, "a"), *pipe_path = tn_tempdir_file(&d, "pipe");
+    char got[8] = "";
+    tn_file f = { 0 };
+    tn_file_close(&f);
+    assert_fails(tn_file_open(path, &f), TN_BAD_FILE, "check the path");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    assert_fails(tn_file_open(pipe_path, &f), TN_BAD_FILE, "not a regular file");
+    assert_false(f.is_open);
+    put_file(path, "hello", 5);
+    assert_ok(tn_file_open(path, &f));
+    assert_ok(tn_file_read_at(&f, path, 1, got, 3));
+    assert_string_equal(got, "ell");
+    assert_ok(tn_file_read_at(&f, path, 5, got, 0));
+    assert_fails(tn_file_read_at(&f, path, 3, got, 3), TN_INTERNAL, path);
+    assert_int_equal(truncate(path, 3), 0); /* what a mapping dies of */
+    assert_ok(tn_file_read_at(&f, path, 0, got, 3));
+    assert_fails(tn_file_read_at(&f, path, 1, got, 4), TN_BAD_FILE, "cut short while it was in use: it had 5 bytes and now ends before byte 4");
+    tn_file_close(&f);
     tn_tempdir_remove(&d);
 }
 
@@ -250,12 +277,12 @@ static void no_files(void **state)
     alarm(20);
     for (int i = 0; i < 2; i++) {
         const char *path = i ? to_fifo : fifo;
-        assert_fails(tn_file_open(path, &fd), TN_BAD_FILE, "not a regular file");
+        assert_fails(tn_fd_open(path, &fd), TN_BAD_FILE, "not a regular file");
         assert_fails(tn_file_read_all(path, 10, &text, NULL), TN_BAD_FILE, "not a regular file");
         assert_fails(tn_hash_file(path, hash), TN_BAD_FILE, "not a regular file");
     }
-    assert_fails(tn_file_open(d.path, &fd), TN_BAD_FILE, "directory");
-    assert_ok(tn_file_open(link, &fd)); /* reading through a link is fine */
+    assert_fails(tn_fd_open(d.path, &fd), TN_BAD_FILE, "directory");
+    assert_ok(tn_fd_open(link, &fd)); /* reading through a link is fine */
     close(fd);
     fd = -7;
     assert_fails(tn_file_open_own(link, O_WRONLY | O_TRUNC, &fd), TN_DISK, "it is a link");
@@ -269,7 +296,7 @@ static void no_files(void **state)
     assert_int_equal(pipe(pipes), 0); /* what a shell makes of <(...) is read, and waited for */
     char name[40];
     snprintf(name, sizeof name, "/dev/fd/%d", pipes[0]);
-    assert_ok(tn_file_open(name, &fd));
+    assert_ok(tn_fd_open(name, &fd));
     assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK, 0);
     close(fd);
     close(pipes[0]);
@@ -520,6 +547,7 @@ void tn_tests_fs(tn_test_list *l)
     static const enum fault faults[] = { FAULT_WRITE, FAULT_SYNC, FAULT_RENAME };
     static const char *const fault_names[] = { "full disk", "failed sync", "failed rename" };
     tn_test_add(l, read_and_map, NULL, "fs: read and map");
+    tn_test_add(l, read_parts, NULL, "fs: parts of a file that is cut short");
     tn_test_add(l, read_grows, NULL, "fs: read of unknown length");
     tn_test_add(l, paths, NULL, "fs: path join");
     tn_test_add(l, directories, NULL, "fs: make directories");

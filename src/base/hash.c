@@ -63,7 +63,7 @@ tn_status tn_hash_file(const char *path, char hex[TN_HASH_BYTES])
     tn_hash *h = NULL;
     unsigned char *chunk = NULL;
     int fd;
-    TN_RETURN_IF(tn_file_open(path, &fd));
+    TN_RETURN_IF(tn_fd_open(path, &fd));
     TN_TRY(tn_hash_begin(&h));
     if (!(chunk = tn_alloc(CHUNK))) TN_TRY(TN_MEMORY);
     for (;;) {

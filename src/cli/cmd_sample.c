@@ -99,7 +99,8 @@ static tn_status open_sampler(session *s, size_t prompt_bytes, bool chat)
                                                 .settings = s->model.settings,
                                                 .store = s->store,
                                                 .batch = s->n,
-                                                .capacity = capacity(s, prompt_bytes, chat) },
+                                                .capacity = capacity(s, prompt_bytes, chat),
+                                                .interrupted = tn_interrupted },
                                    .tokenizer = s->tokenizer,
                                    .start = s->start };
     TN_RETURN_IF(tn_sampler_new(&o, &s->sampler));

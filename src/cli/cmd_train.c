@@ -221,7 +221,8 @@ static tn_status train(tn_cli *c, const tn_session *on, const tn_run_dir *run, c
     TN_RETURN_IF(tn_jsonl_open(path, from != NULL, &metrics));
     const tn_training t = { .trainer = on->trainer, .settings = on->settings, .source = &on->source, .metrics = metrics,
                             .dir = run->dir, .batch = on->batch, .length = on->length, .ctx = &w,
-                            .report = tn_train_view_report, .note = tn_train_view_note, .interrupted = tn_interrupted, .peak = measure_peak,
+                            .report = tn_train_view_report, .note = tn_train_view_note, .interrupted = tn_interrupted, .warn = tn_train_view_warn,
+                            .peak = measure_peak,
                             .sample = show_sample };
     tn_interrupt_watch();
     tn_train_view_start(&w.view, c->err, "");

@@ -4,6 +4,7 @@
 #include "cli/term.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +48,7 @@ int main(int argc, char **argv)
         tn_verb_help(NULL, stderr);
         return TN_USAGE;
     }
+    signal(SIGXFSZ, SIG_IGN); /* a limit on the size of files (ulimit -f) is an error of the write, not the end of the process */
     const tn_status s = run_verb(&c, argc, argv);
     if (s == TN_OK) return TN_OK;
     fflush(c.out); /* results before the error, also where both go to one file */

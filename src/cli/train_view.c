@@ -122,6 +122,13 @@ void tn_train_view_note(void *view, const char *text)
     fprintf(v->progress.term.f, "note    %s%s%s\n", v->label, v->label[0] ? ": " : "", text);
 }
 
+void tn_train_view_warn(void *view, const char *text)
+{
+    tn_train_view *v = view;
+    tn_progress_end(&v->progress);
+    fprintf(v->progress.term.f, "warning: %s\n", text);
+}
+
 void tn_train_view_end(tn_train_view *v) { tn_progress_end(&v->progress); }
 
 void tn_train_view_free(tn_train_view *v)

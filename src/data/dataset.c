@@ -1,4 +1,4 @@
-/* Reading prepared data sets. Opening maps every shard and compares its header with the manifest; a read checks the part of
+/* Reading prepared data sets. Opening reads every shard's header and compares it with the manifest; a read checks the part of
  * the table it uses and the ids it hands out, so that no order of calls meets an unchecked number. */
 #include "data/dataset_parts.h"
 
@@ -23,15 +23,15 @@ static tn_status open_shard(tn_dataset *d, tn_data_split k, const tn_manifest_sh
     d->shard_n++;
     const tn_shard_info *i = &s->info;
     bool same = i->kind == all->kind && i->item == all->item && i->documents == m->documents &&
-                i->tokens == m->tokens && s->map.bytes == m->bytes && strcmp(i->hash, m->hash) == 0 &&
+                i->tokens == m->tokens && s->file.bytes == m->bytes && strcmp(i->hash, m->hash) == 0 &&
                 i->rank == all->rank;
     same = same && (i->kind == TN_SHARD_ARRAYS ? (int64_t)i->classes <= all->classes : (int64_t)i->vocab == all->vocab);
     for (int r = 0; same && r < i->rank; r++) same = i->dims[r] == all->dims[r];
     if (!same) return mismatch(d, m->file);
     tn_dataset_counts *c = &d->split[k].counts;
-    *e = (tn_extent){ .items = s->items,
-                      .starts = s->starts,
-                      .labels = s->labels,
+    *e = (tn_extent){ .file = &s->file,
+                      .items_at = s->items_at,
+                      .table_at = s->table_at,
                       .tokens = i->tokens,
                       .documents = i->documents,
                       .first_token = c->tokens,
@@ -123,7 +123,7 @@ void tn_dataset_close(tn_dataset *d)
         tn_tokens_free(&d->ids[k]);
         tn_free(d->starts[k]);
     }
-    tn_file_unmap(&d->map);
+    tn_file_close(&d->file);
     tn_free(d->shards);
     tn_manifest_free(&d->manifest);
     tn_free(d);
@@ -153,6 +153,19 @@ tn_status tn_dataset_verify(const tn_dataset *d)
     return TN_OK;
 }
 
+/* Of a text in one piece both parts lie in the first; room that grew in steps counts as what is in it. */
+size_t tn_dataset_bytes(const tn_dataset *d)
+{
+    size_t n = d->shard_n * sizeof *d->shards;
+    for (int k = 0; k < TN_SPLITS; k++) {
+        const tn_dataset_counts *c = &d->split[k].counts;
+        if (d->ids[k].ids) n += d->ids[k].capacity * sizeof *d->ids[k].ids;
+        else if (d->info.is_raw && !d->file.is_open) n += c->tokens;
+        if (d->starts[k]) n += (c->documents + 1) * sizeof *d->starts[k];
+    }
+    return n;
+}
+
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d) { return &d->info; }
 
 tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split) { return d->split[split].counts; }
@@ -177,6 +190,14 @@ static tn_status bad_table(const tn_extent *e, uint64_t document)
         e->path, (unsigned long long)document);
 }
 
+/* n rows of the table of documents from `from` on. */
+static tn_status read_rows(const tn_extent *e, uint64_t from, size_t n, uint64_t *rows)
+{
+    if (!e->starts) return tn_file_read_at(e->file, e->path, e->table_at + from * sizeof *rows, rows, n * sizeof *rows);
+    memcpy(rows, e->starts + from, n * sizeof *rows);
+    return TN_OK;
+}
+
 tn_status tn_dataset_document(const tn_dataset *d, tn_data_split split, uint64_t i, uint64_t *start, uint64_t *tokens)
 {
     const tn_split_extents *p = &d->split[split];
@@ -184,52 +205,81 @@ tn_status tn_dataset_document(const tn_dataset *d, tn_data_split split, uint64_t
         return tn_error(TN_USAGE, "document %llu of %llu in %s of %.300s", (unsigned long long)i,
                         (unsigned long long)p->counts.documents, tn_data_split_names[split], d->path);
     const tn_extent *e = extent_of(p, i, true);
-    const uint64_t k = i - e->first_document, a = e->starts[k], b = e->starts[k + 1];
-    if (a >= b || b > e->tokens) return bad_table(e, k);
-    *start = e->first_token + a;
-    *tokens = b - a;
+    const uint64_t k = i - e->first_document;
+    uint64_t row[2];
+    TN_RETURN_IF(read_rows(e, k, 2, row));
+    if (row[0] >= row[1] || row[1] > e->tokens) return bad_table(e, k);
+    *start = e->first_token + row[0];
+    *tokens = row[1] - row[0];
     return TN_OK;
 }
 
 tn_status tn_dataset_find(const tn_dataset *d, tn_data_split split, uint64_t position, uint64_t *document)
 {
+    enum { NEAR = 256 };
     const tn_split_extents *p = &d->split[split];
     if (position >= p->counts.tokens || d->info.kind != TN_SHARD_TOKENS)
         return tn_error(TN_USAGE, "token %llu of %llu in %s of %.300s", (unsigned long long)position,
                         (unsigned long long)p->counts.tokens, tn_data_split_names[split], d->path);
     const tn_extent *e = extent_of(p, position, false);
     const uint64_t x = position - e->first_token;
-    uint64_t lo = 0, hi = e->documents;
-    while (hi - lo > 1) {
+    uint64_t lo = 0, hi = e->documents, row[NEAR + 1];
+    while (hi - lo > NEAR) {
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (e->starts[mid] <= x) lo = mid;
+        TN_RETURN_IF(read_rows(e, mid, 1, row));
+        if (row[0] <= x) lo = mid;
         else hi = mid;
     }
-    if (hi == 0 || e->starts[lo] > x || e->starts[lo + 1] <= x) return bad_table(e, lo);
+    if (hi == 0) return bad_table(e, lo);
+    TN_RETURN_IF(read_rows(e, lo, (size_t)(hi - lo) + 1, row)); /* the rest at once */
+    uint64_t k = 0, n = hi - lo;
+    while (n - k > 1) {
+        const uint64_t mid = k + (n - k) / 2;
+        if (row[mid] <= x) k = mid;
+        else n = mid;
+    }
+    lo += k;
+    if (row[k] > x || row[k + 1] <= x) return bad_table(e, lo);
     *document = e->first_document + lo;
     return TN_OK;
 }
 
-/* n ids out of one extent; the largest of them. */
-static uint32_t copy_ids(tn_item item, const tn_extent *e, uint64_t from, size_t n, int32_t *ids)
+/* n ids from items; the largest of them. The items may lie in the last bytes of `ids` themselves: id i takes no byte of an item after
+ * the i-th. */
+static uint32_t widen(tn_item item, const unsigned char *items, size_t n, int32_t *ids)
 {
     uint32_t most = 0;
-    const unsigned char *b = (const unsigned char *)e->items + from;
-    const uint16_t *h = (const uint16_t *)e->items + from;
-    const uint32_t *w = (const uint32_t *)e->items + from;
+    uint16_t h;
+    uint32_t w;
     if (item == TN_ITEM_U8)
-        for (size_t i = 0; i < n; i++) ids[i] = b[i];
+        for (size_t i = 0; i < n; i++) ids[i] = items[i];
     else if (item == TN_ITEM_U16)
         for (size_t i = 0; i < n; i++) {
-            ids[i] = h[i];
-            most = h[i] > most ? h[i] : most;
+            memcpy(&h, items + i * sizeof h, sizeof h);
+            ids[i] = h;
+            most = h > most ? h : most;
         }
     else
         for (size_t i = 0; i < n; i++) {
-            ids[i] = (int32_t)w[i];
-            most = w[i] > most ? w[i] : most;
+            memcpy(&w, items + i * sizeof w, sizeof w);
+            ids[i] = (int32_t)w;
+            most = w > most ? w : most;
         }
     return most;
+}
+
+/* n ids out of one extent, and the largest of them. */
+static tn_status copy_ids(tn_item item, const tn_extent *e, uint64_t from, size_t n, int32_t *ids, uint32_t *most)
+{
+    const size_t each = tn_item_bytes(item);
+    const unsigned char *items = (const unsigned char *)e->items + from * each;
+    if (!e->items) {
+        unsigned char *tail = (unsigned char *)ids + n * (sizeof *ids - each);
+        TN_RETURN_IF(tn_file_read_at(e->file, e->path, e->items_at + from * each, tail, n * each));
+        items = tail;
+    }
+    *most = widen(item, items, n, ids);
+    return TN_OK;
 }
 
 tn_status tn_dataset_read(const tn_dataset *d, tn_data_split split, uint64_t position, size_t n, int32_t *ids)
@@ -243,7 +293,8 @@ tn_status tn_dataset_read(const tn_dataset *d, tn_data_split split, uint64_t pos
         const tn_extent *e = extent_of(p, position, false);
         const uint64_t from = position - e->first_token, left = e->tokens - from;
         const size_t k = n < left ? n : (size_t)left;
-        const uint32_t most = copy_ids(d->info.item, e, from, k, ids);
+        uint32_t most;
+        TN_RETURN_IF(copy_ids(d->info.item, e, from, k, ids, &most));
         if (most >= (uint64_t)d->info.vocab)
             return tn_error(
                 TN_BAD_FILE,
@@ -266,13 +317,17 @@ tn_status tn_dataset_sample(const tn_dataset *d, tn_data_split split, uint64_t i
     const tn_extent *e = extent_of(p, i, true);
     const uint64_t k = i - e->first_document;
     const size_t n = (size_t)d->info.sample;
-    const unsigned char *b = (const unsigned char *)e->items + k * n;
-    const float *f = (const float *)e->items + k * n;
-    if (e->labels[k] < 0 || e->labels[k] >= d->info.classes)
+    const size_t each = tn_item_bytes(d->info.item);
+    int32_t found;
+    TN_RETURN_IF(tn_file_read_at(e->file, e->path, e->table_at + k * sizeof found, &found, sizeof found));
+    if (found < 0 || found >= d->info.classes)
         return tn_error(TN_BAD_FILE,
                         "%.640s: sample %llu has label %d of %lld classes; the file is damaged, prepare the data again",
-                        e->path, (unsigned long long)k, e->labels[k], (long long)d->info.classes);
-    for (size_t j = 0; j < n; j++) features[j] = scale * (d->info.item == TN_ITEM_U8 ? (float)b[j] : f[j]);
-    *label = e->labels[k];
+                        e->path, (unsigned long long)k, found, (long long)d->info.classes);
+    unsigned char *tail =
+        (unsigned char *)features + n * (sizeof *features - each); /* bytes widen in place, from the front */
+    TN_RETURN_IF(tn_file_read_at(e->file, e->path, e->items_at + k * n * each, tail, n * each));
+    for (size_t j = 0; j < n; j++) features[j] = scale * (d->info.item == TN_ITEM_U8 ? (float)tail[j] : features[j]);
+    *label = found;
     return TN_OK;
 }

@@ -1,5 +1,6 @@
-/* A data set to read: a prepared folder (mapped), or raw text as bytes or tokens (a plain .txt as bytes is mapped; anything
- * else is read, and tokenized, into memory while it is small). Any number of threads may read one.
+/* A data set to read: a prepared folder, or raw text as bytes or tokens (a plain .txt as bytes stays in its file; anything
+ * else is read, and tokenized, into memory while it is small). Any number of threads may read one. Files are read where they are
+ * needed, not mapped: one that is cut short meanwhile is TN_BAD_FILE too.
  *
  * A split is a row of documents, each a row of tokens; positions count the tokens of a split from 0 across its shards. What
  * comes from files is checked before it is used: a damaged shard fails the call that meets the damage with TN_BAD_FILE. */
@@ -47,6 +48,7 @@ void tn_dataset_close(tn_dataset *d); /* takes NULL */
 /* Reads every byte of a prepared data set: hashes of shards, tables, ids, labels, and its tokenizer. */
 tn_status tn_dataset_verify(const tn_dataset *d);
 
+size_t tn_dataset_bytes(const tn_dataset *d); /* memory it takes: text, tokens and tables of documents that are not left in files */
 const tn_dataset_info *tn_dataset_about(const tn_dataset *d);
 tn_dataset_counts tn_dataset_count(const tn_dataset *d, tn_data_split split);
 /* Document i of the split: its first position and its number of tokens, 1 or more. */

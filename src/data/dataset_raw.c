@@ -1,5 +1,5 @@
-/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file is mapped, its
- * end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
+/* Raw text as a data set of bytes or tokens, for a first run without `tenon data prepare`. A plain text file of bytes stays
+ * where it is, its end held out; other text (packed, JSON, folders, separators) is read into memory, whole documents held out. With a
  * tokenizer the documents of both parts are then encoded into memory, as preparing would. */
 #include "data/dataset_parts.h"
 
@@ -38,7 +38,7 @@ static size_t tail_of(const unsigned char *text, size_t bytes, size_t wanted, co
     return held;
 }
 
-/* One document: training text, then what is held out, then the test, where one is asked for. */
+/* One document: training text, then what is held out, then the test, where one is asked for. NULL: it is in d->file. */
 static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t bytes, const tn_dataset_options *o)
 {
     const int parts = o->test_frac > 0 ? 3 : 2;
@@ -60,7 +60,9 @@ static tn_status split_tail(tn_dataset *d, const unsigned char *text, size_t byt
         d->starts[k] = tn_alloc(2 * sizeof(uint64_t));
         if (!d->starts[k]) return TN_MEMORY;
         d->starts[k][1] = sizes[k];
-        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text + at, sizes[k] ? 1 : 0));
+        TN_RETURN_IF(one_extent(d, (tn_data_split)k, text ? text + at : NULL, sizes[k] ? 1 : 0));
+        if (!text) d->split[k].v[0].file = &d->file;
+        d->split[k].v[0].items_at = at;
     }
     return TN_OK;
 }
@@ -121,9 +123,21 @@ done:
     return s;
 }
 
-static bool is_packed(const tn_map *m)
+/* One plain file: of bytes it is read where it is, text to be tokenized once and whole. */
+static tn_status open_plain(tn_dataset *d, const char *path, const tn_dataset_options *o, bool *packed)
 {
-    return m->bytes >= 4 && (memcmp(m->data, "\x1F\x8B", 2) == 0 || memcmp(m->data, "\x28\xB5\x2F\xFD", 4) == 0);
+    unsigned char head[4] = { 0 };
+    char *text;
+    size_t bytes;
+    TN_RETURN_IF(tn_file_open(path, &d->file));
+    TN_RETURN_IF(tn_file_read_at(&d->file, path, 0, head, d->file.bytes < 4 ? d->file.bytes : 4));
+    *packed = memcmp(head, "\x1F\x8B", 2) == 0 || memcmp(head, "\x28\xB5\x2F\xFD", 4) == 0;
+    if (*packed) return TN_OK;
+    if (!is_tokenized(o)) return split_tail(d, NULL, d->file.bytes, o);
+    if (d->file.bytes > TN_DATASET_RAW_BYTES) return too_large(d);
+    TN_RETURN_IF(tn_file_read_all(path, TN_DATASET_RAW_BYTES, &text, &bytes));
+    d->text[TN_TRAIN] = (unsigned char *)text;
+    return split_tail(d, d->text[TN_TRAIN], bytes, o);
 }
 
 /* --- tokens --------------------------------------------------------------------------------------------------------------- */
@@ -177,15 +191,15 @@ static tn_status hash_text(tn_dataset *d, const char *file)
     tn_status s = TN_OK;
     tn_hash *h = NULL;
     char of_file[TN_HASH_BYTES] = "";
-    if (d->map.bytes) TN_TRY(tn_hash_file(file, of_file));
+    if (d->file.is_open) TN_TRY(tn_hash_file(file, of_file));
     TN_TRY(tn_hash_begin(&h));
     tn_hash_add(h, of_file, sizeof of_file);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < TN_SPLITS; k++) {
         const tn_split_extents *p = &d->split[k];
         tn_hash_add(h, &p->counts.documents, sizeof p->counts.documents);
         if (p->n == 0) continue;
         tn_hash_add(h, p->v[0].starts, (size_t)(p->v[0].documents + 1) * sizeof *p->v[0].starts);
-        if (!d->map.bytes) tn_hash_add(h, p->v[0].items, (size_t)p->v[0].tokens);
+        if (p->v[0].items) tn_hash_add(h, p->v[0].items, (size_t)p->v[0].tokens);
     }
     tn_hash_text(h, d->info.content);
 done:
@@ -210,7 +224,6 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
     TN_TRY(tn_tokenizer_open(spec, &t));
     e.t = t;
     TN_TRY(tn_tokenizer_scratch_new(&e.scratch));
-    if (d->map.bytes > TN_DATASET_RAW_BYTES) TN_TRY(too_large(d));
     TN_TRY(tn_path_join("", spec, d->info.tokenizer, sizeof d->info.tokenizer));
     hash_tokenizer(d, tn_tokenizer_hash(t));
     d->info.vocab = tn_tokenizer_vocab(t);
@@ -221,7 +234,6 @@ static tn_status encode_all(tn_dataset *d, const char *spec)
         tn_free(d->text[k]);
         d->text[k] = NULL;
     }
-    tn_file_unmap(&d->map);
 done:
     tn_tokenizer_scratch_free(e.scratch);
     tn_tokenizer_free(t);
@@ -248,9 +260,9 @@ tn_status tn__dataset_open_raw(tn_dataset *d, const tn_dataset_options *o)
                     in.v[i].path, tn_format_name(in.v[i].format), d->path);
     const bool plain = in.n == 1 && in.v[0].format == TN_FORMAT_TEXT &&
                        (!o->doc_sep || !*o->doc_sep || strcmp(o->doc_sep, "none") == 0);
-    if (plain) TN_TRY(tn_file_map(in.v[0].path, &d->map));
-    if (plain && !is_packed(&d->map)) TN_TRY(split_tail(d, d->map.data, d->map.bytes, o));
-    else TN_TRY(read_documents(d, &in, o));
+    bool packed = true;
+    if (plain) TN_TRY(open_plain(d, in.v[0].path, o, &packed));
+    if (packed) TN_TRY(read_documents(d, &in, o));
     if (d->split[TN_TRAIN].counts.tokens == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no text", d->path);
     if (o->content) TN_TRY(hash_text(d, in.v[0].path));
     if (is_tokenized(o)) TN_TRY(encode_all(d, o->tokenizer));

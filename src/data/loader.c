@@ -204,6 +204,37 @@ static void set_walk(tn_loader *l, const tn_loader_options *o, const tn_dataset_
                                 .mode = l->walk.mode };
 }
 
+/* --- how much it takes ----------------------------------------------------------------------------------------------------- */
+
+static int depth_of(const tn_loader_options *o)
+{
+    const int depth = o->depth > 0 ? o->depth : o->workers + 2;
+    return depth < 2 ? 2 : depth; /* the caller holds one */
+}
+
+/* Batches whose rows are planned together; 0: there is no such window. */
+static size_t window_batches(const tn_loader_options *o)
+{
+    const bool arrays = tn_dataset_about(o->dataset)->kind == TN_SHARD_ARRAYS;
+    if (arrays || o->mode == TN_LOADER_WINDOW) return 0;
+    if (o->evaluate && o->mode == TN_LOADER_PACK) return 1;
+    return o->window_batches > 0 ? (size_t)o->window_batches : 32;
+}
+
+size_t tn_loader_bytes(const tn_loader_options *o)
+{
+    const tn_dataset_info *info = tn_dataset_about(o->dataset);
+    const bool arrays = info->kind == TN_SHARD_ARRAYS;
+    const size_t B = (size_t)o->batch, row = arrays ? (size_t)info->sample * sizeof(float) + sizeof(int32_t)
+                                                    : 3 * sizeof(int32_t) * (size_t)o->length + sizeof(tn_segment);
+    size_t slots, window, all;
+    if (!tn_mul_ok(B, row, &slots) || !tn_add_ok(slots, sizeof(slot), &slots) ||
+        !tn_mul_ok(slots, (size_t)depth_of(o), &slots) ||
+        !tn_mul_ok(B, window_batches(o) * sizeof(tn_segment), &window) || !tn_add_ok(slots, window, &all))
+        return SIZE_MAX;
+    return all;
+}
+
 tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
 {
     tn_status s = TN_OK;
@@ -218,17 +249,13 @@ tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out)
     TN_TRY(restore(l, o->from));
     l->begin = l->position = l->at;
     l->workers = o->workers;
-    l->depth = o->depth > 0 ? o->depth : o->workers + 2;
-    if (l->depth < 2) l->depth = 2; /* the caller holds one */
+    l->depth = depth_of(o);
     l->slots = tn_alloc((size_t)l->depth * sizeof *l->slots);
     l->thread = tn_alloc((size_t)(l->workers + 1) * sizeof *l->thread);
     if (!l->slots || !l->thread) TN_TRY(TN_MEMORY);
     for (int i = 0; i < l->depth; i++) TN_TRY(make_slot(l, &l->slots[i]));
-    if (l->walk.mode != TN_LOADER_WINDOW && tn_dataset_about(o->dataset)->kind == TN_SHARD_TOKENS) {
-        const int batches = o->evaluate && l->walk.mode == TN_LOADER_PACK ? 1
-                            : o->window_batches > 0                       ? o->window_batches
-                                                                          : 32;
-        l->walk.window.capacity = (size_t)o->batch * (size_t)batches;
+    l->walk.window.capacity = (size_t)o->batch * window_batches(o);
+    if (l->walk.window.capacity) {
         l->walk.window.v = tn_alloc(l->walk.window.capacity * sizeof *l->walk.window.v);
         if (!l->walk.window.v) TN_TRY(TN_MEMORY);
     }

@@ -81,6 +81,8 @@ typedef struct tn_loader_stats {
 typedef struct tn_loader tn_loader;
 
 tn_status tn_loader_open(const tn_loader_options *o, tn_loader **out);
+/* Memory that an open one takes; SIZE_MAX: more than can be counted. */
+size_t tn_loader_bytes(const tn_loader_options *o);
 void tn_loader_free(tn_loader *l); /* takes NULL; waits for a batch being filled, no longer */
 /* The next batch, or NULL at the end of an evaluation. An error of a worker comes here, in its place in the order. */
 tn_status tn_loader_next(tn_loader *l, const tn_loader_batch **out);

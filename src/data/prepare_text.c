@@ -170,14 +170,15 @@ tn_status tn__prepare_tokenizer(tn_preparing *w)
 
 static tn_status copy_file(const char *from, const char *dir, const char *name)
 {
+    enum { MOST = 64 << 20 }; /* it was opened as a tokenizer, whose files have no more */
     tn_status s = TN_OK;
-    tn_map map = { 0 };
-    char path[TN_PATH_BYTES];
+    char path[TN_PATH_BYTES], *text = NULL;
+    size_t bytes;
     TN_TRY(tn_path_join(dir, name, path, sizeof path));
-    TN_TRY(tn_file_map(from, &map));
-    s = tn_file_write_atomic(path, map.data, map.bytes);
+    TN_TRY(tn_file_read_all(from, MOST, &text, &bytes));
+    s = tn_file_write_atomic(path, text, bytes);
 done:
-    tn_file_unmap(&map);
+    tn_free(text);
     return s;
 }
 

@@ -107,13 +107,13 @@ tn_status tn_shard_open(const char *path, tn_shard *out)
 {
     tn_status s = TN_OK;
     tn_shard_header h;
-    tn_map map = { 0 };
+    tn_file file = { 0 };
     char hex[3];
-    TN_RETURN_IF(tn_file_map(path, &map));
-    if (map.bytes < sizeof h) TN_TRY(BAD(path, "%zu bytes are fewer than a header has: it was cut short", map.bytes));
-    memcpy(&h, map.data, sizeof h);
+    TN_RETURN_IF(tn_file_open(path, &file));
+    if (file.bytes < sizeof h) TN_TRY(BAD(path, "%zu bytes are fewer than a header has: it was cut short", file.bytes));
+    TN_TRY(tn_file_read_at(&file, path, 0, &h, sizeof h));
     TN_TRY(check_words(path, &h));
-    TN_TRY(check_sizes(path, &h, map.bytes));
+    TN_TRY(check_sizes(path, &h, file.bytes));
     TN_TRY(tn_path_join("", path, out->path, sizeof out->path));
     out->info = (tn_shard_info){ .kind = (tn_shard_kind)h.kind,
                                  .item = (tn_item)h.item,
@@ -129,54 +129,114 @@ tn_status tn_shard_open(const char *path, tn_shard *out)
         memcpy(out->info.hash + 2 * i, hex, 2);
     }
     out->info.hash[32] = 0;
-    out->items = map.data + h.items_at;
-    out->starts = h.kind == TN_SHARD_TOKENS ? (const uint64_t *)(const void *)(map.data + h.table_at) : NULL;
-    out->labels = h.kind == TN_SHARD_ARRAYS ? (const int32_t *)(const void *)(map.data + h.table_at) : NULL;
-    out->map = map;
-    map = (tn_map){ 0 };
+    out->items_at = h.items_at;
+    out->table_at = h.table_at;
+    out->file = file;
+    file = (tn_file){ 0 };
 done:
-    tn_file_unmap(&map);
+    tn_file_close(&file);
     return s;
 }
 
-void tn_shard_close(tn_shard *s)
+void tn_shard_close(tn_shard *s) { tn_file_close(&s->file); }
+
+/* --- verifying ------------------------------------------------------------------------------------------------------------- */
+
+typedef struct verifying {
+    const tn_shard *s;
+    tn_hash *hash;
+    uint64_t i, last; /* rows of the table seen, and what the last one said */
+    uint32_t most;    /* token */
+} verifying;
+
+/* Pieces of the file in their order; `bytes` is a multiple of 8 but for the last. */
+typedef tn_status (*see)(verifying *v, const void *data, size_t bytes);
+
+static tn_status see_bytes(verifying *v, const void *data, size_t bytes)
 {
-    tn_file_unmap(&s->map);
-    s->items = NULL;
-    s->starts = NULL;
-    s->labels = NULL;
+    tn_hash_add(v->hash, data, bytes);
+    return TN_OK;
 }
 
-static tn_status verify_tokens(const tn_shard *s)
+static tn_status see_starts(verifying *v, const void *data, size_t bytes)
 {
-    const uint16_t *narrow = s->items;
-    const uint32_t *wide = s->items;
-    uint32_t most = 0;
-    for (uint64_t i = 0; i < s->info.documents; i++)
-        if (s->starts[i] >= s->starts[i + 1] || (i == 0 && s->starts[0] != 0))
-            return BAD(s->path, "document %llu ends before it begins", (unsigned long long)i);
-    if (s->info.documents ? s->starts[s->info.documents] != s->info.tokens : s->info.tokens != 0)
-        return BAD(s->path, "the table of documents does not end at the last of %llu tokens",
-                   (unsigned long long)s->info.tokens);
-    for (uint64_t i = 0; i < s->info.tokens; i++) {
-        const uint32_t x = s->info.item == TN_ITEM_U16 ? narrow[i] : wide[i];
-        most = x > most ? x : most;
+    const uint64_t *starts = data;
+    for (size_t k = 0; k < bytes / sizeof *starts; k++, v->i++) {
+        if (v->i == 0 ? starts[k] != 0 && v->s->info.documents : v->last >= starts[k])
+            return BAD(v->s->path, "document %llu ends before it begins", (unsigned long long)(v->i ? v->i - 1 : 0));
+        v->last = starts[k];
     }
-    if (s->info.tokens && most >= s->info.vocab)
-        return BAD(s->path, "token %u is beyond the vocabulary of %llu", most, (unsigned long long)s->info.vocab);
+    return TN_OK;
+}
+
+static tn_status see_narrow(verifying *v, const void *data, size_t bytes)
+{
+    const uint16_t *x = data;
+    for (size_t k = 0; k < bytes / sizeof *x; k++) v->most = x[k] > v->most ? x[k] : v->most;
+    return TN_OK;
+}
+
+static tn_status see_wide(verifying *v, const void *data, size_t bytes)
+{
+    const uint32_t *x = data;
+    for (size_t k = 0; k < bytes / sizeof *x; k++) v->most = x[k] > v->most ? x[k] : v->most;
+    return TN_OK;
+}
+
+static tn_status see_labels(verifying *v, const void *data, size_t bytes)
+{
+    const int32_t *label = data;
+    for (size_t k = 0; k < bytes / sizeof *label; k++, v->i++)
+        if (label[k] < 0 || (uint64_t)label[k] >= v->s->info.classes)
+            return BAD(v->s->path, "sample %llu has label %d of %llu classes", (unsigned long long)v->i, label[k],
+                       (unsigned long long)v->s->info.classes);
+    return TN_OK;
+}
+
+static tn_status walk(verifying *v, uint64_t at, uint64_t bytes, see what)
+{
+    enum { PIECE = 1 << 20 };
+    tn_status s = TN_OK;
+    void *piece = tn_alloc(PIECE);
+    if (!piece) return TN_MEMORY;
+    v->i = v->last = 0;
+    while (bytes) {
+        const size_t n = bytes < PIECE ? (size_t)bytes : PIECE;
+        TN_TRY(tn_file_read_at(&v->s->file, v->s->path, at, piece, n));
+        TN_TRY(what(v, piece, n));
+        at += n;
+        bytes -= n;
+    }
+done:
+    tn_free(piece);
+    return s;
+}
+
+static tn_status verify_tokens(verifying *v)
+{
+    const tn_shard_info *i = &v->s->info;
+    TN_RETURN_IF(walk(v, v->s->table_at, (i->documents + 1) * sizeof(uint64_t), see_starts));
+    if (i->documents ? v->last != i->tokens : i->tokens != 0)
+        return BAD(v->s->path, "the table of documents does not end at the last of %llu tokens",
+                   (unsigned long long)i->tokens);
+    TN_RETURN_IF(
+        walk(v, v->s->items_at, i->tokens * tn_item_bytes(i->item), i->item == TN_ITEM_U16 ? see_narrow : see_wide));
+    if (i->tokens && v->most >= i->vocab)
+        return BAD(v->s->path, "token %u is beyond the vocabulary of %llu", v->most, (unsigned long long)i->vocab);
     return TN_OK;
 }
 
 tn_status tn_shard_verify(const tn_shard *s)
 {
     char hex[TN_HASH_BYTES];
-    tn_hash_memory(s->map.data + TN_SHARD_HEADER_BYTES, s->map.bytes - TN_SHARD_HEADER_BYTES, hex);
+    verifying v = { .s = s };
+    TN_RETURN_IF(tn_hash_begin(&v.hash));
+    const tn_status read = walk(&v, TN_SHARD_HEADER_BYTES, s->file.bytes - TN_SHARD_HEADER_BYTES, see_bytes);
+    if (read == TN_OK) tn_hash_text(v.hash, hex);
+    tn_hash_free(v.hash);
+    TN_RETURN_IF(read);
     if (strcmp(hex, s->info.hash) != 0)
         return BAD(s->path, "its contents are damaged (checksum %s, header says %s)", hex, s->info.hash);
-    if (s->info.kind == TN_SHARD_TOKENS) return verify_tokens(s);
-    for (uint64_t i = 0; i < s->info.documents; i++)
-        if (s->labels[i] < 0 || (uint64_t)s->labels[i] >= s->info.classes)
-            return BAD(s->path, "sample %llu has label %d of %llu classes", (unsigned long long)i, s->labels[i],
-                       (unsigned long long)s->info.classes);
-    return TN_OK;
+    if (s->info.kind == TN_SHARD_TOKENS) return verify_tokens(&v);
+    return walk(&v, s->table_at, s->info.documents * sizeof(int32_t), see_labels);
 }

@@ -9,7 +9,7 @@
  *  24  vocab, u64          80  bytes of the file
  *  32  classes, u64        88  0 (and 176..240)
  *
- * The reader maps the file; all of the header is checked before anything is handed out, the rest when it is used. */
+ * The reader reads what it is asked for; all of the header is checked before anything is handed out, the rest when it is used. */
 #ifndef TN_DATA_SHARD_H
 #define TN_DATA_SHARD_H
 
@@ -41,10 +41,9 @@ typedef struct tn_shard_info {
 
 typedef struct tn_shard {
     tn_shard_info info;
-    const void *items;      /* (tokens) */
-    const uint64_t *starts; /* (documents + 1), tokens: where documents begin, and the number of tokens */
-    const int32_t *labels;  /* (documents), arrays */
-    tn_map map;
+    tn_file file;
+    uint64_t items_at; /* (tokens) of info.item */
+    uint64_t table_at; /* tokens: (documents + 1) u64, where documents begin, and the number of tokens; arrays: (documents) i32, labels */
     char path[TN_PATH_BYTES];
 } tn_shard;
 

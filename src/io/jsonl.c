@@ -19,6 +19,10 @@ struct tn_jsonl {
     int fd;
     bool is_long; /* the line outgrew the buffer */
     size_t n;
+    size_t torn; /* bytes of half a line at the end of the file that could not be taken back yet */
+    char *kept;  /* (kept_capacity): whole lines that wait, or NULL */
+    size_t kept_n, kept_capacity;
+    tn_jsonl_backlog behind;
     char path[TN_PATH_BYTES];
     char line[TN_JSONL_LINE_BYTES];
 };
@@ -161,28 +165,99 @@ void tn_jsonl_flag(tn_jsonl *w, const char *key, bool x)
     else put(w, "false", 5);
 }
 
-/* Takes back `part` bytes of a line that could not be written whole. Where even that fails, the next open mends it. */
-static void take_back(const tn_jsonl *w, size_t part)
+/* Takes back the half line at the end. Where even that fails, nothing may follow it; the next open mends it. */
+static int take_back(tn_jsonl *w)
 {
     struct stat st;
-    if (part == 0 || fstat(w->fd, &st) != 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < part) return;
-    while (ftruncate(w->fd, st.st_size - (off_t)part) != 0 && errno == EINTR) continue;
+    if (w->torn == 0) return 0;
+    if (fstat(w->fd, &st) != 0) return errno;
+    if (S_ISREG(st.st_mode) && (uint64_t)st.st_size >= w->torn) {
+        int r;
+        do r = ftruncate(w->fd, st.st_size - (off_t)w->torn);
+        while (r != 0 && errno == EINTR);
+        if (r != 0) return errno;
+    }
+    w->torn = 0;
+    return 0;
+}
+
+/* Appends whole lines; *done: bytes of those that are in the file for good. 0 or an errno. */
+static int append(tn_jsonl *w, const char *text, size_t bytes, size_t *done)
+{
+    *done = 0;
+    int err = take_back(w);
+    if (err) return err;
+    err = tn_fd_write(w->fd, text, bytes, done);
+    if (!err) return 0;
+    while (*done && text[*done - 1] != '\n') {
+        w->torn++;
+        --*done;
+    }
+    (void)take_back(w);
+    return err;
+}
+
+static size_t count_lines(const char *text, size_t bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < bytes; i++) n += text[i] == '\n';
+    return n;
+}
+
+static int write_kept(tn_jsonl *w)
+{
+    size_t done;
+    if (w->kept_n == 0) return take_back(w);
+    const int err = append(w, w->kept, w->kept_n, &done);
+    w->behind.waiting -= count_lines(w->kept, done);
+    w->kept_n -= done;
+    memmove(w->kept, w->kept + done, w->kept_n);
+    return err;
+}
+
+static void keep_line(tn_jsonl *w, size_t bytes)
+{
+    if (!w->kept) return;
+    if (bytes > w->kept_capacity - w->kept_n) {
+        w->behind.lost++;
+        return;
+    }
+    memcpy(w->kept + w->kept_n, w->line, bytes);
+    w->kept_n += bytes;
+    w->behind.waiting++;
+}
+
+tn_status tn_jsonl_keep(tn_jsonl *w, size_t bytes)
+{
+    if (w->kept) return TN_OK;
+    w->kept = tn_alloc(bytes);
+    if (!w->kept) return TN_MEMORY;
+    w->kept_capacity = bytes;
+    return TN_OK;
+}
+
+tn_jsonl_backlog tn_jsonl_behind(const tn_jsonl *w) { return w->behind; }
+
+tn_status tn_jsonl_flush(tn_jsonl *w)
+{
+    const int err = write_kept(w);
+    return err ? tn_fs_error(TN_DISK, err, "append to", w->path) : TN_OK;
 }
 
 tn_status tn_jsonl_end(tn_jsonl *w)
 {
-    size_t done;
+    size_t done = 0;
     const size_t n = w->n;
     const bool is_long = w->is_long;
     memcpy(w->line + n, "}\n", 2); /* put() keeps the room */
-    const int err = is_long ? 0 : tn_fd_write(w->fd, w->line, n + 2, &done);
+    int err = is_long ? 0 : write_kept(w);
+    if (!err && !is_long) err = append(w, w->line, n + 2, &done);
+    if (err) keep_line(w, n + 2);
     tn_jsonl_begin(w);
     if (is_long)
         return tn_error(TN_USAGE, "%.640s: a line outgrew %d bytes and was not written; log fewer or shorter values",
                         w->path, TN_JSONL_LINE_BYTES);
-    if (!err) return TN_OK;
-    take_back(w, done);
-    return tn_fs_error(TN_DISK, err, "append to", w->path);
+    return err ? tn_fs_error(TN_DISK, err, "append to", w->path) : TN_OK;
 }
 
 tn_status tn_jsonl_sync(tn_jsonl *w)
@@ -194,6 +269,7 @@ tn_status tn_jsonl_close(tn_jsonl *w)
 {
     if (!w) return TN_OK;
     const tn_status s = close(w->fd) == 0 ? TN_OK : tn_fs_error(TN_DISK, errno, "close", w->path);
+    tn_free(w->kept);
     tn_free(w);
     return s;
 }
@@ -215,7 +291,7 @@ tn_status tn_jsonl_reader_open(const char *path, tn_jsonl_reader **out)
     if (!r) return TN_MEMORY;
     r->fd = -1;
     TN_TRY(tn_path_join("", path, r->path, sizeof r->path));
-    TN_TRY(tn_file_open(path, &r->fd));
+    TN_TRY(tn_fd_open(path, &r->fd));
     *out = r;
     r = NULL;
 done:

@@ -187,6 +187,60 @@ static int limited_size(const char *path)
     return 0;
 }
 
+static tn_status numbered(tn_jsonl *w, int i)
+{
+    tn_jsonl_begin(w);
+    tn_jsonl_integer(w, "i", i);
+    tn_jsonl_text(w, "text", "12345678901234567890"); /* 38 bytes a line */
+    return tn_jsonl_end(w);
+}
+
+static bool is_behind(const tn_jsonl *w, size_t waiting, size_t lost)
+{
+    const tn_jsonl_backlog b = tn_jsonl_behind(w);
+    return b.waiting == waiting && b.lost == lost;
+}
+
+/* In a child: lines wait while the limit stands, up to the room they were given, and are written in their order, whole ones as far as the
+ * limit lets them. */
+static int waiting_lines(const char *path)
+{
+    tn_jsonl *w;
+    struct stat st;
+    if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 100, RLIM_INFINITY }) != 0) return 1;
+    if (tn_jsonl_open(path, false, &w) != TN_OK || tn_jsonl_keep(w, 130) != TN_OK) return 2;
+    for (int i = 0; i < 7; i++) /* two fit the file, three the memory */
+        if (numbered(w, i) != (i < 2 ? TN_OK : TN_DISK)) return 3;
+    if (!is_behind(w, 3, 2) || stat(path, &st) != 0 || st.st_size != 76) return 4;
+    if (tn_jsonl_flush(w) != TN_DISK || !is_behind(w, 3, 2)) return 5;
+    if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 130, RLIM_INFINITY }) != 0) return 6;
+    if (tn_jsonl_flush(w) != TN_DISK || !is_behind(w, 2, 2) || stat(path, &st) != 0 || st.st_size != 114) return 7;
+    if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){ RLIM_INFINITY, RLIM_INFINITY }) != 0) return 8;
+    if (numbered(w, 7) != TN_OK || !is_behind(w, 0, 2) || tn_jsonl_close(w) != TN_OK) return 9;
+    return 0;
+}
+
+static void lines_wait(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    int status;
+    char want[400] = "";
+    static const int kept[] = { 0, 1, 2, 3, 4, 7 };
+    tn_tempdir_make(&d);
+    const char *path = tn_tempdir_file(&d, "m.jsonl");
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(waiting_lines(path));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    for (size_t i = 0; i < 6; i++)
+        snprintf(want + strlen(want), sizeof want - strlen(want), "{\"i\":%d,\"text\":\"12345678901234567890\"}\n", kept[i]);
+    check_text(path, want);
+    tn_tempdir_remove(&d);
+}
+
 static void full_disk(void **state)
 {
     (void)state;
@@ -325,6 +379,7 @@ void tn_tests_jsonl(tn_test_list *l)
     tn_test_add(l, long_lines, NULL, "jsonl: longest line");
     tn_test_add(l, append_mends, NULL, "jsonl: append mends a cut end");
     tn_test_add(l, full_disk, NULL, "jsonl: full disk");
+    tn_test_add(l, lines_wait, NULL, "jsonl: lines wait for a full disk");
     tn_test_add(l, reader_rows, NULL, "jsonl: reader");
     tn_test_add(l, reader_buffers, NULL, "jsonl: reader's buffer");
     tn_test_add(l, no_memory, NULL, "jsonl: out of memory");

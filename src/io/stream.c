@@ -69,7 +69,7 @@ tn_status tn_stream_open(const char *path, tn_stream **out)
     if (!in) return TN_MEMORY;
     in->fd = -1;
     TN_TRY(tn_path_join("", path, in->path, sizeof in->path));
-    TN_TRY(tn_file_open(path, &in->fd));
+    TN_TRY(tn_fd_open(path, &in->fd));
     while (in->end < 4 && !in->file_end) TN_TRY(fill(in));
     TN_TRY(start_unpacker(in));
     *out = in;

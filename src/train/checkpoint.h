@@ -47,10 +47,13 @@ typedef struct tn_ckpt_what {
     const tn_guard *guard; /* or NULL */
     const tn_ckpt_state *state;
     bool compress;
+    int failed; /* tries before this one, whose names are not used again: what a disk has lost is not looked for in the same place */
 } tn_ckpt_what;
 
 /* Makes RUN/step-N, reads it back, and points RUN/latest at it. TN_DISK: the checkpoints that were there are untouched. */
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what);
+/* Of its tensors, not packed: what a checkpoint takes on the disk but for some kilobytes. */
+tn_status tn_ckpt_bytes(const tn_ckpt_what *what, uint64_t *bytes);
 
 /* --- which there are ------------------------------------------------------------------------------------------------- */
 

@@ -226,17 +226,30 @@ static tn_status read_back(const char *dir)
     return tn_error(TN_DISK, "what was written cannot be read back: %.*s; check the disk", (int)strcspn(why, ";"), why);
 }
 
+/* RUN/.tmp-WHAT-PID, or with -2, -3, ... after it: the first from number `from` that is not taken. */
+static tn_status free_name(const char *run, const char *what, int from, char path[TN_PATH_BYTES])
+{
+    struct stat st;
+    char base[96], more[16] = "";
+    for (int i = from; i < from + 1000; i++) {
+        if (i > 1) snprintf(more, sizeof more, "-%d", i);
+        snprintf(base, sizeof base, ".tmp-%.60s-%ld%s", what, (long)getpid(), more);
+        TN_RETURN_IF(tn_path_join(run, base, path, TN_PATH_BYTES));
+        if (lstat(path, &st) != 0) return TN_OK;
+    }
+    return tn_error(TN_DISK, "cannot write to %.640s: too many files .tmp-* in it; remove them", run);
+}
+
 tn_status tn_ckpt_save(const char *run, const tn_ckpt_what *what)
 {
     tn_status s = TN_OK;
     bool made = false;
-    char name[TN_CKPT_NAME], base[80], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES], text[1024];
+    char name[TN_CKPT_NAME], old[TN_CKPT_NAME + 8], path[TN_PATH_BYTES], temp[TN_PATH_BYTES], aside[TN_PATH_BYTES], text[1024];
     tn_ckpt_name(what->state->step, name);
+    snprintf(old, sizeof old, "old-%s", name);
     TN_TRY(tn_path_join(run, name, path, sizeof path));
-    snprintf(base, sizeof base, ".tmp-%s-%ld", name, (long)getpid());
-    TN_TRY(tn_path_join(run, base, temp, sizeof temp));
-    snprintf(base, sizeof base, ".tmp-old-%s-%ld", name, (long)getpid());
-    TN_TRY(tn_path_join(run, base, aside, sizeof aside));
+    TN_TRY(free_name(run, name, 1 + what->failed, temp));
+    TN_TRY(free_name(run, old, 1 + what->failed, aside));
     if (mkdir(temp, 0777) != 0) TN_TRY(tn_fs_error(TN_DISK, errno, "make directory", temp));
     made = true;
     TN_TRY(write_all(temp, what));
@@ -249,5 +262,24 @@ done:
     snprintf(text, sizeof text, "%s", tn_error_text());
     if (made && tn_run_part_remove(temp, "step-0/") != TN_OK) s = tn_error(s, "%s", text); /* the first error is the one to tell */
     tn_error_prefix("checkpoint %s", name);
+    return s;
+}
+
+static uint64_t bytes_of(const item_list *l)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < l->n; i++) n += (uint64_t)tn_dims_count(l->item[i].dims) * tn_dtype_bytes(l->item[i].dtype);
+    return n;
+}
+
+tn_status tn_ckpt_bytes(const tn_ckpt_what *what, uint64_t *bytes)
+{
+    tn_status s = TN_OK;
+    item_list all = { 0 };
+    TN_TRY(list_model(what, &all));
+    TN_TRY(list_state(what, &all));
+    *bytes = bytes_of(&all);
+done:
+    tn_free(all.item);
     return s;
 }

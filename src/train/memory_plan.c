@@ -34,6 +34,8 @@ const char *tn_memory_plan_text(const tn_memory_plan *m, char *buf, size_t bytes
     at = add_part(buf, bytes, at, "activations", m->activations);
     at = add_part(buf, bytes, at, "workspace", m->workspace);
     at = add_part(buf, bytes, at, "other", m->other);
-    add_part(buf, bytes, at, "peak", m->total);
+    at = add_part(buf, bytes, at, "data", m->data);
+    at = add_part(buf, bytes, at, "peak", m->total);
+    add_part(buf, bytes, at, "data on the host", m->host);
     return buf;
 }

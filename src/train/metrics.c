@@ -4,13 +4,14 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "train/save_faults.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-enum { PEAK_AFTER_S = 2, MOST_PARTS = 64, MOST_OPS = 64 };
+enum { PEAK_AFTER_S = 2, MOST_PARTS = 64, MOST_OPS = 64, KEPT_BYTES = 1 << 20 };
 
 static const char *const level_names[] = { "info", "training", "performance", "profiling" };
 
@@ -33,6 +34,11 @@ tn_status tn_metrics_open(const tn_training *t, tn_metrics *out)
     if (!m.regions || (spreads && !m.spreads)) {
         tn_metrics_close(&m);
         return TN_MEMORY;
+    }
+    const tn_status kept = t->metrics && t->warn ? tn_jsonl_keep(t->metrics, KEPT_BYTES) : TN_OK;
+    if (kept != TN_OK) {
+        tn_metrics_close(&m);
+        return kept;
     }
     if (spreads) *m.spreads = (tn_spreads){ 0 };
     tn_trainer_times(t->trainer, m.regions, m.n_regions);
@@ -212,6 +218,48 @@ static void write_ops(const tn_metrics *m, tn_jsonl *w)
 static const char *const actions[] = { [TN_GUARD_SKIPPED] = "skipped", [TN_GUARD_ROLLED_BACK] = "rolled back",
                                       [TN_GUARD_RESCALED] = "loss scale halved" };
 
+/* Warns when lines begin to wait, when they begin to be lost, and when they are written. */
+static tn_status end_line(const tn_metrics *m, int64_t step)
+{
+    const tn_training *t = m->t;
+    const tn_jsonl_backlog was = tn_jsonl_behind(t->metrics);
+    const tn_status s = tn_jsonl_end(t->metrics);
+    const tn_jsonl_backlog now = tn_jsonl_behind(t->metrics);
+    if (!t->warn) return s;
+    if (s == TN_OK && was.waiting) tn_training_warn(t, "the %zu lines of metrics.jsonl that waited are written", was.waiting);
+    if (s != TN_DISK) return s;
+    if (!was.waiting && now.waiting)
+        tn_training_warn(t, "%s; training goes on, its lines wait in memory (at most %d KiB) and are tried again with each new one", tn_error_text(),
+                         KEPT_BYTES >> 10);
+    if (now.lost > was.lost && (was.lost == 0 || !was.waiting))
+        tn_training_warn(t, "%s; there is no room in memory for more lines: those from step %lld on are lost", tn_error_text(), (long long)step);
+    return TN_OK;
+}
+
+tn_status tn_metrics_flush(const tn_metrics *m)
+{
+    tn_jsonl *w = m->t->metrics;
+    if (!w) return TN_OK;
+    const tn_status s = tn_jsonl_flush(w);
+    const tn_jsonl_backlog b = tn_jsonl_behind(w);
+    if (s != TN_OK && b.waiting) tn_error_prefix("%zu lines of the metrics wait", b.waiting);
+    return s;
+}
+
+void tn_metrics_settle(const tn_metrics *m)
+{
+    char text[1024];
+    if (!m->t || !m->t->metrics || !m->t->warn) return;
+    tn_jsonl_backlog b = tn_jsonl_behind(m->t->metrics);
+    if (b.waiting) { /* the error that ended the run keeps its text */
+        snprintf(text, sizeof text, "%s", tn_error_text());
+        (void)tn_jsonl_flush(m->t->metrics);
+        tn_error(TN_OK, "%s", text);
+        b = tn_jsonl_behind(m->t->metrics);
+    }
+    if (b.waiting + b.lost) tn_training_warn(m->t, "%zu lines of metrics.jsonl could not be written and are lost", b.waiting + b.lost);
+}
+
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s)
 {
     tn_jsonl *w = m->t->metrics;
@@ -248,7 +296,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     instruments(m, w, r);
     if (m->timed) write_parts(m, w);
     if (m->timed && m->level >= TN_LOG_PROFILING) write_ops(m, w);
-    return tn_jsonl_end(w);
+    return end_line(m, r->step);
 }
 
 void tn_metrics_untime(tn_metrics *m)
@@ -272,7 +320,7 @@ tn_status tn_metrics_plan(const tn_metrics *m, bool begins)
     const struct { const char *name; size_t bytes; } row[] = {
         { "parameters", p.parameters }, { "gradients", p.gradients }, { "optimizer", p.optimizer }, { "frozen", p.frozen },
         { "state", p.state }, { "activations", p.activations }, { "workspace", p.workspace }, { "other", p.other },
-        { "total", p.total },
+        { "data", p.data + p.host }, { "total", p.total },
     };
     if (m->level < TN_LOG_PROFILING) return TN_OK;
     TN_RETURN_IF(write_layout(m));

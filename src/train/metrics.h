@@ -47,8 +47,13 @@ bool tn_metrics_due(const tn_metrics *m, int64_t step, int64_t steps);
 void tn_metrics_before(tn_metrics *m, bool line);
 double tn_metrics_clock(const tn_metrics *m, tn_log_level level);
 void tn_metrics_after(tn_metrics *m, double took_s, bool line, tn_progress_report *r);
-/* Also fills r->instrument. first_step_s: NaN but in the first line of a session. */
+/* Also fills r->instrument. first_step_s: NaN but in the first line of a session. Where somebody is warned (tn_training.warn), a line
+ * that the disk does not take waits in memory. */
 tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double first_step_s);
+/* Writes the lines that wait. TN_DISK: some still do. */
+tn_status tn_metrics_flush(const tn_metrics *m);
+/* At the end of a run, whatever ended it: tries once more, and warns of how many are lost. */
+void tn_metrics_settle(const tn_metrics *m);
 void tn_metrics_untime(tn_metrics *m); /* when the step's line is written, or it has none */
 /* profiling: the memory plan, once, when a run begins; memory.csv in its directory, whenever it begins or goes on. */
 tn_status tn_metrics_plan(const tn_metrics *m, bool begins);

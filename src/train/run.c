@@ -334,6 +334,8 @@ tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step)
     return s == TN_USAGE ? TN_OK : s; /* an old/ with other things in it stays; the next start says so */
 }
 
+tn_status tn_run_sweep(const char *dir) { return remove_leftovers(dir); }
+
 /* --- loading --------------------------------------------------------------------------------------------------------- */
 
 /* Whether the line is an object of a step up to `step`. */

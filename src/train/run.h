@@ -34,6 +34,9 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_tra
 /* After a checkpoint of this step: removes those that ckpt.keep_* does not keep, and RUN/old; points RUN/best. */
 tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step);
 
+/* Removes the temporaries that a failed save could not remove itself. Not while one of the run's files is being written. */
+tn_status tn_run_sweep(const char *dir);
+
 /* Holds the directory for this process; close(2) gives it back. TN_USAGE: another process has it. Waits a little for it,
  * because one that was just killed may still be on its way out of the disk. */
 tn_status tn_run_lock(const char *dir, int wait_ms, int *fd);

@@ -132,7 +132,7 @@ static tn_status read_mark(const char *dir, bool *marked)
     char path[TN_PATH_BYTES], head[sizeof TN_RUN_MARK] = "";
     int fd;
     TN_RETURN_IF(tn_path_join(dir, "config.yaml", path, sizeof path));
-    if (tn_file_open(path, &fd) != TN_OK) return TN_DISK; /* it is there: a file was seen a moment ago */
+    if (tn_fd_open(path, &fd) != TN_OK) return TN_DISK; /* it is there: a file was seen a moment ago */
     *marked = tn_fd_read(fd, head, sizeof head - 1) == (ptrdiff_t)sizeof head - 1 && strcmp(head, TN_RUN_MARK) == 0;
     close(fd);
     return TN_OK;

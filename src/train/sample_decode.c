@@ -253,6 +253,7 @@ tn_status tn_decoder_feed(tn_decoder *d, const int32_t *tokens, int64_t n, const
     TN_RETURN_IF(check_tokens(d, tokens, n));
     for (int64_t at = 0; at < n;) {
         int i;
+        if (d->o.interrupted && d->o.interrupted(d->o.ctx)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(choose_piece(d, n - at, &i));
         TN_RETURN_IF(run_piece(d, i, tokens, n, at));
         at += lengths[i];

@@ -72,13 +72,46 @@ static tn_status open_data(tn_session *s, bool needs_data, bool trains)
     return take_vocab(s, path);
 }
 
+static int prefetch_of(const tn_session *s, int64_t batch)
+{
+    enum { USUAL = 4 };
+    if (!tn_settings_is_auto(s->settings, "loader.prefetch")) return (int)tn_settings_int(s->settings, "loader.prefetch");
+    const double each = 3.0 * sizeof(int32_t) * (double)batch * (double)s->length;
+    int n = USUAL;
+    while (n > 1 && n * each > 256e6) n--;
+    return n;
+}
+
+static tn_source_options text_options(const tn_session *s, int64_t batch, tn_data_split heldout, bool heldout_only)
+{
+    return (tn_source_options){ .data = s->data, .batch = batch, .length = s->length, .mode = s->mode,
+                                .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
+                                .workers = (int)tn_settings_int(s->settings, "loader.workers"), .prefetch = prefetch_of(s, batch),
+                                .accumulate = tn_settings_int(s->settings, "train.accumulate"), .heldout = heldout, .heldout_only = heldout_only };
+}
+
+static tn_data_split heldout_of(const tn_session_options *o) { return o->split ? o->split : TN_VALID; }
+
+/* What the data take, with the batches that are made ahead; samples that several sessions share are nobody's. */
+static size_t data_bytes(const tn_session *s, const tn_session_options *o, int64_t batch)
+{
+    const tn_samples *set = s->samples;
+    size_t all;
+    if (s->data) {
+        const tn_source_options text = text_options(s, batch, heldout_of(o), o->evaluates);
+        return tn_add_ok(tn_dataset_bytes(s->data), tn_source_bytes(&text), &all) ? all : SIZE_MAX;
+    }
+    if (!set || s->shared) return 0;
+    return (size_t)set->n * ((size_t)(set->tokens * set->features) * (set->x_u8 ? 1 : sizeof(float)) + (size_t)(set->labels + 1) * sizeof(int32_t));
+}
+
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
 {
     const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples || s->probe, .widths = s->probe ? s->probe->lengths : NULL, .n_widths = s->probe ? s->probe->n_lengths : 0, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
-                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .refused = refused, .shared = s->shared, .seat = s->seat };
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .beside = data_bytes(s, o, batch), .refused = refused, .shared = s->shared, .seat = s->seat };
     return tn_trainer_new(&t, out);
 }
 
@@ -141,11 +174,7 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
 
 static tn_status open_split(const tn_session *s, tn_data_split heldout, bool heldout_only, tn_source *out)
 {
-    const tn_source_options text = { .data = s->data, .batch = s->batch, .length = s->length, .mode = s->mode,
-                                     .seed = (uint64_t)tn_settings_int(s->settings, "seed"),
-                                     .workers = (int)tn_settings_int(s->settings, "loader.workers"),
-                                     .prefetch = (int)tn_settings_int(s->settings, "loader.prefetch"),
-                                     .heldout = heldout, .heldout_only = heldout_only };
+    const tn_source_options text = text_options(s, s->batch, heldout, heldout_only);
     const tn_source_task_options task = { .samples = s->samples, .batch = s->batch, .seed = text.seed, .heldout = heldout,
                                           .heldout_only = heldout_only };
     const tn_source_probe_options probe = { .probe = s->probe, .batch = s->batch, .seed = text.seed, .heldout = heldout };
@@ -162,7 +191,7 @@ static tn_status open_source(tn_session *s, const tn_session_options *o)
         return tn_source_env_open(&(tn_source_env_options){ .env = s->env, .model = s->model, .settings = s->settings, .learner = s->trainer },
                                   &s->source);
     if (!s->data && !s->samples && !s->probe) return TN_OK;
-    return open_split(s, o->split ? o->split : TN_VALID, o->evaluates, &s->source);
+    return open_split(s, heldout_of(o), o->evaluates, &s->source);
 }
 
 tn_status tn_session_halve(tn_session *s)

@@ -12,6 +12,9 @@
 typedef struct dataset_source {
     tn_source_options o;
     tn_loader *train, *heldout; /* NULL where there is none */
+    int64_t of_step;            /* batches taken of the step at work */
+    tn_loader_cursor step_at;   /* where it began */
+    bool failed;                /* a batch of it could not be read */
 } dataset_source;
 
 /* --- batches --------------------------------------------------------------------------------------------------------- */
@@ -61,7 +64,12 @@ static tn_status take(tn_loader *l, tn_trainer *t, int64_t *count)
 
 static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
 {
-    return take(((dataset_source *)ctx)->train, to, count);
+    dataset_source *s = ctx;
+    if (s->of_step == 0) s->step_at = tn_loader_position(s->train);
+    const tn_status st = take(s->train, to, count);
+    s->failed = st != TN_OK;
+    if (!s->failed && ++s->of_step >= s->o.accumulate) s->of_step = 0;
+    return st;
 }
 
 static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
@@ -75,28 +83,49 @@ static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *c
 
 /* --- loaders --------------------------------------------------------------------------------------------------------- */
 
+static tn_loader_options train_options(const tn_source_options *o)
+{
+    return (tn_loader_options){ .dataset = o->data, .split = TN_TRAIN, .batch = o->batch, .length = o->length, .mode = o->mode,
+                                .seed = o->seed, .workers = o->workers, .depth = o->prefetch + 1 };
+}
+
+static tn_loader_options heldout_options(const tn_source_options *o)
+{
+    return (tn_loader_options){ .dataset = o->data, .split = o->heldout, .batch = o->batch, .length = o->length,
+                                .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK, .evaluate = true };
+}
+
+static bool has_heldout(const tn_source_options *o)
+{
+    const tn_dataset_counts c = tn_dataset_count(o->data, o->heldout);
+    return c.tokens > (tn_dataset_about(o->data)->eot < 0 ? c.documents : 0);
+}
+
+size_t tn_source_bytes(const tn_source_options *o)
+{
+    const tn_loader_options train = train_options(o), heldout = heldout_options(o);
+    const size_t a = o->heldout_only ? 0 : tn_loader_bytes(&train), b = has_heldout(o) ? tn_loader_bytes(&heldout) : 0;
+    size_t all;
+    return tn_add_ok(a, b, &all) ? all : SIZE_MAX;
+}
+
 static tn_status open_train(dataset_source *s, const tn_loader_cursor *from)
 {
     tn_loader *l = NULL;
-    const tn_source_options *o = &s->o;
-    const tn_loader_options how = { .dataset = o->data, .split = TN_TRAIN, .batch = o->batch, .length = o->length,
-                                    .mode = o->mode, .seed = o->seed, .workers = o->workers,
-                                    .depth = o->prefetch + 1, .from = from };
+    tn_loader_options how = train_options(&s->o);
+    how.from = from;
     TN_RETURN_IF(tn_loader_open(&how, &l));
     tn_loader_free(s->train);
     s->train = l;
+    s->of_step = 0;
+    s->failed = false;
     return TN_OK;
 }
 
 static tn_status open_heldout(dataset_source *s)
 {
-    const tn_source_options *o = &s->o;
-    const tn_dataset_counts c = tn_dataset_count(o->data, o->heldout);
-    if (c.tokens <= (tn_dataset_about(o->data)->eot < 0 ? c.documents : 0)) return TN_OK;
-    const tn_loader_options how = { .dataset = o->data, .split = o->heldout, .batch = o->batch, .length = o->length,
-                                    .mode = o->mode == TN_LOADER_BUCKET ? TN_LOADER_BUCKET : TN_LOADER_PACK,
-                                    .evaluate = true };
-    return tn_loader_open(&how, &s->heldout);
+    const tn_loader_options how = heldout_options(&s->o);
+    return has_heldout(&s->o) ? tn_loader_open(&how, &s->heldout) : TN_OK;
 }
 
 /* --- the cursor ------------------------------------------------------------------------------------------------------ */
@@ -104,7 +133,7 @@ static tn_status open_heldout(dataset_source *s)
 static json_t *source_save(void *ctx)
 {
     const dataset_source *s = ctx;
-    const tn_loader_cursor c = tn_loader_position(s->train);
+    const tn_loader_cursor c = s->failed ? s->step_at : tn_loader_position(s->train);
     return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "kind", "dataset", "data",
                      tn_dataset_about(s->o.data)->fingerprint, "content", tn_dataset_about(s->o.data)->content, "batches", (json_int_t)c.step, "epoch", (json_int_t)c.epoch,
                      "index", (json_int_t)c.index, "offset", (json_int_t)c.offset, "batch", (json_int_t)c.batch, "seed",

@@ -24,7 +24,7 @@ typedef struct tn_source {
     tn_status (*next)(void *ctx, tn_trainer *to, int64_t *count);
     /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
     tn_status (*heldout)(void *ctx, int64_t i, tn_trainer *to, int64_t *count);
-    json_t *(*save)(void *ctx); /* a new object; NULL: out of memory */
+    json_t *(*save)(void *ctx); /* a new object; NULL: out of memory. After a failed `next`: where the step that failed began */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
     /* For looking at a batch again, outside of steps: where the next one comes from (inside a step: no allocation), that place again,
@@ -49,10 +49,13 @@ typedef struct tn_source_options {
     tn_loader_mode mode;
     uint64_t seed;
     int workers, prefetch; /* threads that fill batches, and batches they may be ahead */
+    int64_t accumulate;    /* batches of a step; 0: 1 */
     tn_data_split heldout; /* an empty one: no held-out batches */
     bool heldout_only;     /* no training batches */
 } tn_source_options;
 
+/* Memory that its loaders take. */
+size_t tn_source_bytes(const tn_source_options *o);
 /* A data set of tokens, through loaders. */
 tn_status tn_source_open(const tn_source_options *o, tn_source *out);
 void tn_source_close(tn_source *s); /* takes a zeroed one */

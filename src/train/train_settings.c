@@ -22,7 +22,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
                       "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads", "threads that make batches ahead (0: made when needed)"),
-    TN_SETTING_INT("loader.prefetch", "4", TN_RANGE(1, 4096), "batches", "batches made ahead"),
+    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches", "batches made ahead (auto: 4, or as many as 256 MB hold)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
@@ -73,6 +73,8 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_FLOAT("ckpt.every_s", "0", TN_RANGE_MIN(0), "s", "seconds between checkpoints, beside ckpt.every (0: no limit)"),
     TN_SETTING_INT("ckpt.keep_latest", "2", TN_RANGE(1, 1e9), "checkpoints", "how many of the newest stay"),
     TN_SETTING_INT("ckpt.keep_best", "1", TN_RANGE(0, 1e9), "checkpoints", "how many of the best by train.select stay"),
+    TN_SETTING_FLOAT("ckpt.wait_s", "300", TN_RANGE_MIN(0), "s",
+                     "how long the end of a run waits for a disk that takes no checkpoint before it ends unsaved"),
     TN_SETTING_CHOICE("ckpt.compress", "off", "off|zstd", "whether checkpoints are packed"),
 
     TN_SETTING_CHOICE("log.level", "training", "info|training|performance|profiling",

@@ -140,6 +140,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
                        .weighted = o->weighted, .logits = o->logits, .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
     t->now = t;
     t->refused = o->refused;
+    t->beside = whole ? 0 : o->beside;
     t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));

@@ -32,6 +32,7 @@ typedef struct tn_trainer_options {
     const int64_t *widths; /* (n_widths), ascending, or NULL: the same for these widths, those below `length` of them */
     int64_t n_widths;
     int threads;       /* 0: as the settings say */
+    size_t beside;     /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
     bool *refused;     /* set where a plan needs more than the machine has: no memory was asked for. NULL: nobody asks */
     int ahead;         /* steps that may be queued before the oldest is collected; 0: what suits the device */
     struct tn_shared *shared; /* borrowed: plans come from it where one store has them alone (shared.h); NULL: its own */
@@ -138,7 +139,8 @@ int tn_trainer_threads(const tn_trainer *t);
 tn_device tn_trainer_device(const tn_trainer *t);
 
 typedef struct tn_memory_plan {
-    size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, total;
+    size_t parameters, gradients, optimizer, frozen, state, activations, workspace, other, data, total;
+    size_t host; /* of a trainer on a GPU: what is in the machine's memory, and not part of the total */
 } tn_memory_plan;
 
 tn_memory_plan tn_trainer_memory(const tn_trainer *t);

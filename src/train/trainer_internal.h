@@ -23,6 +23,7 @@ struct tn_trainer {
     const tn_settings *settings;
     int64_t batch, length;
     bool *refused; /* the caller's, or NULL */
+    size_t beside; /* bytes of the machine's memory that the caller needs beside it */
     double room;   /* bytes that all it needs may take */
     int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
     bool weighted;

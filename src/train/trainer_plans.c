@@ -69,7 +69,11 @@ static tn_status check_graph_fits(void *trainer, const tn_graph *g)
 /* Before the arena is allocated. */
 tn_status tn__trainer_fits(const tn_trainer *t)
 {
-    const double need = (double)tn_trainer_memory(t).total, limit = t->room;
+    const tn_memory_plan m = tn_trainer_memory(t);
+    const double need = (double)m.total, limit = t->room, data = (double)(m.data + m.host), machine = 0.9 * tn_memory_limit();
+    if (data > machine || (need > limit && data > need / 2))
+        return tn__trainer_refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB for data and batches made ahead and the machine has %.4g GB: use a smaller "
+                                                      "loader.prefetch, train.batch or train.context", data / 1e9, machine / 0.9e9));
     if (need <= limit) return TN_OK;
     return tn__trainer_refuse(t->refused, tn_error(TN_MEMORY, "the plan needs %.4g GB and %s %.4g GB: use a smaller train.batch or train.context, or "
                                                   "plan.recompute=layer or chunk", need / 1e9, where_text(t), in_all(t, limit)));

@@ -12,6 +12,7 @@
 #include "train/overfit_watch.h"
 #include "train/run.h"
 #include "train/same_settings.h"
+#include "train/save_faults.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -40,11 +41,14 @@ typedef struct loop {
     tn_progress_report r;
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
-    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint */
+    double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
     tn_overfit_watch watch;
     tn_diagnosis bad; /* of the last step that was looked into */
     double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
     bool said_cost;        /* which was said */
+    int part;    /* batches of a step that could not be queued to its end */
+    bool untidy; /* a checkpoint was saved, but what follows it (metrics.csv, removing others) was not done */
+    int failed;  /* tries of a checkpoint since the last that was saved */
 } loop;
 
 static void note(const loop *l, const char *text)
@@ -89,9 +93,15 @@ static tn_status queue_step(loop *l)
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
     if (t->source->mark) t->source->mark(t->source->ctx, &p->from);
+    const int64_t tokens = l->at.tokens;
     for (int i = 0; i < n; i++) {
         int64_t count;
-        TN_RETURN_IF(next_batch(l, &count));
+        const tn_status s = next_batch(l, &count);
+        if (s != TN_OK) { /* as if the step had not been begun: its gradients are in no checkpoint */
+            l->part = i;
+            l->at.tokens = tokens;
+            return s;
+        }
         TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn__training_weight(t, count) : 1, p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
@@ -134,39 +144,127 @@ static tn_status write_csv(const tn_training *t)
     return tn_metrics_csv(from, to);
 }
 
-static tn_status write_checkpoint(loop *l)
+/* The lines up to here, before they are counted on. What a failed sync has lost, no second one finds: there is no use in repeating it. */
+static tn_status sync_metrics(const tn_training *t)
+{
+    const tn_status s = t->metrics ? tn_jsonl_sync(t->metrics) : TN_OK;
+    if (s != TN_DISK || !t->warn) return s;
+    tn_training_warn(t, "%s; its lines since the last checkpoint may be lost", tn_error_text());
+    return TN_OK;
+}
+
+static tn_status write_state(loop *l)
 {
     const tn_training *t = l->t;
-    const tn_settings *st = t->settings;
-    if (t->metrics) TN_RETURN_IF(tn_jsonl_sync(t->metrics)); /* the lines up to here, before they are counted on */
+    json_t *cursor = t->source->save(t->source->ctx);
+    if (!cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
     json_decref(l->at.cursor);
-    l->at.cursor = t->source->save(t->source->ctx);
-    if (!l->at.cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
+    l->at.cursor = cursor;
     l->at.scaling = tn_trainer_loss_scale(t->trainer);
     l->at.guard = tn_guard_state_of(tn_trainer_guard(t->trainer));
     l->at.seconds = tn_clock_s() - l->start;
     const tn_ckpt_what what = { .store = tn_trainer_store(t->trainer), .guard = tn_trainer_guard(t->trainer), .state = &l->at,
-                                .compress = strcmp(tn_settings_text(st, "ckpt.compress"), "zstd") == 0 };
+                                .compress = strcmp(tn_settings_text(t->settings, "ckpt.compress"), "zstd") == 0,
+                                .failed = l->failed };
+    if (l->failed) (void)tn_run_sweep(t->dir);
+    l->failed++;
     TN_RETURN_IF(tn_ckpt_save(t->dir, &what));
+    l->failed = 0;
     l->saved = l->at.step;
+    return TN_OK;
+}
+
+static tn_status write_checkpoint(loop *l)
+{
+    const tn_training *t = l->t;
     l->saved_s = tn_clock_s();
-    if (tn_settings_on(st, "log.csv")) TN_RETURN_IF(write_csv(t));
-    return tn_run_tidy(t->dir, st, l->at.step);
+    if (l->saved != l->at.step) {
+        TN_RETURN_IF(sync_metrics(t));
+        TN_RETURN_IF(write_state(l));
+        l->saved_s = tn_clock_s();
+    }
+    l->untidy = true;
+    if (tn_settings_on(t->settings, "log.csv")) TN_RETURN_IF(write_csv(t));
+    TN_RETURN_IF(tn_run_tidy(t->dir, t->settings, l->at.step));
+    l->untidy = false;
+    return TN_OK;
 }
 
 /* The held-out result is the run's own where this step was evaluated, else not known: what is best is up to the evaluations, and never
  * to the clock or to ckpt.*. */
 static tn_status save(loop *l)
 {
-    char text[1024];
-    if (!l->t->dir || l->saved == l->at.step || l->at.step == 0) return TN_OK;
+    if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
     l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
     l->at.accuracy = l->r.evaluated ? l->r.accuracy : NAN;
-    const tn_status s = write_checkpoint(l);
-    if (s != TN_DISK) return s;
+    return write_checkpoint(l);
+}
+
+/* "step-4 is kept": what a kill would leave now. */
+static const char *kept_text(const loop *l, char text[64])
+{
+    if (l->saved > 0) snprintf(text, 64, "step-%lld is kept", (long long)l->saved);
+    else snprintf(text, 64, "nothing is saved yet");
+    return text;
+}
+
+static const char *next_try(const loop *l, char text[64])
+{
+    const int64_t n = tn_settings_int(l->t->settings, "ckpt.every"), at = n ? (l->at.step / n + 1) * n : 0;
+    const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
+    if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
+    else if (at > 0 && at < l->steps) snprintf(text, 64, "after step %lld", (long long)at);
+    else snprintf(text, 64, "at the end");
+    return text;
+}
+
+/* Between steps: a disk that is full or fails is a matter for a person, not the end of what has been learned. */
+static tn_status save_or_warn(loop *l)
+{
+    char kept[64], next[64];
+    const tn_status s = save(l);
+    if (s != TN_DISK || !l->t->warn) return s;
+    tn_training_warn(l->t, "%s; training goes on in memory, %s, the next try is %s", tn_error_text(), kept_text(l, kept), next_try(l, next));
+    return TN_OK;
+}
+
+static tn_status ended_unsaved(const loop *l)
+{
+    char text[1024];
     snprintf(text, sizeof text, "%s", tn_error_text());
-    if (l->saved <= 0 || l->t->once) return s;
-    return tn_error(TN_DISK, "%s; the same command then goes on from step %lld", text, (long long)l->saved);
+    if (l->saved == l->at.step) return tn_error(TN_DISK, "%s; the run ended at step %lld, which is saved", text, (long long)l->at.step);
+    if (l->t->once) return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld", text, (long long)l->at.step);
+    if (l->saved > 0)
+        return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then goes on from step %lld", text, (long long)l->at.step,
+                        (long long)l->saved);
+    return tn_error(TN_DISK, "%s; the run ended unsaved at step %lld: the same command then starts over", text, (long long)l->at.step);
+}
+
+/* The end is the last chance: a few tries at once, and where nobody waits for the process others until ckpt.wait_s is over. */
+static tn_status save_last(loop *l, bool hurry)
+{
+    enum { AT_ONCE = 3 };
+    const tn_training *t = l->t;
+    const double wait_s = hurry ? 0 : tn_settings_float(t->settings, "ckpt.wait_s"), until = tn_clock_s() + wait_s;
+    double pause = 1;
+    for (int tries = 1;; tries++) {
+        tn_status s = save(l);
+        if (s == TN_OK) s = tn_metrics_flush(&l->m);
+        if (s != TN_DISK) return s;
+        if (!t->warn) return ended_unsaved(l);
+        const double left = until - tn_clock_s();
+        if (tries >= AT_ONCE && left <= 0) return ended_unsaved(l);
+        if (tries == AT_ONCE) tn_training_warn(t, "%s; the run is at its end and tries for %.0f s more (ckpt.wait_s)", tn_error_text(), left);
+        if (tries == 1) tn_training_warn(t, "%s; tried again at once", tn_error_text());
+        if (tries < AT_ONCE) continue;
+        char text[1024]; /* of the failure, which what is asked in the pause might replace */
+        snprintf(text, sizeof text, "%s", tn_error_text());
+        if (!tn_pause(t, pause < left ? pause : left)) {
+            tn_error(TN_DISK, "%s", text);
+            return ended_unsaved(l);
+        }
+        if (pause < 30) pause *= 2;
+    }
 }
 
 /* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
@@ -190,7 +288,7 @@ static tn_status save_timed(loop *l)
     const bool best = is_new_best(l) && !every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
     const double before = tn_clock_s();
     char text[256];
-    TN_RETURN_IF(save(l));
+    TN_RETURN_IF(save_or_warn(l));
     const double now = tn_clock_s(), part = (l->bests_s += best ? now - before : 0) / (now - l->begun);
     if (l->said_cost || l->bests_s < LEAST_S || part < MUCH) return TN_OK;
     l->said_cost = true;
@@ -253,6 +351,7 @@ static void watch_evaluation(loop *l, bool best)
 static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
+    l->r.evaluated = false;
     TN_RETURN_IF(evaluate_now(l->t, &e));
     l->r.evaluated = e.tokens > 0;
     if (!l->r.evaluated) return TN_OK;
@@ -413,6 +512,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
     l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
+    TN_RETURN_IF(tn_warn_of_room(l->t));
     return tn_settings_same_hash(st, l->at.settings);
 }
 
@@ -424,29 +524,53 @@ static bool sample_due(const loop *l)
 static tn_status interrupted(loop *l)
 {
     TN_RETURN_IF(finish_all(l));
-    TN_RETURN_IF(save(l));
+    TN_RETURN_IF(save_last(l, true));
     if (l->steps == MANY_STEPS) return tn_error(TN_INTERRUPTED, "interrupted before the first step");
     return tn_error(TN_INTERRUPTED, "interrupted after %lld of %lld steps%s", (long long)l->at.step, (long long)l->steps,
                     !l->t->dir || l->saved != l->at.step ? "" : l->t->once ? ", saved" : ", saved: the same command continues");
+}
+
+static bool has_states(const tn_store *st)
+{
+    for (size_t i = 0; i < tn_store_count(st); i++)
+        if (tn_store_at(st, i)->role == TN_ROLE_STATE) return true;
+    return false;
+}
+
+/* The data cannot be read any more (a file was cut short, the disk fails): what was learned is saved first. Only states that batches of an
+ * unfinished step have moved on cannot be: the checkpoint before has them. */
+static tn_status data_failed(loop *l)
+{
+    char text[1024];
+    if (!l->t->dir || l->t->unsaved_end) return TN_BAD_FILE;
+    snprintf(text, sizeof text, "%s", tn_error_text());
+    const bool moved = l->part > 0 && has_states(tn_trainer_store(l->t->trainer));
+    if (!moved && save_last(l, true) != TN_OK) return tn_error(TN_BAD_FILE, "%.480s; and not saved: %.480s", text, tn_error_text());
+    if (l->saved <= 0) return tn_error(TN_BAD_FILE, "%s", text);
+    if (l->t->once) return tn_error(TN_BAD_FILE, "%s; step %lld is saved", text, (long long)l->saved);
+    return tn_error(TN_BAD_FILE, "%s; step %lld is saved, from which the same command then goes on", text, (long long)l->saved);
 }
 
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last)
 {
     loop l = { .t = t };
     tn_status s = begin(&l, from);
+    const bool begun = s == TN_OK;
     tn_trainer_steady(t->trainer, true);
     while (s == TN_OK && l.queued < l.steps && !l.r.stopped) {
         if (t->interrupted && t->interrupted(t->ctx)) s = interrupted(&l);
         else s = advance(&l);
         if (t->unsaved_end && (l.r.stopped || l.at.step == l.steps)) break;
         if (s == TN_OK && save_due(&l)) s = finish_all(&l);
-        if (s == TN_OK && save_due(&l)) s = save_timed(&l);
+        if (s == TN_OK && save_due(&l) && l.at.step < l.steps) s = save_timed(&l); /* the last step is saved below */
         if (s == TN_OK && sample_due(&l)) s = t->sample(t->ctx, l.at.step);
     }
     tn_trainer_steady(t->trainer, false);
     tn_trainer_schedule(t->trainer, 0);
-    if (s == TN_OK && !t->unsaved_end) s = save(&l);
+    if (s == TN_OK && !t->unsaved_end) s = save_last(&l, false);
+    if (begun && s == TN_BAD_FILE) s = data_failed(&l);
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
+    tn_metrics_settle(&l.m);
     tn_metrics_close(&l.m);
     *last = l.r;
     tn_ckpt_state_free(&l.at);

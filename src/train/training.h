@@ -59,14 +59,17 @@ typedef struct tn_training {
     bool once;                  /* the command that runs it does not go on from its checkpoints: messages do not promise it */
     bool unsaved_end;           /* the last step is not saved: whoever runs it keeps its numbers otherwise */
     void (*note)(void *ctx, const char *text); /* what a person should know, in one line without its end; or NULL */
+    void (*warn)(void *ctx, const char *text); /* one line: the disk does not take what has to be saved, and the run goes on without; NULL:
+                                                * such a failure ends it, since nobody would know */
     double (*peak)(void *ctx); /* FLOP/s of the machine, asked once when a run has lasted a while; NULL: not known */
     tn_status (*sample)(void *ctx, int64_t step); /* every sample.every steps, between two of them; or NULL */
 } tn_training;
 
 /* Runs to train.steps (or .seconds, not from a checkpoint) and a last evaluation, from the beginning (from = NULL) or from a checkpoint whose tensors, guard
  * and cursor are loaded already. A run with a directory saves as ckpt.* says, at every evaluation that is the best so far
- * (ckpt.keep_best=0: not) and at its end. TN_DIVERGED and
- * TN_INTERRUPTED (after saving) end it early; *last is always filled. */
+ * (ckpt.keep_best=0: not) and at its end. TN_DIVERGED, TN_INTERRUPTED and TN_BAD_FILE (the data; both after saving) end it early; *last
+ * is always filled. A save that fails is warned of and tried again at the next interval, at the end for ckpt.wait_s seconds: only then
+ * TN_DISK. */
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);
 
 typedef struct tn_evaluation {

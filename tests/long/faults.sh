@@ -2,8 +2,10 @@
 # Faults in every call of a short training run that touches a file: strace lets the n-th openat, write, fsync, rename,
 # mkdir or close fail (disk full, broken disk, no descriptors left), or kills the process there. Each in an empty place
 # and over a finished run that is started over (--fresh). Demanded:
-#   - exit code 6, or 3 where the data are read, and one line "error: ..." that says what happened; 0 where a failure
-#     can hurt nobody (progress on stderr, closing what was only read), and then all files are there and right;
+#   - before the first step: exit code 6, or 3 where the data are read, and one line "error: ..." that says what happened; 0 where a
+#     failure can hurt nobody (progress on stderr, closing what was only read), and then all files are there and right;
+#   - from then on one failed call is a line "warning: ..." that says what happened, and the run ends with 0, all files there and right,
+#     as if nothing had been; one that fails from then on every time (with ckpt.wait_s=0) ends it with 6 and one error;
 #   - config.yaml is absent or whole, every checkpoint under its name is whole, and over a finished run there is always
 #     one, the old or the new; metrics.jsonl has whole lines; no temporary stays after an error;
 #   - after a kill, the same command runs through and leaves the right files;
@@ -21,7 +23,7 @@ if [ -w /dev/shm ] && [ "$(df -k --output=avail /dev/shm | tail -n 1)" -gt 50000
 else work=$build/long/faults && rm -rf "$work" && mkdir -p "$work"; fi || exit 2
 trap 'rm -rf "$work"' EXIT
 head -c 3000 Makefile >"$work/text.txt" || exit 2
-settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 run=r --fresh)
+settings=(dim=8 layers=1 heads=1 train.context=8 train.batch=1 train.steps=2 train.eval_batches=1 threads=1 ckpt.every=1 ckpt.wait_s=0 log.every=1 run=r --fresh)
 calls='/^(open|openat|creat|write|pwrite64|writev|fsync|fdatasync|ftruncate|rename|renameat|renameat2|mkdir|mkdirat|close)$'
 
 train() { "$tenon" train ten data=../text.txt "${settings[@]}" "$@"; } # in a folder beside text.txt
@@ -32,7 +34,8 @@ say_failed() {
     sed 's/^/    /' stderr | tail -n 3
 }
 
-# The calls of a run after its start, from strace's output: "name ordinal kind path" with kind read, disk or harmless.
+# The calls of a run after its start, from strace's output: "name ordinal kind path" with kind read, disk (before the first step, or when all
+# is done), again (what the run tries once more) or harmless.
 sites() {
     awk '
     {
@@ -43,7 +46,8 @@ sites() {
         if (name ~ /^open/) { where[result] = path; writes[result] = rest ~ /O_WRONLY|O_RDWR/ }
         if (path == "../text.txt") started = 1
         if (!started) next
-        kind = "disk"
+        kind = training ? "again" : "disk"
+        if (name ~ /^open/ && path ~ /metrics\.jsonl$/) training = 1
         if (name ~ /^open/) {
             if (path == "../text.txt") kind = "read"
             if (path ~ /^\/dev\// || rest ~ /ENOENT/) kind = "harmless"
@@ -55,7 +59,9 @@ sites() {
             if (name == "close" && !writes[fd]) kind = "harmless"
             if (name == "write" && fd == 2) kind = "harmless"
             path = fd <= 2 ? "fd" fd : where[fd]
+            if (name == "close" && path ~ /metrics\.jsonl$/) training = 0
         }
+        if (path == "fd1" || !training) if (kind == "again") kind = "disk"
         print name, count[name], kind, path
     }' "$1"
 }
@@ -103,12 +109,15 @@ fail_at() { # $1: old or empty, $2: call, $3: ordinal, $4: kind, $5: path, $6: e
         >stdout 2>stderr
     rc=$?
     [ "$4" != read ] || want=3
-    [ "$4" != harmless ] || want=0
+    [[ $4 != harmless && $4 != again ]] || want=0
     grep -q INJECTED trace || { say_failed "$what" "the call was never made"; return; }
     [ $rc = $want ] || { say_failed "$what" "exit code $rc instead of $want"; return; }
     files_whole "$1" || { say_failed "$what" "$why"; return; }
     if [ $want = 0 ]; then
         files_right || { say_failed "$what" "the files are not those of an undisturbed run"; return; }
+        [ "$(wc -l <r/metrics.jsonl)" = 2 ] || { say_failed "$what" "metrics.jsonl has not all its lines"; return; }
+        [ "$4" = harmless ] || grep -q "^warning: .*$(reason "$6")" stderr ||
+            { say_failed "$what" "no warning says \"$(reason "$6")\""; return; }
     else
         [ "$(grep -c '^error: ' stderr)" = 1 ] && tail -n 1 stderr | grep -q "^error: .*$(reason "$6")" ||
             { say_failed "$what" "the last line is no error that says \"$(reason "$6")\""; return; }
@@ -144,6 +153,18 @@ checkpoint_writes() {
         fd = substr($0, 7) + 0
         if (where[fd] ~ /\.tmp-step-/) print count, where[fd], $NF
     }' "$1"
+}
+
+fail_from() { # the same for this call and every later one of its name
+    local rc what="$2 no. $3 ($5) and all later ones fail with $6${1:+, over a finished run}" why=
+    fresh_place "$1"
+    strace -f -o trace -e trace="$2" -e inject="$2:error=$6:when=$3+" "$tenon" train ten data=../text.txt "${settings[@]}" >stdout 2>stderr
+    rc=$?
+    [ $rc = 6 ] || { say_failed "$what" "exit code $rc instead of 6"; return; }
+    files_whole "$1" || { say_failed "$what" "$why"; return; }
+    [ "$(grep -c '^error: ' stderr)" = 1 ] && tail -n 1 stderr | grep -q "^error: .*$(reason "$6").*; the run ended " ||
+        { say_failed "$what" "the last line is no error that says how the run ended"; return; }
+    passed=$((passed + 1))
 }
 
 kill_at() { # $1: old or empty, $2: call, $3: ordinal, $4: path
@@ -183,6 +204,8 @@ for before in '' old; do
         *) errors='ENOSPC EIO' ;;
         esac
         for error in $errors; do fail_at "$before" "$name" "$ordinal" "$kind" "$path" "$error"; done
+        [ "$kind" != again ] || [[ ! $name =~ ^(fsync|rename|mkdir) ]] ||
+            fail_from "$before" "$name" "$ordinal" "$kind" "$path" EIO
         kill_at "$before" "$name" "$ordinal" "$path"
     done 3<"$work/sites"
     checkpoint_writes "$work/trace.${before:-new}" >"$work/sites"

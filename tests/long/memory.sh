@@ -48,5 +48,23 @@ measure "${ten[@]}" train.context=200003 plan.recompute=chunk plan.chunk=8192
 result $? "chunks, 200,003 tokens: the plan is more than 5 % off"
 [ -n "$bytes" ] && [ "$bytes" -lt $((layers / 10)) ] && [ "$bytes" -lt $((short + short / 10)) ]
 result $? "chunks, 200,003 tokens: $bytes bytes; 16,384: $short, layers of 200,000 $layers"
+
+# A run with many batches made ahead: the plan that it prints against the most that its process has had.
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+seq 1 300000 >"$work/text.txt"
+ahead() { # $1: loader.prefetch, $2: train.context
+    local planned measured
+    "$tenon" train ten data="$work/text.txt" dim=8 layers=1 heads=1 train.context="$2" train.batch=1 train.steps=60 train.eval_batches=1 plan.recompute=chunk \
+        loader.prefetch="$1" threads=1 run="$work/run-$1" >/dev/null 2>"$work/err" || { tail -n 1 "$work/err"; return 1; }
+    planned=$(sed -n 's/^memory .* peak \([0-9.]*\) MB$/\1/p' "$work/err")
+    measured=$(sed -n 's/.*"memory_mb":\([0-9.]*\).*/\1/p' "$work/run-$1/metrics.jsonl" | tail -n 1)
+    echo "loader.prefetch=$1, $2 tokens: planned ${planned:-?} MB, measured ${measured:-?} MB"
+    awk -v p="$planned" -v m="$measured" 'BEGIN { d = m - p; exit !(p > 0 && d > -0.05 * p - 4 && d < 0.05 * p + 12) }' # the program itself comes on top; what no thread needed was not touched
+}
+ahead 2000 16384
+result $? "2,000 batches ahead: the plan is off"
+ahead auto 262144
+result $? "as many batches ahead as a run makes by itself: the plan is off"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -3,9 +3,11 @@ command."""
 import gc
 import math
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 import weakref
 
@@ -234,10 +236,95 @@ def files_run_no_code():
         assert r.returncode == 0 and os.path.exists(mark), r.stderr
 
 
+# Rounds that only Ctrl-C ends: "go" when one begins to compute, "caught" when KeyboardInterrupt has come, and the model still works.
+ENDLESS = """
+import sys, numpy as np, tenon
+net = tenon.open("ten", *sys.argv[1].split())
+row = np.zeros(1 << 24, np.int32)
+want = net.sample("a", max_tokens=5, seed=3)
+
+def steps(go):
+    while True:
+        net.gradients(row[:32], row[:32])
+        go()
+        net.step()
+
+rounds = {"sample": lambda go: (go(), net.sample("a", max_tokens=1 << 40)),
+          "stream": lambda go: net.sample("a", max_tokens=1 << 40, stream=lambda piece: go()),
+          "prompt": lambda go: (go(), net.sample(row, max_tokens=1)),
+          "evaluate": lambda go: (go(), net.evaluate(row, length=8)),
+          "steps": steps}
+for line in sys.stdin:
+    said = []
+    def go():
+        if not said:
+            said.append(print("go", flush=True))
+    try:
+        rounds[line.strip()](go)
+        print("ended", flush=True)
+    except KeyboardInterrupt:
+        print("caught" if net.sample("a", max_tokens=5, seed=3) == want or line.strip() == "steps" else "broken", flush=True)
+"""
+
+
+def ctrl_c_arrives():
+    """A real SIGINT, 20 of 20 times in sample, and in what else may last."""
+    child = subprocess.Popen([sys.executable, "-c", ENDLESS, " ".join(TINY)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    late = threading.Timer(120, child.kill)  # where it does not arrive, nothing would end
+    late.start()
+    answers = []
+    for kind in ["sample"] * 20 + ["stream"] * 20 + ["prompt", "evaluate"] * 3 + ["steps"] * 3:
+        child.stdin.write(kind + "\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "go\n", kind
+        child.send_signal(signal.SIGINT)
+        answers.append((kind, child.stdout.readline()))
+    child.stdin.close()
+    late.cancel()
+    assert child.wait() == 0 and all(a == "caught\n" for _, a in answers), answers
+
+
+def three_threads_take_turns():
+    """One model and its tokenizer on three threads at once: every answer is the one that a thread alone gets."""
+    net, failures = tenon.open("gpt", *TINY), []
+    shapes = [(1, 8), (2, 16), (2, 32)]
+
+    def answers(i):
+        B, T = shapes[i]
+        a, b = ROW[:B * T].reshape(B, T), ROW[1:B * T + 1].reshape(B, T)
+        return (net.loss(a, b), net.forward(a).sum(), net.sample("the", max_tokens=4 + i, seed=i, n=1 + i), net.evaluate(ROW, length=8 + i),
+                net.tokenizer.decode(net.tokenizer.encode("fox" * (i + 1))), float(net.parameters["embed"].sum()), net.settings["dim"])
+
+    alone = [answers(i) for i in range(3)]
+    begin = threading.Barrier(3)
+
+    def work(i):
+        begin.wait()
+        for _ in range(40):
+            if answers(i) != alone[i]:
+                failures.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures, failures
+    whole = tenon.open("gpt", *TINY)
+    expected = sum(whole.gradients(TOKENS, LABELS) for _ in range(3)), whole.grads["embed"].copy()
+    sums = []
+    threads = [threading.Thread(target=lambda: sums.append(net.gradients(TOKENS, LABELS))) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sum(sums) == expected[0] and np.array_equal(net.grads["embed"], expected[1])
+
+
 def main():
     passed = failed = 0
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
-                 sampling_repeats, tokenizers_turn_around, mistakes_raise, files_run_no_code):
+                 sampling_repeats, tokenizers_turn_around, mistakes_raise, files_run_no_code, ctrl_c_arrives, three_threads_take_turns):
         try:
             test()
             passed += 1

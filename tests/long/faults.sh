@@ -9,7 +9,8 @@
 #   - config.yaml is absent or whole, every checkpoint under its name is whole, and over a finished run there is always
 #     one, the old or the new; metrics.jsonl has whole lines; no temporary stays after an error;
 #   - after a kill, the same command runs through and leaves the right files;
-#   - a write to a checkpoint that says it was done and was not (a disk that lies) ends with 6 before the checkpoint has its name.
+#   - a write to a checkpoint that says it was done and was not (a disk that lies) is found before the checkpoint has its name, warned of
+#     and made good by the next try.
 # How a run goes on after a kill is resume.sh's.
 # Ends with "N passed, N failed"; each fault is one test.
 set -u
@@ -60,6 +61,7 @@ sites() {
             if (name == "write" && fd == 2) kind = "harmless"
             path = fd <= 2 ? "fd" fd : where[fd]
             if (name == "close" && path ~ /metrics\.jsonl$/) training = 0
+            if (name == "ftruncate" && count[name] == 1 && path ~ /metrics\.jsonl$/) kind = "disk" # the rest of opening it
         }
         if (path == "fd1" || !training) if (kind == "again") kind = "disk"
         print name, count[name], kind, path
@@ -133,12 +135,10 @@ lose_at() { # $1: old or empty, $2: ordinal, $3: path, $4: bytes
     strace -f -o trace -e trace=write -e inject="write:retval=$4:when=$2" "$tenon" train ten data=../text.txt "${settings[@]}" >stdout 2>stderr
     rc=$?
     grep -q INJECTED trace || { say_failed "$what" "the call was never made"; return; }
-    [ $rc = 6 ] || { say_failed "$what" "exit code $rc instead of 6"; return; }
-    [ "$(grep -c '^error: ' stderr)" = 1 ] && grep -q '^error: checkpoint step-2: what was written cannot be read back: ' stderr ||
+    [ $rc = 0 ] || { say_failed "$what" "exit code $rc instead of 0"; return; }
+    grep -q '^warning: checkpoint step-[12]: what was written cannot be read back: ' stderr ||
         { say_failed "$what" "no line says that it cannot be read back"; return; }
-    files_whole "$1" || { say_failed "$what" "$why"; return; }
-    [ ! -e r/step-2 ] || { say_failed "$what" "it has its name"; return; }
-    train >stdout 2>stderr && files_right || { say_failed "$what" "the next run did not make the right files"; return; }
+    files_whole "$1" && files_right || { say_failed "$what" "the files are not those of a run without faults"; return; }
     passed=$((passed + 1))
 }
 
@@ -160,6 +160,8 @@ fail_from() { # the same for this call and every later one of its name
     fresh_place "$1"
     strace -f -o trace -e trace="$2" -e inject="$2:error=$6:when=$3+" "$tenon" train ten data=../text.txt "${settings[@]}" >stdout 2>stderr
     rc=$?
+    # A link that was moved, but perhaps not for good: said, and nothing is lost by it.
+    if [ $rc = 0 ] && [ "$5" = r ] && grep -q '^warning: cannot sync directory r: ' stderr && files_right; then passed=$((passed + 1)); return; fi
     [ $rc = 6 ] || { say_failed "$what" "exit code $rc instead of 6"; return; }
     files_whole "$1" || { say_failed "$what" "$why"; return; }
     [ "$(grep -c '^error: ' stderr)" = 1 ] && tail -n 1 stderr | grep -q "^error: .*$(reason "$6").*; the run ended " ||

@@ -206,10 +206,10 @@ class Model:
         """A setting that steps read anew: train.lr, train.clip, ..."""
         call("tenon_set", self._handle.pointer, key.encode(), str(value).encode())
 
-    @_locked
     def load(self, path):
-        call("tenon_load", self._handle.pointer, str(path).encode())
-        _warn(self._handle.pointer)
+        with self._handle.lock:  # not by @_locked, which would stand between _warn and the caller
+            call("tenon_load", self._handle.pointer, str(path).encode())
+            _warn(self._handle.pointer)
 
     @_locked
     def save(self, path):

@@ -270,7 +270,7 @@ static const table_wrong digits_gallery[] = {
     { "less than no ink", 0, 0, "-1", "row 1: field 1 is -1" },
     { "a digit of 10", 9, 64, "10", "row 10: field 65 is 10, not a whole number of 0..9" },
     { "a huge number", 9, 64, "1e300", "row 10: field 65 is 1e+300" },
-    { "a word", 3, 5, "ink", "field 6 is no number" },
+    { "a word", 3, 5, "ink", "field 6 is no finite number" },
     { "a field more", 3, 5, "1,1", "66 fields, the first line has 65" },
     { "too many columns", 0, 5, "1,1", "has 66 columns instead of 64 pixels and a digit" },
 };

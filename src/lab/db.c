@@ -77,6 +77,7 @@ tn_status tn__db_error(tn_lab *lab, int code)
     case SQLITE_ERROR: /* our own statements are right, so it is the file that has not what they ask for */
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
+    case SQLITE_CONSTRAINT:
     case SQLITE_TOOBIG:
     case SQLITE_CORRUPT:
         return tn_error(

@@ -106,14 +106,14 @@ whole("of_15_mb", lambda p: write(p, b'{"format":"tenon-dataset","a":[' + b"[],"
 TEXT = "inspect* prepare* train race eval valid"
 
 
-def file(name, target, content, ok="", also="", room_mib=0):
+def file(name, target, content, ok="", also="", kind="data", room_mib=0):
     def make(d, good):
         if callable(content):
             content(f"{d}/{target}")
         else:
             write(f"{d}/{target}", content)
     make.__name__ = "file_" + name
-    artefact("data", target, ok, also, room_mib)(make)
+    artefact(kind, target, ok, also, room_mib)(make)
 
 
 file("of_one_line_of_40_mb", "t.jsonl", lambda p: write(p, b'{"text":"' + b"ab " * 13333333 + b'"}\n'), TEXT)
@@ -124,9 +124,9 @@ file("of_flat_json", "t.json", lambda p: write(p, b"[" + b"[]," * 5000000 + b"[]
 file("of_short_lines", "t.txt", lambda p: write(p, b"ab\n" * 13000000), TEXT)
 file("with_escapes", "t.txt", f"{ESC}\n" * 2000, TEXT)
 file("of_bytes", "t.txt", bytes(range(256)) * 200, TEXT)
-file("gzip_bomb", "t.txt.gz", lambda p: write(p, gzip_zeros(200)), room_mib=96)
-file("zstd_bomb", "t.txt.zst", lambda p: write(p, zstd_zeros(4096)), room_mib=96)
-file("zstd_bomb_of_json", "t.jsonl.zst", lambda p: write(p, zstd_zeros(4096, b'{"text":"')), room_mib=96)
+file("gzip_bomb", "t.txt.gz", lambda p: write(p, gzip_zeros(200)), kind="packed", room_mib=96)
+file("zstd_bomb", "t.txt.zst", lambda p: write(p, zstd_zeros(4096)), kind="packed", room_mib=96)
+file("zstd_bomb_of_json", "t.jsonl.zst", lambda p: write(p, zstd_zeros(4096, b'{"text":"')), kind="packed", room_mib=96)
 file("zstd_window", "t.txt.zst", b"\x28\xb5\x2f\xfd\x00\xf8" + b"\xff" * 64)
 file("npy_that_overflows", "t.npy", npy("(4294967296, 4294967296, 4)"))
 file("npy_of_2_60", "t.npy", npy("(1152921504606846976, 4)"))

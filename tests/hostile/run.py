@@ -270,7 +270,7 @@ def work(job):
     for command in commands:
         if dirty:
             place.fresh(a)
-        wrong, kib, clean = judge(place, command, a, baselines.get((a.kind, command.name), 0))
+        wrong, kib, clean = judge(place, command, a, baselines.get((a.kind.replace("packed", "data"), command.name), 0))
         memory[a.kind, command.name] = kib
         failed += bool(wrong)
         lines += wrong

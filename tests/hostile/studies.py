@@ -242,12 +242,17 @@ def base(d, good):
     return f"{d}/s.db"
 
 
-def changed(name, sql, ok="", also=""):
-    """A valid database after some statements; writable_schema lets them change the schema itself."""
+WITHOUT_SUMS = "".join(f"ALTER TABLE {t} DROP COLUMN sum;" for t in ("study", "trial", "report")) + "PRAGMA user_version = 1;"
+
+
+def changed(name, sql, ok="", also="", first=WITHOUT_SUMS):
+    """A valid database after some statements; writable_schema lets them change the schema itself. It has version 1, whose rows have
+    no sums: with them a change would be noticed before anything else is looked at."""
     def make(d, good):
         if "x.so" in sql:
             elf(f"{d}/x.so", good)
         c = sqlite3.connect(base(d, good))
+        c.executescript(first)
         c.execute("PRAGMA writable_schema = ON")
         c.execute("PRAGMA ignore_check_constraints = ON")
         c.executescript(sql.replace("ESC", ESC))
@@ -295,7 +300,9 @@ changed("of_a_nested_study", "UPDATE study SET text = 'study: s' || char(10) || 
 changed("of_long_texts", "UPDATE trial SET error = replace(hex(zeroblob(2000000)), '0', 'x'), state = 4 WHERE id = 1;", ok="*")
 changed("of_long_numbers", "UPDATE trial SET x = '[' || replace(hex(zeroblob(2000000)), '0', '1,') || '1]';", ok="*")
 changed("planned_for_ever", f"UPDATE study SET planned = 9223372036854775807, spent = -1e308; {CLAIM}", ok="*")
-changed("of_a_worker_here", "UPDATE worker SET pid = 1, gone = 0, beat = 1e300; UPDATE trial SET state = 1, worker = 1;", ok="*")
+changed("of_a_worker_here", "UPDATE worker SET pid = 1, gone = 0, beat = 1e300;", ok="*")
+changed("of_an_earlier_version", "", ok="*")
+changed("whose_sums_are_wrong", "UPDATE trial SET seed = seed + 1;", first="")
 
 
 @artefact("database", "s.db")

@@ -8,10 +8,11 @@ cd "$(dirname "$0")/../.." || exit 2
 build=${BUILD:-build}-fuzz runs=${RUNS:-} passed=0 failed=0
 san=fuzzer-no-link,address,undefined
 command -v clang >/dev/null || { echo "clang is missing: make deps"; exit 2; }
-make -j"$(nproc)" CC=clang CUDA=0 BUILD="$build" CFLAGS="-O1 -g1" SAN="-fsanitize=$san -fno-sanitize-recover=undefined" "$build/libtenon.a" >"$build.log" 2>&1 ||
-    { tail -n 20 "$build.log"; exit 1; }
+mkdir -p "$build/corpus" "$build/found" || exit 2
+make -j"$(nproc)" CC=clang CUDA=0 BUILD="$build" CFLAGS="-O1 -g1" SAN="-fsanitize=$san -fno-sanitize-recover=undefined" "$build/libtenon.a" >"$build/found/make.log" 2>&1 ||
+    { tail -n 20 "$build/found/make.log"; exit 1; }
 read -ra libs <<<"$(pkg-config --cflags --libs yaml-0.1 jansson libxxhash zlib libzstd libpcre2-8 sqlite3)"
-mkdir -p "$build/corpus" "$build/found" && python3 tests/fuzz/seeds.py "$build/corpus" || exit 1
+python3 tests/fuzz/seeds.py "$build/corpus" || exit 1
 names=("$@")
 [ $# -gt 0 ] || for f in tests/fuzz/fuzz_*.c; do f=${f##*/fuzz_} names+=("${f%.c}"); done
 seconds=$((60 / ${#names[@]}))

@@ -108,6 +108,17 @@ static tn_status sync_parent(const char *path)
     return tn_dir_sync(dir);
 }
 
+bool tn_path_is_below(const char *path)
+{
+    if (path[0] == '/') return false;
+    for (const char *p = path; *p; p += strspn(p, "/")) {
+        const size_t n = strcspn(p, "/");
+        if (n == 2 && p[0] == '.' && p[1] == '.') return false;
+        p += n;
+    }
+    return true;
+}
+
 static tn_status make_one(const char *path)
 {
     struct stat st;

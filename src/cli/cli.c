@@ -7,6 +7,7 @@
 #include "cli/sample_keys.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 const tn_verb tn_verbs[] = {
@@ -102,11 +103,29 @@ void tn_verb_help(const tn_verb *v, FILE *f)
 
 json_t *tn_number_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
+/* JSON escapes what is below a space; the controls from 0x7f to 0x9f reach a terminal as well. */
+static bool put_plain(const char *text, FILE *f)
+{
+    for (const char *p = text; *p; p++) {
+        const unsigned char a = (unsigned char)p[0], b = (unsigned char)p[1];
+        const bool c1 = a == 0xc2 && b >= 0x80 && b < 0xa0;
+        if (c1 || a == 0x7f) {
+            if (fprintf(f, "\\u%04x", c1 ? b : a) < 0) return true;
+            p += c1;
+        } else if (fputc(a, f) == EOF)
+            return true;
+    }
+    return false;
+}
+
 tn_status tn_cli_emit(tn_cli *c, json_t *row)
 {
     if (!row) return tn_error(TN_MEMORY, "out of memory while writing JSON");
-    const int bad = json_dumpf(row, c->out, JSON_COMPACT);
+    char *text = json_dumps(row, JSON_COMPACT);
     json_decref(row);
+    if (!text) return tn_error(TN_MEMORY, "out of memory while writing JSON");
+    const bool bad = put_plain(text, c->out);
+    free(text);
     if (bad || fputc('\n', c->out) == EOF) return tn_error(TN_DISK, "cannot write to standard output");
     return TN_OK;
 }

@@ -68,6 +68,13 @@ done:
     return s;
 }
 
+/* A manifest is a file: what should be a text may be something else. */
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *text = json_string_value(json_object_get(o, key));
+    return text ? text : "?";
+}
+
 static tn_status show_state(tn_cli *c, const inspected *x)
 {
     const tn_ckpt_state st = x->state;
@@ -80,15 +87,15 @@ static tn_status show_state(tn_cli *c, const inspected *x)
         s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
                                      "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(st.heldout), "best",
                                      tn_number_or_null(st.best), "seed", (json_int_t)st.seed, "tenon",
-                                     json_string_value(json_object_get(manifest, "tenon")), "time",
-                                     json_string_value(json_object_get(manifest, "time")), "settings", st.settings));
+                                     text_of(manifest, "tenon"), "time",
+                                     text_of(manifest, "time"), "settings", st.settings));
     } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
         fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f nats at step %lld\n", st.loss, st.heldout, st.best,
                 (long long)st.best_step);
         if (!isnan(st.accuracy)) fprintf(c->out, "accuracy    %.4f, best so far %.4f\n", st.accuracy, st.best_accuracy);
-        fprintf(c->out, "made        %s by tenon %s, settings %s\n", json_string_value(json_object_get(manifest, "time")),
-                json_string_value(json_object_get(manifest, "tenon")), st.settings);
+        fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
+                text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)
             fprintf(c->out, "file        %-24s %10s\n", name, size_text((double)json_integer_value(json_object_get(v, "bytes")), size));
     }

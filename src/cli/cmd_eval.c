@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
+#include "base/text.h"
 #include "cli/eval.h"
 #include "cli/session_view.h"
 #include "train/checkpoint.h"
@@ -174,7 +175,8 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint));
     TN_RETURN_IF(st);
     tn_session_describe(s, c->err);
-    fprintf(c->err, "weights %s\n", checkpoint);
+    char shown[512]; /* a file's name may have lines of its own */
+    fprintf(c->err, "weights %s\n", tn_text_quote(checkpoint, shown, sizeof shown));
     if (e->view) return views[e->view](e, s);
     if (s->env) {
         TN_RETURN_IF(tn_source_env_play(&s->source, TN_SESSION_EPISODES, &played));

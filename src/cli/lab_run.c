@@ -39,6 +39,8 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
 {
     const char *db = tn_args_value(&c->args, "db") ? tn_args_value(&c->args, "db") : p->db;
     const char *dot = strrchr(file, '.'), *slash = strrchr(file, '/');
+    if (db && db == p->db && !tn_path_is_below(db)) /* a file from others does not choose what is written to */
+        return tn_error(TN_USAGE, "db: %.300s says %.300s, which is not below the current directory: type --db=%.300s if you mean it", file, db, db);
     const int stem = dot && (!slash || dot > slash) ? (int)(dot - file) : (int)strlen(file);
     const int n = db ? snprintf(out, TN_PATH_BYTES, "%s", db) : snprintf(out, TN_PATH_BYTES, "%.*s.db", stem, file);
     return n > 0 && n < TN_PATH_BYTES ? TN_OK : tn_error(TN_USAGE, "the path of the database is too long");

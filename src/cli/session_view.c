@@ -2,6 +2,7 @@
 #include "cli/session_view.h"
 
 #include "backend/cpu/gemm.h"
+#include "base/text.h"
 
 const char *tn_count_text(double n, char buf[16])
 {
@@ -14,10 +15,10 @@ const char *tn_count_text(double n, char buf[16])
 static void describe_data(const tn_session *s, FILE *f)
 {
     static const char *const modes[] = { "packed documents", "documents by length", "windows" };
-    char count[16], held[16];
+    char count[16], held[16], name[512]; /* a file's name may have lines of its own */
     const tn_dataset_info *info = tn_dataset_about(s->data);
     const bool bytes = info->item == TN_ITEM_U8;
-    fprintf(f, "data    %s, %s %s, %s held out", tn_settings_text(s->settings, "data"),
+    fprintf(f, "data    %s, %s %s, %s held out", tn_text_quote(tn_settings_text(s->settings, "data"), name, sizeof name),
             tn_count_text((double)tn_dataset_count(s->data, TN_TRAIN).tokens, count), bytes ? "bytes" : "tokens",
             tn_count_text((double)tn_dataset_count(s->data, TN_VALID).tokens, held));
     if (!bytes) fprintf(f, ", vocabulary %lld", (long long)info->vocab);

@@ -152,9 +152,9 @@ static bool hand_out(tn_documents *d, size_t n, size_t skip, bool ends_document,
 /* The line at begin + at, with its newline; false where its end is not in the buffer yet and more may come. */
 static bool line_at(const tn_documents *d, size_t at, size_t *bytes)
 {
-    const char *p = d->buf + d->begin + at;
     const size_t left = d->end - d->begin - at;
-    const char *newline = left ? memchr(p, '\n', left) : NULL;
+    const char *p = left ? d->buf + d->begin + at : ""; /* an empty file has no buffer */
+    const char *newline = memchr(p, '\n', left);
     *bytes = newline ? (size_t)(newline - p) + 1 : left;
     return newline || d->file_end;
 }

@@ -7,6 +7,7 @@
 #include "lab/schema.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,7 @@ tn_status tn__db_error(tn_lab *lab, int code)
     case SQLITE_ERROR: /* our own statements are right, so it is the file that has not what they ask for */
     case SQLITE_FORMAT:
     case SQLITE_MISMATCH:
+    case SQLITE_CONSTRAINT:
     case SQLITE_TOOBIG:
     case SQLITE_CORRUPT:
         return tn_error(
@@ -267,6 +269,27 @@ static tn_status check_files(const char *path)
     return TN_OK;
 }
 
+/* A journal that names a super-journal, which SQLite removes when it rolls back: that could be any file. We have never more than one
+ * database open in a transaction, so such a journal is not ours. */
+static tn_status check_journal(const char *path)
+{
+    static const unsigned char magic[8] = { 0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7 };
+    char name[TN_PATH_BYTES + 16];
+    unsigned char end[8] = { 0 };
+    snprintf(name, sizeof name, "%s-journal", path);
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return TN_OK; /* none, or one that SQLite refuses */
+    const off_t size = lseek(fd, 0, SEEK_END);
+    const bool bad = size > 8 && pread(fd, end, sizeof end, size - 8) == 8 && memcmp(end, magic, sizeof end) == 0;
+    close(fd);
+    if (!bad) return TN_OK;
+    return tn_error(
+        TN_BAD_FILE,
+        "%.640s-journal was not left by a laboratory: it would remove another file; move it away, or name another "
+        "database with --db=FILE",
+        path);
+}
+
 static tn_status check_place(const char *path, bool write)
 {
     char dir[TN_PATH_BYTES];
@@ -276,6 +299,9 @@ static tn_status check_place(const char *path, bool write)
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return tn_error(TN_USAGE, "%.640s is a folder: a database is a file", path);
     TN_RETURN_IF(check_files(path));
+    if (write && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) /* where it leads nobody said */
+        return tn_error(TN_USAGE, "%.640s is a link: name the database itself with --db=FILE", path);
+    TN_RETURN_IF(check_journal(path));
     if (!write && access(path, F_OK) != 0)
         return tn_error(TN_BAD_FILE, "there is no database %.640s: `tenon lab run STUDY.yaml` makes one", path);
     if (write && access(path, F_OK) != 0) TN_RETURN_IF(tn_dir_make(dir));

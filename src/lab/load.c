@@ -126,6 +126,9 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
     s->spent = tn__db_number(q, 8);
     if (!s->name || !s->path || !s->text || !s->overrides || !kinds) return out_of_memory(lab);
     TN_RETURN_IF(tn__study_plan_of(s, &s->arena, &plan));
+    if (strcmp(plan.name, s->name) != 0)
+        return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s calls itself %.80s", lab->path, s->name,
+                        plan.name);
     take_kinds(&plan, kinds);
     tn_side *sides = tn_arena_alloc(&s->arena, sizeof *sides * plan.n_sides);
     if (!sides) return out_of_memory(lab);

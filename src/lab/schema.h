@@ -29,6 +29,10 @@ static const char tn_lab_schema[] =
     "INTEGER NOT NULL,\n"
     "  epoch REAL, seconds REAL, score REAL, value TEXT NOT NULL, sum INTEGER, PRIMARY KEY(trial, rung)) STRICT, WITHOUT ROWID;\n";
 
+/* The tables as version 1 had them: what a database that says so is compared with. */
+static const char tn_lab_downgrade[] =
+    "ALTER TABLE study DROP COLUMN sum; ALTER TABLE trial DROP COLUMN sum; ALTER TABLE report DROP COLUMN sum;\n";
+
 /* A database of version 1 becomes one of version 2. */
 static const char tn_lab_upgrade[] = "ALTER TABLE study ADD COLUMN sum INTEGER; ALTER TABLE trial ADD COLUMN sum INTEGER; ALTER TABLE report ADD COLUMN sum INTEGER;\n"
                                      "UPDATE study SET sum = " TN_STUDY_SUM "; UPDATE trial SET sum = " TN_TRIAL_SUM "; UPDATE report SET sum = " TN_REPORT_SUM ";\n"

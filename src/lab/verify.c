@@ -79,7 +79,8 @@ static tn_status check_schema(tn_lab *lab)
                         lab->path, found);
     tn_status s = TN_OK;
     if (sqlite3_open(":memory:", &ours) != SQLITE_OK ||
-        sqlite3_exec(ours, tn_lab_schema, NULL, NULL, NULL) != SQLITE_OK)
+        sqlite3_exec(ours, tn_lab_schema, NULL, NULL, NULL) != SQLITE_OK ||
+        (lab->version == 1 && sqlite3_exec(ours, tn_lab_downgrade, NULL, NULL, NULL) != SQLITE_OK))
         s = tn_error(TN_MEMORY, "out of memory");
     if (s == TN_OK) s = same_tables(lab, ours);
     sqlite3_close(ours);
@@ -121,7 +122,7 @@ static tn_status check_rows(tn_lab *lab)
     char said[256];
     TN_RETURN_IF(first_text(lab, "PRAGMA integrity_check(1)", said, sizeof said));
     if (strcmp(said, "ok") != 0) return damaged(lab, said);
-    if (lab->version >= TN_LAB_VERSION) TN_RETURN_IF(check_schema(lab));
+    TN_RETURN_IF(check_schema(lab));
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
         if (lab->version < checks[i].since || lab->version > checks[i].until) continue;
         TN_RETURN_IF(first_text(lab, checks[i].sql, said, sizeof said));

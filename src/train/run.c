@@ -300,6 +300,7 @@ tn_status tn_run_open(const tn_settings *st, const char *model, bool fresh, tn_r
 {
     tn_status s = TN_OK;
     tn_run_dir r = { .lock = -1 };
+    TN_TRY(tn__run_may_be(st));
     TN_TRY(take_dir(st, model, fresh, &r));
     TN_TRY(tn_run_folder_check(r.dir));
     if (!fresh) TN_TRY(go_on(st, &r));

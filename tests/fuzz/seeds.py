@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Small valid inputs for the fuzz targets, each in TO/TARGET/: seeds.py TO. From them fuzzers find their way."""
+import gzip
+import os
+import shutil
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "hostile"))
+from formats import idx, llama2c, model, npy, read, safetensors, write, zstd_zeros  # noqa: E402
+
+TOKEN = os.path.join(HERE, "..", "token")
+STUDIES = os.path.join(HERE, "..", "..", "studies")
+MINI = (b'{"added_tokens":[{"id":3,"content":"<|endoftext|>","special":true}],"normalizer":null,"pre_tokenizer":{"type":"ByteLevel",'
+        b'"add_prefix_space":false,"use_regex":true},"post_processor":null,"decoder":{"type":"ByteLevel"},"model":{"type":"BPE",'
+        b'"vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}')
+MANIFEST = (b'{"format":"tenon-dataset","version":1,"kind":"tokens","item":"u16","vocab":256,"eot":-1,"tokenizer":{"kind":"bytes","hash":"0",'
+            b'"file":""},"splits":{"train":{"documents":1,"tokens":4,"text_bytes":4,"shards":[{"file":"train-00000.bin","bytes":280,'
+            b'"documents":1,"tokens":4,"hash":"00000000000000000000000000000000"}]}},"settings":"","fingerprint":"0"}')
+
+
+def shard():
+    """Four tokens of one document."""
+    head = bytearray(256)
+    struct.pack_into("<8s4I", head, 0, b"TNSHARD", 1, 1, 2, 0)
+    struct.pack_into("<9Q", head, 24, 256, 0, 1, 4, 4, 256, 264, 280, 0)
+    return bytes(head) + struct.pack("<4H", 1, 2, 3, 4) + struct.pack("<2Q", 0, 4)
+
+
+def arrays_shard():
+    head = bytearray(256)
+    struct.pack_into("<8s4I", head, 0, b"TNSHARD", 1, 2, 1, 1)
+    struct.pack_into("<9Q", head, 24, 0, 2, 2, 8, 0, 256, 264, 272, 0)
+    struct.pack_into("<Q", head, 96, 4)
+    return bytes(head) + bytes(8) + struct.pack("<2i", 0, 1)
+
+
+one = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+tiny = 8 * 8 + 8 + 4 * 64 + 8 + 3 * 64 + 8 + 16 * 4
+SEEDS = {
+    "safetensors": [b"\x00" + safetensors({"a": one}, bytes(4)), b"\x84" + b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}',
+                    b"\x00" + model("dim=16", tensors={"a": one}, data=bytes(4))],
+    "tokenizer_json": [MINI, MINI.replace(b'"a b"', b'["a","b"]'), read(f"{TOKEN}/mini_llama3.json")],
+    "tiktoken": [b"YQ== 0\nYg== 1\nYWI= 2\n", read(f"{TOKEN}/mini.tiktoken")],
+    "llama2c": [b"\x00" + llama2c(8, 8, 1, 2, 2, 8, 16, tiny), b"\x01" + read(f"{TOKEN}/mini_llama2c.bin"), b"\x02\x07\x07\x00\x01\x01\x07\x0fabc"],
+    "yaml_settings": [b"model: gpt\ndim: 16\ntrain: {steps: 2, lr: 1e-3}\nsample:\n  prompt: \"a\\nb\"\n", b"data: x.txt\nopt.norm: off\n"],
+    "yaml_study": [read(os.path.join(STUDIES, name)) for name in sorted(os.listdir(STUDIES))],
+    "jsonl": [b'\x00\x00{"text":"some text"}\n{"text":"more","loss":1}\n', b'\x01\x00["a",{"text":"b"}]', b"\x02\x01one\ntwo\n\nthree\n", b"\x02\x03 = A = \n\ntext\n",
+              b"\x03\x00" + gzip.compress(b"packed text\n" * 9), b"\x04\x00" + zstd_zeros(1, b'{"text":"')],
+    "arrays": [b"\x00" + npy("(2, 3)", data=bytes(24)), b"\x00" + npy("(4,)", "<i8", bytes(32)), b"\x01" + idx([2, 2, 2], bytes(8)), b"\x02a,b,c\n1,2,0\n3.5,-4e2,1\n"],
+    "shards": [b"\x00" + shard(), b"\x00" + arrays_shard(), b"\x01" + MANIFEST],
+    "metrics": [b'\x04{"step":2,"loss":5.5,"lr":1e-4}\n{"step":4,"loss":"NaN","note":"a,\\"b"}\n{"step":6'],
+}
+
+if __name__ == "__main__":
+    to = sys.argv[1]
+    for target, seeds in SEEDS.items():
+        shutil.rmtree(f"{to}/{target}", ignore_errors=True)
+        for i, seed in enumerate(seeds):
+            write(f"{to}/{target}/seed{i}", seed)

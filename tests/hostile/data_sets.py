@@ -1,0 +1,282 @@
+"""Data sets, files of data, tokenizers, and names. A data set begins as a valid one (GOOD/d) and is changed in one place."""
+import json
+import os
+import shutil
+import struct
+
+from artefacts import ESC, OUT, artefact, elf
+from formats import (fifo, folder, gzip_zeros, idx, link, npy, read, replace, shard_edit, unix_socket, write, zstd_zeros)
+
+SHARD = "train-00000.bin"
+MOST = (1 << 63) - 1
+
+# --- data sets ----------------------------------------------------------------------------------------------------------------
+
+
+def manifest(name, change, ok="", also=""):
+    def make(d, good):
+        shutil.copytree(f"{good}/d", f"{d}/d")
+        m = json.loads(read(f"{d}/d/dataset.json"))
+        change(m)
+        write(f"{d}/d/dataset.json", json.dumps(m, ensure_ascii=False))
+    make.__name__ = "data_set_" + name
+    artefact("data_set", "d", ok, also)(make)
+
+
+def shards(m):
+    return m["splits"]["train"]["shards"]
+
+
+READS = "inspect* train race eval sample-data"
+manifest("names_a_shard_outside", lambda m: shards(m)[0].update(file=f"../{OUT}/d/{SHARD}"))
+manifest("names_a_shard_in_full", lambda m: shards(m)[0].update(file="/etc/passwd"))
+manifest("names_a_shard_with_escapes", lambda m: shards(m)[0].update(file=ESC))
+manifest("of_endless_shards", lambda m: shards(m)[0].update(bytes=MOST, tokens=MOST, documents=MOST))
+manifest("of_negative_shards", lambda m: shards(m)[0].update(bytes=-1, tokens=-1, documents=-1))
+manifest("of_many_shards", lambda m: shards(m).extend(shards(m) * 99999))
+manifest("of_an_endless_sum", lambda m: m["splits"]["train"].update(tokens=MOST, documents=MOST, text_bytes=MOST))
+manifest("of_an_endless_vocabulary", lambda m: m.update(vocab=MOST))
+manifest("of_a_large_vocabulary", lambda m: m.update(vocab=100000000), ok="sample-data")
+manifest("of_an_odd_end", lambda m: m.update(eot=1 << 40), ok="")
+manifest("with_a_tokenizer_outside", lambda m: m["tokenizer"].update(file=f"../{OUT}/secret"))
+manifest("with_a_program_as_tokenizer", lambda m: m["tokenizer"].update(file="x.so"))
+manifest("with_escapes", lambda m: m.update(settings=ESC, fingerprint=ESC), ok=READS)
+manifest("of_escapes", lambda m: (m.update(kind=ESC, item=ESC), m["tokenizer"].update(kind=ESC, hash=ESC)))
+manifest("of_other_types", lambda m: m.update(splits=[1, 2], tokenizer="a", vocab="256"))
+
+
+def shard(name, change, ok="sample-data", also=""):  # sampling asks the manifest alone
+    def make(d, good):
+        shutil.copytree(f"{good}/d", f"{d}/d")
+        change(f"{d}/d/{SHARD}")
+    make.__name__ = "shard_" + name
+    artefact("data_set", "d", ok, also)(make)
+
+
+shard("cut", lambda p: write(p, read(p)[:-2000]))
+shard("cut_in_its_header", lambda p: write(p, read(p)[:100]))
+shard("empty", lambda p: write(p, b""))
+shard("is_a_fifo", lambda p: replace(p, fifo))
+shard("is_a_folder", lambda p: replace(p, folder))
+shard("is_a_socket", lambda p: replace(p, unix_socket))
+shard("is_endless", lambda p: replace(p, link, "/dev/zero"))
+shard("is_a_secret", lambda p: replace(p, link, f"../{OUT}/secret"))
+shard("of_endless_tokens", lambda p: shard_edit(p, tokens=MOST))
+shard("of_tokens_that_wrap", lambda p: shard_edit(p, tokens=1 << 63, documents=(1 << 61) - 1))
+shard("with_a_table_beyond", lambda p: shard_edit(p, table_at=(1 << 64) - 8))
+shard("with_items_beyond", lambda p: shard_edit(p, items_at=1 << 62))
+shard("of_another_kind", lambda p: shard_edit(p, kind=2, item=5, rank=8))
+
+
+@artefact("data_set", "d", "inspect train race eval sample-data")
+def shard_with_a_wild_table(d, good):
+    """Where documents begin is read when it is used: beyond the end, and backwards."""
+    shutil.copytree(f"{good}/d", f"{d}/d")
+    raw = bytearray(read(f"{d}/d/{SHARD}"))
+    table = struct.unpack("<Q", raw[72:80])[0]
+    for i in range(1, 12):
+        struct.pack_into("<Q", raw, table + 8 * i, (MOST >> i) * (i % 2))
+    write(f"{d}/d/{SHARD}", bytes(raw))
+
+
+@artefact("data_set", "d", "inspect train race eval sample-data")
+def shard_with_wild_tokens(d, good):
+    shutil.copytree(f"{good}/d", f"{d}/d")
+    raw = bytearray(read(f"{d}/d/{SHARD}"))
+    raw[256:30000] = b"\xff" * (30000 - 256)
+    write(f"{d}/d/{SHARD}", bytes(raw))
+
+
+def whole(name, make_it, ok=""):
+    def make(d, good):
+        shutil.copytree(f"{good}/d", f"{d}/d")
+        replace(f"{d}/d/dataset.json", make_it)
+    make.__name__ = "manifest_" + name
+    artefact("data_set", "d", ok)(make)
+
+
+whole("is_a_fifo", fifo)
+whole("is_endless", lambda p: link(p, "/dev/zero"))
+whole("nested_3000", lambda p: write(p, b'{"splits":' + b"[" * 3000 + b"]" * 3000 + b"}"))
+whole("with_equal_keys", lambda p: write(p, b'{"format":"tenon-dataset","format":"tenon-dataset","version":1}'))
+whole("of_15_mb", lambda p: write(p, b'{"format":"tenon-dataset","a":[' + b"[]," * 5000000 + b"[]]}"))
+
+# --- files of data ------------------------------------------------------------------------------------------------------------
+
+TEXT = "inspect* prepare* train race eval valid"
+
+
+def file(name, target, content, ok="", also="", kind="data", room_mib=0):
+    def make(d, good):
+        if callable(content):
+            content(f"{d}/{target}")
+        else:
+            write(f"{d}/{target}", content)
+    make.__name__ = "file_" + name
+    artefact(kind, target, ok, also, room_mib)(make)
+
+
+file("of_one_line_of_40_mb", "t.jsonl", lambda p: write(p, b'{"text":"' + b"ab " * 13333333 + b'"}\n'), TEXT)
+file("of_nested_lines", "t.jsonl", b'{"text":' + b"[" * 100000 + b"]" * 100000 + b"}\n")
+file("of_lines_with_escapes", "t.jsonl", f'{{"text": 1, "{ESC}": 1}}\n{ESC}\n')
+file("of_nested_json", "t.json", b"[" * 100000 + b"]" * 100000)
+file("of_flat_json", "t.json", lambda p: write(p, b"[" + b"[]," * 5000000 + b"[]]"))
+file("of_short_lines", "t.txt", lambda p: write(p, b"ab\n" * 13000000), TEXT)
+file("with_escapes", "t.txt", f"{ESC}\n" * 2000, TEXT)
+file("of_bytes", "t.txt", bytes(range(256)) * 200, TEXT)
+file("gzip_bomb", "t.txt.gz", lambda p: write(p, gzip_zeros(200)), kind="packed", room_mib=96)
+file("zstd_bomb", "t.txt.zst", lambda p: write(p, zstd_zeros(4096)), kind="packed", room_mib=96)
+file("zstd_bomb_of_json", "t.jsonl.zst", lambda p: write(p, zstd_zeros(4096, b'{"text":"')), kind="packed", room_mib=96)
+file("zstd_window", "t.txt.zst", b"\x28\xb5\x2f\xfd\x00\xf8" + b"\xff" * 64)
+file("npy_that_overflows", "t.npy", npy("(4294967296, 4294967296, 4)"))
+file("npy_of_2_60", "t.npy", npy("(1152921504606846976, 4)"))
+file("npy_of_objects", "t.npy", npy("(1,)", "|O", b"cos\nsystem\n(S'touch marker'\ntR."))
+file("npy_of_a_long_header", "t.npy", b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}")
+file("idx_that_overflows", "t-images-idx3-ubyte", idx([1 << 31, 1 << 31, 1 << 31], bytes(64)))
+file("idx_of_255_dimensions", "t-images-idx3-ubyte", b"\x00\x00\x08\xff" + b"\x00\x00\x00\x01" * 255)
+file("csv_of_a_wide_row", "t.csv", lambda p: write(p, b",".join([b"1"] * 2000000) + b"\n"), "inspect* prepare*")
+file("csv_with_escapes", "t.csv", f"1,2,{ESC}\n3,{ESC},1\n", "inspect*")
+file("csv_of_long_numbers", "t.csv", b"1" * 1000000 + b",2,0\n1e999999999,nan,1\n", "inspect*")
+file("tokens_of_a_false_header", "t.bin", struct.pack("<3i", 20240520, 1, -1) + bytes(1012) + b"\xff" * 64, "inspect*")
+file("is_a_fifo", "t.txt", fifo)
+file("is_a_socket", "t.txt", unix_socket)
+file("is_endless", "t.txt", lambda p: link(p, "/dev/zero"))
+file("is_a_program", "t.txt", b"\x7fELF" + bytes(range(256)) * 8, TEXT)
+
+
+@artefact("data", "t", TEXT)
+def folder_of_odd_names(d, good):
+    for name in (ESC, "-rf", "--help", "a\nerror: b", "..\\", " ", "*", "$(touch marker)", "`touch marker`", "a;b", "\x7f"):
+        write(f"{d}/t/{name}.txt", "some text of a file\n" * 300)
+
+
+@artefact("data", "t", TEXT)
+def folder_of_links(d, good):
+    write(f"{d}/t/a.txt", "some text of a file\n" * 300)
+    write(f"{d}/t/b.txt", "more text of a file\n" * 300)
+    link(f"{d}/t/loop", ".")
+    link(f"{d}/t/up", "../..")
+    link(f"{d}/t/self.txt", "self.txt")
+
+
+@artefact("data", "t", TEXT)
+def folder_with_a_fifo(d, good):
+    """What is no file is passed over in a folder."""
+    write(f"{d}/t/a.txt", "some text of a file\n" * 300)
+    fifo(f"{d}/t/b.txt")
+
+
+@artefact("data", "t", "")
+def folder_too_deep(d, good):
+    folder(f"{d}/t")
+    here = os.getcwd()
+    os.chdir(f"{d}/t")
+    for _ in range(400):
+        os.mkdir("a" * 30)
+        os.chdir("a" * 30)
+    with open("t.txt", "w") as f:
+        f.write("deep\n" * 100)
+    os.chdir(here)
+
+
+# --- tokenizers ---------------------------------------------------------------------------------------------------------------
+
+
+def tokenizer(name, target, content, ok="", also=""):
+    def make(d, good):
+        if callable(content):
+            content(f"{d}/{target}", good)
+        else:
+            write(f"{d}/{target}", content)
+    make.__name__ = "tokenizer_" + name
+    artefact("tokenizer", target, ok, also)(make)
+
+
+def hf(name, change, ok="", also=""):
+    def make(path, good):
+        t = json.loads(read(f"{good}/tok/tokenizer.json"))
+        change(t)
+        write(path, json.dumps(t, ensure_ascii=False))
+    tokenizer(name, "tokenizer.json", make, ok, also)
+
+
+def loops(t):
+    t["model"]["merges"] = [["a", "b"], ["ab", "a"], ["ba", "b"]] * 5000 + [["a", ""], ["", ""]]
+
+
+def many_merges(t):
+    t["model"]["merges"] = t["model"]["merges"] * 2000
+
+
+hf("of_merges_in_a_loop", loops)
+hf("of_many_merges", many_merges, ok="*")
+hf("of_large_ids", lambda t: t["model"]["vocab"].update({"zz": 1 << 40, "zy": (1 << 31) - 1, "zx": -5}))
+hf("of_an_id_far_away", lambda t: t["model"]["vocab"].update({"zz": 900000000}))
+hf("of_equal_ids", lambda t: t["model"]["vocab"].update({"zz": 5, "zy": 5}))
+hf("of_byte_tokens", lambda t: (t["model"].update(byte_fallback=True), t["model"]["vocab"].update({"<0x-1>": 900, "<0xFFF>": 901, "<0x1": 902})))
+hf("with_escapes", lambda t: t["model"].update(type=ESC))
+hf("of_escapes", lambda t: (t["model"]["vocab"].update({ESC: MOST}),))
+hf("of_added_escapes", lambda t: t.update(added_tokens=[{"id": MOST, "content": ESC, "special": True}]))
+hf("of_many_added", lambda t: t.update(added_tokens=[{"id": 100 + i, "content": f"<{i}>" * 50, "special": True} for i in range(200000)]))
+hf("of_a_slow_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(([a-z ]+)+)+$"}, "behavior": "Isolated"}))
+hf("of_a_large_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "((a{1,500}){1,500}){1,500}"}, "behavior": "Isolated"}))
+hf("of_a_nested_pattern", lambda t: t.update(pre_tokenizer={"type": "Split", "pattern": {"Regex": "(" * 5000 + "a" + ")" * 5000}, "behavior": "Isolated"}))
+hf("of_other_types", lambda t: t.update(model=[1], added_tokens={"a": 1}))
+tokenizer("nested_3000", "tokenizer.json", b'{"model":' + b"[" * 3000 + b"]" * 3000 + b"}")
+tokenizer("of_24_mb", "tokenizer.json", lambda p, g: write(p, json.dumps(
+    {"model": {"type": "BPE", "vocab": {f"t{i}": i for i in range(1500000)}, "merges": []}})))
+tokenizer("of_brackets", "tokenizer.json", lambda p, g: write(p, b'{"model":{"type":"BPE","vocab":{},"merges":[' + b"[]," * 6000000 + b"[]]}}"))
+tokenizer("is_a_program", "tokenizer.json", lambda p, g: elf(p, g))
+tokenizer("is_a_fifo", "tokenizer.json", lambda p, g: fifo(p))
+tokenizer("is_endless", "tokenizer.json", lambda p, g: link(p, "/dev/zero"))
+tokenizer("tiktoken_of_large_ranks", "t.tiktoken", b"YQ== 99999999999999999999\nYg== -1\n")
+tokenizer("tiktoken_of_a_far_rank", "t.tiktoken", b"YQ== 900000000\n")
+tokenizer("tiktoken_of_no_base64", "t.tiktoken", f"{ESC} 1\n====== 2\n".encode())
+tokenizer("tiktoken_of_one_line", "t.tiktoken", lambda p, g: write(p, b"YWJj" * 5000000))
+tokenizer("llama2c_of_long_tokens", "tokenizer.bin", struct.pack("<ifi", 1 << 30, 1.0, (1 << 31) - 1) + b"a")
+tokenizer("llama2c_of_no_scores", "tokenizer.bin", struct.pack("<i", 8) + (struct.pack("<fi", float("nan"), 1) + b"a") * 300)
+tokenizer("llama2c_is_a_program", "tokenizer.bin", lambda p, g: elf(p, g))
+
+# --- names --------------------------------------------------------------------------------------------------------------------
+# Valid things under names that mean something to a shell, a terminal or an argument list.
+
+
+def named(name, kind, target, source):
+    def make(d, good):
+        if os.path.isdir(f"{good}/{source}"):
+            shutil.copytree(f"{good}/{source}", f"{d}/{target}", symlinks=True)
+            shutil.copy(f"{good}/t.txt", f"{d}/t.txt")  # a run's data
+        else:
+            shutil.copy(f"{good}/{source}", f"{d}/{target}")
+    make.__name__ = "name_" + name
+    artefact(kind, target, "*")(make)
+
+
+for _kind, _source in (("weights", "m.safetensors"), ("run", "r"), ("settings", "c.yaml"), ("study", "s.yaml"), ("database", "s.db"),
+                       ("data_set", "d"), ("data", "t.txt"), ("tokenizer", "tok/tokenizer.json")):
+    named("as_usual_" + _kind, _kind, os.path.basename(_source), _source)  # what the others are measured against
+named("weights_with_escapes", "weights", f"{ESC}.safetensors", "m.safetensors")
+named("weights_with_a_line", "weights", "a\nerror: false.safetensors", "m.safetensors")
+named("weights_like_a_flag", "weights", "--json.safetensors", "m.safetensors")
+named("weights_like_a_key", "weights", "seed=1.safetensors", "m.safetensors")
+named("run_with_escapes", "run", f"{ESC}", "r")
+named("run_like_a_flag", "run", "-r", "r")
+named("settings_with_escapes", "settings", f"{ESC}.yaml", "c.yaml")
+named("study_with_escapes", "study", f"{ESC}.yaml", "s.yaml")
+named("database_with_escapes", "database", f"{ESC}.db", "s.db")
+named("database_like_an_address", "database", "file:s.db?mode=rwc&vfs=unix-none", "s.db")
+named("data_set_with_escapes", "data_set", f"{ESC}", "d")
+named("data_with_escapes", "data", f"{ESC}.txt", "t.txt")
+named("data_with_a_line", "data", "a\nerror: false.txt", "t.txt")
+named("tokenizer_with_escapes", "tokenizer", f"{ESC}.json", "tok/tokenizer.json")
+
+
+@artefact("here", "x", "*")
+def folder_of_programs(d, good):
+    """Commands that open nothing here, in a folder whose names they might take for theirs."""
+    for name in ("gpt_tiny", "gpt", "ten", "tep", "xor_tep", "gpt.so", "ten.so", "libten.so", "libc.so.6", "libm.so.6", "libcuda.so.1",
+                 "libtenon.so.0", "bench", "config", "make", "cc", "gcc"):
+        elf(f"{d}/{name}", good)
+        os.chmod(f"{d}/{name}", 0o755)
+    link(f"{d}/x", OUT + "/folder")
+    link(f"{d}/data", OUT + "/folder")

@@ -1,0 +1,169 @@
+"""Writers of the formats that Tenon reads, without any of its checks: what they write may be wrong in any way."""
+import ctypes
+import json
+import os
+import socket
+import struct
+import zlib
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data.encode() if isinstance(data, str) else data)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def replace(path, thing, *arguments):
+    """The file, link or folder at `path` becomes what thing(path, ...) makes."""
+    if os.path.islink(path) or os.path.isfile(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        for name in os.listdir(path):
+            replace(os.path.join(path, name), lambda _: None)
+        os.rmdir(path)
+    thing(path, *arguments)
+
+
+def link(path, target):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.symlink(target, path)
+
+
+def fifo(path):
+    os.mkfifo(path)
+
+
+def folder(path):
+    os.makedirs(path)
+
+
+def unix_socket(path):
+    """Bound by a short name, because addresses have 108 bytes."""
+    here = os.getcwd()
+    os.chdir(os.path.dirname(path))
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(os.path.basename(path))
+    os.chdir(here)
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+_xxhash = ctypes.CDLL("libxxhash.so.0")
+_xxhash.XXH3_128bits.restype = Hash128
+_xxhash.XXH3_128bits.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+
+
+def xxh128(data):
+    h = _xxhash.XXH3_128bits(data, len(data))
+    return f"{h.high:016x}{h.low:016x}"
+
+
+# --- weights ------------------------------------------------------------------------------------------------------------------
+
+
+def safetensors(header, data=b"", length=None):
+    """header: a dict, or its JSON as it is to be; length: what the file claims its header has."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def safetensors_parts(path):
+    raw = read(path)
+    n = struct.unpack("<Q", raw[:8])[0]
+    return json.loads(raw[8:8 + n]), raw[8 + n:]
+
+
+def model(settings, name="gpt", tensors=None, data=b"", **more):
+    meta = {"format": "tenon-model 1", "model": name, "settings": settings, **more}
+    return safetensors({"__metadata__": meta, **(tensors or {})}, data)
+
+
+TINY = ("shape=llama dim=16 layers=1 heads=1 kv_heads=auto ffn=auto vocab=256 tied=true train.context=16")
+
+
+def llama2c(dim, ffn, layers, heads, kv, vocab, context, floats=0):
+    return struct.pack("<7i", dim, ffn, layers, heads, kv, vocab, context) + struct.pack("<f", 0.01) * floats
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------------------
+
+
+def sign(checkpoint, change=None, files=None):
+    """manifest.json of what the folder now holds, with all its checksums right; change(manifest) before its own."""
+    m = json.loads(read(f"{checkpoint}/manifest.json"))
+    m["metrics"] = {"loss": None, "heldout": None}  # numbers could be written in other digits
+    for name in list(m["files"]):
+        path = f"{checkpoint}/{name}"
+        if os.path.isfile(path):
+            m["files"][name] = {"bytes": os.path.getsize(path), "xxh3": xxh128(read(path))}
+    if files:
+        m["files"].update(files)
+    if change:
+        change(m)
+    del m["self"]
+    m["self"] = xxh128(json.dumps(m, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    write(f"{checkpoint}/manifest.json", json.dumps(m, indent=2, ensure_ascii=False))
+
+
+# --- packed files -------------------------------------------------------------------------------------------------------------
+
+
+def zstd_zeros(megabytes, lead=b""):
+    """A frame of blocks that each repeat one byte: 128 KiB of it cost 4 bytes."""
+    frame = b"\x28\xb5\x2f\xfd" + b"\x00" + b"\x38"  # no sizes said; a window of 128 KiB
+    if lead:
+        frame += struct.pack("<I", len(lead) << 3)[:3] + lead
+    block = struct.pack("<I", (1 << 17) << 3 | 1 << 1)[:3] + b"\x00"
+    last = struct.pack("<I", (1 << 17) << 3 | 1 << 1 | 1)[:3] + b"\x00"
+    return frame + block * (8 * megabytes - 1) + last
+
+
+def gzip_zeros(megabytes):
+    z = zlib.compressobj(9, zlib.DEFLATED, 31)
+    piece = bytes(1 << 20)
+    return b"".join(z.compress(piece) for _ in range(megabytes)) + z.flush()
+
+
+# --- arrays -------------------------------------------------------------------------------------------------------------------
+
+
+def npy(shape, descr="<f4", data=b""):
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    text += " " * (-(len(text) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + data
+
+
+def idx(dims, data=b"", kind=8):
+    return struct.pack(">BBBB", 0, 0, kind, len(dims)) + b"".join(struct.pack(">I", d) for d in dims) + data
+
+
+# --- data sets ----------------------------------------------------------------------------------------------------------------
+
+
+def shard_edit(path, **fields):
+    """Changes numbers of a shard's header and makes its checksum right again."""
+    at = {"version": (8, "<I"), "kind": (12, "<I"), "item": (16, "<I"), "rank": (20, "<I"), "vocab": (24, "<Q"), "classes": (32, "<Q"),
+          "documents": (40, "<Q"), "tokens": (48, "<Q"), "text_bytes": (56, "<Q"), "items_at": (64, "<Q"), "table_at": (72, "<Q"),
+          "file_bytes": (80, "<Q")}
+    raw = bytearray(read(path))
+    for name, value in fields.items():
+        struct.pack_into(at[name][1], raw, at[name][0], value)
+    raw[240:256] = bytes.fromhex(xxh128(bytes(raw[:240])))
+    write(path, bytes(raw))
+
+
+def journal(super_name, page_size=4096):
+    """A hot rollback journal of SQLite without records that names a super-journal: whoever rolls it back removes that file."""
+    name = super_name.encode()
+    head = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7" + struct.pack(">5I", 0, 0, 1, 512, page_size)
+    check = sum(name) & 0xffffffff
+    lock_page = (1 << 30) // page_size + 1
+    return head.ljust(512, b"\0") + struct.pack(">I", lock_page) + name + struct.pack(">II", len(name), check) + head[:8]

@@ -7,8 +7,8 @@
 
 void tn_json_open(tn_json *r, const char *text, size_t bytes)
 {
-    r->begin = r->at = text;
-    r->end = text + bytes;
+    r->begin = r->at = text ? text : ""; /* what a file does not have: nothing */
+    r->end = r->begin + (text ? bytes : 0);
     r->why = NULL;
     r->nul = false;
     r->raw = "";

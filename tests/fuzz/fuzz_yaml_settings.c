@@ -8,7 +8,7 @@ static tn_settings *table(void)
 {
     tn_settings *st = NULL;
     const tn_model *m = NULL;
-    CHECK(tn_settings_new(&st) == TN_OK && tn_settings_common(st) == TN_OK && tn_model_load("gpt", &m) == TN_OK);
+    CHECK(tn_settings_new(&st) == TN_OK && tn_settings_common(st) == TN_OK && tn_model_load("gpt", NULL, &m) == TN_OK);
     CHECK(tn_settings_add(st, m->settings, m->n_settings, m->name) == TN_OK);
     return st;
 }

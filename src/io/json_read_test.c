@@ -180,8 +180,8 @@ static void walks(void **state)
     tn_json r;
     int64_t x = 0;
     bool on = false;
-    const char *at;
-    size_t n;
+    const char *at = NULL;
+    size_t n = 0;
     tn_json_open(&r, text, sizeof text - 1);
     assert_false(tn_json_enter(&r, '['));
     assert_true(tn_json_enter(&r, '{'));

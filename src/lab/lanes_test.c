@@ -16,14 +16,15 @@
 static void any_lanes(void **state)
 {
     (void)state;
-    static const int lanes[] = { 2, 4 };
+    static const int lanes[] = { 2, 4, 4 };
+    bool shared = false;
     tn_study_world one, many;
     tn_study_world_begin(&one, STUDY, "one.db", NULL);
     tn_study_world_work(&one);
     for (size_t i = 0; i < sizeof lanes / sizeof *lanes; i++) {
         char name[32];
         int64_t ran;
-        snprintf(name, sizeof name, "many%d.db", lanes[i]);
+        snprintf(name, sizeof name, "many%zu.db", i);
         tn_study_world_begin(&many, STUDY, name, &one);
         assert_ok(tn_worker_run(&(tn_worker_options){ .db = many.path, .lanes = lanes[i] }, &ran));
         assert_int_equal(ran, 20);
@@ -34,10 +35,12 @@ static void any_lanes(void **state)
             low = s->trials[k].worker < low ? s->trials[k].worker : low;
             high = s->trials[k].worker > high ? s->trials[k].worker : high;
         }
-        assert_true(high > low && high - low < lanes[i]); /* more than one had some, each under its own number */
+        assert_true(high - low < lanes[i]); /* each under its own number */
+        shared |= high > low; /* on a busy machine one lane may be through before another has begun, but not every time */
         tn_study_free(s);
         tn_study_world_end(&many, false);
     }
+    assert_true(shared);
     tn_study_world_end(&one, true);
 }
 

@@ -22,11 +22,11 @@ table() { query "$1" "select side, number, state, seed, x, y, parameters, error 
 curves() { query "$1" "select t.side, t.number, r.rung, r.step, r.epoch, r.score, r.value from report r join trial t on t.id = r.trial order by 1, 2, 3"; }
 same() { cmp -s "$1" "$2" || { diff "$1" "$2" | head -5; return 1; }; }
 
-study() { # study NAME TRIALS EPOCHS EXTRA
+study() { # study NAME TRIALS EPOCHS EXTRA [STEPS BETWEEN CHECKPOINTS]
     cat >"$1.yaml" <<END
 study: $1
 base: xor_tep
-set: { task.size: 256, task.valid_frac: 0.5, train.epochs: $3, train.batch: 16, ckpt.every: 30 }
+set: { task.size: 256, task.valid_frac: 0.5, train.epochs: $3, train.batch: 16, ckpt.every: ${5:-30} }
 search: { dim: log int 4..12, train.lr: log 1e-4..1e-1, beta: log 0.01..0.5 }
 objectives: [ accuracy max 0, parameters min 1e6, epochs_to_90 min 100, block_evals min 1e9 ]
 trials: $2
@@ -61,10 +61,10 @@ check 'no run directory is left' [ ! -e kill ]
 echo "killed workers: $kills, claims: $tried"
 
 # --- everything killed ---
-study all 60 16 'pruner: { name: median, warmup: 5, min: 2 }
+study all 60 160 'pruner: { name: median, warmup: 5, min: 2 }
 lag: 4
 rules: [ "residual > 0.9 for 40 steps" ]
-sides: { one: { set: { grad: ep_centred } }, two: { set: { grad: bptt } } }'
+sides: { one: { set: { grad: ep_centred } }, two: { set: { grad: bptt } } }' 5 # often, so that a kill finds one on a busy machine too
 cp all.yaml again.yaml
 "$tenon" lab run all.yaml --workers=2 >all.out 2>all.err || cat all.err
 rounds=0 kept=0

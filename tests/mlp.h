@@ -22,16 +22,16 @@ static const tn_setting tn_mlp_rows[] = {
 static tn_status tn_mlp_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const int64_t B = b->batch, T = b->length, F = tn_settings_int(st, "inputs"), C = tn_settings_int(st, "classes");
-    const int64_t d = tn_settings_int(st, "dim"), L = tn_ref_dim(g, b->labels, 1), n = T * F / L;
-    const tn_ref x = tn_reshape(g, b->features, tn_shape(B * L, n));
+    const int64_t d = tn_settings_int(st, "dim"), L = tn_ref_dim(g, tn_in(b, "labels"), 1), n = T * F / L;
+    const tn_ref x = tn_reshape(g, tn_in(b, "features"), tn_shape(B * L, n));
     const tn_ref w1 = tn_param(g, "w1", tn_shape(d, n), tn_normal(0.5f)), w2 = tn_param(g, "w2", tn_shape(C, d), tn_normal(0.5f));
     const tn_ref h = tn_tanh(g, tn_linear(g, x, w1, .bias = tn_param(g, "b1", tn_shape(d), tn_zeros)));
     const tn_ref logits = tn_linear(g, h, w2, .bias = tn_param(g, "b2", tn_shape(C), tn_zeros));
-    if (b->logits) tn_output(g, "logits", tn_reshape(g, logits, tn_shape(B, L, C)));
-    tn_output(g, "rows", tn_copy(g, b->count));
-    tn_output(g, "which", tn_copy(g, b->sample));
+    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_reshape(g, logits, tn_shape(B, L, C)));
+    tn_output(g, "rows", tn_copy(g, tn_in(b, "count")));
+    tn_output(g, "which", tn_copy(g, tn_in(b, "sample")));
     tn_output(g, "first", tn_copy(g, tn_slice(g, x, 1, 0, 1)));
-    tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, b->labels, tn_shape(B * L))));
+    tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, tn_in(b, "labels"), tn_shape(B * L))));
     return tn_graph_status(g);
 }
 

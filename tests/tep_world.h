@@ -32,13 +32,14 @@ static inline tn_settings *tep_settings(const tep_shape *z, const char *const *m
 /* The inputs of a batch; names are those of the fields. */
 static inline tn_batch tep_batch(tn_graph *g, const tep_shape *z)
 {
-    tn_batch b = { .size = sizeof b, .batch = z->B, .length = z->S, .logits = z->logits, .samples = z->samples };
-    b.features = tn_input(g, "features", tn_shape(z->B, z->S, z->F), TN_F32);
-    b.labels = tn_input(g, "labels", tn_shape(z->B, z->L), TN_I32);
-    if (z->count) b.count = tn_input(g, "count", tn_shape(1), TN_I32);
-    if (z->sample) b.sample = tn_input(g, "sample", tn_shape(z->B), TN_I32);
-    if (z->weights) b.weights = tn_input(g, "weights", tn_shape(z->B), TN_F32);
-    if (z->targets) b.targets = tn_input(g, "targets", tn_shape(z->B), TN_F32);
+    tn_batch b = { .size = sizeof b, .batch = z->B, .length = z->S, .want = { "logits" }, .n_wants = z->logits,
+                   .number = { { "samples", (double)z->samples } }, .n_numbers = 1 };
+    tn_batch_add(&b, "features", tn_input(g, "features", tn_shape(z->B, z->S, z->F), TN_F32));
+    tn_batch_add(&b, "labels", tn_input(g, "labels", tn_shape(z->B, z->L), TN_I32));
+    if (z->count) tn_batch_add(&b, "count", tn_input(g, "count", tn_shape(1), TN_I32));
+    if (z->sample) tn_batch_add(&b, "sample", tn_input(g, "sample", tn_shape(z->B), TN_I32));
+    if (z->weights) tn_batch_add(&b, "weights", tn_input(g, "weights", tn_shape(z->B), TN_F32));
+    if (z->targets) tn_batch_add(&b, "targets", tn_input(g, "targets", tn_shape(z->B), TN_F32));
     return b;
 }
 

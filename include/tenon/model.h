@@ -7,45 +7,51 @@
 
 #include <tenon/graph.h>
 #include <tenon/ops.h>
+#include <tenon/rows.h>
 #include <tenon/settings.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-enum { TENON_MODEL_ABI = 5 }; /* grows when tn_model or tn_batch change; a shared object of another number is refused */
+enum { TENON_MODEL_ABI = 6 }; /* grows when tn_model, its rows or tn_batch change; a shared object of another number is refused */
 
-/* What a task feeds into one step. Fields a task does not have are TN_NONE. */
+enum { TN_BATCH_INPUTS = TN_INPUTS_MAX + 8, TN_BATCH_NUMBERS = 16, TN_BATCH_WANTS = 8 };
+
+/* What one step is built from: its inputs by name (tn_in), the outputs that somebody asks for (tn_wants), numbers of the data. */
 typedef struct tn_batch {
-    size_t size; /* of this struct, for later fields */
-    int64_t batch, length;
-    tn_ref tokens; /* i32 (B,T) */
-    tn_ref labels; /* i32 (B,T); -1 = not counted */
-    tn_ref reset;  /* i32 (B,T): 1 where a document starts, or none */
-    bool logits;   /* also put out "logits" (B,T,vocab): for sampling and comparisons; not in training */
-    tn_ref document; /* i32 (B,T): number of the document of each token, or none; attention stays inside one */
+    size_t size;           /* of this struct, for later fields */
+    int64_t batch, length; /* B, T */
+    const char *step;      /* which of the model's steps is built: "train", "eval" or one of its own */
 
-    /* Carrying on: the layers start from what the last step left in the store (caches under their scopes) and leave
-     * theirs there, so that a prompt in pieces and then token by token gives what the whole sequence would. A mark in
-     * `reset` starts a document afresh; attention, whose past is a cache by position, starts afresh at position 0. */
+    /* Decoding and chunks: the layers start from what the last step left in the store (caches under their scopes) and leave
+     * theirs there, so that a prompt in pieces and then token by token gives what the whole sequence would. A mark in "reset"
+     * starts a document afresh; attention, whose past is a cache by position, starts afresh at position 0. Inputs are then also
+     * "position" i32 (1), of the first token; "keys" i32 (1), position + length; "positions" i32 (B,T); and where states change only for
+     * some rows "commit" f32 (B,1), 1 where they do. */
     bool carry;
     int64_t capacity; /* tokens that attention can look back on */
-    tn_ref position;  /* i32 (1): of the first token */
-    tn_ref keys;      /* i32 (1): position + length */
-    tn_ref positions; /* i32 (B,T): of each token; also without carry, counted from the start of its document, or none */
-    tn_ref commit;    /* f32 (B,1), or none: states change only where it is 1 (layers that do not move at every token) */
-    int64_t chunk;    /* carrying: the pieces before this one had so many tokens each; 0: any number */
+    int64_t chunk;    /* the pieces before this one had so many tokens each; 0: any number */
 
-    /* Samples of a task instead of tokens, for a model that has `features`. `length` is then T, the tokens of a sample, and
-     * `labels` is (B,L): one per sample or one per token. Rows behind the samples that are there are padding: features 0,
-     * labels -1. "logits" are (B,L,classes). */
-    tn_ref features; /* f32 (B,T,F): T tokens of F numbers each, or none */
-    tn_ref count;    /* i32 (1): how many of the B samples are there, or none */
-    tn_ref sample;   /* i32 (B): which sample of the training set each row is (0 in padding), or none */
-    int64_t samples; /* of the training set */
-    tn_ref weights;  /* f32 (B): how much each sample's loss counts (policy gradients: the advantage), or none */
-    tn_ref targets;  /* f32 (B): what the value head should say, or none */
+    struct { const char *name; tn_ref ref; } input[TN_BATCH_INPUTS];
+    size_t n_inputs;
+    tn_source_number number[TN_BATCH_NUMBERS];
+    size_t n_numbers;
+    const char *want[TN_BATCH_WANTS];
+    size_t n_wants;
 } tn_batch;
+
+/* An input, or TN_NONE where this step has none of that name. */
+tn_ref tn_in(const tn_batch *b, const char *name);
+/* Whether an output is asked for that is not made otherwise: "logits" (B,T,vocab), for sampling and some metrics. */
+bool tn_wants(const tn_batch *b, const char *output);
+/* A number of the data ("samples": of the training set), or NaN. */
+double tn_number(const tn_batch *b, const char *name);
+
+/* For whoever calls a model's forward pass inside another model: a batch of its own, filled with these. */
+void tn_batch_add(tn_batch *b, const char *name, tn_ref x);
+void tn_batch_want(tn_batch *b, const char *output);
+void tn_batch_number(tn_batch *b, const char *name, double value);
 
 typedef struct tn_preset {
     const char *name, *help;
@@ -64,6 +70,20 @@ typedef struct tn_instruments {
     void (*spread)(void *ctx, const char *name, double value, const char *unit);
 } tn_instruments;
 
+/* A plan over the model's parameters. */
+typedef struct tn_step_row {
+    const char *name; /* "train" and "eval" are those of every run; others are asked for by name, and planned then */
+    tn_status (*build)(tn_graph *g, const tn_settings *st, const tn_batch *b);
+    bool gradients;
+} tn_step_row;
+
+/* What a forward pass leaves: activations behind the last norm, and the matrix that makes logits of them. */
+typedef struct tn_forward {
+    tn_ref hidden; /* (B,T,d) */
+    tn_ref head;   /* (vocab,d) */
+    tn_ref extra;  /* one number that is added to the loss, or none */
+} tn_forward;
+
 typedef struct tn_model {
     size_t size; /* of this struct */
     int abi;     /* TENON_MODEL_ABI */
@@ -76,9 +96,7 @@ typedef struct tn_model {
      * are returned; errors of the graph are kept in it. */
     tn_status (*build)(tn_graph *g, const tn_settings *st, const tn_batch *b);
     void (*instruments)(const tn_settings *st, const tn_instruments *i); /* or NULL */
-    /* Learns from the samples of a task (tn_batch.features), not from tokens. Such a model has the settings inputs (F),
-     * tokens (T) and classes, all auto: taken from the task. */
-    bool features;
+    bool features; /* learns from samples of a task, not from tokens */
     /* "key=value", NULL at the end: settings under which its gradient is that of its loss, where others only come near it (a
      * short solve, a finite nudge). `tenon check` compares with those. NULL: it always is. */
     const char *const *exact;
@@ -87,7 +105,39 @@ typedef struct tn_model {
     /* Settings, NULL at the end, that `build` makes tn_scalar of the same name of and does nothing else with: trials that differ in
      * those alone share a plan. NULL: none. */
     const char *const *scalars;
+    /* Its rows (rows.h). Inputs: NULL is an error. Metrics: NULL is the loss alone, as the mean of the output "loss" by what the source counts;
+     * the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
+    const tn_input_row *inputs;
+    size_t n_inputs;
+    const tn_metric_row *metrics;
+    size_t n_metrics;
+    const tn_step_row *steps;
+    size_t n_steps;
+    const tn_schedule_row *schedules;
+    size_t n_schedules;
+    /* Which of the steps with gradients the optimizer's step takes, by its place in `steps`; NULL: the first. A pure function, like a schedule. */
+    size_t (*choose)(const tn_settings *st, int64_t step);
+    const tn_records *records; /* data of its own, where the settings name none (data, task); or NULL */
+    /* The network without its loss, for models that are made of others; or NULL. Parameters go under the open scopes. */
+    tn_status (*forward)(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
 } tn_model;
+
+#define TN_INPUTS(rows) .inputs = (rows), .n_inputs = sizeof(rows) / sizeof *(rows)
+#define TN_METRICS(rows) .metrics = (rows), .n_metrics = sizeof(rows) / sizeof *(rows)
+#define TN_STEPS(rows) .steps = (rows), .n_steps = sizeof(rows) / sizeof *(rows)
+#define TN_SCHEDULES(rows) .schedules = (rows), .n_schedules = sizeof(rows) / sizeof *(rows)
+
+/* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
+ * and, where answers are counted, accuracy. */
+enum { TN_LANGUAGE_INPUTS = 5, TN_LANGUAGE_METRICS = 3 };
+extern const tn_input_row tn_language_inputs[];
+extern const tn_metric_row tn_language_metrics[];
+#define TN_LANGUAGE_ROWS                                                                                    \
+    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .metrics = tn_language_metrics,           \
+    .n_metrics = TN_LANGUAGE_METRICS
+
+/* tn_metric_row.add of an accuracy: labels that the largest logit of their row names (the first of equals), and those that count. */
+void tn_answers_add(const tn_metric_view *v, double *sums);
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI
 

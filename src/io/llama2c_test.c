@@ -149,9 +149,9 @@ static tn_bound *load(tn_world *w, const char *file, const char *preset)
     for (char *rest = words, *word; (word = strtok_r(rest, " ", &rest));) list[n++] = word;
     assert_ok(tn_settings_resolve(preset ? preset : "gpt", list, preset ? 0 : n, &st, &model));
     tn_graph *g = tn_world_graph(NULL);
-    tn_batch b = { .size = sizeof b, .batch = 1, .length = T, .logits = true };
-    b.tokens = tn_input(g, "tokens", tn_shape(1, T), TN_I32);
-    b.labels = tn_input(g, "labels", tn_shape(1, T), TN_I32);
+    tn_batch b = { .size = sizeof b, .batch = 1, .length = T, .want = { "logits" }, .n_wants = 1 };
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, T), TN_I32));
+    tn_batch_add(&b, "labels", tn_input(g, "labels", tn_shape(1, T), TN_I32));
     assert_ok(model->build(g, st, &b));
     tn_bound *bound = tn_world_add(w, g, NULL);
     assert_int_equal(tn_store_count(w->store), tn_safetensors_count(f));

@@ -50,7 +50,7 @@ tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b)
     const tn_ref tail = tn_carry_state(g, b, "conv_state", tn_shape(b->batch, taps - 1, C));
     const tn_ref w = tn_param(g, "conv", tn_shape(taps, C), tn_uniform(-0.5f, 0.5f), .no_decay = true);
     tn_ref after = TN_NONE;
-    const tn_ref y = tn_conv_causal(g, x, w, .reset = b->reset, .state = tail, .final = b->carry ? &after : NULL);
+    const tn_ref y = tn_conv_causal(g, x, w, .reset = tn_in(b, "reset"), .state = tail, .final = b->carry ? &after : NULL);
     tn_carry_keep(g, b, tail, after);
     return y;
 }
@@ -61,7 +61,7 @@ static tn_ref turn(tn_graph *g, tn_ref x, const tn_block_heads *h, const tn_batc
 {
     if (!h->rotary) return x;
     return tn_rope(g, x, .base = h->base, .interleaved = h->interleaved, .stretch = h->stretch,
-                   .stretch_context = h->stretch_context, .position = b->position);
+                   .stretch_context = h->stretch_context, .position = tn_in(b, "position"));
 }
 
 /* x (B,T,KV,D) into its cache; returns all of it, as (B,S,KV,D). Without a cache x is all there is. In memory a cache is (B,KV,S,D):
@@ -70,7 +70,7 @@ static tn_ref remember(tn_graph *g, tn_ref x, const char *name, const tn_batch *
 {
     if (!b->carry) return x;
     const tn_dims dims = tn_shape(b->batch, tn_ref_dim(g, x, 2), b->capacity, tn_ref_dim(g, x, 3));
-    return tn_cache_write(g, tn_transpose(g, tn_carry_cache(g, b, name, dims), 0, 2, 1, 3), x, b->position);
+    return tn_cache_write(g, tn_transpose(g, tn_carry_cache(g, b, name, dims), 0, 2, 1, 3), x, tn_in(b, "position"));
 }
 
 /* Queries, keys and values beside each other: (B,T,(H+2KV) D). */
@@ -90,8 +90,8 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
     const tn_ref q = turn(g, tn_slice(g, qkv, 2, 0, H), h, b);
     const tn_ref k = remember(g, turn(g, tn_slice(g, qkv, 2, H, KV), h, b), "keys", b);
     const tn_ref v = remember(g, tn_slice(g, qkv, 2, H + KV, KV), "values", b);
-    const tn_ref heads = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = b->keys,
-                                      .document = b->carry ? TN_NONE : b->document);
+    const tn_ref heads = tn_attention(g, q, k, v, .causal = true, .window = h->window, .kv_length = tn_in(b, "keys"),
+                                      .document = b->carry ? TN_NONE : tn_in(b, "document"));
     tn_ref y = tn_reshape(g, heads, tn_shape(B, T, d));
     if (h->gate) y = tn_mul_silu(g, y, tn_linear(g, u, tn_param(g, "w_z", tn_shape(d, d), tn_normal(0.02f))));
     return tn_linear(g, y, tn_param(g, "w_out", tn_shape(d, d), tn_normal(h->out_std)),
@@ -102,18 +102,18 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
 
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
 {
-    return b->positions.id ? tn_embed(g, b->positions, table) : tn_slice(g, table, 0, 0, b->length);
+    return tn_in(b, "positions").id ? tn_embed(g, tn_in(b, "positions"), table) : tn_slice(g, table, 0, 0, b->length);
 }
 
 void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra)
 {
     tn_region r = tn_region_begin(g, "head");
-    if (b->logits) {
+    if (tn_wants(b, "logits")) {
         const tn_ref logits = tn_linear(g, x, head);
         tn_output(g, "logits", tn_ref_dtype(g, logits) == TN_F32 ? logits : tn_cast(g, logits, TN_F32));
     }
-    if (b->labels.id) {
-        const tn_ref xent = tn_linear_xent(g, x, head, b->labels);
+    if (tn_in(b, "labels").id) {
+        const tn_ref xent = tn_linear_xent(g, x, head, tn_in(b, "labels"));
         if (extra.id) tn_output(g, "xent", xent);
         if (extra.id) tn_output(g, "extra", extra);
         tn_output(g, "loss", extra.id ? tn_add(g, xent, extra) : xent);

@@ -7,9 +7,9 @@ void tn_carry_inputs(tn_graph *g, tn_batch *b, int64_t capacity)
 {
     b->carry = true;
     b->capacity = capacity;
-    b->position = tn_input(g, "carry.position", tn_shape(1), TN_I32);
-    b->keys = tn_input(g, "carry.keys", tn_shape(1), TN_I32);
-    b->positions = tn_input(g, "carry.positions", tn_shape(b->batch, b->length), TN_I32);
+    tn_batch_add(b, "position", tn_input(g, "carry.position", tn_shape(1), TN_I32));
+    tn_batch_add(b, "keys", tn_input(g, "carry.keys", tn_shape(1), TN_I32));
+    tn_batch_add(b, "positions", tn_input(g, "carry.positions", tn_shape(b->batch, b->length), TN_I32));
 }
 
 /* An input that the model does not read is not part of its plan. */
@@ -43,9 +43,9 @@ tn_ref tn_carry_cache(tn_graph *g, const tn_batch *b, const char *name, tn_dims 
 void tn_carry_keep(tn_graph *g, const tn_batch *b, tn_ref state, tn_ref after)
 {
     if (!state.id) return;
-    if (b->commit.id) {
+    if (tn_in(b, "commit").id) {
         tn_dims each = { .rank = tn_ref_dims(g, state).rank, .dim = { b->batch, 1, 1, 1, 1, 1 } };
-        after = tn_add(g, state, tn_mul(g, tn_sub(g, after, state), tn_reshape(g, b->commit, each)));
+        after = tn_add(g, state, tn_mul(g, tn_sub(g, after, state), tn_reshape(g, tn_in(b, "commit"), each)));
     }
     tn_assign(g, state, after);
 }

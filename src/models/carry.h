@@ -1,12 +1,12 @@
 /* Decoding with carried state: what a plan that goes on where the last one ended needs besides tokens.
  *
- *     tn_batch b = { .size = sizeof b, .batch = B, .length = T, .logits = true };
- *     b.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
+ *     tn_batch b = { .size = sizeof b, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 };
+ *     tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
  *     tn_carry_inputs(g, &b, capacity);       then model->build(g, settings, &b), adopt, compile, bind
  *     tn_carry_set(bound, &b, position);      before each run: where its first token stands
  *
  * A plan for the prompt (T tokens at once) and one for a single token share the store and hence the states; all have
- * the same B and capacity. A new sequence starts at position 0 with tn_carry_clear, or with marks in b.reset. */
+ * the same B and capacity. A new sequence starts at position 0 with tn_carry_clear, or with marks in tn_in(&b, "reset"). */
 #ifndef TN_MODELS_CARRY_H
 #define TN_MODELS_CARRY_H
 
@@ -21,7 +21,7 @@ void tn_carry_set(tn_bound *bound, const tn_batch *b, int64_t position);
 void tn_carry_clear(tn_store *st);
 
 /* For models: the state under this name in the open scope, or none where the batch does not carry; and leaving `after`
- * behind in it (nothing where `state` is none), as far as b->commit says. */
+ * behind in it (nothing where `state` is none), as far as tn_in(b, "commit") says. */
 tn_ref tn_carry_state(tn_graph *g, const tn_batch *b, const char *name, tn_dims dims);
 /* The same for what attention looks back on: in bf16 where the graph rounds the operands of its products to that, as they would be
  * rounded on every look. */

@@ -92,9 +92,9 @@ typedef struct piece {
 static piece add_piece(stage *s, int64_t T, bool carry)
 {
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
-    piece p = { .batch = { .size = sizeof p.batch, .batch = B, .length = T, .logits = true } };
-    p.batch.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
-    if (s->marks) p.batch.reset = tn_input(g, "reset", tn_shape(B, T), TN_I32);
+    piece p = { .batch = { .size = sizeof p.batch, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 } };
+    tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
+    if (s->marks) tn_batch_add(&p.batch, "reset", tn_input(g, "reset", tn_shape(B, T), TN_I32));
     if (carry) tn_carry_inputs(g, &p.batch, 32);
     assert_ok(s->model->build(g, s->st, &p.batch));
     p.bound = tn_world_add(&s->w, g, NULL);
@@ -208,10 +208,10 @@ static void attention_stays_inside(void **state)
     stage s;
     open_stage(&s, *state);
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
-    piece all = { .batch = { .size = sizeof all.batch, .batch = B, .length = S, .logits = true } };
-    all.batch.tokens = tn_input(g, "tokens", tn_shape(B, S), TN_I32);
-    all.batch.document = tn_input(g, "document", tn_shape(B, S), TN_I32);
-    all.batch.reset = tn_input(g, "reset", tn_shape(B, S), TN_I32);
+    piece all = { .batch = { .size = sizeof all.batch, .batch = B, .length = S, .want = { "logits" }, .n_wants = 1 } };
+    tn_batch_add(&all.batch, "tokens", tn_input(g, "tokens", tn_shape(B, S), TN_I32));
+    tn_batch_add(&all.batch, "document", tn_input(g, "document", tn_shape(B, S), TN_I32));
+    tn_batch_add(&all.batch, "reset", tn_input(g, "reset", tn_shape(B, S), TN_I32));
     assert_ok(s.model->build(g, s.st, &all.batch));
     all.bound = tn_world_add(&s.w, g, NULL);
     const piece second = add_piece(&s, S - 9, false);
@@ -234,8 +234,8 @@ static void scales_go_token_by_token(void **state)
     stage s;
     open_stage(&s, &(pupil){ "ten", { "pattern=E", "hten=1,2" }, false, true, NULL });
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2 });
-    tn_batch b = { .size = sizeof b, .batch = B, .length = 2, .logits = true };
-    b.tokens = tn_input(g, "tokens", tn_shape(B, 2), TN_I32);
+    tn_batch b = { .size = sizeof b, .batch = B, .length = 2, .want = { "logits" }, .n_wants = 1 };
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(B, 2), TN_I32));
     tn_carry_inputs(g, &b, 32);
     assert_fails(s.model->build(g, s.st, &b), TN_USAGE, "token by token");
     tn_graph_free(g);

@@ -17,8 +17,8 @@ enum { T = 4, VOCAB = 5, D = 3 };
 static tn_status build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     (void)st;
-    const tn_ref w = tn_param(g, "w", tn_shape(VOCAB, D), tn_ones), x = tn_embed(g, b->tokens, w);
-    if (b->logits) tn_output(g, "logits", tn_linear(g, x, w));
+    const tn_ref w = tn_param(g, "w", tn_shape(VOCAB, D), tn_ones), x = tn_embed(g, tn_in(b, "tokens"), w);
+    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_linear(g, x, w));
     tn_output(g, "loss", tn_mean_all(g, x));
     return tn_graph_status(g);
 }
@@ -79,10 +79,10 @@ static void against(void **state)
 static tn_status build_samples(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     (void)st;
-    const int64_t B = b->batch, n = b->length * tn_ref_dim(g, b->features, 2);
-    const tn_ref logits = tn_linear(g, tn_reshape(g, b->features, tn_shape(B, n)), tn_param(g, "w", tn_shape(2, n), tn_ones));
-    if (b->logits) tn_output(g, "logits", logits);
-    tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, b->labels, tn_shape(B))));
+    const int64_t B = b->batch, n = b->length * tn_ref_dim(g, tn_in(b, "features"), 2);
+    const tn_ref logits = tn_linear(g, tn_reshape(g, tn_in(b, "features"), tn_shape(B, n)), tn_param(g, "w", tn_shape(2, n), tn_ones));
+    if (tn_wants(b, "logits")) tn_output(g, "logits", logits);
+    tn_output(g, "loss", tn_xent(g, logits, tn_reshape(g, tn_in(b, "labels"), tn_shape(B))));
     return tn_graph_status(g);
 }
 

@@ -126,14 +126,14 @@ static tn_status build(tn_chunks *c, role r, tn_graph **out)
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch *b = &p->batch;
     *b = (tn_batch){ .size = sizeof *b, .batch = c->batch, .length = p->length, .chunk = c->chunk,
-                     .logits = c->logits && !o.training };
-    b->tokens = tn_input(g, "tokens", dims, TN_I32);
-    if (r != ADVANCE) b->labels = tn_input(g, "labels", dims, TN_I32);
+                     .step = o.training ? "train" : "eval", .want = { "logits" }, .n_wants = c->logits && !o.training };
+    tn_batch_add(b, "tokens", tn_input(g, "tokens", dims, TN_I32));
+    if (r != ADVANCE) tn_batch_add(b, "labels", tn_input(g, "labels", dims, TN_I32));
     tn_carry_inputs(g, b, c->length);
     if (c->documents) {
-        b->reset = tn_input(g, "reset", dims, TN_I32);
-        b->document = tn_input(g, "document", dims, TN_I32);
-        b->positions = tn_input(g, "positions", dims, TN_I32);
+        tn_batch_add(b, "reset", tn_input(g, "reset", dims, TN_I32));
+        tn_batch_add(b, "document", tn_input(g, "document", dims, TN_I32));
+        tn_batch_add(b, "positions", tn_input(g, "positions", dims, TN_I32));
     }
     s = tn_model_build(c->model, g, c->settings, b);
     if (s == TN_USAGE) tn_error_prefix("plan.recompute=chunk");

@@ -363,7 +363,7 @@ static void refusals(void **state)
 static tn_status build_stateless(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     (void)st;
-    const tn_ref x = tn_embed(g, b->tokens, tn_param(g, "embed", tn_shape(V, 4), tn_ones));
+    const tn_ref x = tn_embed(g, tn_in(b, "tokens"), tn_param(g, "embed", tn_shape(V, 4), tn_ones));
     tn_output(g, "loss", tn_mean_all(g, tn_square(g, x)));
     return tn_graph_status(g);
 }

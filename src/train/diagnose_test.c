@@ -18,13 +18,13 @@ enum { N = 24, B = 4, F = 6, C = 3, DIM = 8 };
 static tn_status build_fragile(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     (void)st;
-    const tn_ref x = tn_reshape(g, b->features, tn_shape(b->batch, F));
+    const tn_ref x = tn_reshape(g, tn_in(b, "features"), tn_shape(b->batch, F));
     const tn_ref w = tn_param(g, "w", tn_shape(DIM, F), tn_normal(0.1f)),
                  v = tn_param(g, "v", tn_shape(C, DIM), tn_normal(0.1f));
     const tn_ref c = tn_param(g, "c", tn_shape(DIM), tn_ones);
     const tn_ref h = tn_exp(g, tn_linear(g, x, w)), logits = tn_linear(g, h, v);
-    if (b->logits) tn_output(g, "logits", tn_reshape(g, logits, tn_shape(b->batch, 1, C)));
-    const tn_ref xent = tn_xent(g, logits, tn_reshape(g, b->labels, tn_shape(b->batch)));
+    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_reshape(g, logits, tn_shape(b->batch, 1, C)));
+    const tn_ref xent = tn_xent(g, logits, tn_reshape(g, tn_in(b, "labels"), tn_shape(b->batch)));
     tn_output(g, "loss", tn_add(g, xent, tn_scale(g, tn_sum_all(g, tn_sqrt(g, c)), 0.01f)));
     return tn_graph_status(g);
 }

@@ -66,7 +66,7 @@ static tn_status check_graph(tn_decoder *d, const tn_graph *g)
             "tn_cache and leaves its state there with tn_assign, as what `tenon new model` writes does",
             d->o.model->name);
     if (!logits)
-        return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_batch.logits asks for them",
+        return tn_error(TN_USAGE, "model %s puts out no \"logits\" where tn_wants(b, \"logits\") asks for them",
                         d->o.model->name);
     d->vocab = logits->dims.dim[logits->dims.rank - 1];
     return TN_OK;
@@ -113,9 +113,9 @@ static tn_status make_piece(tn_decoder *d, int i)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
-    piece p = { .batch = { .size = sizeof p.batch, .batch = d->o.batch, .length = lengths[i], .logits = i == LAST } };
+    piece p = { .batch = { .size = sizeof p.batch, .batch = d->o.batch, .length = lengths[i], .step = "eval", .want = { "logits" }, .n_wants = i == LAST } };
     TN_TRY(tn_graph_new(&d->setup.options, &g));
-    p.batch.tokens = tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32);
+    tn_batch_add(&p.batch, "tokens", tn_input(g, "tokens", tn_shape(d->o.batch, lengths[i]), TN_I32));
     tn_carry_inputs(g, &p.batch, d->o.capacity);
     TN_TRY(tn_model_build(d->o.model, g, d->o.settings, &p.batch));
     TN_TRY(tn_graph_status(g));

@@ -63,8 +63,8 @@ static void open_stage(stage *s, const pupil *p)
     resolve(s, p);
     s->w = tn_world_open(3, 2);
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 2, .round = p->half ? TN_BF16 : TN_F32 });
-    tn_batch b = { .size = sizeof b, .batch = B, .length = T, .logits = true };
-    b.tokens = tn_input(g, "tokens", tn_shape(B, T), TN_I32);
+    tn_batch b = { .size = sizeof b, .batch = B, .length = T, .want = { "logits" }, .n_wants = 1 };
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
     assert_ok(s->model->build(g, s->st, &b));
     tn_bound *whole = tn_world_add(&s->w, g, NULL);
     enlarge(s->w.store);

@@ -144,7 +144,8 @@ static tn_status build_without_state(tn_graph *g, const tn_settings *st, const t
 {
     tn_batch plain = *b;
     plain.carry = false;
-    plain.position = plain.keys = plain.positions = TN_NONE;
+    for (size_t i = 0; i < plain.n_inputs; i++)
+        if (strcmp(plain.input[i].name, "tokens") != 0) plain.input[i].ref = TN_NONE;
     tn_settings *own = NULL;
     const tn_model *gpt;
     const char *list[] = { "dim=8", "heads=1", "layers=1", "vocab=256" };

@@ -112,10 +112,10 @@ static void instruments(void **state)
 static tn_status build_weighted(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const tn_ref w = tn_param(g, "w", tn_shape(1, tn_settings_int(st, "inputs") * b->length), tn_ones);
-    const tn_ref x = tn_reshape(g, b->features, tn_shape(b->batch, tn_settings_int(st, "inputs") * b->length));
-    const tn_ref apart = tn_sub(g, tn_reshape(g, tn_linear(g, x, w), tn_shape(b->batch)), b->targets);
-    tn_output(g, "loss", tn_mean_all(g, tn_mul(g, b->weights, tn_square(g, apart))));
-    return b->samples == 100 ? tn_graph_status(g) : TN_INTERNAL;
+    const tn_ref x = tn_reshape(g, tn_in(b, "features"), tn_shape(b->batch, tn_settings_int(st, "inputs") * b->length));
+    const tn_ref apart = tn_sub(g, tn_reshape(g, tn_linear(g, x, w), tn_shape(b->batch)), tn_in(b, "targets"));
+    tn_output(g, "loss", tn_mean_all(g, tn_mul(g, tn_in(b, "weights"), tn_square(g, apart))));
+    return (int64_t)tn_number(b, "samples") == 100 ? tn_graph_status(g) : TN_INTERNAL;
 }
 
 static void weights(void **state)

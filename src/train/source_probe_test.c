@@ -24,10 +24,10 @@ static const tn_setting echo_rows[] = {
 static tn_status echo_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const int64_t V = tn_settings_int(st, "vocab");
-    const tn_ref x = tn_embed(g, b->tokens, tn_param(g, "table", tn_shape(V, V), tn_zeros));
+    const tn_ref x = tn_embed(g, tn_in(b, "tokens"), tn_param(g, "table", tn_shape(V, V), tn_zeros));
     const tn_ref head = tn_param(g, "head", tn_shape(V, V), tn_zeros), logits = tn_linear(g, x, head);
-    if (b->logits) tn_output(g, "logits", logits);
-    tn_output(g, "loss", tn_linear_xent(g, x, head, b->labels));
+    if (tn_wants(b, "logits")) tn_output(g, "logits", logits);
+    tn_output(g, "loss", tn_linear_xent(g, x, head, tn_in(b, "labels")));
     return tn_graph_status(g);
 }
 

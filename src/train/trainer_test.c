@@ -141,7 +141,7 @@ static void evaluation(void **state)
 static tn_status build_unlabelled(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     (void)st;
-    const tn_ref x = tn_embed(g, b->tokens, tn_param(g, "embed", tn_shape(VOCAB, 4), tn_ones));
+    const tn_ref x = tn_embed(g, tn_in(b, "tokens"), tn_param(g, "embed", tn_shape(VOCAB, 4), tn_ones));
     tn_output(g, "loss", tn_mean_all(g, tn_square(g, x)));
     return tn_graph_status(g);
 }

@@ -59,7 +59,7 @@ static tn_bound *add_twin(tn_world *w, const variation *v)
     const tep_shape z = { .B = B, .S = v->S, .F = F, .C = C, .L = 1 };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .training = true, .threads = 1 });
     const tn_batch b = tep_batch(g, &z);
-    tn_ref e = tn_linear(g, b.features, param(g, "embed.w", D, F), .bias = param(g, "embed.b", D, 0));
+    tn_ref e = tn_linear(g, tn_in(&b, "features"), param(g, "embed.w", D, F), .bias = param(g, "embed.b", D, 0));
     if (v->S > 1) e = tn_add(g, e, param(g, "position", v->S, D));
     const tn_ref ws[] = { param(g, "attn.wq", D, D), param(g, "attn.wk", D, D), param(g, "attn.wv", D, D) };
     const tn_ref bs[] = { param(g, "attn.bq", D, 0), param(g, "attn.bk", D, 0), param(g, "attn.bv", D, 0) };
@@ -72,7 +72,7 @@ static tn_bound *add_twin(tn_world *w, const variation *v)
     const tn_ref h = tn_loop(g, ((tn_body){ literal, (void *)(uintptr_t)v }), .carry = &h0, .n_carry = 1, .consts = consts, .n_consts = 15,
                              .steps = 20, .grad = v->faithful ? TN_LOOP_BPTT : TN_LOOP_IMPLICIT, .rtol = v->faithful ? TN_NONE : rtol,
                              .tol = v->faithful ? tol : TN_NONE, .damping = tn_scalar(g, "damping", 0.9f));
-    const tn_ref loss = tn_linear_xent(g, tn_mean(g, h, 1), param(g, "head.w", C, D), tn_reshape(g, b.labels, tn_shape(B)),
+    const tn_ref loss = tn_linear_xent(g, tn_mean(g, h, 1), param(g, "head.w", C, D), tn_reshape(g, tn_in(&b, "labels"), tn_shape(B)),
                                        .bias = param(g, "head.b", C, 0));
     tn_output(g, "state", h);
     tn_output(g, "loss", loss);

@@ -63,9 +63,9 @@ static void *copy_of(const void *from, size_t bytes)
 static tn_graph *build_token(const tn_model *model, const tn_settings *st, bool inplace)
 {
     const char *const off[] = { "opt.pack_weights", inplace ? NULL : "opt.inplace", NULL };
-    tn_batch b = { .size = sizeof b, .batch = 1, .length = 1, .logits = true };
+    tn_batch b = { .size = sizeof b, .batch = 1, .length = 1, .want = { "logits" }, .n_wants = 1 };
     tn_graph *g = tn_world_graph(&(tn_graph_options){ .threads = 1, .off = off });
-    b.tokens = tn_input(g, "tokens", tn_shape(1, 1), TN_I32);
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, 1), TN_I32));
     tn_carry_inputs(g, &b, CAPACITY);
     assert_ok(model->build(g, st, &b));
     tn_output(g, "next", tn_argmax(g, tn_graph_output(g, "logits")));

@@ -48,7 +48,7 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
 
     /* Tokens are (B,T); a loop over time wants (T,B,d). */
-    tn_ref x = tn_embed(g, tn_transpose(g, b->tokens, 1, 0), table);
+    tn_ref x = tn_embed(g, tn_transpose(g, tn_in(b, "tokens"), 1, 0), table);
     for (int l = 0; l < layers; l++) {
         tn_region r = tn_region_begin(g, "layer%d", l);
         x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->carry));
@@ -57,8 +57,8 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     x = tn_transpose(g, x, 1, 0, 2); /* (B,T,d) again */
     x = tn_rmsnorm(g, x, tn_param(g, "norm_f", tn_shape(d), tn_ones));
 
-    if (b->logits) tn_output(g, "logits", tn_linear(g, x, table)); /* the head is the embedding, transposed */
-    if (b->labels.id) tn_output(g, "loss", tn_linear_xent(g, x, table, b->labels)); /* who writes text has none */
+    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_linear(g, x, table)); /* the head is the embedding, transposed */
+    if (tn_in(b, "labels").id) tn_output(g, "loss", tn_linear_xent(g, x, table, tn_in(b, "labels"))); /* who writes text has none */
     return tn_graph_status(g);
 }
 

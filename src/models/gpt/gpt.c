@@ -165,7 +165,7 @@ static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b
     const tn_status s = config_read(st, b, &c);
     if (s != TN_OK) return s;
     const tn_ref table = tn_param(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
-    tn_ref x = tn_embed(g, b->tokens, table);
+    tn_ref x = tn_embed(g, tn_in(b, "tokens"), table);
     if (!c.llama) {
         const tn_ref p = tn_param(g, "position", tn_shape(c.context, c.dim), tn_normal(0.02f));
         x = tn_add(g, x, tn_block_positions(g, p, b));
@@ -191,4 +191,5 @@ const tn_model tn_model_gpt = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = gpt_build,
+    TN_LANGUAGE_ROWS,
 };

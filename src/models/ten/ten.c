@@ -71,7 +71,7 @@ static tn_status check_batch(const ten_config *c, const tn_batch *b)
                               (long long)c->context);
     if (c->tbptt && b->length > c->tbptt && b->length % c->tbptt)
         return tn_model_error("tbptt=%lld must divide the %lld tokens of a sequence", (long long)c->tbptt, T);
-    if (c->n_scales && b->reset.id) return tn_model_error("hten layers know no document starts: use hten=off here");
+    if (c->n_scales && tn_in(b, "reset").id) return tn_model_error("hten layers know no document starts: use hten=off here");
     const bool carries = c->n_scales && b->carry;
     if (carries && ((b->length != 1 && !b->chunk) || c->rotate || strchr(c->pattern, 'W')))
         return tn_model_error(
@@ -93,7 +93,7 @@ static tn_ref embed(ten_net *n, tn_ref table, const tn_batch *b)
     tn_graph *g = n->g;
     const ten_config *c = n->c;
     const tn_dims dims = tn_shape(c->context, c->dim);
-    tn_ref x = tn_embed(g, b->tokens, table);
+    tn_ref x = tn_embed(g, tn_in(b, "tokens"), table);
     if (c->pos == TEN_POS_LEARNED)
         x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), b));
     if (c->pos == TEN_POS_SIN)

@@ -17,7 +17,7 @@ tn_ref ten_d_layer(ten_net *n, tn_ref u, const tn_batch *b)
     const tn_ref ri = tn_linear(g, u, tn_param(g, "w_ri", tn_shape(2 * K, d), tn_normal(0.02f)),
                                 .bias = tn_param(g, "b_ri", tn_shape(2 * K), tn_zeros), .act = TN_ACT_SIGMOID);
     const tn_ref nu = tn_param(g, "nu", tn_shape(K), ten_init_nu(c), .lr = c->spectrum_lr);
-    const tn_ref states = tn_scan_gated(g, x, ri, nu, ten_phase(n, K, ten_init_omega()), .reset = b->reset,
+    const tn_ref states = tn_scan_gated(g, x, ri, nu, ten_phase(n, K, ten_init_omega()), .reset = tn_in(b, "reset"),
                                         .state = state, .final = b->carry ? &after : NULL);
     tn_carry_keep(g, b, state, after);
     ten_note_energy(n, states);

@@ -110,7 +110,7 @@ static tn_ref cut_scan(ten_net *n, tn_ref x, const spectrum *s, tn_ref c, const 
     const tn_ref starts[] = { tn_fill(g, tn_shape(B, 1, K2), TN_F32, 0),
                               tn_reshape(g, ends, tn_shape(B, pieces - 1, K2)) };
     const tn_ref state = tn_reshape(g, tn_concat(g, starts, 2, 1), tn_shape(B * pieces, K2));
-    const tn_ref px = in_pieces(g, x, B, T, C), reset = in_pieces(g, b->reset, B, T, C);
+    const tn_ref px = in_pieces(g, x, B, T, C), reset = in_pieces(g, tn_in(b, "reset"), B, T, C);
     const tn_ref y = s->gates.id ? tn_scan_gated(g, px, in_pieces(g, s->gates, B, T, C), s->nu, s->omega,
                                                  .state = state, .reset = reset)
                                  : tn_scan(g, px, in_pieces(g, s->rho, B, T, C), in_pieces(g, s->omega, B, T, C),
@@ -125,8 +125,8 @@ static tn_ref states(ten_net *n, tn_ref x, const spectrum *s, const tn_batch *b,
     tn_ref after = TN_NONE, *last = b->carry ? &after : NULL;
     const tn_ref c =
         s->gates.id
-            ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = b->reset, .final = last)
-            : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = b->reset, .final = last);
+            ? tn_scan_gated(g, x, s->gates, s->nu, s->omega, .state = state, .reset = tn_in(b, "reset"), .final = last)
+            : tn_scan(g, x, s->rho, s->omega, .gamma = s->gamma, .state = state, .reset = tn_in(b, "reset"), .final = last);
     tn_carry_keep(g, b, state, after);
     const bool cut = n->c->tbptt && tn_graph_get_options(g)->training && b->length > n->c->tbptt;
     return cut ? cut_scan(n, x, s, c, b) : c;

@@ -48,7 +48,7 @@ static tn_ref prepared(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b)
 static tn_ref add_up(ten_net *n, const ten_written *x, const tn_batch *b, tn_ref *after)
 {
     const tn_ref write = tn_reshape(n->g, x->write, tn_shape(b->batch, b->length, n->c->heads, 1));
-    return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = b->reset, .chunk = n->c->chunk,
+    return tn_outer(n->g, x->q, x->k, tn_mul(n->g, x->v, write), x->alpha, .reset = tn_in(b, "reset"), .chunk = n->c->chunk,
                     .state = x->state, .final = after);
 }
 

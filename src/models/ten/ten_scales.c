@@ -40,7 +40,7 @@ static tn_ref at_scale_step(ten_net *n, tn_ref x, const tn_batch *b, char kind, 
     const tn_ref full = tn_clamp_min(g, tn_affine(g, counted, 1, (float)(1 - s)), 0); /* 1 at the last token, else 0 */
     const tn_ref open = tn_affine(g, full, -1, 1), shape3 = tn_reshape(g, full, tn_shape(B, 1, 1));
     tn_batch few = *b;
-    few.commit = full;
+    tn_batch_add(&few, "commit", full);
     const tn_ref y = tn_linear(g, ten_block(n, tn_scale(g, summed, 1.f / (float)s), &few, kind),
                                tn_param(g, "up", tn_shape(d, d), tn_normal(0.02f)));
     const tn_ref now = tn_add(g, held, tn_mul(g, tn_sub(g, y, held), shape3));

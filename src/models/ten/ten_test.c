@@ -219,8 +219,8 @@ static int64_t parameters_of(const char *preset, int64_t length)
     int64_t n = 0;
     assert_ok(tn_settings_resolve(preset, NULL, 0, &st, &model));
     tn_graph *g = tn_world_graph(NULL);
-    tn_batch b = { .size = sizeof b, .batch = 1, .length = length, .logits = true };
-    b.tokens = tn_input(g, "tokens", tn_shape(1, length), TN_I32);
+    tn_batch b = { .size = sizeof b, .batch = 1, .length = length, .want = { "logits" }, .n_wants = 1 };
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, length), TN_I32));
     assert_ok(model->build(g, st, &b));
     for (size_t i = 1; i < g->n_tensors; i++)
         if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i)

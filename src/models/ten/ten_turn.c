@@ -57,7 +57,7 @@ tn_ref ten_turn(ten_net *n, tn_ref x, tn_ref turns, const tn_batch *b)
     if (n->c->rotate == TEN_ROTATE_NONE) return x;
     const tn_ref moving = tn_slice(g, x, -1, 0, 2 * pairs), rest = tn_slice(g, x, -1, 2 * pairs, N - 2 * pairs);
     if (n->c->rotate == TEN_ROTATE_FIXED) {
-        const tn_ref parts[] = { tn_rope(g, n->c->rotate_half ? moving : x, .position = b->position), rest };
+        const tn_ref parts[] = { tn_rope(g, n->c->rotate_half ? moving : x, .position = tn_in(b, "position")), rest };
         return n->c->rotate_half ? tn_concat(g, parts, 2, -1) : parts[0];
     }
     const tn_ref cos = tn_slice(g, turns, 2, 0, H), sin = tn_slice(g, turns, 2, H, H);

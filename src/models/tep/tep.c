@@ -55,14 +55,14 @@ tep_target tep_target_of(const tep_net *n)
 {
     tn_graph *g = n->g;
     const tn_batch *b = n->b;
-    const bool value = n->value_w.id && b->targets.id;
+    const bool value = n->value_w.id && tn_in(b, "targets").id;
     return (tep_target){ .head_w = n->head_w,
                          .head_b = n->head_b,
-                         .labels = n->labels == 1 ? tn_reshape(g, b->labels, tn_shape(b->batch)) : b->labels,
-                         .weights = b->weights,
+                         .labels = n->labels == 1 ? tn_reshape(g, tn_in(b, "labels"), tn_shape(b->batch)) : tn_in(b, "labels"),
+                         .weights = tn_in(b, "weights"),
                          .value_w = value ? n->value_w : TN_NONE,
                          .value_b = value ? n->value_b : TN_NONE,
-                         .targets = value ? b->targets : TN_NONE };
+                         .targets = value ? tn_in(b, "targets") : TN_NONE };
 }
 
 tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn_ref count, bool nudges)
@@ -79,7 +79,7 @@ tn_ref tep_cost(const tep_net *n, tn_graph *g, tn_ref h, const tep_target *t, tn
 tn_ref tep_sample_count(const tep_net *n)
 {
     const tn_ref ones = tn_fill(n->g, tn_shape(n->b->batch), TN_F32, 1.f);
-    return tn_reshape(n->g, tn_sum_all(n->g, n->b->count.id ? tn_live(n->g, ones, n->b->count) : ones), tn_shape(1));
+    return tn_reshape(n->g, tn_sum_all(n->g, tn_in(n->b, "count").id ? tn_live(n->g, ones, tn_in(n->b, "count")) : ones), tn_shape(1));
 }
 
 /* Equal logits make every label that counts cost log C. */
@@ -88,7 +88,7 @@ tn_ref tep_label_count(const tep_net *n)
     tn_graph *g = n->g;
     const int64_t C = n->c->classes;
     const tn_ref flat = tn_fill(g, tn_shape(n->b->batch, n->labels, C), TN_F32, 0.f);
-    const tn_ref sum = tn_scale(g, tn_xent(g, flat, n->b->labels, .sum = true), 1.f / logf((float)C));
+    const tn_ref sum = tn_scale(g, tn_xent(g, flat, tn_in(n->b, "labels"), .sum = true), 1.f / logf((float)C));
     return tn_clamp_min(g, tn_reshape(g, sum, tn_shape(1)), 1.f);
 }
 
@@ -97,7 +97,7 @@ static tn_ref task_loss(const tep_net *n, tn_ref h)
     tn_graph *g = n->g;
     const tep_target t = tep_target_of(n);
     if (!t.weights.id && !t.targets.id) return tn_linear_xent(g, tep_read(n, g, h, false), t.head_w, t.labels, .bias = t.head_b);
-    const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, n->b->count, false), tn_shape(1));
+    const tn_ref sum = tn_reshape(g, tep_cost(n, g, h, &t, tn_in(n->b, "count"), false), tn_shape(1));
     return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));
 }
 
@@ -126,10 +126,10 @@ static void put_logits(const tep_net *n, tn_ref h)
 static tn_status check_batch(const tep_net *n)
 {
     const tn_batch *b = n->b;
-    if (b->labels.id && n->labels != 1 && n->labels != n->c->tokens)
+    if (tn_in(b, "labels").id && n->labels != 1 && n->labels != n->c->tokens)
         return tn_model_error("a sample of %lld tokens has 1 label or one for each token, not %lld", (long long)n->c->tokens,
                               (long long)n->labels);
-    if (n->labels != 1 && (b->weights.id || b->targets.id || n->c->value))
+    if (n->labels != 1 && (tn_in(b, "weights").id || tn_in(b, "targets").id || n->c->value))
         return tn_model_error("weights and a value belong to samples with one label: use value=false");
     if (b->carry) return tn_model_error("tep knows no sequences that go on: it solves each sample by itself");
     return TN_OK;
@@ -138,15 +138,15 @@ static tn_status check_batch(const tep_net *n)
 tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     tep_config c;
-    if (!b->features.id) return tn_model_error("tep learns from samples, not from tokens: give task=NAME");
+    if (!tn_in(b, "features").id) return tn_model_error("tep learns from samples, not from tokens: give task=NAME");
     tn_status s = tep_config_read(st, g, b, &c);
-    tep_net n = { .g = g, .c = &c, .b = b, .labels = b->labels.id ? tn_ref_dim(g, b->labels, -1) : 1 };
+    tep_net n = { .g = g, .c = &c, .b = b, .labels = tn_in(b, "labels").id ? tn_ref_dim(g, tn_in(b, "labels"), -1) : 1 };
     if (s == TN_OK) s = check_batch(&n);
     if (s != TN_OK) return s;
-    const tep_map m = c.mode == TEP_BLOCK    ? tep_block(&n, b->features)
-                      : c.mode == TEP_ENERGY ? tep_energy(&n, b->features)
-                      : c.mode == TEP_TOROIDAL ? tep_toroidal(&n, b->features)
-                                               : tep_hopfield(&n, b->features);
+    const tep_map m = c.mode == TEP_BLOCK    ? tep_block(&n, tn_in(b, "features"))
+                      : c.mode == TEP_ENERGY ? tep_energy(&n, tn_in(b, "features"))
+                      : c.mode == TEP_TOROIDAL ? tep_toroidal(&n, tn_in(b, "features"))
+                                               : tep_hopfield(&n, tn_in(b, "features"));
     const tep_affine head = glorot(g, "head", c.classes, c.dim, c.head_scale);
     const tep_affine value = c.value ? glorot(g, "value", 1, c.dim, 1) : (tep_affine){ 0 };
     n.head_w = head.w, n.head_b = head.b;
@@ -154,10 +154,10 @@ tn_status tep_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_region r = tn_region_begin(g, "solve");
     const tn_ref h = tep_solve(&n, &m);
     tn_region_end(g, r);
-    const tn_ref extra = b->labels.id ? tep_slope_penalty(&n, &m, h) : TN_NONE;
+    const tn_ref extra = tn_in(b, "labels").id ? tep_slope_penalty(&n, &m, h) : TN_NONE;
     r = tn_region_begin(g, "head");
-    if (b->logits) put_logits(&n, h);
-    if (b->labels.id) put_loss(&n, h, extra);
+    if (tn_wants(b, "logits")) put_logits(&n, h);
+    if (tn_in(b, "labels").id) put_loss(&n, h, extra);
     tn_region_end(g, r);
     return tn_graph_status(g);
 }

@@ -139,7 +139,7 @@ tn_status tep_config_read(const tn_settings *st, tn_graph *g, const tn_batch *b,
 {
     read_all(st, c);
     if (b) {
-        const int64_t F = tn_ref_dim(g, b->features, -1);
+        const int64_t F = tn_ref_dim(g, tn_in(b, "features"), -1);
         if (!c->inputs) c->inputs = F;
         if (!c->tokens) c->tokens = b->length;
         if (!c->classes) return tn_model_error("classes is auto and there is no task that says it: give task=NAME or classes=N");
@@ -155,6 +155,22 @@ static const char *const exact[] = { "grad=bptt",   "rtol=1e-6",     "tol=1e-6",
 
 static const char *const scalars[] = { "beta", "damping", "rtol", "tol", NULL }; /* nudge_rtol: 0 is another graph */
 
+/* Samples of T tokens with F numbers each, and one label a sample or one a token. Environments give each sample a weight, and the value head
+ * what it should say. */
+static const tn_input_row inputs[] = {
+    { "features", TN_F32, .dims = { TN_B, TN_T, "inputs" } },
+    { "labels", TN_I32, { TN_B, "labels" }, .below = "classes", .pad = -1 },
+    { "count", TN_I32, .dims = { "1" } },   /* valid rows of the batch */
+    { "sample", TN_I32, .dims = { TN_B } }, /* a row's number in the training set: where its last state is kept */
+    { "weights", TN_F32, { TN_B }, .optional = true },
+    { "targets", TN_F32, { TN_B }, .optional = true },
+};
+
+static const tn_metric_row metrics[] = {
+    { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .key = "heldout" },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+};
+
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,
     .name = "tep",
@@ -164,6 +180,8 @@ const tn_model tn_model_tep = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = tep_build,
+    TN_INPUTS(inputs),
+    TN_METRICS(metrics),
     .instruments = tep_instruments,
     .features = true,
     .exact = exact,

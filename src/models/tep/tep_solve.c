@@ -53,10 +53,10 @@ static tn_ref first_guess(const tep_net *n, const tep_map *m, tn_ref *cache)
 {
     tn_dims all = m->state;
     *cache = TN_NONE;
-    if (!n->c->cache || !n->b->sample.id) return tn_fill(n->g, m->state, TN_F32, 0.f);
-    all.dim[0] = n->b->samples;
+    if (!n->c->cache || !tn_in(n->b, "sample").id) return tn_fill(n->g, m->state, TN_F32, 0.f);
+    all.dim[0] = (int64_t)tn_number(n->b, "samples");
     *cache = tn_cache(n->g, "equilibria", all, TN_F32);
-    return tn_gather_rows(n->g, *cache, n->b->sample);
+    return tn_gather_rows(n->g, *cache, tn_in(n->b, "sample"));
 }
 
 static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after)
@@ -64,7 +64,7 @@ static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after
     tn_graph *g = n->g;
     if (!cache.id || !tn_graph_get_options(g)->training) return;
     const tn_ref moved = tn_sub(g, tn_stop_gradient(g, after), before); /* 0 in padding, which says sample 0 */
-    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, n->b->sample, n->b->samples)));
+    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, tn_in(n->b, "sample"), (int64_t)tn_number(n->b, "samples"))));
 }
 
 /* --- the solve ------------------------------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ typedef struct solve {
 static tn_loop_grad gradient_of(const tep_net *n)
 {
     static const tn_loop_grad kinds[] = { TN_LOOP_EP, TN_LOOP_EP, TN_LOOP_IMPLICIT, TN_LOOP_ONE_STEP, TN_LOOP_BPTT };
-    return n->b->labels.id && tn_graph_get_options(n->g)->training ? kinds[n->c->grad] : TN_LOOP_ONE_STEP;
+    return tn_in(n->b, "labels").id && tn_graph_get_options(n->g)->training ? kinds[n->c->grad] : TN_LOOP_ONE_STEP;
 }
 
 static solve solve_of(const tep_net *n)
@@ -121,7 +121,7 @@ static tn_ref by_loop(const tep_net *n, const tep_map *m, solve *s)
     return tn_loop(n->g, body, .carry = &s->h0, .n_carry = 1, .consts = m->consts, .n_consts = m->n, .sample_consts = m->per_sample,
                    .steps = c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol, .damping = s->damping, .cost = &cost,
                    .cost_consts = costs, .n_cost_consts = k + 1, .sample_cost_consts = per_sample, .beta = s->beta,
-                   .centred = s->centred, .mean = true, .proxy = s->proxy, .at_rest = s->at_rest, .move = s->move, .count = n->b->count, .solver = s->solver,
+                   .centred = s->centred, .mean = true, .proxy = s->proxy, .at_rest = s->at_rest, .move = s->move, .count = tn_in(n->b, "count"), .solver = s->solver,
                    .memory = (int)c->memory, .free_steps = &s->steps, .nudged_steps = &s->nudged_steps,
                    .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals, .signal = &s->signal);
 }
@@ -134,7 +134,7 @@ static tn_ref by_relax(const tep_net *n, const tep_map *m, solve *s)
     tn_relax_options o = { .kind = m->kind, .h0 = s->h0, .steps = n->c->iterations, .grad = s->grad, .rtol = s->rtol, .tol = s->tol,
                            .damping = s->damping, .beta = s->beta, .centred = s->centred, .mean = true, .proxy = s->proxy,
                            .at_rest = s->at_rest, .move = s->move,
-                           .count = n->b->count, .solver = s->solver, .memory = (int)n->c->memory, .free_steps = &s->steps,
+                           .count = tn_in(n->b, "count"), .solver = s->solver, .memory = (int)n->c->memory, .free_steps = &s->steps,
                            .nudged_steps = &s->nudged_steps, .adjoint_steps = &s->adjoint_steps, .residuals = &s->residuals,
                            .signal = &s->signal };
     if (m->kind == TN_RELAX_BLOCK) {

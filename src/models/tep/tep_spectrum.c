@@ -45,13 +45,13 @@ tn_ref tep_slope_penalty(const tep_net *n, const tep_map *m, tn_ref h)
 {
     tn_graph *g = n->g;
     const float step = 0.01f; /* states are of size 1: small for the map, large for f32 */
-    if (n->c->jacobian <= 0 || !n->b->labels.id || !tn_graph_get_options(g)->training) return TN_NONE;
+    if (n->c->jacobian <= 0 || !tn_in(n->b, "labels").id || !tn_graph_get_options(g)->training) return TN_NONE;
     const tn_ref v = tn_affine(g, tn_dropout(g, tn_fill(g, m->state, TN_F32, 1.f), 0.5f), 1.f, -1.f);
     const tn_ref rest = tn_stop_gradient(g, h), at[] = { rest, tn_add(g, rest, tn_scale(g, v, step)) };
     tn_ref f[2];
     for (int i = 0; i < 2; i++) m->build(g, &(tn_body_io){ .carry = &at[i], .consts = m->consts, .next = &f[i] }, (void *)(uintptr_t)n->c);
     tn_ref moved = tn_sub(g, f[1], f[0]);
-    if (n->b->count.id) moved = tn_live(g, moved, n->b->count);
+    if (tn_in(n->b, "count").id) moved = tn_live(g, moved, tn_in(n->b, "count"));
     const float per_sample = n->c->jacobian / (step * step) / ((float)tn_dims_count(m->state) / (float)n->b->batch);
     const tn_ref sum = tn_reshape(g, tn_scale(g, tn_sum_all(g, tn_square(g, moved)), per_sample), tn_shape(1));
     return tn_sum_all(g, tn_div(g, sum, tn_clamp_min(g, tep_sample_count(n), 1.f)));

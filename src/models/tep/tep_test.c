@@ -566,7 +566,7 @@ static void bad_settings(void **state)
         tn_graph *g = tn_world_graph(NULL);
         tn_batch b = tep_batch(g, &z);
         assert_fails(model->build(g, st, &b), TN_USAGE, rows[i].says);
-        b.features = TN_NONE;
+        tn_batch_add(&b, "features", TN_NONE);
         assert_fails(model->build(g, st, &b), TN_USAGE, "give task=NAME");
         tn_graph_free(g);
         tn_settings_free(st);

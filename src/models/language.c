@@ -1,0 +1,42 @@
+/* Rows that models which read tokens share: what a batch of text holds, and what such a run is judged by. */
+#include <tenon/model.h>
+
+#include <math.h>
+
+const tn_input_row tn_language_inputs[] = {
+    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" },
+    { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab", .pad = -1 }, /* -1: not counted */
+    /* Where a row may hold several documents: 1 where one starts; which of the row a token is of; a token's place in it. */
+    { "reset", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true },
+    { "document", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true },
+    { "positions", TN_I32, { TN_B, TN_T }, .cut = true, .optional = true },
+};
+_Static_assert(sizeof tn_language_inputs / sizeof *tn_language_inputs == TN_LANGUAGE_INPUTS, "as model.h says");
+
+void tn_answers_add(const tn_metric_view *v, double *sums)
+{
+    int64_t n, all;
+    const float *logits = v->output(v->ctx, "logits", &all); /* (n, classes) */
+    const int32_t *labels = v->input(v->ctx, "labels", &n);
+    if (!logits || !labels || n < 1) {
+        sums[0] = NAN; /* the model puts out none */
+        return;
+    }
+    const int64_t classes = all / n;
+    for (int64_t i = 0; i < n; i++) {
+        const float *x = logits + i * classes;
+        int64_t best = 0;
+        if (labels[i] < 0) continue;
+        for (int64_t k = 1; k < classes; k++)
+            if (x[k] > x[best] || isnan(x[best])) best = k;
+        sums[0] += best == labels[i] && !isnan(x[best]);
+    }
+    sums[1] += (double)v->count;
+}
+
+const tn_metric_row tn_language_metrics[] = {
+    { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .key = "heldout" },
+    { "bits_per_byte", "bits", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .needs = "bits", .key = "bits_per_byte" },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+};
+_Static_assert(sizeof tn_language_metrics / sizeof *tn_language_metrics == TN_LANGUAGE_METRICS, "as model.h says");

@@ -96,7 +96,6 @@ typedef struct tn_model {
      * are returned; errors of the graph are kept in it. */
     tn_status (*build)(tn_graph *g, const tn_settings *st, const tn_batch *b);
     void (*instruments)(const tn_settings *st, const tn_instruments *i); /* or NULL */
-    bool features; /* learns from samples of a task, not from tokens */
     /* "key=value", NULL at the end: settings under which its gradient is that of its loss, where others only come near it (a
      * short solve, a finite nudge). `tenon check` compares with those. NULL: it always is. */
     const char *const *exact;
@@ -109,6 +108,13 @@ typedef struct tn_model {
      * the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
     const tn_input_row *inputs;
     size_t n_inputs;
+    const tn_source_number *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
+    size_t n_assumes;
+    const char *time; /* the setting that says what TN_T is; NULL: train.context */
+    /* Parts of "loss", in the order in which they are added up; those that a graph does not put out are left out. NULL: "loss" as a whole, by
+     * the labels that count where there are some, else by tokens. */
+    const tn_loss_row *losses;
+    size_t n_losses;
     const tn_metric_row *metrics;
     size_t n_metrics;
     const tn_step_row *steps;
@@ -129,12 +135,13 @@ typedef struct tn_model {
 
 /* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
  * and, where answers are counted, accuracy. */
-enum { TN_LANGUAGE_INPUTS = 5, TN_LANGUAGE_METRICS = 3 };
+enum { TN_LANGUAGE_INPUTS = 5, TN_LANGUAGE_LOSSES = 2, TN_LANGUAGE_METRICS = 3 };
 extern const tn_input_row tn_language_inputs[];
+extern const tn_loss_row tn_language_losses[];
 extern const tn_metric_row tn_language_metrics[];
-#define TN_LANGUAGE_ROWS                                                                                    \
-    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .metrics = tn_language_metrics,           \
-    .n_metrics = TN_LANGUAGE_METRICS
+#define TN_LANGUAGE_ROWS                                                                                              \
+    .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                       \
+    .n_losses = TN_LANGUAGE_LOSSES, .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
 
 /* tn_metric_row.add of an accuracy: labels that the largest logit of their row names (the first of equals), and those that count. */
 void tn_answers_add(const tn_metric_view *v, double *sums);

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-enum { TN_INPUT_RANK = 4, TN_INPUTS_MAX = 16, TN_METRICS_MAX = 16, TN_SUMS_MAX = 4, TN_STEPS_MAX = 8, TN_SCHEDULES_MAX = 16 };
+enum { TN_INPUT_RANK = 4, TN_INPUTS_MAX = 16, TN_METRICS_MAX = 16, TN_LOSSES_MAX = 4, TN_SUMS_MAX = 4, TN_STEPS_MAX = 8, TN_SCHEDULES_MAX = 16 };
 
 /* --- inputs ----------------------------------------------------------------------------------------------------------- */
 
@@ -43,8 +43,15 @@ typedef struct tn_input_row {
     bool cut;                        /* dims begin with B, T: chunks of time and narrower plans take a part of it */
     bool optional;                   /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
+    bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
     const char *below; /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
 } tn_input_row;
+
+/* A part of the loss, and what it is a mean over: where a step is done in parts (chunks of time), each counts by it. */
+typedef struct tn_loss_row {
+    const char *output;
+    const char *count; /* an input: those of its numbers that are not `pad`; TN_T: tokens */
+} tn_loss_row;
 
 /* --- metrics ---------------------------------------------------------------------------------------------------------- */
 

@@ -74,9 +74,10 @@ static tn_status fill(const tenon_net *net, tn_trainer *t, const int32_t *tokens
     const int64_t n = net->batch * net->length;
     TN_RETURN_IF(check_ids(net, "tokens", tokens, n, 0));
     if (labels) TN_RETURN_IF(check_ids(net, "labels", labels, n, -1));
-    memcpy(tn_trainer_tokens(t), tokens, sizeof *tokens * (size_t)n);
-    if (labels) memcpy(tn_trainer_labels(t), labels, sizeof *labels * (size_t)n);
-    else memset(tn_trainer_labels(t), 0xff, sizeof *labels * (size_t)n); /* -1 */
+    int32_t *in = tn_trainer_input(t, "tokens"), *out = tn_trainer_input(t, "labels");
+    if (in) memcpy(in, tokens, sizeof *tokens * (size_t)n);
+    if (labels && out) memcpy(out, labels, sizeof *labels * (size_t)n);
+    else if (out) memset(out, 0xff, sizeof *labels * (size_t)n); /* -1 */
     return TN_OK;
 }
 
@@ -168,8 +169,8 @@ static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t 
     int64_t counted = 0;
     for (int64_t i = 0; i < net->batch * net->length; i++) {
         const int64_t at = first * net->length + i; /* windows lie one after another, as do the rows of a batch */
-        in[i] = at < n ? tokens[at] : 0;
-        out[i] = at + 1 < n ? tokens[at + 1] : -1;
+        if (in) in[i] = at < n ? tokens[at] : 0;
+        if (out) out[i] = at + 1 < n ? tokens[at + 1] : -1;
         counted += at + 1 < n;
     }
     return counted;
@@ -187,7 +188,7 @@ static tn_status evaluate(tenon_net *net, const int32_t *tokens, int64_t n, doub
     for (int64_t first = 0; first * net->length < n - 1; first += net->batch) {
         float loss;
         if (atomic_load(&net->interrupted)) TN_FAIL(TN_INTERRUPTED, "interrupted");
-        const int64_t count = cut_windows(net, tokens, n, first, tn_trainer_tokens(t), tn_trainer_labels(t));
+        const int64_t count = cut_windows(net, tokens, n, first, tn_trainer_input(t, "tokens"), tn_trainer_input(t, "labels"));
         TN_TRY(tn_trainer_eval(t, &loss));
         sum += (double)loss * (double)count;
     }

@@ -48,7 +48,7 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
 static tn_status adopt(tenon_net *n, tn_device device)
 {
     tn_trainer *t;
-    if (n->saved.model->features)
+    if (!tn_model_cuts(n->saved.model))
         return tn_error(TN_USAGE, "%s learns from the samples of a task, and this interface takes tokens: use `tenon train` and `tenon "
                                   "eval`", n->saved.model->name);
     const int64_t context = tn_settings_int(n->saved.settings, "train.context");

@@ -55,12 +55,11 @@ static tn_status open_runner(tn_cli *c, const char *target, runner *r)
     list[n++] = batch;
     TN_RETURN_IF(tn_session_open_with(
         &(tn_session_options){ .asked = &c->asked, .target = target, .overrides = list, .n = n }, &r->session));
-    if (r->session.model->features)
+    if (!tn_model_cuts(r->session.model))
         return tn_error(TN_USAGE, "--lengths is for models that learn from sequences, and %s learns from samples: leave it out",
                         r->session.model->name);
-    const int64_t vocab = tn_settings_vocab(r->session.settings);
-    for (int64_t i = 0; i < r->batch * r->length; i++)
-        tn_trainer_tokens(r->session.trainer)[i] = tn_trainer_labels(r->session.trainer)[i] = (int32_t)(i * 7919 % vocab);
+    const tn_feed f = tn_trainer_feed(r->session.trainer);
+    tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
     return TN_OK;
 }
 

@@ -7,9 +7,8 @@
 #include "cli/bench_print.h"
 #include "report/timing.h"
 #include "report/trace.h"
-#include "train/feed.h"
+#include "train/inputs.h"
 #include "train/session.h"
-#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -39,12 +38,8 @@ static tn_status open_session(tn_cli *c, const char *target, int threads, const 
 static void fill_tokens(tn_session *s)
 {
     const tn_feed f = tn_trainer_feed(s->trainer);
-    if (s->samples) tn_feed_first(&f, s->samples);
-    else if (s->model->features) tn_feed_made_up(&f, tn_settings_classes(s->settings), (tn_rng){ .seed = 1, .stream = 1 });
-    if (s->model->features) return;
-    const int64_t known = tn_settings_vocab(s->settings), vocab = known < 251 ? known : 251;
-    for (int64_t i = 0; i < s->batch * s->length; i++)
-        tn_trainer_tokens(s->trainer)[i] = tn_trainer_labels(s->trainer)[i] = (int32_t)(i * 7919 % vocab);
+    if (s->source.example) s->source.example(s->source.ctx, &f);
+    else tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 1 });
 }
 
 /* --- where the time goes ---------------------------------------------------------------------------------------------------- */
@@ -240,7 +235,7 @@ static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ce
     if (!isnan(flops)) r.gflops = flops / r.ms * 1e-6;
     r.of_ceiling = r.gflops / peak;
     tn_bench_print_row(c, &r);
-    if (s->model->features) TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
+    if (!tn_model_cuts(s->model)) TN_RETURN_IF(print_rate(c, name, batches * (double)s->batch / r.ms * 1e3, "samples/s"));
     else if (gpu) TN_RETURN_IF(print_rate(c, name, batches * (double)(s->batch * s->length) / r.ms * 1e3, "tokens/s"));
     if (gpu && idle) TN_RETURN_IF(print_memory(c, name, s, idle));
     TN_RETURN_IF(trace_steps(c, name, s));

@@ -93,8 +93,8 @@ static tn_status open_trial(const w2 *w, const struct row *row, int which, int d
     if (row->rtol) list[n++] = row->rtol;
     if (row->clip && which == TEP) list[n++] = row->clip;
     TN_RETURN_IF(tn_session_open_with(&(tn_session_options){ .target = "tep", .overrides = list, .n = n, .needs_data = true, .split = TN_TEST }, s));
-    if (s->samples->count[TN_TEST] == 0) return tn_error(TN_USAGE, "w2 measures accuracy on the test part: make task.test_frac larger than 0");
-    snprintf(width, sizeof width, "%lld", (long long)tn_source_task_batches(s->samples, s->batch));
+    if (tn_session_count(s, TN_TEST) == 0) return tn_error(TN_USAGE, "w2 measures accuracy on the test part: make task.test_frac larger than 0");
+    snprintf(width, sizeof width, "%lld", (long long)s->source.epoch_batches);
     return tn_settings_set(s->settings, "train.eval_every", width, "w2");
 }
 
@@ -116,10 +116,10 @@ static void describe(const tn_session *s, pair *p)
 {
     p->dim = tn_settings_int(s->settings, "dim");
     p->steps = tn_settings_int(s->settings, "iterations");
-    p->per_epoch = tn_source_task_batches(s->samples, s->batch);
+    p->per_epoch = s->source.epoch_batches;
     p->epochs = tn_settings_int(s->settings, "train.steps") / p->per_epoch;
-    p->train = s->samples->count[TN_TRAIN];
-    p->test = s->samples->count[TN_TEST];
+    p->train = tn_session_count(s, TN_TRAIN);
+    p->test = tn_session_count(s, TN_TEST);
     p->batch = s->batch;
 }
 

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "report/ablate.h"
 #include "train/session.h"
-#include "train/task_setup.h"
+#include "train/session.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ typedef struct table {
 static void print_head(const tn_cli *c, const tn_ablate *a)
 {
     fprintf(c->out, "median of %d alternating runs of %lld", a->runs, (long long)a->batch);
-    if (a->model->features) fprintf(c->out, " samples; +- is the spread\n");
+    if (!tn_model_cuts(a->model)) fprintf(c->out, " samples; +- is the spread\n");
     else fprintf(c->out, " x %lld tokens; +- is the spread\n", (long long)a->length);
     fprintf(c->out, "%-18s %-12s %-12s %-16s %-10s loss after %d steps\n", "switch", "off", "on", "gain", "memory", a->steps);
 }
@@ -59,23 +59,22 @@ static void print_row(void *ctx, const tn_ablation *a)
 tn_status tn_cmd_ablate(tn_cli *c)
 {
     tn_settings *st = NULL;
-    tn_samples *samples = NULL;
-    const tn_env *env; /* its sizes are in the settings; samples are made up */
+    tn_source source = { 0 };
     tn_ablate a = { .runs = 9, .steps = 5, .row = print_row, .batch = 2 };
     table t = { .c = c, .ablate = &a };
     a.ctx = &t;
     TN_RETURN_IF(tn_args_expect(&c->args, 1, 1));
     TN_RETURN_IF(tn_settings_resolve_asked(&c->asked, tn_args_positional(&c->args, 0), c->args.overrides,
                                            c->args.overrides_n, &st, &a.model));
-    tn_status s = tn_task_setup(a.model, st, false, &samples, &env);
-    if (s == TN_OK) s = tn_settings_fix_sizes(st);
+    tn_status s = tn_source_find(&(tn_source_open){ .model = a.model, .settings = st }, &source);
+    if (s == TN_OK) s = tn_settings_fix_sizes(a.model, st);
     a.settings = st;
-    a.samples = samples;
-    a.length = a.model->features ? tn_settings_tokens(st) : tn_settings_int(st, "train.context");
-    if (a.model->features) a.batch = TN_TASK_BATCH;
+    a.source = &source;
+    a.length = tn_inputs_length(a.model, st);
+    if (!tn_model_cuts(a.model)) a.batch = TN_SESSION_SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch")) a.batch = tn_settings_int(st, "train.batch");
     if (s == TN_OK) s = tn_ablate_run(&a);
-    tn_samples_free(samples);
+    tn_source_close(&source);
     tn_settings_free(st);
     return s;
 }

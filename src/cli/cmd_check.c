@@ -3,7 +3,6 @@
 #include "io/safetensors.h"
 #include "train/check.h"
 #include "train/session.h"
-#include "train/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -72,8 +71,7 @@ tn_status tn_cmd_check(tn_cli *c)
     tn_check k = { .ctx = c, .row = print_row, .batch = 2, .length = 128,
                    .only = tn_args_value(&c->args, "only") };
     tn_settings *st = NULL;
-    tn_samples *samples = NULL;
-    const tn_env *env; /* its sizes are in the settings; samples are made up */
+    tn_source source = { 0 };
     TN_TRY(tn_args_expect(&c->args, against ? 0 : 1, 1));
     if (against) TN_TRY(file_settings(against, text, sizeof text, list, &n));
     TN_TRY(tn_settings_resolve_from(&(tn_settings_from){ .asked = &c->asked,
@@ -84,20 +82,20 @@ tn_status tn_cmd_check(tn_cli *c)
                                                          .overrides = c->args.overrides,
                                                          .n = c->args.overrides_n },
                                     &st, &k.model));
-    if (k.model->features) k.batch = SAMPLES;
+    if (!tn_model_cuts(k.model)) k.batch = SAMPLES;
     if (!tn_settings_is_auto(st, "train.batch")) k.batch = tn_settings_int(st, "train.batch"); /* before a task sets it */
-    TN_TRY(tn_task_setup(k.model, st, false, &samples, &env));
-    TN_TRY(tn_settings_fix_sizes(st));
+    TN_TRY(tn_source_find(&(tn_source_open){ .model = k.model, .settings = st }, &source));
+    TN_TRY(tn_settings_fix_sizes(k.model, st));
     k.settings = st;
-    k.samples = samples;
+    k.source = &source;
     const int64_t context = tn_settings_int(st, "train.context");
-    const char *source = tn_settings_source(st, "train.context");
-    const bool given = strcmp(source, "command line") == 0 || (against && strcmp(source, against) == 0);
+    const char *who = tn_settings_source(st, "train.context");
+    const bool given = strcmp(who, "command line") == 0 || (against && strcmp(who, against) == 0);
     if (given || context < k.length) k.length = context;
-    if (k.model->features) k.length = tn_settings_tokens(st);
+    if (!tn_model_cuts(k.model)) k.length = tn_inputs_length(k.model, st);
     s = against ? tn_check_against(&k, against) : tn_check_run(&k);
 done:
-    tn_samples_free(samples);
+    tn_source_close(&source);
     tn_settings_free(st);
     return s;
 }

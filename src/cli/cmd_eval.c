@@ -131,14 +131,14 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
 {
     const char *name = tn_data_split_names[split];
     if (tn_session_count(s, split) > 0) return TN_OK;
-    if (s->samples)
+    if (s->source.epoch_batches)
         return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
                         tn_settings_text(s->settings, "task.name"), name, name);
     return tn_error(TN_USAGE, "%.640s has no %s split: prepare it with %s_frac= or %s=FILE", tn_settings_text(s->settings, "data"), name,
                     name, name);
 }
 
-static tn_status emit_play(tn_cli *c, const char *target, const tn_env_play *p)
+static tn_status emit_play(tn_cli *c, const char *target, const tn_source_play *p)
 {
     if (!c->json) {
         fprintf(c->out, "%s, likeliest actions: mean reward %.1f +-%.1f over %lld episodes\n", target, p->mean, p->deviation,
@@ -159,16 +159,16 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     tn_cli *c = e->c;
     const char *target = e->target;
     const tn_data_split split = e->split;
-    tn_env_play played;
+    tn_source_play played;
     char checkpoint[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
     outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
-                  .group_name = s->source.group_name, .samples = s->samples ? s->samples->count[split] : 0 };
+                  .group_name = s->source.group_name, .samples = s->source.epoch_batches ? tn_session_count(s, split) : 0 };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
-    if (e->view && !s->data)
+    if (e->view && !s->source.text)
         return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
-    if (!s->env) TN_RETURN_IF(check_split(s, split));
+    if (!s->source.play) TN_RETURN_IF(check_split(s, split));
     tn_status st;
     do st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
                     : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
@@ -178,8 +178,8 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     char shown[512]; /* a file's name may have lines of its own */
     fprintf(c->err, "weights %s\n", tn_text_quote(checkpoint, shown, sizeof shown));
     if (e->view) return views[e->view](e, s);
-    if (s->env) {
-        TN_RETURN_IF(tn_source_env_play(&s->source, TN_SESSION_EPISODES, &played));
+    if (s->source.play) {
+        TN_RETURN_IF(s->source.play(s->source.ctx, TN_SESSION_EPISODES, &played));
         return emit_play(c, target, &played);
     }
     const double start = tn_clock_s();

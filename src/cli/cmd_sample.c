@@ -62,7 +62,7 @@ static tn_status find_model(session *s)
                                      tn_args_flag(&s->c->args, "latest") ? "latest" : "best", &s->model));
     TN_RETURN_IF(tn_cli_warn(s->c, s->model.note));
     TN_RETURN_IF(tn_graph_setup_here(s->model.settings, true));
-    if (s->model.model->features)
+    if (!tn_model_cuts(s->model.model))
         return tn_error(TN_USAGE, "%s learns from samples and writes no text: `tenon eval` measures it", s->model.model->name);
     if (!s->model.weights[0])
         return tn_error(

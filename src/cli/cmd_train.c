@@ -16,7 +16,7 @@ typedef struct result {
     tn_evaluation found;
     double bits; /* per byte of one nat per token */
     double episodes, reward; /* of an environment: how many, and the mean of the last ones; else NaN */
-    tn_env_play played;      /* episodes is 0 where none was */
+    tn_source_play played;      /* episodes is 0 where none was */
 } result;
 
 static void keep_reward(void *to, const char *name, double value, const char *unit)
@@ -107,7 +107,7 @@ static tn_status run_test(tn_cli *c, tn_session *on, const tn_run_dir *run, resu
     tn_source source = { 0 };
     char note[TN_CKPT_NOTE];
     if (!tn_settings_on(on->settings, "train.test")) return TN_OK;
-    if (on->env) return tn_source_env_play(&on->source, TN_SESSION_EPISODES, &out->played);
+    if (on->source.play) return on->source.play(on->source.ctx, TN_SESSION_EPISODES, &out->played);
     if (tn_session_count(on, TN_TEST) == 0)
         TN_FAIL(TN_USAGE, "train.test=on, but the data have no test split: prepare them with test_frac= or test=FILE");
     TN_TRY(tn_ckpt_load_weights(run->dir, tn_trainer_store(on->trainer), note));
@@ -258,7 +258,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_progress_report last = { .heldout = NAN };
     result test = { .found = { .loss = NAN, .accuracy = NAN }, .bits = NAN, .episodes = NAN, .reward = NAN };
     if (run->checkpoint[0]) {
-        TN_TRY(tn_run_resume(run, on->settings, on->trainer, &on->source, on->batch, on->length, &state));
+        TN_TRY(tn_run_resume(run, &(tn_training){ .settings = on->settings, .trainer = on->trainer, .source = &on->source, .batch = on->batch, .length = on->length }, &state));
         from = &state;
     }
     TN_TRY(tn_train_sample_check(on));
@@ -270,8 +270,8 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     last.bits = on->source.bits;
     last.groups = on->source.groups;
     last.group_name = on->source.group_name;
-    if (on->env) on->source.look(on->source.ctx, keep_reward, &test);
-    if (on->samples || on->env) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
+    if (on->source.look) on->source.look(on->source.ctx, keep_reward, &test);
+    if (on->source.train_samples > 0) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));
 done:

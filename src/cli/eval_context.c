@@ -118,8 +118,8 @@ tn_status tn_eval_positions(const tn_eval *e, tn_session *s)
     tn_positions p;
     watcher w = watch(e);
     const int64_t context = e->context ? e->context : s->length;
-    const tn_positions_options o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->data,
-                                     .mode = s->mode, .split = e->split, .context = context, .batch = batch_at(s, context),
+    const tn_positions_options o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->source.text,
+                                     .mode = s->source.mode, .split = e->split, .context = context, .batch = batch_at(s, context),
                                      .tokens = e->tokens, .ctx = &w, .progress = say_tokens, .interrupted = tn_interrupted };
     const tn_status measured = tn_positions_measure(&o, &p);
     tn_progress_end(&w.progress);
@@ -197,8 +197,8 @@ tn_status tn_eval_contexts(const tn_eval *e, tn_session *s)
     double x[TN_CONTEXTS_MOST], y[TN_CONTEXTS_MOST];
     const size_t n = e->contexts.n;
     watcher w = watch(e);
-    const tn_contexts o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->data,
-                            .mode = s->mode, .tokens = s->batch * s->length, .score = e->tokens, .split = e->split, .loss_only = true,
+    const tn_contexts o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->source.text,
+                            .mode = s->source.mode, .tokens = s->batch * s->length, .score = e->tokens, .split = e->split, .loss_only = true,
                             .ctx = &w, .progress = say_context, .interrupted = tn_interrupted };
     for (size_t i = 0; i < n; i++) rows[i].context = e->contexts.at[i];
     const tn_status measured = tn_contexts_measure(&o, rows, n);
@@ -284,7 +284,7 @@ tn_status tn_eval_reach(const tn_eval *e, tn_session *s)
     tn_reach r;
     double x[TN_REACH_ROWS], y[TN_REACH_ROWS];
     watcher w = watch(e);
-    const tn_reach_options o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->data,
+    const tn_reach_options o = { .model = s->model, .settings = s->settings, .store = tn_trainer_store(s->trainer), .data = s->source.text,
                                  .split = e->split, .whole = e->context ? e->context : s->length,
                                  .targets = e->tokens ? e->tokens : REACH_TARGETS, .tokens = s->batch * s->length, .ctx = &w,
                                  .progress = say_given, .interrupted = tn_interrupted };

@@ -71,10 +71,10 @@ static tn_status equal_tokens(tn_race *r)
 static tn_status need_test(tn_race *r, const tn_racer *x, const tn_session *on)
 {
     if (!r->n_rates) return TN_OK;
-    if (on->env || tn_session_count(on, TN_VALID) == 0)
+    if (tn_session_count(on, TN_VALID) == 0)
         return tn_error(TN_USAGE, "%s: --lr chooses a rate by held-out data, and here there are none: set train.lr=X for each", x->name);
     if (tn_session_count(on, TN_TEST) > 0) return TN_OK;
-    if (on->data && tn_dataset_about(on->data)->is_raw) r->raw_test = true;
+    if (on->source.text && tn_dataset_about(on->source.text)->is_raw) r->raw_test = true;
     else
         return tn_error(TN_USAGE, "%s: --lr chooses a rate by held-out data and reports a test, and these data have no test part: prepare "
                                   "them with test_frac=0.02 or test=FILE", x->name);
@@ -93,7 +93,7 @@ static tn_status look_at(tn_race *r, tn_racer *x)
     x->parameters = tn_trainer_parameters(on.trainer);
     x->lr = tn_settings_float(on.settings, "train.lr");
     x->width = on.width;
-    x->writes = on.data != NULL;
+    x->writes = on.source.text != NULL;
     x->tokens_per_step = on.batch * on.length * tn_settings_int(on.settings, "train.accumulate");
     if (x == r->racer && r->tokens == 0) r->tokens = x->tokens_per_step * tn_settings_int(on.settings, "train.steps");
     tn_session_close(&on);
@@ -220,7 +220,7 @@ static tn_status train_all(tn_race *r, tn_racer *x, tn_session *on)
         tn_race_trial *t = &x->trial[k];
         TN_RETURN_IF(open_racer(r, x, t, on));
         if (k == 0) tn_session_describe(on, r->c->err);
-        if (on->samples && r->contexts.n)
+        if (!tn_model_cuts(on->model) && r->contexts.n)
             return tn_error(TN_USAGE, "--contexts is for models that learn from sequences, and %s learns from samples: leave it out", on->model->name);
         const tn_status s = train(r, x, t, on);
         t->diverged = s == TN_DIVERGED;
@@ -271,7 +271,7 @@ static tn_status measure_contexts(const tn_race *r, tn_racer *x, const tn_sessio
     watcher w = { .name = x->name, .start = tn_clock_s() };
     const int64_t largest = r->contexts.at[r->contexts.n - 1], step = on->batch * on->length;
     const tn_contexts o = { .model = on->model, .settings = on->settings, .store = tn_trainer_store(on->trainer),
-                            .data = on->data, .mode = on->mode, .tokens = step, .score = largest > step ? largest : step,
+                            .data = on->source.text, .mode = on->source.mode, .tokens = step, .score = largest > step ? largest : step,
                             .budget_s = CELL_S, .ctx = &w, .progress = say_context, .interrupted = tn_interrupted };
     tn_progress_start(&w.progress, r->c->err);
     for (size_t i = 0; i < r->contexts.n; i++) x->context[i].context = r->contexts.at[i];

@@ -10,9 +10,10 @@
 
 static tn_status check_readable(const tn_session *on, const char *remedy)
 {
-    if (on->probe) return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s", on->probe->task->name, remedy);
-    if (!on->data) return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
-    if (tn_dataset_about(on->data)->tokenizer[0]) return TN_OK;
+    if (!on->source.text && tn_model_cuts(on->model))
+        return tn_error(TN_USAGE, "the tokens of the task %s are no text: %s", tn_settings_text(on->settings, "task.name"), remedy);
+    if (!on->source.text) return tn_error(TN_USAGE, "%s learns from samples and writes no text: %s", on->model->name, remedy);
+    if (tn_dataset_about(on->source.text)->tokenizer[0]) return TN_OK;
     return tn_error(TN_USAGE, "the tokens of %.640s have no tokenizer, so that nobody can read them: %s",
                     tn_settings_text(on->settings, "data"), remedy);
 }
@@ -75,11 +76,11 @@ tn_status tn_session_sample(const tn_session *on, const char *prompt, size_t byt
     const size_t before = out->n;
     TN_TRY(check_readable(on, "prepare them with one"));
     TN_TRY(tn_sample_settings(&keys));
-    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));
+    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->source.text)->tokenizer, &tokenizer));
     TN_TRY(tn_sampler_new(&(tn_sampler_options){ .decoder = { .model = on->model, .settings = on->settings,
                                                               .store = tn_trainer_store(on->trainer), .batch = 1,
                                                               .capacity = need < on->length ? need : on->length },
-                                                 .tokenizer = tokenizer, .start = tn_dataset_about(on->data)->eot }, &sampler));
+                                                 .tokenizer = tokenizer, .start = tn_dataset_about(on->source.text)->eot }, &sampler));
     tn_sample_options o = sample_options(keys, on, out);
     TN_TRY(tn_text_append(out, prompt, bytes));
     TN_TRY(draw(sampler, on, before, tokens, &o, out));
@@ -126,10 +127,11 @@ tn_status tn_session_prompt(tn_session *on, size_t bytes, tn_text *out)
     TN_TRY(check_readable(on, "prepare them with one"));
     TN_TRY(on->source.heldout(on->source.ctx, 0, on->trainer, &count));
     const tn_feed feed = tn_trainer_feed(on->trainer); /* of the width that was filled */
-    while (count && n < feed.length && n < 2 * (int64_t)bytes && feed.labels[n] >= 0) n++; /* of one document */
+    const int32_t *tokens = tn_feed_at(&feed, "tokens"), *labels = tn_feed_at(&feed, "labels");
+    while (count && tokens && labels && n < feed.length && n < 2 * (int64_t)bytes && labels[n] >= 0) n++; /* of one document */
     if (n == 0) goto done;
-    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->data)->tokenizer, &tokenizer));
-    TN_TRY(tn_tokenizer_decode(tokenizer, feed.tokens, (size_t)n, &text));
+    TN_TRY(tn_tokenizer_open(tn_dataset_about(on->source.text)->tokenizer, &tokenizer));
+    TN_TRY(tn_tokenizer_decode(tokenizer, tokens, (size_t)n, &text));
     const size_t words = find_words(&text, bytes, &first);
     TN_TRY(tn_utf8_repair(text.data + first, words, out));
 done:

@@ -10,8 +10,8 @@ enum { PROBED_BATCHES = 2 };
 
 static double batches_of(const tn_session *on, tn_data_split split)
 {
-    if (on->env) return 0;
-    const double each = on->samples ? (double)on->batch : (double)(on->batch * on->length);
+    if (on->source.waits) return 0;
+    const double each = on->source.epoch_batches ? (double)on->batch : (double)(on->batch * on->length);
     return ceil((double)tn_session_count(on, split) / each);
 }
 
@@ -79,7 +79,7 @@ tn_status tn_trial_probe_side(tn_trial_host *h, const tn_claim *c, const double 
     p.tokens = p.steps * on.batch * on.length * tn_settings_int(on.settings, "train.accumulate");
     const double batches = evaluated(&on, tn_settings_int(on.settings, "train.eval_every"), tn_settings_int(on.settings, "train.eval_batches"),
                                      p.steps, c->kind == TN_TRIAL_COMPARE);
-    tn_status s = on.env ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
+    tn_status s = on.source.waits ? TN_OK : time_it(&on, seconds, &p.step_s, &eval_s);
     p.seconds = (double)p.steps * p.step_s + batches * eval_s;
     tn_session_close(&on);
     if (s == TN_OK) *out = p;

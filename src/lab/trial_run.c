@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_OVERRIDES = 640, ENV_LOOKS = 30, TEXT_LOOKS = 10 };
+enum { MOST_OVERRIDES = 640 };
 static const double WRITE_EVERY_S = 1; /* reports reach the database this often, at checkpoints and at the end */
 
 typedef enum stop { STOP_NOT, STOP_PRUNED, STOP_RULE, STOP_TIME, STOP_LOST, STOP_ERROR } stop;
@@ -24,7 +24,7 @@ typedef struct trial {
     const tn_study_side *side;
     uint64_t seed;
     tn_session on;
-    tn_source source; /* the session's, with the trial's own state in its cursor */
+    tn_keeper keeper; /* of the trial's own state, in its checkpoints */
     tn_trial_log log;
     tn_run_dir run;
     char dir[TN_PATH_BYTES];
@@ -84,12 +84,12 @@ static tn_status set_rungs(trial *t)
     char text[32];
     tn_settings *st = t->on.settings;
     int64_t every = 0;
-    if (t->on.samples) {
-        every = tn_source_task_batches(t->on.samples, t->on.batch) / tn_settings_int(st, "train.accumulate");
+    const tn_source *source = &t->on.source;
+    if (source->epoch_batches) {
+        every = source->epoch_batches / tn_settings_int(st, "train.accumulate");
         if (every < 1) every = 1;
     }
-    if (t->on.data) every = (tn_settings_int(st, "train.steps") + TEXT_LOOKS - 1) / TEXT_LOOKS;
-    if (t->on.env) every = (tn_settings_int(st, "train.steps") + ENV_LOOKS - 1) / ENV_LOOKS;
+    if (source->looks) every = (tn_settings_int(st, "train.steps") + source->looks - 1) / source->looks;
     if (every && !is_set(st, "train.eval_every")) {
         snprintf(text, sizeof text, "%lld", (long long)every);
         TN_RETURN_IF(tn_settings_set(st, "train.eval_every", text, "study"));
@@ -139,7 +139,7 @@ static tn_status open_session(trial *t, const double *x)
                                        .width = t->h->plan->width };
         s = tn_session_open_with(&o, &t->on);
     }
-    if (s == TN_OK && t->on.data && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
+    if (s == TN_OK && t->on.source.text && t->c->kind == TN_TRIAL_COMPARE && tn_session_count(&t->on, TN_TEST) == 0)
         s = tn_error(TN_USAGE, "the data have no test part to compare on: `tenon data prepare` them with test=FILE or test_frac=0.05");
     if (s == TN_OK) s = set_rungs(t);
     if (s == TN_OK) t->parameters = (double)tn_trainer_parameters(t->on.trainer);
@@ -234,12 +234,12 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     look(t);
     tn_trial_log_put(&t->log, "train_loss", r->loss);
     tn_trial_log_put(&t->log, "loss", r->heldout);
-    if (t->on.samples) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
-    if (t->on.data && !isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
+    if (t->on.source.epoch_batches) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
+    if (!isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
     const double units = tn_solve_count_units(&t->log.solves);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    if (t->on.probe) keep_answers(t, r);
-    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.env || t->on.probe ? (double)r->step : r->epoch, seconds_of(t), &score));
+    if (t->on.source.groups) keep_answers(t, r);
+    TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.source.epoch_batches || t->on.source.text ? r->epoch : (double)r->step, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
     return tn_clock_s() - t->written > WRITE_EVERY_S ? write_reports(t) : TN_OK;
@@ -251,7 +251,7 @@ static void report(void *ctx, const tn_progress_report *r)
     const tn_study_plan *p = t->h->plan;
     t->log.step = r->step;
     const bool rung =
-        r->evaluated || (t->on.env && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
+        r->evaluated || (t->on.source.waits && t->look_every && (r->step % t->look_every == 0 || r->step == r->steps));
     t->working_s = r->working_s;
     t->log.tokens_per_s = r->tokens_per_s;
     if (p->n_rules) {
@@ -287,7 +287,7 @@ static void ran(void *ctx, tn_ran what, tn_bound *b, double seconds)
 /* --- checkpoints ------------------------------------------------------------------------------------------------------ */
 
 /* The directory is made by the first checkpoint; what was reported before it has to be in the database. */
-static json_t *save_cursor(void *ctx)
+static json_t *save_own(void *ctx)
 {
     trial *t = ctx;
     fail(t, write_reports(t));
@@ -296,39 +296,10 @@ static json_t *save_cursor(void *ctx)
         if (s == TN_OK) s = tn_run_lock(t->dir, 0, &t->run.lock);
         fail(t, s);
     }
-    if (t->stop == STOP_ERROR) return NULL;
-    return json_pack("{s:o*, s:o*}", "data", t->on.source.save(t->on.source.ctx), "trial", tn_trial_log_save(&t->log));
+    return t->stop == STOP_ERROR ? NULL : tn_trial_log_save(&t->log);
 }
 
-static tn_status load_cursor(void *ctx, const json_t *cursor)
-{
-    trial *t = ctx;
-    const json_t *own = json_object_get(cursor, "trial");
-    if (!own) return tn_error(TN_USAGE, "the checkpoint is not one of a trial");
-    TN_RETURN_IF(tn_trial_log_load(&t->log, own));
-    return t->on.source.load(t->on.source.ctx, json_object_get(cursor, "data"));
-}
-
-static tn_status next(void *ctx, tn_trainer *to, int64_t *count)
-{
-    return ((trial *)ctx)->on.source.next(((trial *)ctx)->on.source.ctx, to, count);
-}
-
-static tn_status heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
-{
-    return ((trial *)ctx)->on.source.heldout(((trial *)ctx)->on.source.ctx, i, to, count);
-}
-
-static void wrap_source(trial *t)
-{
-    t->source = t->on.source;
-    t->source.ctx = t;
-    t->source.next = next;
-    t->source.heldout = heldout;
-    t->source.save = save_cursor;
-    t->source.load = load_cursor;
-    t->source.look = NULL, t->source.mark = NULL; /* looked at here; a trial that goes wrong has failed, and is not looked into */
-}
+static tn_status load_own(void *ctx, const json_t *own) { return tn_trial_log_load(&((trial *)ctx)->log, own); }
 
 static bool there(const char *path)
 {
@@ -369,7 +340,8 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
     if (there(t->dir) && t->c->attempt > 1) TN_RETURN_IF(find_checkpoint(t, resumed));
     if (*resumed) {
         const tn_status s =
-            tn_run_resume(&t->run, t->on.settings, t->on.trainer, &t->source, t->on.batch, t->on.length, state);
+            tn_run_resume(&t->run, &(tn_training){ .settings = t->on.settings, .trainer = t->on.trainer, .source = &t->on.source,
+                                                   .keeper = &t->keeper, .batch = t->on.batch, .length = t->on.length }, state);
         t->damaged = s == TN_BAD_FILE || s == TN_USAGE;
         TN_RETURN_IF(s);
     }
@@ -393,12 +365,12 @@ static tn_status test(trial *t, tested *out)
     tn_source source = { 0 };
     tn_evaluation e;
     char note[TN_CKPT_NOTE];
-    if (t->on.env || tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
+    if (tn_session_count(&t->on, TN_TEST) == 0) return TN_OK;
     TN_TRY(tn_ckpt_load_weights(t->dir, tn_trainer_store(t->on.trainer), note));
     if (note[0]) TN_FAIL(TN_BAD_FILE, "%s", note); /* a comparison of other parameters than those that were chosen is none */
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));
-    *out = (tested){ .accuracy = e.accuracy, .loss = e.loss, .bits = t->on.data ? e.loss * source.bits : NAN };
+    *out = (tested){ .accuracy = e.accuracy, .loss = e.loss, .bits = e.loss * source.bits };
 done:
     tn_source_close(&source);
     return s;
@@ -411,7 +383,9 @@ static tn_status train(trial *t)
     bool resumed;
     const tn_training job = { .trainer = t->on.trainer,
                               .settings = t->on.settings,
-                              .source = &t->source,
+                              .source = &t->on.source,
+                              .keeper = &t->keeper,
+                              .undiagnosed = true, /* a trial that goes wrong has failed */
                               .dir = t->dir,
                               .batch = t->on.batch,
                               .length = t->on.length,
@@ -523,9 +497,9 @@ static tn_status open_trial(trial *t, const double *x)
     TN_RETURN_IF(tn_trial_dir(t->h, t->c, t->dir));
     TN_RETURN_IF(open_session(t, x));
     TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.settings, t->on.batch, &t->log));
-    if (t->on.data) t->log.bits = t->on.source.bits;
+    t->log.bits = t->on.source.bits;
     t->log.memory_bytes = (double)tn_trainer_memory(t->on.trainer).total;
-    wrap_source(t);
+    t->keeper = (tn_keeper){ .name = "trial", .ctx = t, .save = save_own, .load = load_own };
     return TN_OK;
 }
 

@@ -13,6 +13,9 @@ const tn_input_row tn_language_inputs[] = {
 };
 _Static_assert(sizeof tn_language_inputs / sizeof *tn_language_inputs == TN_LANGUAGE_INPUTS, "as model.h says");
 
+const tn_loss_row tn_language_losses[] = { { "xent", "labels" }, { "extra", TN_T } };
+_Static_assert(sizeof tn_language_losses / sizeof *tn_language_losses == TN_LANGUAGE_LOSSES, "as model.h says");
+
 void tn_answers_add(const tn_metric_view *v, double *sums)
 {
     int64_t n, all;

@@ -5,8 +5,7 @@
 #include "base/rng.h"
 #include "base/clock.h"
 #include "report/timing.h"
-#include "train/feed.h"
-#include "train/task_setup.h"
+#include "train/inputs.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -35,22 +34,17 @@ static tn_status set_off(tn_settings *st, const char *name)
 static void fill(const tn_ablate *a, side *s)
 {
     const tn_feed f = tn_trainer_feed(s->trainer);
-    const int64_t n = a->batch * a->length, vocab = tn_settings_vocab(s->settings);
-    if (a->samples) tn_feed_first(&f, a->samples);
-    else if (a->model->features) tn_feed_made_up(&f, tn_settings_classes(s->settings), (tn_rng){ 5, 1 });
-    for (int64_t i = 0; !a->model->features && i < n; i++) {
-        f.tokens[i] = (int32_t)tn_rng_below((tn_rng){ 5, 1 }, (uint64_t)i, (uint64_t)vocab);
-        f.labels[i] = (int32_t)tn_rng_below((tn_rng){ 5, 2 }, (uint64_t)i, (uint64_t)vocab);
-    }
+    if (a->source->example) a->source->example(a->source->ctx, &f);
+    else tn_feed_made_up(&f, (tn_rng){ 5, 1 });
 }
 
 static tn_status open_side(const tn_ablate *a, const char *off, side *s)
 {
     TN_RETURN_IF(tn_settings_clone(a->settings, &s->settings));
     if (off) TN_RETURN_IF(set_off(s->settings, off));
+    const tn_supply supply = tn_source_supply(a->source);
     const tn_trainer_options o = { .model = a->model, .settings = s->settings, .batch = a->batch, .length = a->length,
-                                   .labels = a->samples ? a->samples->labels : 0,
-                                   .samples = a->samples ? a->samples->count[TN_TRAIN] : 0 };
+                                   .supply = a->source->ctx ? &supply : NULL };
     TN_RETURN_IF(tn_trainer_new(&o, &s->trainer));
     tn_trainer_steady(s->trainer, true);
     fill(a, s);

@@ -2,8 +2,7 @@
 #ifndef TN_REPORT_ABLATE_H
 #define TN_REPORT_ABLATE_H
 
-#include "tasks/task.h"
-#include "train/trainer.h"
+#include "train/sources/source.h"
 
 typedef struct tn_ablation {
     const char *name;         /* "opt.scan", or "all" */
@@ -17,8 +16,8 @@ typedef struct tn_ablation {
 typedef struct tn_ablate {
     const tn_model *model;
     const tn_settings *settings;
-    int64_t batch, length; /* of a model that learns from samples length is the tokens of one */
-    const tn_samples *samples; /* of its task; NULL: made-up ones */
+    int64_t batch, length;   /* B, T */
+    const tn_source *source; /* of data, not started; an empty one: made-up numbers */
     int runs, steps; /* pairs timed; steps trained for parity */
     void *ctx;
     void (*row)(void *ctx, const tn_ablation *a);

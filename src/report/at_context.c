@@ -39,7 +39,7 @@ static tn_status open_it(const tn_at_context_options *o, tn_at_context *a)
     TN_RETURN_IF(make_settings(o, &a->settings));
     TN_RETURN_IF(check_positions(o, a->settings));
     return tn_trainer_new(&(tn_trainer_options){ .model = o->model, .settings = a->settings, .batch = o->batch, .length = o->context,
-                                                 .forward_only = !o->trains, .store = o->store, .documents = o->documents,
+                                                 .forward_only = !o->trains, .store = o->store, .supply = &(tn_supply){ .optional = o->documents },
                                                  .nll = o->nll }, &a->trainer);
 }
 

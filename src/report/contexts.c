@@ -25,12 +25,12 @@ static void close_bench(bench *b)
 
 static tn_status open_bench(const tn_contexts *o, const tn_context_row *r, bool trains, bench *b)
 {
-    const tn_source_options how = { .data = o->data, .batch = r->batch, .length = r->context, .mode = o->mode,
-                                    .heldout = o->split ? o->split : TN_VALID, .heldout_only = !trains, .prefetch = 1 };
     TN_RETURN_IF(tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store,
                                                               .batch = r->batch, .context = r->context, .trains = trains,
                                                               .documents = tn_source_marks_documents(o->mode) }, &b->at));
-    return tn_source_open(&how, &b->source);
+    return tn_source_text_open(&(tn_source_text_options){ .data = o->data, .mode = o->mode, .prefetch = 1 },
+                               &(tn_source_start){ .trainer = b->at.trainer, .batch = r->batch, .length = r->context,
+                                                   .heldout = o->split ? o->split : TN_VALID, .heldout_only = !trains }, &b->source);
 }
 
 static tn_status score(const tn_contexts *o, bench *b, tn_context_row *r)
@@ -50,7 +50,7 @@ static tn_status one_step(bench *b, double *seconds)
     float loss;
     tn_applied applied;
     const double start = tn_clock_s();
-    TN_RETURN_IF(b->source.next(b->source.ctx, b->at.trainer, &count));
+    TN_RETURN_IF(b->source.next(b->source.ctx, 0, b->at.trainer, &count));
     TN_RETURN_IF(tn_trainer_grad(b->at.trainer, 0, &loss));
     TN_RETURN_IF(tn_trainer_apply(b->at.trainer, 0, 1, loss, &applied));
     *seconds = tn_clock_s() - start;

@@ -15,13 +15,18 @@ static int bucket_of(int64_t position)
     return b;
 }
 
+typedef struct marks {
+    const int32_t *labels, *reset, *document, *positions; /* NULL: the model does not read it */
+    int64_t length;
+} marks;
+
 /* By whichever mark the model reads; without marks a row is one document. */
-static bool starts_at(const tn_feed *f, int64_t i)
+static bool starts_at(const marks *f, int64_t i)
 {
     return f->reset ? f->reset[i] != 0 : f->document ? f->document[i] != f->document[i - 1] : f->positions && f->positions[i] == 0;
 }
 
-static void add_row(tn_position_sums *s, const tn_feed *f, int64_t row, const float *nll)
+static void add_row(tn_position_sums *s, const marks *f, int64_t row, const float *nll)
 {
     double loss[TN_POSITION_ROWS] = { 0 }, tokens[TN_POSITION_ROWS] = { 0 };
     int64_t position = 0;
@@ -46,7 +51,9 @@ static void add_row(tn_position_sums *s, const tn_feed *f, int64_t row, const fl
 
 void tn_position_sums_add(tn_position_sums *s, const tn_feed *f, const float *nll)
 {
-    for (int64_t row = 0; row < f->batch; row++) add_row(s, f, row, nll);
+    const marks m = { .labels = tn_feed_at(f, "labels"), .reset = tn_feed_at(f, "reset"), .document = tn_feed_at(f, "document"),
+                      .positions = tn_feed_at(f, "positions"), .length = f->length };
+    for (int64_t row = 0; row < f->batch && m.labels; row++) add_row(s, &m, row, nll);
 }
 
 /* Of a ratio of sums over independent rows: sum (s - m n)^2 = loss2 - 2 m cross + m^2 tokens2. */
@@ -102,12 +109,12 @@ tn_status tn_positions_measure(const tn_positions_options *o, tn_positions *out)
     tn_at_context at = { 0 };
     tn_source source = { 0 };
     tn_position_sums sums = { 0 };
-    const tn_source_options how = { .data = o->data, .batch = o->batch, .length = o->context, .mode = o->mode, .heldout = o->split,
-                                    .heldout_only = true };
     TN_TRY(tn_at_context_open(&(tn_at_context_options){ .model = o->model, .settings = o->settings, .store = o->store, .batch = o->batch,
                                                         .context = o->context, .nll = true,
                                                         .documents = tn_source_marks_documents(o->mode) }, &at));
-    TN_TRY(tn_source_open(&how, &source));
+    TN_TRY(tn_source_text_open(&(tn_source_text_options){ .data = o->data, .mode = o->mode },
+                               &(tn_source_start){ .trainer = at.trainer, .batch = o->batch, .length = o->context, .heldout = o->split,
+                                                   .heldout_only = true }, &source));
     TN_TRY(walk(o, at.trainer, &source, &sums));
     double loss = 0, tokens = 0;
     for (int b = 0; b < TN_POSITION_ROWS; b++) {

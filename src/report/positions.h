@@ -3,7 +3,7 @@
 #ifndef TN_REPORT_POSITIONS_H
 #define TN_REPORT_POSITIONS_H
 
-#include "train/source.h"
+#include "train/sources/text.h"
 
 enum { TN_POSITION_ROWS = 40 };
 

@@ -203,8 +203,8 @@ static double alone(const rig *r, uint64_t at, int64_t n)
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model, .settings = r->settings, .batch = 1, .length = n, .logits = true,
                                                     .forward_only = true, .store = tn_trainer_store(r->trainer) }, &t));
     assert_ok(tn_dataset_read(r->data, TN_VALID, at, (size_t)n + 1, ids));
-    memcpy(tn_trainer_tokens(t), ids, sizeof *ids * (size_t)n);
-    memcpy(tn_trainer_labels(t), ids + 1, sizeof *ids * (size_t)n);
+    memcpy(((int32_t *)tn_trainer_input(t, "tokens")), ids, sizeof *ids * (size_t)n);
+    memcpy(((int32_t *)tn_trainer_input(t, "labels")), ids + 1, sizeof *ids * (size_t)n);
     assert_ok(tn_trainer_eval(t, &loss));
     const double nll = nll_of(tn_trainer_output(t, "logits", &count) + (n - 1) * 256, ids[n]);
     tn_trainer_free(t);

@@ -88,17 +88,11 @@ static void close_windows(windows *w)
 /* Row `part` of window `at` on n tokens, of which the last `scored` are targets not yet taken by parts before it. */
 static void fill_row(const windows *w, int64_t at, int64_t part, int64_t n, int64_t scored, const tn_feed *f, int64_t row)
 {
-    int32_t *tokens = f->tokens + row * n, *labels = f->labels + row * n;
+    int32_t *tokens = (int32_t *)tn_feed_at(f, "tokens") + row * n, *labels = (int32_t *)tn_feed_at(f, "labels") + row * n;
     const int64_t last = w->T - 1 - part * scored, left = w->G - part * scored;
     const int32_t *from = w->tokens + at * (w->T + 1) + last - n + 1;
     memcpy(tokens, from, sizeof *tokens * (size_t)n);
     for (int64_t t = 0; t < n; t++) labels[t] = n - t <= (left < scored ? left : scored) ? from[t + 1] : -1;
-}
-
-static void clear_row(const tn_feed *f, int64_t n, int64_t row)
-{
-    memset(f->tokens + row * n, 0, sizeof *f->tokens * (size_t)n);
-    memset(f->labels + row * n, -1, sizeof *f->labels * (size_t)n);
 }
 
 static tn_status score(const tn_reach_options *o, const windows *w, tn_trainer *t, int64_t n, double *loss)
@@ -113,7 +107,7 @@ static tn_status score(const tn_reach_options *o, const windows *w, tn_trainer *
         for (int64_t row = 0; row < f.batch; row++) {
             const int64_t i = first + row;
             if (i < all) fill_row(w, i / parts, i % parts, n, scored, &f, row);
-            else clear_row(&f, n, row);
+            else tn_feed_pad_row(&f, row, 0);
         }
         TN_RETURN_IF(tn_trainer_eval(t, &mean));
         const float *nll = tn_trainer_output(t, "nll", &count); /* 0 where nothing is scored */

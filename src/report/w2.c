@@ -6,16 +6,10 @@
 
 #include <string.h>
 
-/* Between the run and its data, to time them. */
-typedef struct timed_source {
-    const tn_source *inner;
-    double seconds;
-} timed_source;
-
 typedef struct trial {
     tn_w2_trial *to;
     tn_solve_count solves;
-    timed_source source;
+    double data_s;
 } trial;
 
 /* --- counting -------------------------------------------------------------------------------------------------------- */
@@ -24,6 +18,7 @@ static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
 {
     trial *t = ctx;
     if (what == TN_RAN_APPLY) t->to->optimizer_s += seconds;
+    if (what == TN_RAN_DATA) t->data_s += seconds;
     tn_solve_count_add(&t->solves, what, b);
 }
 
@@ -35,24 +30,6 @@ static void take_counts(const tn_solve_count *c, tn_w2_trial *to)
 }
 
 /* --- timing ---------------------------------------------------------------------------------------------------------- */
-
-static tn_status timed_next(void *ctx, tn_trainer *to, int64_t *n)
-{
-    timed_source *s = ctx;
-    const double begun = tn_clock_s();
-    const tn_status st = s->inner->next(s->inner->ctx, to, n);
-    s->seconds += tn_clock_s() - begun;
-    return st;
-}
-
-static tn_status timed_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *n)
-{
-    timed_source *s = ctx;
-    const double begun = tn_clock_s();
-    const tn_status st = s->inner->heldout(s->inner->ctx, i, to, n);
-    s->seconds += tn_clock_s() - begun;
-    return st;
-}
 
 /* The regions of the model, sorted into three. */
 static void sort_times(const tn_region_time *rows, size_t n, double forward[3], double backward[3])
@@ -98,14 +75,8 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
 {
     tn_progress_report last;
     *out = (tn_w2_trial){ 0 };
-    trial self = { .to = out, .solves = tn_solve_count_of(t->settings, t->batch), .source = { .inner = t->source } };
-    tn_source source = *t->source;
-    source.ctx = &self.source;
-    source.next = timed_next;
-    source.heldout = timed_heldout;
-    source.look = NULL; /* the rest is not asked for: the run has no directory */
+    trial self = { .to = out, .solves = tn_solve_count_of(t->settings, t->batch) };
     tn_training run = *t;
-    run.source = &source;
     run.dir = NULL;
     tn_trainer_watch(t->trainer, (tn_watch){ .ctx = &self, .ran = count });
     set_timers(t->trainer, true);
@@ -117,7 +88,7 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
     set_timers(t->trainer, false);
     tn_trainer_watch(t->trainer, (tn_watch){ 0 });
     take_counts(&self.solves, out);
-    out->data_s = self.source.seconds;
+    out->data_s = self.data_s;
     out->accuracy = last.best_accuracy;
     out->best_step = last.best_step;
     out->flops = block_flops(t->settings, out);

@@ -3,9 +3,8 @@
  * where to look. */
 #include "io/safetensors.h"
 #include "train/check.h"
-#include "train/feed.h"
+#include "train/inputs.h"
 #include "train/store_files.h"
-#include "train/task_setup.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,14 +93,16 @@ static tn_status load_numbers(const against *a, const char *name, int64_t step, 
 static tn_status load_batch(const against *a, int64_t step)
 {
     const tn_feed f = tn_trainer_feed(a->trainer);
-    const int64_t n = f.batch * f.length;
-    if (!a->c->model->features) {
-        TN_RETURN_IF(load_numbers(a, "input.tokens", step, n, f.tokens, NULL));
-        return load_numbers(a, "input.labels", step, n, f.labels, NULL);
+    tn_feed_made_up(&f, (tn_rng){ .seed = 1 }); /* what the file leaves out: the numbers of samples */
+    for (size_t i = 0; i < f.inputs->n; i++) {
+        const tn_input_slot *s = &f.inputs->slot[i];
+        char name[128];
+        snprintf(name, sizeof name, "input.%.100s", s->row->name);
+        if (!f.at[i] || !tn_safetensors_has(a->file, name)) continue;
+        TN_RETURN_IF(load_numbers(a, name, step, tn_input_items(s, f.batch, f.length), s->row->type == TN_I32 ? f.at[i] : NULL,
+                                  s->row->type == TN_F32 ? f.at[i] : NULL));
     }
-    tn_feed_numbers(&f);
-    TN_RETURN_IF(load_numbers(a, "input.features", step, n * f.inputs, NULL, f.features));
-    return load_numbers(a, "input.labels", step, f.batch * f.labels_each, f.labels, NULL);
+    return TN_OK;
 }
 
 static tn_status load_weights(const against *a)
@@ -193,26 +194,26 @@ done:
     return s;
 }
 
-/* Tokens are (B,T), features (B,T,F), labels (B,T) or of samples (B,L); S in front for S steps. */
+/* The model's first input says B, T and, with an axis in front, S steps; labels how many a sample has. */
 static tn_status read_shape(against *a, tn_check *c, int64_t *labels)
 {
-    const bool samples = c->model->features;
-    const char *name = samples ? "input.features" : "input.tokens";
-    const int rank = samples ? 3 : 2;
-    const tn_file_tensor *t, *y;
+    const tn_input_row *row = &c->model->inputs[0];
+    const tn_file_tensor *t, *y = NULL;
+    char name[128];
+    int rank = 0;
+    while (rank < TN_INPUT_RANK && row->dims[rank]) rank++;
+    snprintf(name, sizeof name, "input.%.100s", row->name);
     TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
-    TN_RETURN_IF(tn_safetensors_find(a->file, "input.labels", &y));
+    if (tn_safetensors_has(a->file, "input.labels")) TN_RETURN_IF(tn_safetensors_find(a->file, "input.labels", &y));
     if (t->dims.rank != rank && t->dims.rank != rank + 1)
-        return tn_error(TN_BAD_FILE, "%s: %s must have shape %s", a->path, name, samples ? "(B,T,F) or (S,B,T,F)" : "(B,T) or (S,B,T)");
+        return tn_error(TN_BAD_FILE, "%s: %s must have %d axes, or one more in front for steps", a->path, name, rank);
     const int at = t->dims.rank - rank;
     a->steps = at ? t->dims.dim[0] : 1;
     c->batch = t->dims.dim[at];
-    c->length = t->dims.dim[at + 1];
+    if (row->dims[1] && strcmp(row->dims[1], TN_T) == 0) c->length = t->dims.dim[at + 1];
     if (tn_dims_count(t->dims) < 1) return tn_error(TN_BAD_FILE, "%s: %s is empty", a->path, name);
-    *labels = samples ? tn_dims_count(y->dims) / (a->steps * c->batch) : 0;
-    if (samples && (*labels < 1 || t->dims.dim[at + 2] != tn_settings_inputs(c->settings)))
-        return tn_error(TN_BAD_FILE, "%s: input.features has tokens of %lld numbers and inputs=%lld, or input.labels is empty", a->path,
-                        (long long)t->dims.dim[at + 2], (long long)tn_settings_inputs(c->settings));
+    *labels = y ? tn_dims_count(y->dims) / (a->steps * c->batch) : 1;
+    if (*labels < 1) return tn_error(TN_BAD_FILE, "%s: input.labels is empty", a->path);
     return TN_OK;
 }
 
@@ -225,7 +226,7 @@ tn_status tn_check_against(const tn_check *given, const char *path)
     TN_TRY(tn_safetensors_open(path, &a.file));
     TN_TRY(read_shape(&a, &c, &labels));
     const tn_trainer_options o = { .model = c.model, .settings = c.settings, .batch = c.batch, .length = c.length,
-                                   .labels = labels,
+                                   .supply = &(tn_supply){ .numbers = &(tn_source_number){ "labels", (double)labels }, .n_numbers = 1 },
                                    .logits = tn_safetensors_has(a.file, "output.logits") };
     TN_TRY(tn_trainer_new(&o, &a.trainer));
     TN_TRY(load_weights(&a));

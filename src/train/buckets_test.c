@@ -2,7 +2,7 @@
  * share the memory of the widest, tokens count alike in a step of several batches, and nothing is allocated on the way. */
 #include "base/alloc.h"
 #include "dataset_files.h"
-#include "train/source.h"
+#include "train/sources/source.h"
 #include "train/train_settings.h"
 
 #include <math.h>

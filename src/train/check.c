@@ -5,8 +5,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "train/feed.h"
-#include "train/task_setup.h"
+#include "train/inputs.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -16,51 +15,36 @@
 enum { OVERFIT_STEPS = 200 };
 static const double OVERFIT_RATE = 2e-3;
 
-static void fill_random(const tn_check *c, tn_trainer *t, uint64_t stream, int64_t tokens)
-{
-    const tn_rng r = { .seed = 1, .stream = stream };
-    const uint64_t vocab = (uint64_t)tn_settings_vocab(c->settings);
-    for (int64_t i = 0; i < tokens; i++) {
-        tn_trainer_tokens(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i), vocab);
-        tn_trainer_labels(t)[i] = (int32_t)tn_rng_below(r, (uint64_t)(2 * i + 1), vocab);
-    }
-}
-
-static void fill(const tn_check *c, tn_trainer *t, int64_t tokens)
+static void fill(const tn_check *c, tn_trainer *t)
 {
     const tn_feed f = tn_trainer_feed(t);
-    if (c->samples) tn_feed_first(&f, c->samples);
-    else if (c->model->features) tn_feed_made_up(&f, tn_settings_classes(c->settings), (tn_rng){ .seed = 1, .stream = 11 });
-    else fill_random(c, t, 11, tokens);
+    if (c->source && c->source->example) c->source->example(c->source->ctx, &f);
+    else tn_feed_made_up(&f, (tn_rng){ .seed = 1, .stream = 11 });
 }
 
 /* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
-static tn_trainer_options options_of(const tn_check *c, int64_t batch, int64_t length)
+static tn_status open_trainer(const tn_check *c, tn_trainer_options *o, tn_trainer **t)
 {
-    const bool samples = c->model->features;
-    return (tn_trainer_options){ .model = c->model, .settings = c->settings, .batch = samples ? c->batch : batch,
-                                 .length = samples ? c->length : length, .labels = c->samples ? c->samples->labels : 0,
-                                 .samples = c->samples ? c->samples->count[TN_TRAIN] : 0 };
+    const tn_supply supply = c->source ? tn_source_supply(c->source) : (tn_supply){ 0 };
+    o->model = c->model;
+    o->settings = c->settings;
+    o->supply = c->source && c->source->ctx ? &supply : NULL;
+    if (!tn_model_cuts(c->model)) o->batch = c->batch, o->length = c->length;
+    TN_RETURN_IF(tn_trainer_new(o, t));
+    fill(c, *t);
+    return TN_OK;
 }
 
 tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t)
 {
-    tn_trainer_options o = options_of(c, batch, length);
-    o.logits = logits;
-    o.forward_only = forward_only;
-    o.threads = threads;
-    TN_RETURN_IF(tn_trainer_new(&o, t));
-    fill(c, *t, batch * length);
-    return TN_OK;
+    tn_trainer_options o = { .batch = batch, .length = length, .logits = logits, .forward_only = forward_only, .threads = threads };
+    return open_trainer(c, &o, t);
 }
 
 tn_status tn__check_open_looking(const tn_check *c, tn_trainer **t)
 {
-    tn_trainer_options o = options_of(c, c->batch, c->length);
-    o.look = o.forward_only = true;
-    TN_RETURN_IF(tn_trainer_new(&o, t));
-    fill(c, *t, c->batch * c->length);
-    return TN_OK;
+    tn_trainer_options o = { .batch = c->batch, .length = c->length, .look = true, .forward_only = true };
+    return open_trainer(c, &o, t);
 }
 
 /* --- leak ----------------------------------------------------------------------------------------------------------------- */
@@ -72,7 +56,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     float *before = NULL, loss;
     const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
     int64_t count;
-    if (c->model->features) {
+    if (!tn_model_cuts(c->model) || !tn_model_reads(c->model, "tokens")) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
         return TN_OK;
@@ -87,8 +71,9 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     before = tn_alloc(sizeof *before * (size_t)(B * T * V));
     if (!before) TN_TRY(TN_MEMORY);
     memcpy(before, tn_trainer_output(t, "logits", &count), sizeof *before * (size_t)(B * T * V));
-    for (int64_t b = 0; b < B; b++) {
-        int32_t *token = tn_trainer_tokens(t) + b * T + at;
+    int32_t *tokens = tn_trainer_input(t, "tokens");
+    for (int64_t b = 0; tokens && b < B; b++) {
+        int32_t *token = tokens + b * T + at;
         *token = (int32_t)((*token + 1) % V);
     }
     TN_TRY(tn_trainer_eval(t, &loss));
@@ -302,8 +287,8 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
         TN_TRY(tn_trainer_apply(t, i, 1, loss, &a));
         best = fmin(best, tn_clock_s() - start);
     }
-    r->value = (double)(c->model->features ? c->batch : c->batch * c->length) / best;
-    r->unit = c->model->features ? "samples/s" : "tokens/s";
+    r->value = (double)(tn_model_cuts(c->model) ? c->batch * c->length : c->batch) / best;
+    r->unit = tn_model_cuts(c->model) ? "tokens/s" : "samples/s";
     const double flops = tn_trainer_flops(t);
     char rate[32] = "";
     if (!isnan(flops)) snprintf(rate, sizeof rate, ", %.1f GFLOP/s", flops / best * 1e-9);

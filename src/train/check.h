@@ -4,8 +4,7 @@
 #ifndef TN_TRAIN_CHECK_H
 #define TN_TRAIN_CHECK_H
 
-#include "tasks/task.h"
-#include "train/trainer.h"
+#include "train/sources/source.h"
 
 typedef enum tn_verdict { TN_PASS, TN_FAILED, TN_SKIPPED } tn_verdict;
 
@@ -23,8 +22,8 @@ typedef struct tn_check_row {
 typedef struct tn_check {
     const tn_model *model;
     const tn_settings *settings;
-    int64_t batch, length; /* of a model that learns from samples length is the tokens of one */
-    const tn_samples *samples; /* of its task, to check it with; NULL: made-up ones */
+    int64_t batch, length;   /* B, T */
+    const tn_source *source; /* of data to check it with, not started; NULL, or an empty one: made-up numbers */
     const char *only; /* names with commas, or NULL: all */
     void *ctx;
     void (*row)(void *ctx, const tn_check_row *r); /* as each is known */

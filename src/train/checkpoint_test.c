@@ -40,8 +40,8 @@ static float one_step(rig *r, int64_t step, bool bad)
     float loss;
     tn_applied applied;
     for (int64_t i = 0; i < B * T; i++) {
-        tn_trainer_tokens(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)(step * B * T + i), 32);
-        tn_trainer_labels(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(step * B * T + i), 32);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)(step * B * T + i), 32);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(step * B * T + i), 32);
     }
     assert_ok(tn_trainer_grad(r->trainer, step, &loss));
     if (bad) tn_store_bucket(tn_trainer_store(r->trainer), 0)->grad[3] = NAN;

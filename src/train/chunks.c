@@ -17,6 +17,8 @@
 enum { AUTO_MULTIPLE = 64 };
 static const int64_t AUTO_TOKENS[TN_DEVICES] = { [TN_CPU] = 4096, [TN_CUDA] = 16384 }; /* of a chunk, in all rows: enough for products */
 
+static const char *const weight_name[TN_LOSSES_MAX] = { "chunk.weight0", "chunk.weight1", "chunk.weight2", "chunk.weight3" };
+
 typedef enum role { ADVANCE, GRAD, GRAD_LAST, EVAL, EVAL_LAST, ROLES } role;
 
 /* One plan. The pointers are into its inputs and outputs; NULL where it has none. What the host writes is the host's, the rest
@@ -26,9 +28,9 @@ typedef struct piece {
     tn_batch batch;
     tn_plan *plan;
     tn_bound *bound;
-    int32_t *tokens, *labels, *reset, *document, *positions; /* (B,length) */
-    float *counted, *spread; /* weights of the loss and of what was added to it */
-    const void *loss[2];     /* f32 (1): the loss, and what a model adds to it; or both in the first */
+    void *input[TN_INPUTS_MAX];    /* by slot */
+    float *weight[TN_LOSSES_MAX];  /* of each part of the loss */
+    const void *loss[TN_LOSSES_MAX]; /* f32 (1) */
     void **state, **next, **d_state, **d_next; /* by state */
 } piece;
 
@@ -42,7 +44,9 @@ struct tn_chunks {
     const tn_settings *settings;
     const tn_graph_options *graph;
     int64_t batch, length, chunk, n;
-    bool documents, forward_only, logits;
+    bool forward_only;
+    const tn_inputs *inputs; /* the trainer's */
+    const char *const *wants;
     tn_store *store;
     tn_context *context;
     const tn_backend *backend; /* of the context, and its queue */
@@ -57,13 +61,16 @@ struct tn_chunks {
     float *part;         /* (n, each), of the device: losses of the chunks in the order of the walk */
     float *seen;         /* the same for the host */
     double *factor;      /* (n, each): what each counts */
-    size_t each;         /* 2 where the loss comes in two parts, else 1 */
-    int32_t *feed;       /* tokens, labels and marks, (B,T) each */
+    tn_loss_row loss[TN_LOSSES_MAX]; /* (each): its parts, as the model's rows have them, or as a whole */
+    int counts[TN_LOSSES_MAX]; /* the slot whose numbers they count; -1: tokens */
+    size_t each;
+    float sum[TN_LOSSES_MAX]; /* of the last batch */
+    int32_t *feed;       /* all inputs, one behind the other */
+    int32_t *input[TN_INPUTS_MAX]; /* by slot; NULL: no plan reads it */
     void **pointer;      /* of all pieces' states */
     float *all_logits;   /* (B,T,vocab), or NULL */
     int64_t vocab;
-    float loss, xent;
-    bool has_xent;
+    float total;
 };
 
 /* plan.chunk, or 0: the length is up to us. */
@@ -87,11 +94,11 @@ int64_t tn_chunk_length(const tn_settings *st, tn_device device, int64_t batch, 
     return c < length ? c : 0;
 }
 
-int64_t tn_chunk_most_losses(const tn_settings *st, tn_device device, int64_t batch, int64_t length)
+int64_t tn_chunk_most_losses(const tn_model *model, const tn_settings *st, tn_device device, int64_t batch, int64_t length)
 {
     const int64_t c = given_length(st);
     if (!tn_chunk_length(st, device, batch, length)) return 1;
-    return 2 * (c ? (length + c - 1) / c : auto_parts(device, batch, length));
+    return (model->n_losses ? (int64_t)model->n_losses : 1) * (c ? (length + c - 1) / c : auto_parts(device, batch, length));
 }
 
 /* --- plans ---------------------------------------------------------------------------------------------------------------- */
@@ -114,27 +121,28 @@ static tn_status check_states(const tn_chunks *c, const tn_graph *g)
     return TN_OK;
 }
 
+/* What goes forward alone has no loss: what a loss counts is not there, and a model makes none. */
+static void leave_out_losses(const tn_chunks *c, tn_batch *b)
+{
+    for (size_t i = 0; i < c->model->n_losses; i++)
+        if (tn_in(b, c->model->losses[i].count).id) tn_batch_add(b, c->model->losses[i].count, TN_NONE);
+}
+
 static tn_status build(tn_chunks *c, role r, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     piece *p = &c->piece[r];
     tn_graph_options o = *c->graph;
-    const tn_dims dims = tn_shape(c->batch, p->length);
     o.training = trains(r);
     o.carried = true;
     TN_TRY(tn_graph_new(&o, &g));
     tn_batch *b = &p->batch;
-    *b = (tn_batch){ .size = sizeof *b, .batch = c->batch, .length = p->length, .chunk = c->chunk,
-                     .step = o.training ? "train" : "eval", .want = { "logits" }, .n_wants = c->logits && !o.training };
-    tn_batch_add(b, "tokens", tn_input(g, "tokens", dims, TN_I32));
-    if (r != ADVANCE) tn_batch_add(b, "labels", tn_input(g, "labels", dims, TN_I32));
+    *b = (tn_batch){ .size = sizeof *b, .batch = c->batch, .length = p->length, .chunk = c->chunk, .step = o.training ? "train" : "eval" };
+    for (size_t i = 0; c->wants && !o.training && c->wants[i]; i++) tn_batch_want(b, c->wants[i]);
     tn_carry_inputs(g, b, c->length);
-    if (c->documents) {
-        tn_batch_add(b, "reset", tn_input(g, "reset", dims, TN_I32));
-        tn_batch_add(b, "document", tn_input(g, "document", dims, TN_I32));
-        tn_batch_add(b, "positions", tn_input(g, "positions", dims, TN_I32));
-    }
+    tn_inputs_build(c->inputs, g, b);
+    if (r == ADVANCE) leave_out_losses(c, b);
     s = tn_model_build(c->model, g, c->settings, b);
     if (s == TN_USAGE) tn_error_prefix("plan.recompute=chunk");
     TN_TRY(s);
@@ -149,15 +157,27 @@ done:
     return s;
 }
 
-/* The loss in its parts, each with a weight of its own, and the states that the chunk leaves. Returns how many, 0: no memory. */
-static int make_seeds(tn_graph *g, const tn_seed **out)
+/* The parts of the loss that a graph puts out, in the order of the model's rows; where one is missing, the loss as a whole. Returns how many. */
+static size_t losses_of(const tn_chunks *c, const tn_graph *g, tn_loss_row *out)
 {
-    const tn_ref xent = tn_graph_output(g, "xent"), extra = tn_graph_output(g, "extra");
-    tn_seed *seeds = tn_arena_alloc(&g->memory, sizeof *seeds * (g->n_outputs + 2));
+    const tn_model *m = c->model;
+    size_t n = 0;
+    for (; n < m->n_losses && n < TN_LOSSES_MAX && tn_graph_output(g, m->losses[n].output).id; n++) out[n] = m->losses[n];
+    if (n && n == m->n_losses) return n;
+    out[0] = (tn_loss_row){ "loss", n || m->n_losses ? m->losses[0].count : TN_T };
+    return 1;
+}
+
+/* The loss in its parts, each with a weight of its own, and the states that the chunk leaves. Returns how many, 0: no memory. */
+static int make_seeds(const tn_chunks *c, tn_graph *g, const tn_seed **out)
+{
+    tn_loss_row row[TN_LOSSES_MAX];
+    const size_t parts = losses_of(c, g, row);
+    tn_seed *seeds = tn_arena_alloc(&g->memory, sizeof *seeds * (g->n_outputs + TN_LOSSES_MAX));
     int n = 0;
     if (!seeds) return 0;
-    seeds[n++] = (tn_seed){ .y = xent.id ? xent : tn_graph_output(g, "loss"), .dy = tn_scalar(g, "chunk.counted", 1) };
-    if (xent.id && extra.id) seeds[n++] = (tn_seed){ .y = extra, .dy = tn_scalar(g, "chunk.spread", 1) };
+    for (size_t i = 0; i < parts; i++)
+        seeds[n++] = (tn_seed){ .y = tn_graph_output(g, row[i].output), .dy = tn_scalar(g, weight_name[i], 1) };
     for (size_t i = 0; i < g->n_outputs; i++) {
         const tn_ref y = { g->output[i].id };
         if (strncmp(g->output[i].name, "next.", 5) != 0 || !tn_dtype_is_float(tn_ref_dtype(g, y))) continue;
@@ -176,7 +196,7 @@ static tn_status make_plan(tn_chunks *c, role r)
     const int64_t batches = r == GRAD || r == ADVANCE ? tn_settings_int(c->settings, "train.accumulate") : 1;
     tn_compile_options o = { .device = tn_store_device(c->store), .repeats = r == GRAD_LAST || r == EVAL_LAST ? 1 : batches * (c->n - 1) };
     TN_RETURN_IF(build(c, r, &g));
-    if (r == GRAD || r == GRAD_LAST) o.n_seeds = make_seeds(g, &o.seeds);
+    if (r == GRAD || r == GRAD_LAST) o.n_seeds = make_seeds(c, g, &o.seeds);
     if ((r == GRAD || r == GRAD_LAST) && !o.n_seeds) {
         tn_graph_free(g);
         return TN_MEMORY;
@@ -198,8 +218,12 @@ static tn_status list_states(tn_chunks *c)
     }
     const tn_ref logits = tn_graph_output(g, "logits");
     c->vocab = logits.id ? tn_ref_dim(g, logits, -1) : 0;
-    c->has_xent = tn_graph_output(g, "xent").id && tn_graph_output(g, "extra").id;
-    c->each = c->has_xent ? 2 : 1;
+    c->each = losses_of(c, g, c->loss);
+    for (size_t k = 0; k < c->each; k++) {
+        c->counts[k] = -1;
+        for (size_t i = 0; i < c->inputs->n; i++)
+            if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0) c->counts[k] = (int)i;
+    }
     return TN_OK;
 }
 
@@ -210,8 +234,8 @@ tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
     tn_chunks *c = tn_alloc(sizeof *c);
     if (!c) TN_TRY(TN_MEMORY);
     *c = (tn_chunks){ .model = t->model, .settings = t->settings, .graph = o->graph, .batch = t->batch, .length = t->length,
-                      .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk, .documents = t->documents,
-                      .forward_only = t->forward_only, .logits = t->logits, .store = o->store, .context = o->context,
+                      .chunk = o->chunk, .n = (t->length + o->chunk - 1) / o->chunk,
+                      .forward_only = t->forward_only, .inputs = o->inputs, .wants = o->wants, .store = o->store, .context = o->context,
                       .backend = tn_context_backend(o->context), .queue = tn_context_queue(o->context), .fits = o->fits, .ctx = o->ctx };
     for (role r = 0; r < ROLES; r++) {
         const bool last = r == GRAD_LAST || r == EVAL_LAST;
@@ -231,20 +255,24 @@ done:
 
 static size_t tokens_of(const tn_chunks *c) { return (size_t)(c->batch * c->length); }
 
-static size_t feeds(const tn_chunks *c) { return c->documents ? 5 : 2; }
+/* Items of all inputs. */
+static size_t items_of(const tn_chunks *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->inputs->n; i++)
+        if (c->inputs->slot[i].read) n += (size_t)tn_input_items(&c->inputs->slot[i], c->batch, c->length);
+    return n;
+}
 
 static void resolve(tn_chunks *c, piece *p, void **pointer)
 {
     tn_bound *b = p->bound;
-    p->tokens = tn_bound_data(b, "tokens");
-    p->labels = tn_bound_data(b, "labels");
-    p->reset = tn_bound_data(b, "reset");
-    p->document = tn_bound_data(b, "document");
-    p->positions = tn_bound_data(b, "positions");
-    p->loss[0] = tn_bound_place(b, c->has_xent ? "xent" : "loss");
-    p->loss[1] = tn_bound_place(b, "extra");
-    p->counted = tn_bound_data(b, "chunk.counted");
-    p->spread = tn_bound_data(b, "chunk.spread");
+    for (size_t i = 0; i < c->inputs->n; i++)
+        if (c->inputs->slot[i].read) p->input[i] = tn_bound_data(b, c->inputs->slot[i].row->name);
+    for (size_t k = 0; k < c->each; k++) {
+        p->loss[k] = tn_bound_place(b, c->loss[k].output);
+        p->weight[k] = tn_bound_data(b, weight_name[k]);
+    }
     p->state = pointer;
     p->next = pointer + c->n_states;
     p->d_state = pointer + 2 * c->n_states;
@@ -270,7 +298,7 @@ tn_status tn_chunks_bind(tn_chunks *c)
     c->part = c->backend->alloc(sizeof *c->part * losses);
     c->seen = tn_alloc(sizeof *c->seen * losses);
     c->factor = tn_alloc(sizeof *c->factor * losses);
-    c->feed = tn_alloc(sizeof *c->feed * feeds(c) * tokens_of(c));
+    c->feed = tn_alloc(sizeof *c->feed * (items_of(c) + 1));
     c->pointer = tn_alloc(sizeof *c->pointer * 4 * ROLES * (c->n_states + 1));
     if (!c->slot || !c->d || !c->part || !c->seen || !c->factor || !c->feed || !c->pointer) return TN_MEMORY;
     if (logits && !(c->all_logits = tn_alloc(logits))) return TN_MEMORY;
@@ -278,6 +306,12 @@ tn_status tn_chunks_bind(tn_chunks *c)
         if (c->piece[r].plan) TN_RETURN_IF(tn_bind(c->piece[r].plan, c->context, c->store, &c->piece[r].bound));
     for (role r = 0; r < ROLES; r++) /* outputs stay where they are once the largest plan is bound */
         if (c->piece[r].bound) resolve(c, &c->piece[r], c->pointer + 4 * (size_t)r * c->n_states);
+    int32_t *at = c->feed;
+    for (size_t i = 0; i < c->inputs->n; i++) {
+        if (!c->inputs->slot[i].read) continue;
+        c->input[i] = at;
+        at += tn_input_items(&c->inputs->slot[i], c->batch, c->length);
+    }
     return TN_OK;
 }
 
@@ -304,16 +338,14 @@ void tn_chunks_memory(const tn_chunks *c, tn_memory_plan *m, size_t *arena)
 {
     for (role r = 0; r < ROLES; r++) tn_memory_plan_add(m, c->piece[r].plan, arena);
     m->state += c->slot_bytes * (size_t)(slots(c) + 1);
-    if (c->backend->host_memory) m->other += tokens_of(c) * (sizeof *c->feed * feeds(c) + sizeof(float) * (size_t)c->vocab);
+    if (c->backend->host_memory) m->other += sizeof *c->feed * items_of(c) + tokens_of(c) * sizeof(float) * (size_t)c->vocab;
 }
 
 tn_feed tn_chunks_feed(tn_chunks *c)
 {
-    const size_t n = tokens_of(c);
-    const piece *p = &c->piece[EVAL];
-    return (tn_feed){ .batch = c->batch, .length = c->length, .tokens = c->feed, .labels = c->feed + n,
-                      .reset = p->reset ? c->feed + 2 * n : NULL, .document = p->document ? c->feed + 3 * n : NULL,
-                      .positions = p->positions ? c->feed + 4 * n : NULL };
+    tn_feed f = { .inputs = c->inputs, .batch = c->batch, .length = c->length };
+    for (size_t i = 0; i < c->inputs->n; i++) f.at[i] = c->piece[EVAL].input[i] ? c->input[i] : NULL;
+    return f;
 }
 
 /* --- running -------------------------------------------------------------------------------------------------------------- */
@@ -323,12 +355,17 @@ static piece *piece_at(tn_chunks *c, role whole, int64_t i)
     return &c->piece[i == c->n - 1 && c->piece[whole + 1].plan ? whole + 1 : whole];
 }
 
-/* The chunk's columns of one (B,T) array of the feed. */
-static void give(const tn_chunks *c, const piece *p, int which, int64_t start, int32_t *to)
+/* The chunk's columns of one input, or all of one that is not cut. */
+static void give(const tn_chunks *c, const piece *p, size_t which, int64_t start)
 {
-    const int32_t *from = c->feed + (size_t)which * tokens_of(c) + start;
-    for (int64_t b = 0; to && b < c->batch; b++)
-        memcpy(to + b * p->length, from + b * c->length, sizeof *to * (size_t)p->length);
+    const tn_input_slot *s = &c->inputs->slot[which];
+    const int64_t each = s->each;
+    int32_t *to = p->input[which];
+    const int32_t *from = c->input[which];
+    if (!to) return;
+    if (!s->timed) memcpy(to, from, sizeof *to * (size_t)tn_input_items(s, c->batch, c->length));
+    for (int64_t b = 0; s->timed && b < c->batch; b++)
+        memcpy(to + b * p->length * each, from + (b * c->length + start) * each, sizeof *to * (size_t)(p->length * each));
 }
 
 static tn_status copy_states(const tn_chunks *c, void *const *from, void *const *to, unsigned char *slot)
@@ -344,35 +381,40 @@ static tn_status copy_states(const tn_chunks *c, void *const *from, void *const 
 static tn_status load(tn_chunks *c, piece *p, int64_t i, int64_t slot)
 {
     const int64_t start = i * c->chunk;
-    give(c, p, 0, start, p->tokens);
-    give(c, p, 1, start, p->labels);
-    give(c, p, 2, start, p->reset);
-    give(c, p, 3, start, p->document);
-    give(c, p, 4, start, p->positions);
+    for (size_t k = 0; k < c->inputs->n; k++) give(c, p, k, start);
     tn_carry_set(p->bound, &p->batch, start);
     return copy_states(c, NULL, p->state, c->slot + c->slot_bytes * (size_t)slot);
 }
 
-static int64_t count_labels(const tn_chunks *c, int64_t start, int64_t length)
+/* What a part of the loss is a mean over, of so many tokens of every row: numbers of an input that are not padding, or tokens. */
+static int64_t count(const tn_chunks *c, size_t part, int64_t start, int64_t length)
 {
-    const int32_t *labels = c->feed + tokens_of(c) + start;
+    if (c->counts[part] < 0) return length;
+    const tn_input_slot *s = &c->inputs->slot[c->counts[part]];
+    const int32_t pad = (int32_t)s->row->pad, *x = c->input[c->counts[part]];
     int64_t n = 0;
     for (int64_t b = 0; b < c->batch; b++)
-        for (int64_t t = 0; t < length; t++) n += labels[b * c->length + t] != -1;
+        for (int64_t t = 0; t < length * s->each; t++) n += x[(b * c->length + start) * s->each + t] != pad;
     return n;
 }
 
 typedef struct total {
-    int64_t counted; /* labels of the batch */
-    double weight, share; /* of the chunk at hand, by labels and by tokens */
+    int64_t all[TN_LOSSES_MAX];    /* of the batch, by part of the loss */
+    double weight[TN_LOSSES_MAX]; /* of the chunk at hand */
     size_t n; /* chunks so far */
 } total;
 
+static total begin_total(const tn_chunks *c)
+{
+    total t = { .n = 0 };
+    for (size_t k = 0; k < c->each; k++) t.all[k] = count(c, k, 0, c->length);
+    return t;
+}
+
 static void weigh(const tn_chunks *c, const piece *p, int64_t i, total *t)
 {
-    const int64_t n = count_labels(c, i * c->chunk, p->length);
-    t->weight = (double)n / (double)(t->counted ? t->counted : 1);
-    t->share = (double)p->length / (double)c->length;
+    for (size_t k = 0; k < c->each; k++)
+        t->weight[k] = (double)count(c, k, i * c->chunk, p->length) / (double)(t->all[k] ? t->all[k] : 1);
 }
 
 /* The loss of the chunk that has just run, before another one takes its place. */
@@ -380,7 +422,7 @@ static tn_status keep_loss(tn_chunks *c, const piece *p, total *t)
 {
     const size_t at = c->each * t->n++;
     for (size_t k = 0; k < c->each; k++) {
-        c->factor[at + k] = k ? t->share : t->weight;
+        c->factor[at + k] = t->weight[k];
         TN_RETURN_IF(c->backend->copy(c->queue, c->part + at + k, p->loss[k], sizeof *c->part));
     }
     return TN_OK;
@@ -389,16 +431,16 @@ static tn_status keep_loss(tn_chunks *c, const piece *p, total *t)
 /* Waits for the walk. */
 static tn_status sum_losses(tn_chunks *c)
 {
-    double loss = 0, xent = 0;
+    double loss = 0, sum[TN_LOSSES_MAX] = { 0 };
     const size_t n = c->each * (size_t)c->n;
     TN_RETURN_IF(c->backend->download(c->queue, c->seen, c->part, sizeof *c->seen * n));
     for (size_t i = 0; i < n; i++) {
         const double x = c->factor[i] * (double)c->seen[i];
         loss += x;
-        xent += i % c->each ? 0 : x;
+        sum[i % c->each] += x;
     }
-    c->loss = (float)loss;
-    c->xent = (float)xent;
+    c->total = (float)loss;
+    for (size_t k = 0; k < c->each; k++) c->sum[k] = (float)sum[k];
     return TN_OK;
 }
 
@@ -425,7 +467,7 @@ static tn_status advance(tn_chunks *c, int64_t seed, int64_t step, bool *again)
 tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float scale)
 {
     const int64_t seed = tn_settings_int(c->settings, "seed");
-    total t = { .counted = count_labels(c, 0, c->length) };
+    total t = begin_total(c);
     TN_RETURN_IF(advance(c, seed, step, &again));
     TN_RETURN_IF(c->backend->zero(c->queue, c->d, c->slot_bytes));
     for (int64_t i = c->n; i-- > 0;) {
@@ -433,8 +475,8 @@ tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float sca
         TN_RETURN_IF(load(c, p, i, i));
         TN_RETURN_IF(copy_states(c, NULL, p->d_next, c->d));
         weigh(c, p, i, &t);
-        if (p->counted) *p->counted = (float)t.weight * scale;
-        if (p->spread) *p->spread = (float)t.share * scale;
+        for (size_t k = 0; k < c->each; k++)
+            if (p->weight[k]) *p->weight[k] = (float)t.weight[k] * scale;
         tn_bound_seed(p->bound, seed, step * c->n + i);
         TN_RETURN_IF(run(p, &again));
         TN_RETURN_IF(copy_states(c, p->d_state, NULL, c->d));
@@ -447,7 +489,7 @@ tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, fl
 {
     TN_RETURN_IF(tn_chunks_queue_grad(c, step, again, scale));
     TN_RETURN_IF(sum_losses(c));
-    *loss = c->loss;
+    *loss = c->total;
     return TN_OK;
 }
 
@@ -470,7 +512,7 @@ static tn_status keep_logits(tn_chunks *c, const piece *p, int64_t i)
 
 tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
 {
-    total t = { .counted = count_labels(c, 0, c->length) };
+    total t = begin_total(c);
     for (int64_t i = 0; i < c->n; i++) {
         piece *p = piece_at(c, EVAL, i);
         TN_RETURN_IF(load(c, p, i, i ? 1 : 0));
@@ -481,7 +523,7 @@ tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
         TN_RETURN_IF(keep_logits(c, p, i));
     }
     TN_RETURN_IF(sum_losses(c));
-    *loss = c->loss;
+    *loss = c->total;
     return TN_OK;
 }
 
@@ -492,8 +534,10 @@ const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *cou
     const bool logits = strcmp(name, "logits") == 0;
     *count = logits ? c->batch * c->length * c->vocab : 1;
     if (logits) return c->all_logits;
-    if (strcmp(name, "xent") == 0) return c->has_xent ? &c->xent : NULL;
-    return strcmp(name, "loss") == 0 ? &c->loss : NULL;
+    if (strcmp(name, "loss") == 0) return &c->total;
+    for (size_t k = 0; k < c->each; k++)
+        if (strcmp(name, c->loss[k].output) == 0) return &c->sum[k];
+    return NULL;
 }
 
 const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].plan; }

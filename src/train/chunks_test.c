@@ -199,8 +199,8 @@ static void boundaries_matter(void **state)
 {
     (void)state;
     static const char *const more[] = { "pattern=DOE", "layers=3", NULL };
-    rig whole = open_rig(&(setup){ .more = more, .chunk = 37, .documents = true });
-    rig apart = open_rig(&(setup){ .more = more, .chunk = 37, .documents = true });
+    rig whole = open_rig(&(setup){ .more = more, .chunk = 37, .supply = &(tn_supply){ .optional = true } });
+    rig apart = open_rig(&(setup){ .more = more, .chunk = 37, .supply = &(tn_supply){ .optional = true } });
     float a, b;
     for (int64_t i = 0; i < B * T; i++) {
         tn_trainer_feed(whole.trainer).reset[i] = 0;
@@ -231,7 +231,7 @@ static void threads_and_allocations(void **state)
     (void)state;
     rig r[3];
     for (int i = 0; i < 3; i++) {
-        r[i] = open_rig(&(setup){ .more = mixed, .chunk = 16, .documents = true, .threads = i ? 2 : 1,
+        r[i] = open_rig(&(setup){ .more = mixed, .chunk = 16, .supply = &(tn_supply){ .optional = true }, .threads = i ? 2 : 1,
                                   .extra = i == 2 ? "opt.pack_weights=off" : NULL });
         tn_trainer_steady(r[i].trainer, true);
         for (int step = 0; step < 2; step++) {
@@ -254,7 +254,7 @@ static void queued_steps(void **state)
 {
     (void)state;
     enum { STEPS = 5 };
-    const setup s = { .more = mixed, .chunk = 16, .documents = true };
+    const setup s = { .more = mixed, .chunk = 16, .supply = &(tn_supply){ .optional = true } };
     rig waits = open_rig(&s), queues = open_rig(&s);
     double loss[STEPS];
     tn_stepped found[STEPS];
@@ -315,8 +315,8 @@ static void drops_the_same_twice(void **state)
 static void nothing_leaks(void **state)
 {
     (void)state;
-    rig whole = open_rig(&(setup){ .more = mixed, .logits = true, .documents = true });
-    rig r = open_rig(&(setup){ .more = mixed, .logits = true, .documents = true, .chunk = 37 });
+    rig whole = open_rig(&(setup){ .more = mixed, .logits = true, .supply = &(tn_supply){ .optional = true } });
+    rig r = open_rig(&(setup){ .more = mixed, .logits = true, .supply = &(tn_supply){ .optional = true }, .chunk = 37 });
     float loss, *before = malloc(sizeof *before * B * T * V);
     int64_t count, moved = 0;
     assert_ok(tn_trainer_eval(whole.trainer, &loss));
@@ -325,7 +325,7 @@ static void nothing_leaks(void **state)
     assert_int_equal(count, B * T * V);
     const float *all = tn_trainer_output(whole.trainer, "logits", &count);
     assert_true(norm(before, all, count) < 1e-5 * norm(all, NULL, count));
-    for (int b = 0; b < B; b++) tn_trainer_tokens(r.trainer)[b * T + 50] = (tn_trainer_tokens(r.trainer)[b * T + 50] + 1) % V;
+    for (int b = 0; b < B; b++) ((int32_t *)tn_trainer_input(r.trainer, "tokens"))[b * T + 50] = (((int32_t *)tn_trainer_input(r.trainer, "tokens"))[b * T + 50] + 1) % V;
     assert_ok(tn_trainer_eval(r.trainer, &loss));
     const float *after = tn_trainer_output(r.trainer, "logits", &count);
     for (int64_t i = 0; i < count; i++) {

@@ -76,7 +76,7 @@ static tn_status compute(const tn_training *t, int64_t step, tn_finding *f, tn_d
     const int64_t n = tn_settings_int(t->settings, "train.accumulate");
     for (int64_t i = 0; i < n && !f->found; i++) {
         int64_t count;
-        TN_RETURN_IF(t->source->next(t->source->ctx, t->trainer, &count));
+        TN_RETURN_IF(tn_source_next(t->source, step, t->trainer, &count));
         tn_trainer_weigh(t->trainer, n > 1 ? tn__training_weight(t, count) : 1);
         tn_trainer_steady(t->trainer, true); /* packed anew, from the parameters as they are */
         TN_RETURN_IF(tn__trainer_run_grad(t->trainer, step * n + i));
@@ -120,7 +120,7 @@ tn_status tn_diagnose(const tn_training *t, const tn_source_mark *from, int64_t 
     tn_source_mark now;
     tn_diagnosis d = { .tensor = "" };
     *out = d;
-    if (!t->source->mark) return TN_OK;
+    if (!t->source->mark || t->undiagnosed) return TN_OK;
     t->source->mark(t->source->ctx, &now);
     TN_RETURN_IF(t->source->back(t->source->ctx, from));
     tn_status s = diagnose(t, step, &d);

@@ -271,8 +271,8 @@ static void healthy(void **state)
     for (int step = 0; step < 2; step++) {
         tn_applied applied;
         for (int i = 0; i < 64; i++) {
-            tn_trainer_tokens(t)[i] = (int32_t)tn_rng_below((tn_rng){ 1, 2 }, (uint64_t)(i + 64 * step), 16);
-            tn_trainer_labels(t)[i] = i % 3 ? tn_trainer_tokens(t)[i] : -1;
+            ((int32_t *)tn_trainer_input(t, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 1, 2 }, (uint64_t)(i + 64 * step), 16);
+            ((int32_t *)tn_trainer_input(t, "labels"))[i] = i % 3 ? ((int32_t *)tn_trainer_input(t, "tokens"))[i] : -1;
         }
         assert_ok(tn_trainer_grad(t, step, &loss));
         if (f.found) fail_msg("%s", f.text);

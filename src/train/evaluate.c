@@ -2,18 +2,19 @@
 #include "train/training.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Labels that the largest logit of their row names, among those that count. logits (B*each,classes), the first of equals. */
-static int64_t count_right(const tn_feed *f, int64_t each, const float *logits, int64_t classes)
+static int64_t count_right(const int32_t *labels, int64_t n, const float *logits, int64_t classes)
 {
     int64_t right = 0;
-    for (int64_t i = 0; i < f->batch * each; i++) {
+    for (int64_t i = 0; i < n; i++) {
         const float *x = logits + i * classes;
         int64_t best = 0;
-        if (f->labels[i] < 0) continue;
+        if (labels[i] < 0) continue;
         for (int64_t k = 1; k < classes; k++)
             if (x[k] > x[best] || isnan(x[best])) best = k;
-        right += best == f->labels[i] && !isnan(x[best]);
+        right += best == labels[i] && !isnan(x[best]);
     }
     return right;
 }
@@ -24,8 +25,13 @@ static int64_t right_of(tn_trainer *t)
     int64_t n;
     const float *logits = tn_trainer_output(t, "logits", &n);
     const tn_feed f = tn_trainer_feed_again(t);
-    const int64_t each = f.features ? f.labels_each : f.length;
-    return logits && f.labels ? count_right(&f, each, logits, n / (f.batch * each)) : -1;
+    for (size_t i = 0; logits && i < f.inputs->n; i++) {
+        const tn_input_slot *s = &f.inputs->slot[i];
+        if (strcmp(s->row->name, "labels") != 0 || !f.at[i]) continue;
+        const int64_t all = tn_input_items(s, f.batch, f.length);
+        return count_right(f.at[i], all, logits, n / all);
+    }
+    return -1;
 }
 
 /* Answers of each kind, where a source counts them apart. */
@@ -69,7 +75,7 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
     for (int64_t i = 0; batches == 0 || i < batches; i++) {
         float loss;
         int64_t count, n;
-        TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
+        TN_RETURN_IF(tn_source_heldout(source, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
         if (i == 0) tn_trainer_keep_look(t); /* its rows are full */

@@ -5,7 +5,6 @@
 #include "models/models.h"
 #include "ops/linear_xent/linear_xent.h"
 #include "ops/xent/xent.h"
-#include "train/task_setup.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -75,32 +74,6 @@ tn_status tn_graph_setup_read(const tn_settings *st, const tn_device *device, in
     return TN_OK;
 }
 
-static void add_tokens(tn_graph *g, const tn_graph_shape *shape, tn_batch *b)
-{
-    const int64_t B = shape->batch, T = shape->length;
-    tn_batch_add(b, "tokens", tn_input(g, "tokens", tn_shape(B, T), TN_I32));
-    tn_batch_add(b, "labels", tn_input(g, "labels", tn_shape(B, T), TN_I32));
-    if (!shape->documents) return;
-    tn_batch_add(b, "reset", tn_input(g, "reset", tn_shape(B, T), TN_I32));
-    tn_batch_add(b, "document", tn_input(g, "document", tn_shape(B, T), TN_I32));
-    tn_batch_add(b, "positions", tn_input(g, "positions", tn_shape(B, T), TN_I32));
-}
-
-static tn_status add_samples(tn_graph *g, const tn_settings *st, const tn_graph_shape *shape, tn_batch *b)
-{
-    const int64_t B = shape->batch, F = tn_settings_inputs(st);
-    if (F < 1) return tn_error(TN_USAGE, "inputs is auto and there is no task to take it from: name one with task=NAME, or set inputs");
-    tn_batch_add(b, "features", tn_input(g, "features", tn_shape(B, shape->length, F), TN_F32));
-    tn_batch_add(b, "labels", tn_input(g, "labels", tn_shape(B, shape->labels ? shape->labels : 1), TN_I32));
-    tn_batch_add(b, "count", tn_input(g, "count", tn_shape(1), TN_I32));
-    tn_batch_add(b, "sample", tn_input(g, "sample", tn_shape(B), TN_I32));
-    tn_batch_number(b, "samples", (double)(shape->samples ? shape->samples : B));
-    if (!shape->weighted) return TN_OK;
-    tn_batch_add(b, "weights", tn_input(g, "weights", tn_shape(B), TN_F32));
-    tn_batch_add(b, "targets", tn_input(g, "targets", tn_shape(B), TN_F32));
-    return TN_OK;
-}
-
 /* The op that makes the loss knows it label by label, whatever the model. */
 static tn_status put_nll(tn_graph *g, const tn_model *model)
 {
@@ -119,15 +92,18 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     tn_graph_options o = setup->options;
+    tn_inputs own;
+    const tn_inputs *in = shape->inputs ? shape->inputs : &own;
+    if (!shape->inputs) TN_RETURN_IF(tn_inputs_match(model, st, NULL, &own));
     o.training = shape->training;
     o.look = shape->look;
     TN_TRY(tn_graph_new(&o, &g));
     g->expect = shape->expect;
     g->expect_ctx = shape->expect_ctx;
     tn_batch b = { .size = sizeof b, .batch = shape->batch, .length = shape->length,
-                   .step = shape->training ? "train" : "eval", .want = { "logits" }, .n_wants = shape->logits };
-    if (model->features) TN_TRY(add_samples(g, st, shape, &b));
-    else add_tokens(g, shape, &b);
+                   .step = shape->step ? shape->step : shape->training ? "train" : "eval" };
+    tn_inputs_build(in, g, &b);
+    for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
     TN_TRY(tn_model_build(model, g, st, &b));
     TN_TRY(tn_graph_status(g));
     if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);

@@ -4,6 +4,7 @@
 #define TN_TRAIN_GRAPH_SETUP_H
 
 #include "plan/graph.h"
+#include "train/inputs.h"
 
 #include <tenon/model.h>
 
@@ -26,14 +27,12 @@ tn_status tn_graph_setup_here(tn_settings *st, bool on_cpu);
 
 typedef struct tn_graph_shape {
     int64_t batch, length;
-    bool training, logits;
+    bool training;
+    const char *step; /* of the model's own rows; NULL: "train" or "eval" */
+    const char *const *wants; /* outputs beside its own, NULL at the end; or NULL */
     bool nll;       /* also puts out "nll" (B,T): the cross-entropy of each label, 0 where it does not count */
     bool look;      /* with what instruments ask for (tn_graph_options.look) */
-    bool documents; /* with inputs that mark where documents start */
-    /* A model that learns from samples; `length` is then the tokens of one. Their size is in the settings (inputs). */
-    int64_t labels;  /* of a sample; 0: one */
-    int64_t samples; /* of the training set; 0: not known */
-    bool weighted;   /* each sample with a weight and a target */
+    const tn_inputs *inputs; /* NULL: the model's own rows, without the optional ones */
     tn_param_check *expect; /* asked about each parameter as it is made, or NULL */
     const void *expect_ctx;
 } tn_graph_shape;

@@ -35,8 +35,8 @@ static void close_rig(rig *r)
 static void give(rig *r, uint64_t which)
 {
     for (uint64_t i = 0; i < B * T; i++) {
-        tn_trainer_tokens(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, which * 100 + i, VOCAB);
-        tn_trainer_labels(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, which * 100 + i, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, which * 100 + i, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, which * 100 + i, VOCAB);
     }
 }
 

@@ -38,8 +38,8 @@ static void learns_by_heart(void **state)
     uint32_t x = 12345;
     for (int i = 0; i <= T; i++) {
         x = x * 1664525u + 1013904223u;
-        if (i < T) tn_trainer_tokens(t)[i] = (int32_t)(x >> 24) % KINDS;
-        if (i) tn_trainer_labels(t)[i - 1] = (int32_t)(x >> 24) % KINDS;
+        if (i < T) ((int32_t *)tn_trainer_input(t, "tokens"))[i] = (int32_t)(x >> 24) % KINDS;
+        if (i) ((int32_t *)tn_trainer_input(t, "labels"))[i - 1] = (int32_t)(x >> 24) % KINDS;
     }
     for (; step < MOST_STEPS; step++) {
         assert_ok(tn_trainer_grad(t, step, &loss));

@@ -22,8 +22,8 @@ static float *gradients(const char *target, const char *choice, float *loss, int
     assert_ok(tn_settings_resolve(target, set, 5, &st, &m));
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = B, .length = T }, &t));
     for (uint64_t i = 0; i < B * T; i++) {
-        tn_trainer_tokens(t)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, i, VOCAB);
-        tn_trainer_labels(t)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, i, VOCAB);
+        ((int32_t *)tn_trainer_input(t, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, i, VOCAB);
+        ((int32_t *)tn_trainer_input(t, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, i, VOCAB);
     }
     assert_ok(tn_trainer_grad(t, 0, loss));
     tn_trainer_unscale(t);

@@ -37,8 +37,8 @@ static void give(rig *r, int64_t batch)
 {
     for (int64_t i = 0; i < B * T; i++) {
         const uint64_t at = (uint64_t)(batch * B * T + i);
-        tn_trainer_tokens(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, at, VOCAB);
-        tn_trainer_labels(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, at, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, at, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, at, VOCAB);
     }
 }
 

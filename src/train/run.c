@@ -381,9 +381,21 @@ done:
     return s;
 }
 
-tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
-                        int64_t length, tn_ckpt_state *out)
+/* Where the data go on, and what whoever runs it has kept beside that. */
+static tn_status load_cursor(const json_t *cursor, const tn_source *source, const tn_keeper *keeper)
 {
+    if (!keeper) return source->load(source->ctx, cursor);
+    const json_t *own = json_object_get(cursor, keeper->name);
+    if (!own) return tn_error(TN_USAGE, "the checkpoint is not one of a %s", keeper->name);
+    TN_RETURN_IF(keeper->load(keeper->ctx, own));
+    return source->load(source->ctx, json_object_get(cursor, "data"));
+}
+
+tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_state *out)
+{
+    const tn_settings *settings = how->settings;
+    tn_trainer *t = how->trainer;
+    const int64_t batch = how->batch, length = how->length;
     tn_status s = TN_OK;
     tn_ckpt_state st = { 0 };
     char path[TN_RUN_PATH];
@@ -393,7 +405,7 @@ tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_tra
                           "train.batch=%lld, start over with --fresh, or name another run with run=OTHER", (long long)st.batch,
                 (long long)st.length, (long long)batch, (long long)length, (long long)st.batch);
     tn_trainer_resume_loss_scale(t, &st.scaling);
-    s = source->load(source->ctx, st.cursor);
+    s = load_cursor(st.cursor, how->source, how->keeper);
     if (s != TN_OK) {
         tn_error_prefix("data");
         goto done;

@@ -7,7 +7,7 @@
 
 #include "train/checkpoint.h"
 #include "train/run_folder.h"
-#include "train/source.h"
+#include "train/training.h"
 #include "train/trainer.h"
 
 enum { TN_RUN_PATH = TN_PATH_BYTES };
@@ -31,8 +31,7 @@ tn_status tn_run_record(const tn_run_dir *r, const tn_settings *st);
 void tn_run_close(tn_run_dir *r); /* takes a zeroed one with lock -1 */
 
 /* Fills trainer and data from r->checkpoint, cuts lines of later steps off metrics.jsonl, and tidies. */
-tn_status tn_run_resume(const tn_run_dir *r, const tn_settings *settings, tn_trainer *t, const tn_source *source, int64_t batch,
-                        int64_t length, tn_ckpt_state *out);
+tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_state *out);
 /* After a checkpoint of this step: removes those that ckpt.keep_* does not keep, and RUN/old; points RUN/best. */
 tn_status tn_run_tidy(const char *dir, const tn_settings *st, int64_t step);
 

@@ -423,8 +423,8 @@ static void stories_loss(void **state)
         assert_ok(tn_dataset_read(data, TN_TRAIN, at, n, ids));
         assert_int_equal(ids[0], start);
         for (uint64_t k = 0; k < T; k++) {
-            tn_trainer_tokens(t)[k] = ids[k];
-            tn_trainer_labels(t)[k] = k + 1 < n ? ids[k + 1] : -1;
+            ((int32_t *)tn_trainer_input(t, "tokens"))[k] = ids[k];
+            ((int32_t *)tn_trainer_input(t, "labels"))[k] = k + 1 < n ? ids[k + 1] : -1;
         }
         assert_ok(tn_trainer_eval(t, &loss));
         sum += (double)loss * (double)(n - 1);

@@ -7,6 +7,7 @@
 #include "io/tensor_file.h"
 #include "train/checkpoint_convert.h"
 #include "train/store_files.h"
+#include "train/inputs.h"
 #include "train/train_settings.h"
 #include "train/weights_check.h"
 
@@ -145,8 +146,8 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     if (weights) TN_TRY(find_file(asked, target, overrides, n, &m));
     else if (there && S_ISDIR(st.st_mode)) TN_TRY(find_run(asked, target, overrides, n, link, &m));
     else TN_TRY(tn_settings_resolve_asked(asked, target, overrides, n, &m.settings, &m.model));
-    TN_TRY(tn_settings_fix_sizes(m.settings));
-    if (m.weights[0] && !m.model->features) { /* samples: their sizes are the task's, which is not here */
+    TN_TRY(tn_settings_fix_sizes(m.model, m.settings));
+    if (m.weights[0] && tn_model_cuts(m.model)) { /* samples: their sizes are the task's, which is not here */
         const int64_t context = tn_settings_int(m.settings, "train.context");
         TN_TRY(tn_weights_check(m.weights, m.model, m.settings, context < 8 ? context : 8));
     }

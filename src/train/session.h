@@ -1,34 +1,26 @@
-/* What all that runs a model begins with: resolved settings, the model, its data or task and a trainer, opened in one call. */
+/* What all that runs a model begins with: resolved settings, the model, its source of batches and a trainer, opened in one call. */
 #ifndef TN_TRAIN_SESSION_H
 #define TN_TRAIN_SESSION_H
 
 #include "models/models.h"
 #include "train/shared.h"
-#include "train/source_env.h"
-#include "train/source_probe.h"
-#include "train/source_task.h"
-#include "train/task_setup.h"
+#include "train/sources/source.h"
 #include "train/trainer.h"
 #include "train/width_fit.h"
 
 enum { TN_SESSION_EPISODES = 100 }; /* that an evaluation in an environment plays */
 
 /* Of an automatic batch: enough for matrix products to run at full speed, and for a step to be a step. */
-enum { TN_SESSION_TOKENS = 4096 };
+enum { TN_SESSION_TOKENS = 4096, TN_SESSION_SAMPLES = 64 };
 
 typedef struct tn_session {
     tn_settings *settings;
     const tn_model *model;
-    tn_dataset *data;    /* NULL: none is named */
-    tn_loader_mode mode; /* of the rows */
-    tn_samples *samples; /* of the task, instead of data; NULL: none */
-    tn_shared *shared;   /* where samples and plans are from, or NULL */
-    tn_seat *seat;       /* whose context it runs on, or NULL */
-    const tn_env *env;   /* or an environment; NULL: none */
-    tn_probe *probe;     /* or sequences that are made up; NULL: none */
-    tn_source source;    /* where one of the four is there */
+    tn_source source;      /* empty where none is named */
     tn_trainer *trainer;
-    int64_t batch, length; /* length: tokens of a sequence, or of a sample */
+    int64_t batch, length; /* B, T */
+    tn_shared *shared;     /* where samples and plans are from, or NULL */
+    tn_seat *seat;         /* whose context it runs on, or NULL */
     tn_width width; /* text is empty where none was looked for */
     int64_t asked; /* the batch that memory was not given for, or 0 */
 } tn_session;
@@ -54,7 +46,7 @@ typedef struct tn_session_options {
 } tn_session_options;
 
 /* Settings from a target and overrides, data where the settings name some (its vocabulary becomes the model's) or a task
- * (its sizes do; see tn_task_setup), batch size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer.
+ * (its sizes do; see tn_source_find), batch size (auto: the largest whose memory plan fits, TN_SESSION_TOKENS at most), trainer.
  * A plan that does not fit is refused; where it fits and memory is not given, the batch is halved (tn_session_halve). */
 tn_status tn_session_open_with(const tn_session_options *o, tn_session *out);
 tn_status tn_session_open(const char *target, const char *const *overrides, size_t n, bool needs_data, tn_session *out);
@@ -64,7 +56,7 @@ void tn_session_close(tn_session *s);
  * TN_MEMORY, with the error of before: the batch cannot be halved. */
 tn_status tn_session_halve(tn_session *s);
 
-/* How much the data have of a split: tokens, samples of a task, or sequences of a probe. */
+/* How much the data have of a split: tokens, samples, records, sequences; 0 without data. */
 int64_t tn_session_count(const tn_session *s, tn_data_split split);
 /* Held-out batches of a split, for the session's trainer; no training batches. */
 tn_status tn_session_heldout(const tn_session *s, tn_data_split split, tn_source *out);

@@ -99,8 +99,8 @@ static void same_step(void **state)
         const int64_t n = k + 1, each = 4 / n * T;
         for (int64_t i = 0; i < n; i++) {
             for (int64_t at = 0; at < each; at++) {
-                tn_trainer_tokens(s[k].trainer)[at] = (int32_t)((i * each + at) * 31 % 64);
-                tn_trainer_labels(s[k].trainer)[at] = (int32_t)((i * each + at) * 17 % 64);
+                ((int32_t *)tn_trainer_input(s[k].trainer, "tokens"))[at] = (int32_t)((i * each + at) * 31 % 64);
+                ((int32_t *)tn_trainer_input(s[k].trainer, "labels"))[at] = (int32_t)((i * each + at) * 17 % 64);
             }
             assert_ok(tn_trainer_queue_grad(s[k].trainer, i, 1, false));
         }

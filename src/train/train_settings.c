@@ -6,9 +6,9 @@
 #include "base/text.h"
 #include "io/yaml_settings.h"
 #include "plan/switches.h"
-#include "train/source_env.h"
+#include "train/sources/env.h"
 #include "tasks/task.h"
-#include "train/task_setup.h"
+#include "train/sources/task_setup.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -273,9 +273,9 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
     return tn_settings_resolve_asked(NULL, target, overrides, n, out, model);
 }
 
-tn_status tn_settings_fix_sizes(tn_settings *st)
+tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st)
 {
-    TN_RETURN_IF(tn_task_assume(st));
+    TN_RETURN_IF(tn_task_assume(model, st));
     if (tn_settings_find(st, "vocab") == tn_settings_count(st) || !tn_settings_is_auto(st, "vocab")) return TN_OK;
     return tn_settings_set(st, "vocab", "50257", "no data");
 }

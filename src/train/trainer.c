@@ -5,8 +5,6 @@
 #include "optim/optim.h"
 #include "optim/schedule.h"
 #include "base/clock.h"
-#include "data/loader.h"
-#include "train/task_setup.h"
 
 #include <limits.h>
 #include <math.h>
@@ -37,13 +35,21 @@ static void start_loss_scale(tn_trainer *t)
         &(tn_loss_scale_options){ .first = (float)first, .grow_after = growth ? (int)growth : INT_MAX });
 }
 
-/* A model may leave out its labels, or its tokens: whoever fills them need not know. */
-static tn_status make_unread(tn_trainer *t)
+/* Where the host writes each input: of the training plan, or of the other where that has no use for it. */
+static void find_inputs(tn_trainer *t)
 {
-    tn_bound *b = t->grad_bound ? t->grad_bound : t->eval_bound;
-    if (t->chunks || t->model->features || (tn_bound_data(b, "tokens") && tn_bound_data(b, "labels"))) return TN_OK;
-    t->unread = tn_alloc(sizeof *t->unread * (size_t)(t->batch * t->length));
-    return t->unread ? TN_OK : TN_MEMORY;
+    if (t->chunks) {
+        t->feed = tn_chunks_feed(t->chunks);
+        return;
+    }
+    t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length };
+    for (size_t i = 0; i < t->inputs.n; i++) {
+        const char *name = t->inputs.slot[i].row->name;
+        void *train = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL, *eval = tn_bound_data(t->eval_bound, name);
+        if (!t->inputs.slot[i].read) continue;
+        t->feed.at[i] = train ? train : eval;
+        t->eval_at[i] = train ? eval : NULL;
+    }
 }
 
 static tn_status make_kept_of(const tn_graph *g, const char *lead, tn_kept_output **kept, size_t *n)
@@ -77,13 +83,11 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
  * fits. A length that the model refuses is left out: its rows go to the next wider plan. */
 static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
 {
-    int64_t of_buckets[TN_LOADER_WIDTHS];
-    const int64_t *width = o->widths ? o->widths : of_buckets;
     tn_trainer **at = &t->narrower;
-    for (int64_t i = o->widths ? o->n_widths - 1 : o->buckets ? tn_loader_widths(o->length, of_buckets) - 1 : -1; i >= 0; i--) {
+    for (int64_t i = o->n_widths; i-- > 0;) {
         tn_trainer_options part = *o;
-        if (width[i] >= o->length) continue;
-        part.length = width[i];
+        if (o->widths[i] >= o->length) continue;
+        part.length = o->widths[i];
         const tn_status s = open_trainer(&part, t, at);
         if (s == TN_OK) at = &(*at)->narrower;
         else if (s != TN_USAGE) return s;
@@ -91,17 +95,29 @@ static tn_status make_narrower(tn_trainer *t, const tn_trainer_options *o)
     return tn__trainer_fits(t);
 }
 
-static tn_status check_shape(const tn_trainer_options *o)
+static tn_status check_shape(const tn_trainer_options *o, const tn_inputs *in)
 {
-    if (o->model->features && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
+    if (!in->cut && strcmp(tn_settings_text(o->settings, "plan.recompute"), "chunk") == 0)
         return tn_error(TN_USAGE, "plan.recompute=chunk cuts sequences, and %s learns from samples: use none or layer", o->model->name);
-    const int64_t each = o->model->features ? o->length * tn_settings_inputs(o->settings) : o->length;
+    int64_t each = o->length;
+    for (size_t i = 0; i < in->n; i++) {
+        const int64_t items = tn_input_items(&in->slot[i], 1, o->length);
+        each = items > each ? items : each;
+    }
     if (o->batch <= MOST_TOKENS / (each > 0 ? each : 1)) return TN_OK;
-    if (o->model->features)
+    if (!in->cut)
         return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld samples of %lld numbers are more than a step can have: use a smaller batch",
                                            (long long)o->batch, (long long)each));
     return tn__trainer_refuse(o->refused, tn_error(TN_MEMORY, "train.batch=%lld times train.context=%lld is more tokens than a step can have: use a smaller one",
                                        (long long)o->batch, (long long)o->length));
+}
+
+static void list_wants(tn_trainer *t, const tn_trainer_options *o)
+{
+    size_t n = 0;
+    if (o->logits) t->want[n++] = "logits";
+    for (size_t i = 0; o->wants && o->wants[i] && n < TN_BATCH_WANTS; i++)
+        if (!o->logits || strcmp(o->wants[i], "logits") != 0) t->want[n++] = o->wants[i];
 }
 
 /* What a part has in common with the whole. */
@@ -133,11 +149,12 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     tn_status s = TN_OK;
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
-    TN_TRY(check_shape(o));
-    *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length,
-                       .inputs = o->model->features ? tn_settings_inputs(o->settings) : 0,
-                       .labels = !o->model->features ? o->length : o->labels ? o->labels : 1, .samples = o->samples,
-                       .weighted = o->weighted, .logits = o->logits, .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .documents = o->documents, .weight = 1, .part = whole != NULL };
+    *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length, .waits = o->waits,
+                       .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .weight = 1, .part = whole != NULL };
+    if (whole) t->inputs = whole->inputs;
+    else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
+    TN_TRY(check_shape(o, &t->inputs));
+    list_wants(t, o);
     t->now = t;
     t->refused = o->refused;
     t->beside = whole ? 0 : o->beside;
@@ -153,7 +170,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
     if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
-    TN_TRY(make_unread(t));
+    find_inputs(t);
     TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
@@ -170,7 +187,6 @@ void tn_trainer_free(tn_trainer *t)
     tn_trainer_free(t->narrower);
     tn__ring_free(t->ring);
     tn_guard_free(t->guard);
-    tn_free(t->unread);
     for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
     for (size_t i = 0; i < t->n_looked; i++) tn_free(t->looked[i].value);
     tn_free(t->kept);
@@ -192,36 +208,22 @@ void tn_trainer_free(tn_trainer *t)
 
 /* --- running --------------------------------------------------------------------------------------------------------------- */
 
-/* Where the host writes an input: of the training plan, or of the other where that has no use for it. */
-static void *input_of(tn_trainer *t, const char *name)
+const tn_inputs *tn_trainer_inputs(const tn_trainer *t) { return &t->inputs; }
+
+void *tn_trainer_input(tn_trainer *t, const char *name)
 {
-    void *p = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
-    return p ? p : tn_bound_data(t->eval_bound, name);
-}
-
-int32_t *tn_trainer_tokens(tn_trainer *t) { return tn_trainer_feed(t).tokens; }
-
-int32_t *tn_trainer_labels(tn_trainer *t) { return tn_trainer_feed(t).labels; }
-
-static tn_feed feed_of(tn_trainer *t)
-{
-    if (t->chunks) return tn_chunks_feed(t->chunks);
-    int32_t *tokens = input_of(t, "tokens"), *labels = input_of(t, "labels");
-    return (tn_feed){ .batch = t->batch, .length = t->length, .tokens = tokens ? tokens : t->unread,
-                      .labels = labels ? labels : t->unread, .reset = input_of(t, "reset"), .document = input_of(t, "document"),
-                      .positions = input_of(t, "positions"), .inputs = t->inputs, .labels_each = t->labels,
-                      .features = input_of(t, "features"), .count = input_of(t, "count"), .sample = input_of(t, "sample"),
-                      .weights = input_of(t, "weights"), .targets = input_of(t, "targets") };
+    const tn_feed f = tn_trainer_feed(t);
+    return tn_feed_at(&f, name);
 }
 
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
 {
     t->now = t;
     while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
-    return feed_of(t->now);
+    return t->now->feed;
 }
 
-tn_feed tn_trainer_feed_again(tn_trainer *t) { return feed_of(t->now); }
+tn_feed tn_trainer_feed_again(tn_trainer *t) { return t->now->feed; }
 
 tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }
 
@@ -287,7 +289,12 @@ void tn_trainer_keep_look(tn_trainer *t)
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w) { t->watch = w; }
 
-static double watch_clock(const tn_trainer *t) { return t->watch.ran ? tn_clock_s() : 0; }
+double tn_trainer_watch_clock(const tn_trainer *t) { return t->watch.ran ? tn_clock_s() : 0; }
+
+void tn_trainer_watch_data(const tn_trainer *t, double begun)
+{
+    if (t->watch.ran) t->watch.ran(t->watch.ctx, TN_RAN_DATA, NULL, tn_clock_s() - begun);
+}
 
 static tn_status tell_watch(const tn_trainer *t, tn_ran what, tn_bound *b, double begun, tn_status s)
 {
@@ -321,28 +328,16 @@ static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
-    const double begun = watch_clock(t);
+    const double begun = tn_trainer_watch_clock(t);
     return tell_watch(t, TN_RAN_GRAD, t->now->grad_bound, begun, grad_batch(t, step, loss));
-}
-
-/* The two plans have inputs of their own. */
-static void give_to_eval(tn_trainer *t, const char *name, int64_t count)
-{
-    void *to = tn_bound_data(t->eval_bound, name);
-    const void *from = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL;
-    if (to && from) memcpy(to, from, sizeof(float) * (size_t)count); /* all have items of four bytes */
 }
 
 static tn_status eval_batch(tn_trainer *t, float *loss)
 {
     tn_trainer *w = t->now;
     if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
-    const int64_t B = w->batch, all = B * w->length;
-    const struct { const char *name; int64_t count; } input[] = {
-        { "tokens", all }, { "labels", B * w->labels }, { "reset", all }, { "document", all }, { "positions", all },
-        { "features", all * w->inputs }, { "count", 1 }, { "sample", B }, { "weights", B }, { "targets", B },
-    };
-    for (size_t i = 0; i < sizeof input / sizeof *input; i++) give_to_eval(w, input[i].name, input[i].count);
+    for (size_t i = 0; i < w->inputs.n; i++) /* the two plans have inputs of their own */
+        if (w->eval_at[i]) memcpy(w->eval_at[i], w->feed.at[i], sizeof(float) * (size_t)tn_input_items(&w->inputs.slot[i], w->batch, w->length));
     TN_RETURN_IF(run_plan(t, w->eval_bound));
     *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
     return TN_OK;
@@ -350,7 +345,7 @@ static tn_status eval_batch(tn_trainer *t, float *loss)
 
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
-    const double begun = watch_clock(t);
+    const double begun = tn_trainer_watch_clock(t);
     return tell_watch(t, TN_RAN_EVAL, t->now->eval_bound, begun, eval_batch(t, loss));
 }
 
@@ -413,7 +408,7 @@ static tn_status apply_step(tn_trainer *t, int64_t step, float batches, float lo
 
 tn_status tn__trainer_apply_now(tn_trainer *t, int64_t step, float batches, float loss, int ahead, tn_applied *out)
 {
-    const double begun = watch_clock(t);
+    const double begun = tn_trainer_watch_clock(t);
     return tell_watch(t, TN_RAN_APPLY, t->apply_bound, begun, apply_step(t, step, batches, loss, ahead, out));
 }
 

@@ -1,6 +1,6 @@
 /* A model in training: its store, its plans and a context, driven one batch at a time.
  *
- *     tn_trainer_new -> fill tokens and labels -> tn_trainer_grad (once per micro-batch) -> tn_trainer_apply -> ...
+ *     tn_trainer_new -> fill the feed -> tn_trainer_grad (once per micro-batch) -> tn_trainer_apply -> ...
  *
  * All memory is there after tn_trainer_new; no later call allocates or opens anything. */
 #ifndef TN_TRAIN_TRAINER_H
@@ -9,6 +9,7 @@
 #include "optim/guard.h"
 #include "optim/loss_scale.h"
 #include "plan/plan.h"
+#include "train/inputs.h"
 
 #include <tenon/model.h>
 
@@ -19,17 +20,15 @@ typedef struct tn_trainer tn_trainer;
 typedef struct tn_trainer_options {
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
-    int64_t batch, length; /* B, T; of a model that learns from samples T is the tokens of one */
-    int64_t labels;    /* samples: labels of one (0: 1) */
-    int64_t samples;   /* samples: of the training set (0: not known) */
-    bool weighted;     /* samples: each has a weight and a target */
-    bool logits;       /* evaluation also puts out "logits" */
+    int64_t batch, length; /* B, T */
+    const tn_supply *supply; /* who fills its inputs; NULL: the model's own rows, without the optional ones */
+    bool waits;        /* the next batch depends on the parameters: no step is queued before the last is finished */
+    const char *const *wants; /* outputs that evaluation puts out beside its own, NULL at the end; or NULL */
+    bool logits;       /* "logits" among them */
     bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
     bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
-    bool documents;    /* a row may hold several documents: the feed has marks of where they start */
-    bool buckets;      /* batches may be narrower than `length`: plans for the widths of bucket mode too, on the same memory */
-    const int64_t *widths; /* (n_widths), ascending, or NULL: the same for these widths, those below `length` of them */
+    const int64_t *widths; /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
     int64_t n_widths;
     int threads;       /* 0: as the settings say */
     size_t beside;     /* bytes of the machine's memory that whoever runs it needs beside it: data, batches ahead. Part of the plan */
@@ -45,28 +44,14 @@ typedef struct tn_trainer_options {
 tn_status tn_trainer_new(const tn_trainer_options *o, tn_trainer **out);
 void tn_trainer_free(tn_trainer *t);
 
-int32_t *tn_trainer_tokens(tn_trainer *t); /* (B,T), to be filled before each call below */
-int32_t *tn_trainer_labels(tn_trainer *t); /* (B,T); -1 = not counted */
-
-/* All that is to be filled before each call below. Marks are NULL where the model, or the trainer, has no use for them, and so
- * is all that is for samples. */
-typedef struct tn_feed {
-    int64_t batch, length;
-    int32_t *tokens, *labels; /* (B,T); samples: tokens NULL, labels (B,L) */
-    int32_t *reset;           /* (B,T): 1 where a document starts */
-    int32_t *document;        /* (B,T): number of the token's document in its row */
-    int32_t *positions;       /* (B,T): of the token in its document */
-
-    int64_t inputs, labels_each; /* samples: F, L */
-    float *features;             /* (B,T,F) */
-    int32_t *count;              /* (1): rows that are there; those behind have features 0 and labels -1 */
-    int32_t *sample;             /* (B): which sample of the training set each row is, 0 in padding */
-    float *weights, *targets;    /* (B) */
-} tn_feed;
-
+/* All that is to be filled before each call below. */
 tn_feed tn_trainer_feed(tn_trainer *t);
+const tn_inputs *tn_trainer_inputs(const tn_trainer *t);
+/* For who knows the model's names: one input of the feed; NULL: the model does not read it. */
+void *tn_trainer_input(tn_trainer *t, const char *name);
+
 /* The same for rows of `width` tokens: of the narrowest plan they fit in (feed.length says which), on which the next grad or
- * eval then runs. Without `buckets` or `widths` there is one. */
+ * eval then runs. Without `widths` there is one. */
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width);
 tn_feed tn_trainer_feed_again(tn_trainer *t); /* the one that was asked for last */
 
@@ -158,13 +143,16 @@ double tn_trainer_flops(const tn_trainer *t); /* of one batch; NaN: the numbers 
 
 /* For who counts or times what a trainer runs: told after every batch and every update, while the outputs of plan b are still
  * there (batches in chunks: NULL). */
-typedef enum tn_ran { TN_RAN_GRAD, TN_RAN_EVAL, TN_RAN_APPLY } tn_ran;
+typedef enum tn_ran { TN_RAN_GRAD, TN_RAN_EVAL, TN_RAN_APPLY, TN_RAN_DATA } tn_ran; /* DATA: its inputs were filled */
 typedef struct tn_watch {
     void *ctx;
     void (*ran)(void *ctx, tn_ran what, tn_bound *b, double seconds);
 } tn_watch;
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w); /* a zeroed one: nobody any more */
+/* For who fills its inputs: the clock before, or 0 where nobody watches, and telling. */
+double tn_trainer_watch_clock(const tn_trainer *t);
+void tn_trainer_watch_data(const tn_trainer *t, double begun);
 
 /* The training plans of all widths say what is not finite, as tn_bound_check. NULL: no longer. */
 void tn_trainer_check(tn_trainer *t, tn_finding *f);

@@ -25,9 +25,9 @@ struct tn_trainer {
     bool *refused; /* the caller's, or NULL */
     size_t beside; /* bytes of the machine's memory that the caller needs beside it */
     double room;   /* bytes that all it needs may take */
-    int64_t inputs, labels, samples; /* samples: F, L, of the training set; tokens: 0, T, 0 */
-    bool weighted;
-    bool logits, nll, look, forward_only, documents;
+    tn_inputs inputs;
+    bool waits, nll, look, forward_only;
+    const char *want[TN_BATCH_WANTS + 1]; /* of evaluations, NULL at the end */
     int threads;
     tn_graph_setup setup;
     tn_store *store;
@@ -52,7 +52,8 @@ struct tn_trainer {
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     tn_watch watch;
-    int32_t *unread; /* (B,T): stands in for an input the model does not read, or NULL */
+    tn_feed feed;                     /* inputs of the training plan, or of the other where that has no use for them */
+    void *eval_at[TN_INPUTS_MAX];     /* those of evaluation that are not in the feed; NULL: none */
     tn_kept_output *kept; /* (n_kept): what instruments may ask for */
     size_t n_kept;
     tn_kept_output *looked; /* (n_looked): the "look." outputs of an evaluation */

@@ -87,9 +87,8 @@ static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
     tn_status s = TN_OK;
     tn_graph *g = NULL;
     const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
-                                   .logits = t->logits && !training, .nll = t->nll && !training,
-                                   .look = t->look && !training, .documents = t->documents, .labels = t->labels,
-                                   .samples = t->samples, .weighted = t->weighted };
+                                   .wants = training ? NULL : t->want, .nll = t->nll && !training,
+                                   .look = t->look && !training, .inputs = &t->inputs };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
     TN_TRY(tn_store_adopt(t->store, g));
@@ -138,9 +137,10 @@ static tn_status get_plan(tn_trainer *t, const char *what, tn_plan_make *make, c
         snprintf(key, sizeof key, "%s %lld %lld", what, (long long)t->batch, (long long)t->length);
         return tn_plan_cache_get(t->plans, key, make, t, out);
     }
-    snprintf(key, sizeof key, "%s %s %lld %lld %lld %lld %d%d%d%d%d%d %d %d", t->key, what, (long long)t->batch, (long long)t->length,
-             (long long)t->labels, (long long)t->samples, t->weighted, t->logits, t->nll, t->look, t->forward_only, t->documents, t->threads,
-             (int)t->setup.device);
+    char inputs[TN_HASH_BYTES];
+    TN_RETURN_IF(tn_inputs_hash(&t->inputs, t->want, inputs));
+    snprintf(key, sizeof key, "%s %s %lld %lld %s %d%d%d %d %d", t->key, what, (long long)t->batch, (long long)t->length, inputs, t->nll, t->look,
+             t->forward_only, t->threads, (int)t->setup.device);
     return tn_shared_plan(t->shared, key, make, t, out);
 }
 
@@ -168,7 +168,7 @@ static tn_status bind_plan(tn_trainer *t, const tn_plan *p, tn_bound **out)
 
 static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
 {
-    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .store = t->store,
+    const tn_chunks_options how = { .trainer = o, .graph = &t->setup.options, .chunk = chunk, .inputs = &t->inputs, .wants = t->want, .store = t->store,
                                     .context = t->context, .fits = check_graph_fits, .ctx = t };
     return tn_chunks_new(&how, &t->chunks);
 }

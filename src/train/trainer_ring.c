@@ -36,7 +36,7 @@ struct tn_ring {
 
 static int64_t parts_of(const tn_trainer *t)
 {
-    return t->chunks ? tn_chunk_most_losses(t->settings, t->setup.device, t->batch, t->length) : 1;
+    return t->chunks ? tn_chunk_most_losses(t->model, t->settings, t->setup.device, t->batch, t->length) : 1;
 }
 
 int64_t tn__ring_losses(const tn_trainer *t)
@@ -47,7 +47,7 @@ int64_t tn__ring_losses(const tn_trainer *t)
 /* Whether nothing a step finds out, but for its end, changes what is done next. */
 static bool steps_are_alike(const tn_trainer *t)
 {
-    return strcmp(tn_settings_text(t->settings, "train.nonfinite"), "stop") == 0 && !t->scales && !t->weighted;
+    return strcmp(tn_settings_text(t->settings, "train.nonfinite"), "stop") == 0 && !t->scales && !t->waits;
 }
 
 static tn_status open_places(tn_ring *r)

@@ -41,8 +41,8 @@ static void give(rig *r, int64_t first, int64_t n)
 {
     for (int64_t i = 0; i < n * T; i++) {
         const uint64_t at = (uint64_t)(first * T + i);
-        tn_trainer_tokens(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, at, VOCAB);
-        tn_trainer_labels(r->trainer)[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, at, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, at, VOCAB);
+        ((int32_t *)tn_trainer_input(r->trainer, "labels"))[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, at, VOCAB);
     }
 }
 
@@ -152,7 +152,7 @@ static void no_labels(void **state)
     static const tn_model model = { TN_MODEL_HEAD, .name = "unlabelled", .build = build_unlabelled };
     rig r = open_rig("gpt_tiny", &model, 2, NULL);
     float loss;
-    assert_non_null(tn_trainer_labels(r.trainer));
+    assert_non_null(((int32_t *)tn_trainer_input(r.trainer, "labels")));
     give(&r, 0, 2);
     assert_ok(tn_trainer_grad(r.trainer, 0, &loss));
     assert_true(loss == 1);

@@ -64,21 +64,17 @@ static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
 static tn_status next_batch(loop *l, int64_t *count)
 {
     const double before = tn_metrics_clock(&l->m, TN_LOG_TRAINING);
-    TN_RETURN_IF(l->t->source->next(l->t->source->ctx, l->t->trainer, count));
+    TN_RETURN_IF(tn_source_next(l->t->source, l->queued, l->t->trainer, count));
     l->m.step_data_s += tn_metrics_clock(&l->m, TN_LOG_TRAINING) - before;
     l->at.tokens += *count;
     return TN_OK;
 }
 
-/* Of a batch among those of its step. Batches of one document a row hold very different numbers of tokens, and each token
- * should count alike; where rows are filled to the end it would be 1 but for a few, and is. The last batch of an epoch of
- * samples may be short. */
+/* Of a batch among those of its step, as its source weighs it. */
 float tn__training_weight(const tn_training *t, int64_t count)
 {
     const tn_source *s = t->source;
-    if (s->train_samples > 0) return (float)((double)count * s->train_samples / ((double)t->batch * s->train_tokens));
-    if (strcmp(tn_settings_text(t->settings, "loader.mode"), "bucket") != 0) return 1;
-    return (float)((double)count / (double)(t->batch * t->length));
+    return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1;
 }
 
 static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_AHEAD]; }
@@ -92,7 +88,7 @@ static tn_status queue_step(loop *l)
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
-    if (t->source->mark) t->source->mark(t->source->ctx, &p->from);
+    if (t->source->mark && !t->undiagnosed) t->source->mark(t->source->ctx, &p->from);
     const int64_t tokens = l->at.tokens;
     for (int i = 0; i < n; i++) {
         int64_t count;
@@ -153,10 +149,18 @@ static tn_status sync_metrics(const tn_training *t)
     return TN_OK;
 }
 
+static json_t *make_cursor(const tn_training *t)
+{
+    json_t *own = t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
+    if (t->keeper && !own) return NULL;
+    json_t *data = t->source->save(t->source->ctx);
+    return t->keeper ? json_pack("{s:o*, s:o*}", "data", data, t->keeper->name, own) : data;
+}
+
 static tn_status write_state(loop *l)
 {
     const tn_training *t = l->t;
-    json_t *cursor = t->source->save(t->source->ctx);
+    json_t *cursor = make_cursor(t);
     if (!cursor) return tn_error(TN_MEMORY, "out of memory for the data's cursor");
     json_decref(l->at.cursor);
     l->at.cursor = cursor;

@@ -5,7 +5,7 @@
 
 #include "io/jsonl.h"
 #include "train/checkpoint.h"
-#include "train/source.h"
+#include "train/sources/source.h"
 #include "train/trainer.h"
 
 /* Numbers that are not known, or not measured at this log.level, are NaN. */
@@ -43,10 +43,20 @@ typedef struct tn_progress_report {
     const char *bad_tensor, *bad_batch; /* of a step that was not finite and was looked into (diagnose.h), else "" or NULL */
 } tn_progress_report;
 
+/* What whoever runs a training keeps with each of its checkpoints, beside the cursor of the data. */
+typedef struct tn_keeper {
+    const char *name; /* its key */
+    void *ctx;
+    json_t *(*save)(void *ctx); /* a new object; NULL: failed, with the error's text */
+    tn_status (*load)(void *ctx, const json_t *own);
+} tn_keeper;
+
 typedef struct tn_training {
     tn_trainer *trainer;
     const tn_settings *settings;
     const tn_source *source;
+    const tn_keeper *keeper; /* or NULL */
+    bool undiagnosed;        /* a step that is not finite is not looked into */
     tn_jsonl *metrics; /* or NULL */
     const char *dir;   /* of the run: checkpoints go there; NULL: none are made */
     int64_t batch, length;

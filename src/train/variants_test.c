@@ -33,7 +33,7 @@ static tn_settings *settings_of(const tn_variant *v, const char *more, const tn_
 static tn_trainer *open_trainer(const tn_settings *st, const tn_model *model)
 {
     tn_trainer *t;
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .documents = true, .threads = 2 }, &t));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .supply = &(tn_supply){ .optional = true }, .threads = 2 }, &t));
     const tn_feed f = tn_trainer_feed(t);
     uint32_t x = 5;
     for (int i = 0; i < B * T; i++) {
@@ -207,7 +207,7 @@ static double decayed(const char *on, const char *name)
     float loss, before;
     tn_settings *st = settings_of(&(tn_variant){ "", "ten", "pattern=DO train.decay=0.5 train.lr=0.1 train.warmup=0 train.schedule=constant" }, on, &model);
     tn_trainer *t = open_trainer(st, model);
-    for (int i = 0; i < B * T; i++) tn_trainer_labels(t)[i] = -1;
+    for (int i = 0; i < B * T; i++) ((int32_t *)tn_trainer_input(t, "labels"))[i] = -1;
     const tn_entry *e = tn_store_find(tn_trainer_store(t), name);
     assert_non_null(e);
     before = *(const float *)e->data;

@@ -4,7 +4,6 @@
 
 #include "base/status.h"
 #include "train/graph_setup.h"
-#include "train/task_setup.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +16,7 @@ tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, int64_t
     tn_graph_setup setup;
     tn_graph *g = NULL;
     int64_t n = 0, still = 0;
-    const int64_t length = model->features ? tn_settings_tokens(st) : tn_settings_int(st, "train.context");
-    const tn_graph_shape shape = { .batch = 1, .length = length, .training = true };
+    const tn_graph_shape shape = { .batch = 1, .length = tn_inputs_length(model, st), .training = true };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
     for (size_t i = 1; i < g->n_tensors; i++) {

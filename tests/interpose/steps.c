@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     memset(n, 0, sizeof n);
     for (int i = 0; i < 10; i++) {
         if (i == 1) reset();
-        for (int k = 0; k < 2 * 48; k++) tn_trainer_tokens(t)[k] = tn_trainer_labels(t)[k] = (k * 7 + i) % 61;
+        for (int k = 0; k < 2 * 48; k++) ((int32_t *)tn_trainer_input(t, "tokens"))[k] = ((int32_t *)tn_trainer_input(t, "labels"))[k] = (k * 7 + i) % 61;
         if (tn_trainer_grad(t, i, &loss) != TN_OK || tn_trainer_apply(t, i, 1, loss, &a) != TN_OK) return fail("step");
         if (tn_trainer_eval(t, &loss) != TN_OK) return fail("eval");
     }

@@ -141,8 +141,8 @@ static tn_status count_model(const char *name, int runs)
     o.settings = st;
     TN_TRY(tn_trainer_new(&o, &w.trainer));
     for (int k = 0; k < LENGTH; k++) {
-        tn_trainer_tokens(w.trainer)[k] = k * 7 % 251;
-        tn_trainer_labels(w.trainer)[k] = (k + 1) * 7 % 251;
+        ((int32_t *)tn_trainer_input(w.trainer, "tokens"))[k] = k * 7 % 251;
+        ((int32_t *)tn_trainer_input(w.trainer, "labels"))[k] = (k + 1) * 7 % 251;
     }
     TN_TRY(count(run_step, &w, runs));
 done:

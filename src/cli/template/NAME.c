@@ -69,6 +69,7 @@ static const tn_model model = {
     .settings = settings,
     .n_settings = sizeof settings / sizeof *settings,
     .build = NAME_build,
+    TN_LANGUAGE_ROWS, /* tokens and labels in; loss, and what is made of it, out */
 };
 
 const tn_model *tenon_model(void);

@@ -60,8 +60,8 @@ static rig open_rig(const char *pattern, const char *more, bool look)
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r.settings, .batch = B, .length = T, .look = look },
                              &r.trainer));
     for (int i = 0; i < B * T; i++) {
-        tn_trainer_tokens(r.trainer)[i] = i * 7 % V;
-        tn_trainer_labels(r.trainer)[i] = (i * 7 + 7) % V;
+        ((int32_t *)tn_trainer_input(r.trainer, "tokens"))[i] = i * 7 % V;
+        ((int32_t *)tn_trainer_input(r.trainer, "labels"))[i] = (i * 7 + 7) % V;
     }
     return r;
 }
@@ -114,7 +114,7 @@ static void mixer_input(rig *r, int row, double *u)
 {
     const float *embed = param(r, "embed"), *w = param(r, "layer0.norm1.w");
     for (int t = 0; t < T; t++) {
-        const float *x = embed + tn_trainer_tokens(r->trainer)[row * T + t] * D;
+        const float *x = embed + ((int32_t *)tn_trainer_input(r->trainer, "tokens"))[row * T + t] * D;
         double mean = 0;
         for (int i = 0; i < D; i++) mean += (double)x[i] * (double)x[i] / D;
         for (int i = 0; i < D; i++) u[t * D + i] = (double)x[i] / sqrt(mean + 1e-6) * (double)w[i];

@@ -48,8 +48,8 @@ static tn_trainer *open_trainer(tn_settings *st, const tn_model *model, bool log
     assert_ok(tn_trainer_new(&o, &t));
     uint32_t x = 7;
     for (int i = 0; i < B * T; i++) {
-        tn_trainer_tokens(t)[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
-        tn_trainer_labels(t)[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
+        ((int32_t *)tn_trainer_input(t, "tokens"))[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
+        ((int32_t *)tn_trainer_input(t, "labels"))[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % V;
     }
     return t;
 }
@@ -70,7 +70,7 @@ static void no_token_sees_a_later_one(void **state)
     tn_trainer *t = open_trainer(st, model, true);
     logits_of(t, before);
     for (int at = 1; at < T; at += 5) {
-        tn_trainer_tokens(t)[at] = (tn_trainer_tokens(t)[at] + 1) % V; /* of the first sequence */
+        ((int32_t *)tn_trainer_input(t, "tokens"))[at] = (((int32_t *)tn_trainer_input(t, "tokens"))[at] + 1) % V; /* of the first sequence */
         logits_of(t, after);
         assert_memory_equal(before, after, sizeof *before * (size_t)(at * V));
         assert_memory_equal(before + T * V, after + T * V, sizeof *before * T * V); /* the second one is not touched */
@@ -90,7 +90,7 @@ static void order_of_sequences(void **state)
     tn_trainer *t = open_trainer(st, model, true);
     logits_of(t, before);
     for (int i = 0; i < T; i++) {
-        int32_t *x = tn_trainer_tokens(t), first = x[i];
+        int32_t *x = ((int32_t *)tn_trainer_input(t, "tokens")), first = x[i];
         x[i] = x[T + i];
         x[T + i] = first;
     }
@@ -129,7 +129,7 @@ static float cut_gradient(const char *tbptt, const char *select, double norm[3])
     tn_trainer *t = open_trainer(st, model, false);
     float loss;
     for (int i = 0; i < B * T; i++)
-        if (i % T != T - 1) tn_trainer_labels(t)[i] = -1;
+        if (i % T != T - 1) ((int32_t *)tn_trainer_input(t, "labels"))[i] = -1;
     assert_ok(tn_trainer_grad(t, 0, &loss));
     const tn_entry *e = tn_store_find(tn_trainer_store(t), "position");
     assert_non_null(e);

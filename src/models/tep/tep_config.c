@@ -160,11 +160,13 @@ static const char *const scalars[] = { "beta", "damping", "rtol", "tol", NULL };
 static const tn_input_row inputs[] = {
     { "features", TN_F32, .dims = { TN_B, TN_T, "inputs" } },
     { "labels", TN_I32, { TN_B, "labels" }, .below = "classes", .pad = -1 },
-    { "count", TN_I32, .dims = { "1" } },   /* valid rows of the batch */
+    { "count", TN_I32, { "1" }, .valid_rows = true },
     { "sample", TN_I32, .dims = { TN_B } }, /* a row's number in the training set: where its last state is kept */
     { "weights", TN_F32, { TN_B }, .optional = true },
     { "targets", TN_F32, { TN_B }, .optional = true },
 };
+
+static const tn_source_number assumes[] = { { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 }, { "labels", 1 } };
 
 static const tn_metric_row metrics[] = {
     { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "xent" }, .key = "heldout" },
@@ -183,7 +185,9 @@ const tn_model tn_model_tep = {
     TN_INPUTS(inputs),
     TN_METRICS(metrics),
     .instruments = tep_instruments,
-    .features = true,
+    .time = "tokens",
+    .assumes = assumes,
+    .n_assumes = sizeof assumes / sizeof *assumes,
     .exact = exact,
     .scalars = scalars,
 };

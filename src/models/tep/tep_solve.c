@@ -48,13 +48,20 @@ static tn_ref ratio(const tep_net *n)
 
 /* --- start and end ------------------------------------------------------------------------------------------------- */
 
+/* Of the training set; without data, those of the batch. */
+static int64_t samples_of(const tep_net *n)
+{
+    const double samples = tn_number(n->b, "samples");
+    return samples >= 1 ? (int64_t)samples : n->b->batch;
+}
+
 /* Zeros, or where the samples of this batch came to rest in the last epoch. */
 static tn_ref first_guess(const tep_net *n, const tep_map *m, tn_ref *cache)
 {
     tn_dims all = m->state;
     *cache = TN_NONE;
     if (!n->c->cache || !tn_in(n->b, "sample").id) return tn_fill(n->g, m->state, TN_F32, 0.f);
-    all.dim[0] = (int64_t)tn_number(n->b, "samples");
+    all.dim[0] = samples_of(n);
     *cache = tn_cache(n->g, "equilibria", all, TN_F32);
     return tn_gather_rows(n->g, *cache, tn_in(n->b, "sample"));
 }
@@ -64,7 +71,7 @@ static void remember(const tep_net *n, tn_ref cache, tn_ref before, tn_ref after
     tn_graph *g = n->g;
     if (!cache.id || !tn_graph_get_options(g)->training) return;
     const tn_ref moved = tn_sub(g, tn_stop_gradient(g, after), before); /* 0 in padding, which says sample 0 */
-    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, tn_in(n->b, "sample"), (int64_t)tn_number(n->b, "samples"))));
+    tn_assign(g, cache, tn_add(g, cache, tn_scatter_rows(g, moved, tn_in(n->b, "sample"), samples_of(n))));
 }
 
 /* --- the solve ------------------------------------------------------------------------------------------------------- */

@@ -1,11 +1,11 @@
 /* Playing episodes and turning them into a batch. Episode n begins, and draws its actions, from streams of its own number, so
  * that the number of the next episode is the whole cursor. Episodes of a batch are played side by side: one forward pass
  * gives the next action of each. */
-#include "train/source_env.h"
+#include "train/sources/env.h"
 
 #include "base/alloc.h"
 #include "base/rng.h"
-#include "train/feed.h"
+#include "train/sources/task_setup.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,20 @@ const tn_setting tn_rl_settings[] = {
 };
 const size_t tn_rl_settings_n = sizeof tn_rl_settings / sizeof *tn_rl_settings;
 
+/* What it fills, in this order: observations, actions, how much better each went than expected, what it was worth. */
+enum { FEATURES, LABELS, COUNT, SAMPLE, WEIGHTS, TARGETS, ROWS };
+static const tn_input_row rows[ROWS] = {
+    { "features", TN_F32, .dims = { TN_B, TN_T, "features" } },
+    { "labels", TN_I32, { TN_B, "1" }, .pad = -1 },
+    { "count", TN_I32, { "1" }, .valid_rows = true },
+    { "sample", TN_I32, .dims = { TN_B } },
+    { "weights", TN_F32, .dims = { TN_B } },
+    { "targets", TN_F32, .dims = { TN_B } },
+};
+
 typedef struct env_source {
     tn_source_env_options o;
+    tn_feed_map map, actor_map; /* of the learner's inputs and of the actor's */
     tn_trainer *actor;
     int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
     double discount;
@@ -81,7 +93,7 @@ static tn_status think(env_source *s, const float **logits, const float **value)
     const tn_feed f = tn_trainer_feed(s->actor);
     int64_t n;
     float loss;
-    memcpy(f.features, s->now, sizeof *s->now * (size_t)(s->E * s->F));
+    memcpy(tn_feed_row(&f, &s->actor_map, FEATURES), s->now, sizeof *s->now * (size_t)(s->E * s->F));
     TN_RETURN_IF(tn_trainer_eval(s->actor, &loss));
     *logits = tn_trainer_output(s->actor, "logits", &n);
     if (!*logits || n != s->E * s->o.env->actions)
@@ -100,9 +112,10 @@ static void begin(env_source *s, const match *m)
         s->length[e] = 0;
         s->over[e] = false;
     }
-    memset(f.labels, 0, sizeof *f.labels * (size_t)s->E); /* no loss is looked at; the plan reads them all the same */
-    if (f.weights) memset(f.weights, 0, sizeof *f.weights * (size_t)s->E);
-    if (f.targets) memset(f.targets, 0, sizeof *f.targets * (size_t)s->E);
+    for (int k = LABELS; k < ROWS; k++) { /* no loss is looked at; the plan reads them all the same */
+        void *x = tn_feed_row(&f, &s->actor_map, k);
+        if (x && k != COUNT) memset(x, 0, sizeof(float) * (size_t)s->E);
+    }
     tn_feed_end(&f, s->E);
     tn_trainer_steady(s->actor, true); /* the parameters changed since the last episode, and do not during this one */
 }
@@ -181,21 +194,24 @@ static void standardise(env_source *s)
 static int64_t fill(env_source *s, const tn_feed *f)
 {
     int64_t row = 0;
+    float *features = tn_feed_row(f, &s->map, FEATURES), *weights = tn_feed_row(f, &s->map, WEIGHTS), *targets = tn_feed_row(f, &s->map, TARGETS);
+    int32_t *labels = tn_feed_row(f, &s->map, LABELS), *sample = tn_feed_row(f, &s->map, SAMPLE);
     for (int64_t e = 0; e < s->E; e++)
         for (int64_t t = 0; t < s->length[e]; t++, row++) {
             const int64_t at = e * s->most + t;
-            memcpy(f->features + row * s->F, s->seen + at * s->F, sizeof *s->seen * (size_t)s->F);
-            f->labels[row] = s->action[at];
-            if (f->sample) f->sample[row] = 0;
-            f->weights[row] = s->alike ? 0.f : s->reward[at] - s->value[at];
-            f->targets[row] = s->reward[at];
+            memcpy(features + row * s->F, s->seen + at * s->F, sizeof *s->seen * (size_t)s->F);
+            labels[row] = s->action[at];
+            if (sample) sample[row] = 0;
+            if (weights) weights[row] = s->alike ? 0.f : s->reward[at] - s->value[at];
+            if (targets) targets[row] = s->reward[at];
         }
     tn_feed_end(f, row);
     return row;
 }
 
-static tn_status source_next(void *ctx, tn_trainer *to, int64_t *count)
+static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *count)
 {
+    (void)step;
     env_source *s = ctx;
     const tn_feed f = tn_trainer_feed(to);
     double sum = 0;
@@ -238,12 +254,12 @@ static void source_look(void *ctx, void (*report)(void *to, const char *name, do
     report(to, "reward_100", recent_mean(s), "");
 }
 
-tn_status tn_source_env_play(tn_source *source, int64_t episodes, tn_env_play *out)
+static tn_status source_play(void *ctx, int64_t episodes, tn_source_play *out)
 {
-    env_source *s = source->ctx;
+    env_source *s = ctx;
     double sum = 0, square = 0;
     match m = { .begin = tn_rng_stream("rl.play.begin"), .act = tn_rng_stream("rl.play.act"), .greedy = true };
-    *out = (tn_env_play){ 0 };
+    *out = (tn_source_play){ 0 };
     while (out->episodes < episodes) {
         m.first = out->episodes;
         TN_RETURN_IF(play(s, &m));
@@ -333,23 +349,87 @@ static tn_status take_memory(env_source *s)
     return s->state && s->now && s->seen && s->action && s->reward && s->value && s->length && s->over ? TN_OK : TN_MEMORY;
 }
 
-tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
+/* Needs what a model must have to act: observations, and actions to learn from. */
+static tn_status check_map(const env_source *s, const tn_feed_map *m)
 {
-    tn_status s = TN_OK;
+    if (m->slot[FEATURES] >= 0 && m->slot[LABELS] >= 0) return TN_OK;
+    return tn_error(TN_USAGE, "model %s cannot learn in an environment: it has no inputs features and labels", s->o.model->name);
+}
+
+/* The actor has the learner's parameters, and rows for one observation of each episode. */
+static tn_status source_start(tn_source *self, const tn_source_start *how)
+{
+    env_source *e = self->ctx;
+    const tn_supply supply = tn_source_supply(self);
+    const tn_trainer_options actor = { .model = e->o.model, .settings = e->o.settings, .batch = e->E, .length = 1, .supply = &supply,
+                                       .logits = true, .forward_only = true, .store = tn_trainer_store(how->trainer), .threads = 1 };
+    tn_trainer_free(e->actor);
+    e->actor = NULL;
+    e->episode = e->steps = 0;
+    e->last = 0;
+    memset(e->recent, 0, sizeof e->recent);
+    TN_RETURN_IF(tn_trainer_new(&actor, &e->actor));
+    e->map = tn_feed_map_of(tn_trainer_inputs(how->trainer), rows, ROWS);
+    e->actor_map = tn_feed_map_of(tn_trainer_inputs(e->actor), rows, ROWS);
+    self->weigh_by = self->train_samples;
+    self->weigh_of = (double)how->batch * self->train_tokens;
+    return check_map(e, &e->map);
+}
+
+static int64_t source_count(void *ctx, tn_data_split split)
+{
+    (void)ctx;
+    return split == TN_TRAIN ? INT64_MAX : 0;
+}
+
+static void source_about(void *ctx, FILE *f)
+{
+    const tn_env *env = ((const env_source *)ctx)->o.env;
+    fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n", env->name, env->observations,
+            env->actions, env->max_steps, env->solved);
+}
+
+static tn_status make(const tn_source_env_options *o, tn_source *out)
+{
+    enum { ENV_LOOKS = 30 };
     env_source *e = tn_alloc(sizeof *e);
     if (!e) return TN_MEMORY;
     *e = (env_source){ .o = *o, .E = tn_settings_int(o->settings, "rl.episodes"), .most = o->env->max_steps, .F = o->env->observations,
                        .discount = tn_settings_float(o->settings, "rl.discount"), .standardise = tn_settings_on(o->settings, "rl.standardise"),
                        .seed = (uint64_t)tn_settings_int(o->settings, "seed"),
                        .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
-    const tn_trainer_options actor = { .model = o->model, .settings = o->settings, .batch = e->E, .length = 1, .labels = 1, .weighted = true,
-                                       .logits = true, .forward_only = true, .store = tn_trainer_store(o->learner), .threads = 1 };
-    TN_TRY(take_memory(e));
-    TN_TRY(tn_trainer_new(&actor, &e->actor));
-    *out = (tn_source){ .ctx = e, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
-                        .close = source_close, .look = source_look, .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN };
-    e = NULL;
-done:
-    if (e) source_close(e);
+    const tn_status s = take_memory(e);
+    if (s != TN_OK) {
+        source_close(e);
+        return s;
+    }
+    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout, .save = source_save,
+                        .load = source_load, .look = source_look, .play = source_play, .count = source_count, .about = source_about,
+                        .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS, .train_tokens = ENDLESS,
+                        .train_samples = ENDLESS, .bits = NAN };
+    tn_source_add_number(out, "features", (double)e->F);
+    tn_source_add_number(out, "labels", 1);
+    return TN_OK;
+}
+
+tn_status tn_source_env_open(const tn_source_env_options *o, tn_trainer *learner, tn_source *out)
+{
+    TN_RETURN_IF(make(o, out));
+    const tn_status s = source_start(out, &(tn_source_start){ .trainer = learner, .batch = tn_source_env_rows(o->env, o->settings), .length = 1 });
+    if (s != TN_OK) tn_source_close(out);
     return s;
+}
+
+bool tn_source_takes_env(const tn_source_open *o)
+{
+    const tn_task *task = tn_task_named(tn_settings_text(o->settings, "task.name"));
+    return task && task->env && tn_model_reads(o->model, "features");
+}
+
+tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
+{
+    const tn_task *task;
+    TN_RETURN_IF(tn_task_find(tn_settings_text(o->settings, "task.name"), &task));
+    TN_RETURN_IF(tn_task_fit_env(o->settings, task));
+    return make(&(tn_source_env_options){ .env = task->env, .model = o->model, .settings = o->settings }, out);
 }

@@ -1,9 +1,9 @@
 /* Environments as batches: what a batch holds follows from the episodes played, a cursor goes on with the same bits, a
  * cursor of another run is refused, likeliest actions repeat. That policies learn is a gate of its own (tests/long). */
-#include "train/source_env.h"
+#include "train/sources/env.h"
 
 #include "testlib.h"
-#include "train/task_setup.h"
+#include "train/sources/task_setup.h"
 #include "train/train_settings.h"
 
 #include <math.h>

@@ -1,12 +1,12 @@
 /* Settings of a run on a task. Values that come from here have the task as their source, so that `tenon config show` and
  * the run's config.yaml say where they are from. */
-#include "train/task_setup.h"
+#include "train/sources/task_setup.h"
 
 #include "base/alloc.h"
 #include "tasks/probe.h"
 #include "train/shared.h"
-#include "train/source_env.h"
-#include "train/source_task.h"
+#include "train/inputs.h"
+#include "train/sources/env.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,14 +14,6 @@
 static bool has(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
 
 static bool is_unset(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "default") == 0; }
-
-static int64_t size_of(const tn_settings *st, const char *key) { return has(st, key) ? tn_settings_int(st, key) : 0; }
-
-int64_t tn_settings_inputs(const tn_settings *st) { return size_of(st, "inputs"); }
-
-int64_t tn_settings_tokens(const tn_settings *st) { return size_of(st, "tokens"); }
-
-int64_t tn_settings_classes(const tn_settings *st) { return size_of(st, "classes"); }
 
 const char *tn_task_names(bool tokens, char *buf, size_t bytes)
 {
@@ -42,14 +34,16 @@ static tn_status set_number(tn_settings *st, const char *key, int64_t value, con
     return tn_settings_set(st, key, text, "%s", source);
 }
 
-tn_status tn_task_assume(tn_settings *st)
+tn_status tn_task_assume(const tn_model *model, tn_settings *st)
 {
-    static const struct { const char *key; int64_t value; } rows[] = { { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 } };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (has(st, rows[i].key) && tn_settings_is_auto(st, rows[i].key))
-            TN_RETURN_IF(set_number(st, rows[i].key, rows[i].value, "no task"));
+    for (size_t i = 0; i < model->n_assumes; i++) {
+        const tn_source_number *a = &model->assumes[i];
+        if (has(st, a->name) && tn_settings_is_auto(st, a->name)) TN_RETURN_IF(set_number(st, a->name, (int64_t)a->value, "no task"));
+    }
     return TN_OK;
 }
+
+int64_t tn_samples_batches(const tn_samples *set, int64_t batch) { return (set->count[TN_TRAIN] + batch - 1) / batch; }
 
 /* A model may have more classes than its task, as it may have more tokens than its text. */
 static tn_status take_sizes(tn_settings *st, const char *name, const tn_samples *set, const char *source)
@@ -86,19 +80,20 @@ static tn_status take_epochs(tn_settings *st, int64_t batches)
     return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
 }
 
-static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source)
+/* answers: they are counted, and how many are right says which evaluation is the best. */
+static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source, bool answers)
 {
     const int64_t train = set->count[TN_TRAIN];
     if (tn_settings_is_auto(st, "train.batch"))
         TN_RETURN_IF(set_number(st, "train.batch", train > 0 && train < TN_TASK_BATCH ? train : TN_TASK_BATCH, source));
-    const int64_t batches = tn_source_task_batches(set, tn_settings_int(st, "train.batch"));
+    const int64_t batches = tn_samples_batches(set, tn_settings_int(st, "train.batch"));
     const int64_t each = batches / tn_settings_int(st, "train.accumulate"), steps = each > 0 ? each : 1; /* of an epoch */
     TN_RETURN_IF(take_epochs(st, batches));
     if (is_unset(st, "train.eval_every"))
         TN_RETURN_IF(set_number(st, "train.eval_every", (TN_TASK_EVAL_STEPS + steps - 1) / steps * steps, source));
     if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
     if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
-    if (strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
+    if (answers && strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
         TN_RETURN_IF(tn_settings_set(st, "train.select", "accuracy", "%s", source));
     if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
         return tn_error(TN_USAGE, "train.test=on, but the task %s has no test split: make task.test_frac larger than 0", name);
@@ -116,16 +111,47 @@ static tn_status refuse_for_text(const tn_model *model, const tn_settings *st)
     return TN_OK;
 }
 
-static tn_status find_task(const tn_model *model, const tn_settings *st, const tn_task **out)
+static tn_status check_for_tokens(const tn_model *model, const tn_settings *st)
 {
     char names[512];
+    const tn_task *task;
     const char *name = tn_settings_text(st, "task.name");
-    if (!name[0])
-        return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
-                        model->name, tn_task_names(false, names, sizeof names));
-    TN_RETURN_IF(tn_task_find(name, out));
-    if (!(*out)->probe) return TN_OK;
+    if (!name[0]) return refuse_for_text(model, st);
+    TN_RETURN_IF(tn_task_find(name, &task));
+    if (task->probe) return TN_OK;
+    return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
+                              "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
+}
+
+static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
+{
+    char names[512];
+    const tn_task *task;
+    const char *name = tn_settings_text(st, "task.name");
+    if (!has(st, "inputs") || !has(st, "classes"))
+        return tn_error(TN_USAGE, "model %s learns from samples and lacks the settings inputs, tokens and classes: add them to it",
+                        model->name);
+    if (tn_settings_text(st, "data")[0])
+        return tn_error(TN_USAGE, "data=%.200s is for models that learn from text, and %s learns from a task: name one with task=NAME "
+                                  "(task.data names its files)", tn_settings_text(st, "data"), model->name);
+    if (!name[0]) return TN_OK;
+    TN_RETURN_IF(tn_task_find(name, &task));
+    if (!task->probe) return TN_OK;
     return tn_error(TN_USAGE, "task=%s is for models that read tokens, and %s learns from samples: name another, such as %s", name,
+                    model->name, tn_task_names(false, names, sizeof names));
+}
+
+tn_status tn_task_check(const tn_model *model, const tn_settings *st)
+{
+    if (model->records) return TN_OK;
+    return tn_model_reads(model, "features") ? check_for_samples(model, st) : tn_model_reads(model, "tokens") ? check_for_tokens(model, st) : TN_OK;
+}
+
+tn_status tn_task_missing(const tn_model *model)
+{
+    char names[512];
+    if (tn_model_reads(model, "tokens")) return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
+    return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
                     model->name, tn_task_names(false, names, sizeof names));
 }
 
@@ -155,10 +181,12 @@ static tn_status take_vocab(tn_settings *st, const tn_probe *p, const char *sour
                               "more", is, p->task->name, needs, needs);
 }
 
-static tn_status take_probe(tn_settings *st, const tn_task *task)
+tn_status tn_task_fit_probe(tn_settings *st)
 {
     char source[96];
     tn_probe *p = NULL;
+    const tn_task *task;
+    TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
     if (tn_settings_text(st, "data")[0])
         return tn_error(TN_USAGE, "data=%.200s and task=%s both say what is learnt: leave one of them out", tn_settings_text(st, "data"),
                         task->name);
@@ -179,24 +207,14 @@ static tn_status take_probe(tn_settings *st, const tn_task *task)
     return s;
 }
 
-static tn_status take_tokens(const tn_model *model, tn_settings *st)
-{
-    char names[512];
-    const tn_task *task;
-    const char *name = tn_settings_text(st, "task.name");
-    if (!name[0]) return refuse_for_text(model, st);
-    TN_RETURN_IF(tn_task_find(name, &task));
-    if (task->probe) return take_probe(st, task);
-    return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
-                              "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
-}
-
 /* --- environments ------------------------------------------------------------------------------------------------------- */
 
 /* An environment's batch is what its episodes left: as many rows as they can have steps. */
-static tn_status take_env(tn_settings *st, const tn_task *task, const char *source)
+tn_status tn_task_fit_env(tn_settings *st, const tn_task *task)
 {
+    char source[96];
     const tn_env *env = task->env;
+    snprintf(source, sizeof source, "task %s", task->name);
     const tn_samples like = { .tokens = 1, .features = env->observations, .labels = 1, .classes = env->actions };
     const int64_t together = tn_settings_int(st, "rl.episodes"), rows = tn_source_env_rows(env, st);
     TN_RETURN_IF(take_sizes(st, task->name, &like, source));
@@ -245,9 +263,10 @@ static tn_status make_samples(void *user, tn_samples **out)
     return s;
 }
 
-static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_shared *shared, tn_samples **out)
+tn_status tn_task_samples(const tn_settings *st, tn_shared *shared, tn_samples **out)
 {
-    opening o = { task, st };
+    opening o = { NULL, st };
+    TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &o.task));
     if (!shared) return make_samples(&o, out);
     char *key = samples_key(st);
     const tn_status s = key ? tn_shared_samples(shared, key, make_samples, &o, out) : TN_MEMORY;
@@ -255,42 +274,18 @@ static tn_status open_samples(const tn_task *task, const tn_settings *st, tn_sha
     return s;
 }
 
-tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env)
+tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set)
 {
-    return tn_task_setup_shared(model, st, needed, NULL, samples, env);
+    char source[96];
+    const char *name = tn_settings_text(st, "task.name");
+    snprintf(source, sizeof source, "task %s", name);
+    TN_RETURN_IF(take_sizes(st, name, set, source));
+    return take_defaults(st, name, set, source, true);
 }
 
-tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, tn_shared *shared, tn_samples **samples,
-                               const tn_env **env)
+tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like)
 {
-    tn_status s = TN_OK;
-    const tn_task *task = NULL;
-    tn_samples *set = NULL;
     char source[96];
-    *samples = NULL;
-    *env = NULL;
-    if (!model->features) return take_tokens(model, st);
-    if (!has(st, "inputs") || !has(st, "classes"))
-        return tn_error(TN_USAGE, "model %s learns from samples and lacks the settings inputs, tokens and classes: add them to it",
-                        model->name);
-    if (tn_settings_text(st, "data")[0])
-        return tn_error(TN_USAGE, "data=%.200s is for models that learn from text, and %s learns from a task: name one with task=NAME "
-                                  "(task.data names its files)", tn_settings_text(st, "data"), model->name);
-    if (!tn_settings_text(st, "task.name")[0] && !needed) return tn_task_assume(st);
-    TN_TRY(find_task(model, st, &task));
-    snprintf(source, sizeof source, "task %s", task->name);
-    if (task->env) {
-        TN_TRY(take_env(st, task, source));
-        *env = task->env;
-        return TN_OK;
-    }
-    TN_TRY(open_samples(task, st, shared, &set));
-    TN_TRY(take_sizes(st, task->name, set, source));
-    TN_TRY(take_defaults(st, task->name, set, source));
-    *samples = set;
-    set = NULL;
-done:
-    if (shared) tn_shared_return_samples(shared, set);
-    else tn_samples_free(set);
-    return s;
+    snprintf(source, sizeof source, "data %s", name);
+    return take_defaults(st, name, like, source, false);
 }

@@ -2,11 +2,11 @@
  * rl.episodes episodes: observations, actions, how much better each went than expected (weights) and what it was worth
  * (targets). The network that acts is the one that learns, on the same parameters; who computes the gradient (equilibrium
  * propagation, back-propagation through the solve, ...) is the model's own setting and unknown here. */
-#ifndef TN_TRAIN_SOURCE_ENV_H
-#define TN_TRAIN_SOURCE_ENV_H
+#ifndef TN_TRAIN_SOURCES_ENV_H
+#define TN_TRAIN_SOURCES_ENV_H
 
 #include "tasks/task.h"
-#include "train/source.h"
+#include "train/sources/source.h"
 
 extern const tn_setting tn_rl_settings[];
 extern const size_t tn_rl_settings_n;
@@ -18,17 +18,9 @@ typedef struct tn_source_env_options {
     const tn_env *env;
     const tn_model *model;
     const tn_settings *settings; /* borrowed */
-    tn_trainer *learner;         /* borrowed: the policy's parameters are in its store */
 } tn_source_env_options;
 
-tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out); /* tn_source_close */
-
-typedef struct tn_env_play {
-    int64_t episodes, steps;
-    double mean, deviation; /* of an episode's reward */
-} tn_env_play;
-
-/* Episodes with the likeliest action each time; nothing is learned. They begin otherwise than those of training. */
-tn_status tn_source_env_play(tn_source *s, int64_t episodes, tn_env_play *out);
+/* Opened and started. learner, borrowed: the policy's parameters are in its store. */
+tn_status tn_source_env_open(const tn_source_env_options *o, tn_trainer *learner, tn_source *out);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include <tenon/model.h>
 
-/* The task that the settings name, opened, and the settings made to fit it:
+/* The settings made to fit the data that they name:
  *
  *   inputs, tokens, classes   where they are auto: the task's (without a task: 64, 1 and 10)
  *   train.batch               where it is auto: 64, or all training samples where they are fewer
@@ -18,29 +18,32 @@
  *   train.select              where it is auto: accuracy
  *
  * Of an environment: train.batch holds rl.episodes whole episodes, train.steps unless set: TN_TASK_EPISODES episodes, value unless
- * set: on; *env is the environment and *samples NULL.
+ * set: on.
  *
  * Of a probe, for models that read tokens: vocab where it is auto, train.context where task.lengths say how long sequences are and
- * nobody else does, train.eval_batches, train.test and train.select as above; *samples is NULL (tn_probe_open makes the sequences).
+ * nobody else does, train.eval_batches, train.test and train.select as above.
  *
- * *samples is NULL where the model learns from tokens, and where there is no task and none is `needed`. TN_USAGE names the
- * remedy: no task and one is needed, samples for a model that reads tokens or the other way round, sizes that are not the task's. */
-tn_status tn_task_setup(const tn_model *model, tn_settings *st, bool needed, tn_samples **samples, const tn_env **env);
-
+ * TN_USAGE names the remedy: sizes or settings that are not the task's. */
+tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set);
+/* The same for records that are no task's: batch, epochs, evaluations. */
+tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like);
+tn_status tn_task_fit_env(tn_settings *st, const tn_task *task);
+tn_status tn_task_fit_probe(tn_settings *st);
+/* The samples of the task that the settings name; of `shared` where that is not NULL (tn_shared_return_samples). */
 struct tn_shared;
-/* The same; *samples is then what `shared` has of it (tn_shared_return_samples). shared may be NULL. */
-tn_status tn_task_setup_shared(const tn_model *model, tn_settings *st, bool needed, struct tn_shared *shared, tn_samples **samples,
-                               const tn_env **env);
+tn_status tn_task_samples(const tn_settings *st, struct tn_shared *shared, tn_samples **out);
+
+/* Whether the model can learn from what the settings name: samples for a model that reads tokens, or the other way round, is TN_USAGE. */
+tn_status tn_task_check(const tn_model *model, const tn_settings *st);
+/* TN_USAGE: there is nothing to learn from, and what to do. */
+tn_status tn_task_missing(const tn_model *model);
 
 enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
-/* Sizes that are auto become those assumed without a task. */
-tn_status tn_task_assume(tn_settings *st);
+/* Settings that are auto become what the model assumes without data. */
+tn_status tn_task_assume(const tn_model *model, tn_settings *st);
 
-/* The sizes as they stand; 0 while one is auto, or the model has no such setting. */
-int64_t tn_settings_inputs(const tn_settings *st);
-int64_t tn_settings_tokens(const tn_settings *st);
-int64_t tn_settings_classes(const tn_settings *st);
+int64_t tn_samples_batches(const tn_samples *set, int64_t batch); /* of an epoch */
 
 /* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
 const char *tn_task_names(bool tokens, char *buf, size_t bytes);

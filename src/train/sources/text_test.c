@@ -1,7 +1,7 @@
 /* Data on its way into a step: a packed row gives the loss and gradients of its documents alone, whole evaluations are
  * weighed by tokens whatever the batch, bits per byte are those of the text, and nothing is allocated on the way. Beside
  * it: weight decay by kind of parameter, bf16 through a training step, memory limits. */
-#include "train/source.h"
+#include "train/sources/source.h"
 
 #include "base/alloc.h"
 #include "dataset_files.h"

@@ -1,0 +1,84 @@
+/* The inputs of a run: a model's rows matched with those of whoever fills them, sizes resolved. Plans are built from them, feeds are in their
+ * order, and chunks, buckets, evaluation and the C interface walk them; names mean nothing here. */
+#ifndef TN_TRAIN_INPUTS_H
+#define TN_TRAIN_INPUTS_H
+
+#include "base/hash.h"
+#include "base/rng.h"
+
+#include <tenon/model.h>
+
+/* What somebody fills inputs with. A source states its own; who has none (checks, benchmarks, a caller's arrays) takes the model's. */
+typedef struct tn_supply {
+    const tn_input_row *rows; /* (n_rows), or NULL: the model's own */
+    size_t n_rows;
+    bool optional;                   /* of the model's own: the optional ones too */
+    const tn_source_number *numbers; /* (n_numbers) */
+    size_t n_numbers;
+} tn_supply;
+
+/* NaN: it has none of that name. */
+double tn_supply_number(const tn_supply *s, const char *name);
+
+typedef struct tn_input_slot {
+    const tn_input_row *row; /* the model's; the supplier's where the model has none */
+    bool read;               /* the model has it */
+    bool timed;              /* its second dim is T */
+    int rank;
+    int64_t dim[TN_INPUT_RANK]; /* B and T are 0 here */
+    int64_t each;               /* items of a row of the batch, of one token where it is timed; 0: it has no B, and `all` items */
+    int64_t all;
+    int64_t below; /* 0: any number */
+} tn_input_slot;
+
+typedef struct tn_inputs {
+    tn_input_slot slot[TN_INPUTS_MAX]; /* (n): the supplier's rows in its order */
+    size_t n;
+    tn_source_number number[TN_BATCH_NUMBERS];
+    size_t n_numbers;
+    bool cut; /* one of them is: sequences of T tokens, else samples */
+} tn_inputs;
+
+/* TN_USAGE, with model, row and remedy: a dim nobody knows, an input that nobody fills, types or sizes that differ, two of one name.
+ * supply NULL: the model's own rows without the optional ones. */
+tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out);
+/* Whether the model's rows have an input of that name. */
+bool tn_model_reads(const tn_model *model, const char *input);
+/* Whether it reads sequences that can be cut along time (tokens), not samples. */
+bool tn_model_cuts(const tn_model *model);
+/* T as the settings have it: the model's own setting for it, or train.context; 1 where no input has it. */
+int64_t tn_inputs_length(const tn_model *model, const tn_settings *st);
+
+/* Makes the inputs in the graph, for B rows of T tokens, and puts them and the numbers into the batch. only_cut: those alone. */
+void tn_inputs_build(const tn_inputs *in, tn_graph *g, tn_batch *b);
+/* Items of a slot at this size. */
+int64_t tn_input_items(const tn_input_slot *s, int64_t B, int64_t T);
+
+/* Of all that a plan's inputs, and the outputs wanted of it, depend on. */
+tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char hash[TN_HASH_BYTES]);
+
+/* Where inputs are written, by slot. NULL: the plan has no use for it. All items have four bytes. */
+typedef struct tn_feed {
+    const tn_inputs *inputs;
+    int64_t batch, length; /* B, T of the plan at work */
+    void *at[TN_INPUTS_MAX];
+} tn_feed;
+
+/* Which slots somebody's rows are: found once, used in every step. */
+typedef struct tn_feed_map {
+    int slot[TN_INPUTS_MAX]; /* by row; -1: nobody reads it */
+} tn_feed_map;
+
+tn_feed_map tn_feed_map_of(const tn_inputs *in, const tn_input_row *rows, size_t n);
+static inline void *tn_feed_row(const tn_feed *f, const tn_feed_map *m, int row) { return m->slot[row] < 0 ? NULL : f->at[m->slot[row]]; }
+
+/* By name; not inside a step. */
+void *tn_feed_at(const tn_feed *f, const char *name);
+/* The first n rows are valid; those behind become padding, and an input "count" of one number becomes n. */
+void tn_feed_end(const tn_feed *f, int64_t n);
+/* Row b of all cut inputs has its first `width` tokens; those behind become padding. */
+void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width);
+/* Numbers nobody has seen: normal ones, and whole ones below their bound; where there is none, a row's own number. All rows are valid. */
+void tn_feed_made_up(const tn_feed *f, tn_rng rng);
+
+#endif

@@ -1,0 +1,17 @@
+/* A set of samples as a source of batches: the training part in another order each epoch, the last batch of an epoch as
+ * short as it comes; a held-out part in its own order. */
+#ifndef TN_TRAIN_SOURCES_SAMPLES_H
+#define TN_TRAIN_SOURCES_SAMPLES_H
+
+#include "tasks/task.h"
+#include "train/sources/source.h"
+
+typedef struct tn_source_samples_options {
+    const tn_samples *samples; /* borrowed */
+    uint64_t seed;             /* of the orders */
+} tn_source_samples_options;
+
+/* Opened and started. */
+tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out);
+
+#endif

@@ -1,0 +1,85 @@
+/* Which source a run has, and what all of them share. */
+#include "train/sources/source.h"
+
+#include "base/status.h"
+#include "train/sources/task_setup.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    bool (*takes)(const tn_source_open *o);
+    tn_status (*open)(const tn_source_open *o, tn_source *out);
+} kinds[] = {
+#define TN_SOURCE_KIND(name) { tn_source_takes_##name, tn_source_open_##name },
+#include "train/sources/sources.def"
+#undef TN_SOURCE_KIND
+};
+
+tn_status tn_source_find(const tn_source_open *o, tn_source *out)
+{
+    *out = (tn_source){ 0 };
+    if (!o->model->n_inputs)
+        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", o->model->name);
+    TN_RETURN_IF(tn_task_check(o->model, o->settings));
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (!kinds[i].takes(o)) continue;
+        const tn_status s = kinds[i].open(o, out);
+        if (s != TN_OK) tn_source_close(out);
+        return s;
+    }
+    return o->needed ? tn_task_missing(o->model) : tn_task_assume(o->model, o->settings);
+}
+
+void tn_source_close(tn_source *s)
+{
+    if (s->ctx) s->close(s->ctx);
+    *s = (tn_source){ 0 };
+}
+
+tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
+{
+    const double begun = tn_trainer_watch_clock(to);
+    TN_RETURN_IF(s->next(s->ctx, step, to, count));
+    tn_trainer_watch_data(to, begun);
+    return TN_OK;
+}
+
+tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count)
+{
+    const double begun = tn_trainer_watch_clock(to);
+    TN_RETURN_IF(s->heldout(s->ctx, i, to, count));
+    tn_trainer_watch_data(to, begun);
+    return TN_OK;
+}
+
+tn_supply tn_source_supply(const tn_source *s)
+{
+    return (tn_supply){ .rows = s->rows, .n_rows = s->n_rows, .numbers = s->number, .n_numbers = s->n_numbers };
+}
+
+void tn_source_add_number(tn_source *s, const char *name, double value)
+{
+    size_t i = 0;
+    while (i < s->n_numbers && strcmp(s->number[i].name, name) != 0) i++;
+    if (i == TN_SOURCE_NUMBERS) return;
+    s->number[i] = (tn_source_number){ name, value };
+    if (i == s->n_numbers) s->n_numbers++;
+}
+
+double tn_source_number_of(const tn_source *s, const char *name)
+{
+    for (size_t i = 0; i < s->n_numbers; i++)
+        if (strcmp(s->number[i].name, name) == 0) return s->number[i].value;
+    return NAN;
+}
+
+tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)
+{
+    const json_t *v = json_object_get(cursor, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) > TN_CURSOR_MAX)
+        return tn_error(TN_BAD_FILE, "the checkpoint's place in the data is impossible (%s is no count): use another checkpoint, or start "
+                                     "over with --fresh", key);
+    *out = json_integer_value(v);
+    return TN_OK;
+}

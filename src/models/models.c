@@ -51,10 +51,23 @@ tn_status tn_model_error(const char *fmt, ...)
     return tn_error(TN_USAGE, "%s", text);
 }
 
+typedef tn_status build_fn(tn_graph *g, const tn_settings *st, const tn_batch *b);
+
+/* Of the step that is asked for: its row's, or the model's; where there is neither, that of the first with gradients. */
+static build_fn *build_of(const tn_model *m, const char *step)
+{
+    build_fn *first = m->build;
+    for (size_t i = 0; i < m->n_steps; i++) {
+        if (step && strcmp(m->steps[i].name, step) == 0) return m->steps[i].build;
+        if (!first && m->steps[i].gradients) first = m->steps[i].build;
+    }
+    return first ? first : m->steps[0].build;
+}
+
 tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     tn_settings_watch(st);
-    const tn_status built = m->build(g, st, b), mistake = tn_settings_mistake(st);
+    const tn_status built = build_of(m, b->step)(g, st, b), mistake = tn_settings_mistake(st);
     return mistake != TN_OK ? mistake : built;
 }
 
@@ -64,7 +77,7 @@ static tn_status check_row(const char *path, const tn_model *m)
     if (m->abi != TENON_MODEL_ABI || m->size != sizeof *m)
         return tn_error(TN_BAD_FILE, "%s was compiled for model interface %d, this is %d: compile it again", path, m->abi,
                         TENON_MODEL_ABI);
-    if (!m->name || !m->name[0] || !m->build)
+    if (!m->name || !m->name[0] || (!m->build && !m->n_steps))
         return tn_error(TN_BAD_FILE, "%s: the model has no name or no build function", path);
     return TN_OK;
 }

@@ -106,7 +106,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
     TN_TRY(tn_model_build(model, g, st, &b));
     TN_TRY(tn_graph_status(g));
-    if (!tn_graph_output(g, "loss").id) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
+    if (!tn_graph_output(g, "loss").id && (shape->training || !shape->step || strcmp(shape->step, "eval") == 0)) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
     if (shape->nll) TN_TRY(put_nll(g, model));
     *out = g;
     g = NULL;

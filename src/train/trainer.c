@@ -43,12 +43,11 @@ static void find_inputs(tn_trainer *t)
         return;
     }
     t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length };
+    tn__step_resolve(t, &t->eval_step);
+    for (size_t k = 0; k < t->n_train; k++) tn__step_resolve(t, &t->train[k]);
     for (size_t i = 0; i < t->inputs.n; i++) {
-        const char *name = t->inputs.slot[i].row->name;
-        void *train = t->grad_bound ? tn_bound_data(t->grad_bound, name) : NULL, *eval = tn_bound_data(t->eval_bound, name);
-        if (!t->inputs.slot[i].read) continue;
-        t->feed.at[i] = train ? train : eval;
-        t->eval_at[i] = train ? eval : NULL;
+        for (size_t k = 0; k < t->n_train && !t->feed.at[i]; k++) t->feed.at[i] = t->train[k].at[i];
+        if (!t->feed.at[i]) t->feed.at[i] = t->eval_step.at[i];
     }
 }
 
@@ -154,6 +153,8 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (whole) t->inputs = whole->inputs;
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
+    TN_TRY(tn__steps_list(t));
+    t->accumulate = tn_settings_int(o->settings, "train.accumulate");
     list_wants(t, o);
     t->now = t;
     t->refused = o->refused;
@@ -171,6 +172,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole) start_loss_scale(t);
     if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
     find_inputs(t);
+    TN_TRY(tn__schedules_check(t));
     TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
@@ -191,12 +193,14 @@ void tn_trainer_free(tn_trainer *t)
     for (size_t i = 0; i < t->n_looked; i++) tn_free(t->looked[i].value);
     tn_free(t->kept);
     tn_free(t->looked);
-    tn_bound_free(t->grad_bound);
+    for (size_t i = 0; i < t->n_train; i++) tn_bound_free(t->train[i].bound);
+    for (size_t i = 0; i < t->n_named; i++) tn_bound_free(t->named[i].bound);
     tn_bound_free(t->eval_bound);
     tn_bound_free(t->apply_bound);
     tn_chunks_free(t->chunks);
     if (t->shared) {
-        tn_shared_return_plan(t->shared, t->grad);
+        for (size_t i = 0; i < t->n_train; i++) tn_shared_return_plan(t->shared, t->train[i].plan);
+        for (size_t i = 0; i < t->n_named; i++) tn_shared_return_plan(t->shared, t->named[i].plan);
         tn_shared_return_plan(t->shared, t->eval);
         tn_shared_return_plan(t->shared, t->apply);
     }
@@ -269,6 +273,7 @@ static void keep_outputs(tn_bound *b, const tn_kept_output *kept, size_t n_kept)
     for (size_t i = 0; i < n_kept; i++) {
         const tn_kept_output *k = &kept[i];
         const void *from = tn_bound_data(b, k->name);
+        if (!from) continue; /* another of the training steps puts it out */
         if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
@@ -308,6 +313,7 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
 {
     t->evaluated = NULL;
     if (t->now->chunks) return tn_chunks_queue_grad(t->now->chunks, step, packed_before(t), gradient_scale(t));
+    TN_RETURN_IF(tn__step_choose(t->now, step));
     tn_bound *b = t->now->grad_bound;
     if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
@@ -336,8 +342,7 @@ static tn_status eval_batch(tn_trainer *t, float *loss)
 {
     tn_trainer *w = t->now;
     if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
-    for (size_t i = 0; i < w->inputs.n; i++) /* the two plans have inputs of their own */
-        if (w->eval_at[i]) memcpy(w->eval_at[i], w->feed.at[i], sizeof(float) * (size_t)tn_input_items(&w->inputs.slot[i], w->batch, w->length));
+    TN_RETURN_IF(tn__step_before_eval(w));
     TN_RETURN_IF(run_plan(t, w->eval_bound));
     *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
     return TN_OK;

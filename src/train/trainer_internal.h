@@ -16,6 +16,16 @@ typedef struct tn_kept_output {
     float *value; /* (count) */
 } tn_kept_output;
 
+/* One plan of the model, bound. Inputs and scalars are the host's, found once. */
+typedef struct tn_trainer_step {
+    const char *name;
+    int row; /* in the model's steps; -1: its `build` */
+    const tn_plan *plan;
+    tn_bound *bound;
+    void *at[TN_INPUTS_MAX];         /* by slot; NULL: it has no use for it */
+    float *scalar[TN_SCHEDULES_MAX]; /* by schedule; NULL: it does not read it */
+} tn_trainer_step;
+
 typedef struct tn_ring tn_ring; /* trainer_ring.c */
 
 struct tn_trainer {
@@ -37,7 +47,13 @@ struct tn_trainer {
     tn_plan_cache *plans;
     tn_shared *shared; /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */
-    const tn_plan *grad, *eval, *apply;
+    tn_trainer_step train[TN_STEPS_MAX]; /* (n_train): those with gradients */
+    size_t n_train;
+    tn_trainer_step eval_step;
+    tn_trainer_step named[TN_STEPS_MAX]; /* (n_named): those that were asked for by name */
+    size_t n_named;
+    int64_t accumulate; /* batches of an optimizer's step */
+    const tn_plan *grad, *eval, *apply;               /* grad: of the training step at work, one of `train` */
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_chunks *chunks; /* instead of grad and eval, or NULL */
     tn_guard *guard;
@@ -53,7 +69,6 @@ struct tn_trainer {
     int64_t steps; /* of the schedule; 0: train.steps */
     tn_watch watch;
     tn_feed feed;                     /* inputs of the training plan, or of the other where that has no use for them */
-    void *eval_at[TN_INPUTS_MAX];     /* those of evaluation that are not in the feed; NULL: none */
     tn_kept_output *kept; /* (n_kept): what instruments may ask for */
     size_t n_kept;
     tn_kept_output *looked; /* (n_looked): the "look." outputs of an evaluation */
@@ -70,6 +85,17 @@ tn_status tn__trainer_refuse(bool *refused, tn_status s);
 /* Before the arena is allocated. */
 tn_status tn__trainer_fits(const tn_trainer *t);
 tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o);
+/* Of a step without gradients: its plan, its bound form. */
+tn_status tn__trainer_plan_step(tn_trainer *t, tn_trainer_step *s);
+tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s);
+
+/* Steps and schedules (trainer_steps.c). */
+
+tn_status tn__steps_list(tn_trainer *t);                                  /* which there are; checks the rows */
+void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s);           /* once it is bound */
+tn_status tn__schedules_check(const tn_trainer *t);
+tn_status tn__step_choose(tn_trainer *t, int64_t step);                   /* before a training plan runs: which, with inputs and scalars */
+tn_status tn__step_before_eval(tn_trainer *t);
 
 /* Parts of a step, for trainer_ring.c. */
 

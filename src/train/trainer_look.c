@@ -24,7 +24,8 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
     for (const tn_trainer *w = t; w; w = w->narrower) {
-        tn_memory_plan_add(&m, w->grad, &arena);
+        for (size_t i = 0; i < w->n_train; i++) tn_memory_plan_add(&m, w->train[i].plan, &arena);
+        for (size_t i = 0; i < w->n_named; i++) tn_memory_plan_add(&m, w->named[i].plan, &arena);
         tn_memory_plan_add(&m, w->eval, &arena);
         if (w->chunks) tn_chunks_memory(w->chunks, &m, &arena);
     }
@@ -43,8 +44,9 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
 static tn_bound *part_of_width(const tn_trainer *w, int i, int64_t *runs)
 {
     if (w->chunks) return tn_chunks_part(w->chunks, i, runs);
-    *runs = 1;
-    return i == 0 ? w->grad_bound : NULL;
+    if (i >= (int)w->n_train) return NULL;
+    *runs = w->train[i].bound == w->grad_bound;
+    return w->train[i].bound;
 }
 
 /* Those of all widths, the widest first. The widths are plans of one model: they have the same regions, and ops, in the

@@ -82,11 +82,11 @@ tn_status tn__trainer_fits(const tn_trainer *t)
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
 
 /* The model's graph for this shape; what the store lacks is added to it. */
-static tn_status build_graph(tn_trainer *t, bool training, tn_graph **out)
+static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_graph **out)
 {
     tn_status s = TN_OK;
     tn_graph *g = NULL;
-    const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training,
+    const tn_graph_shape shape = { .batch = t->batch, .length = t->length, .training = training, .step = step,
                                    .wants = training ? NULL : t->want, .nll = t->nll && !training,
                                    .look = t->look && !training, .inputs = &t->inputs };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
@@ -99,11 +99,17 @@ done:
     return s;
 }
 
+typedef struct making {
+    tn_trainer *t;
+    const char *step; /* of the model's rows */
+} making;
+
 static tn_status make_grad(void *user, tn_plan **out)
 {
-    tn_trainer *t = user;
+    const making *m = user;
+    tn_trainer *t = m->t;
     tn_graph *g;
-    TN_RETURN_IF(build_graph(t, true, &g));
+    TN_RETURN_IF(build_graph(t, true, m->step, &g));
     const tn_compile_options o = { .device = t->setup.device, .loss = tn_graph_output(g, "loss"),
                                    .repeats = tn_settings_int(t->settings, "train.accumulate"),
                                    .recompute = strcmp(tn_settings_text(t->settings, "plan.recompute"), "layer") == 0 };
@@ -112,9 +118,10 @@ static tn_status make_grad(void *user, tn_plan **out)
 
 static tn_status make_eval(void *user, tn_plan **out)
 {
-    tn_trainer *t = user;
+    const making *m = user;
+    tn_trainer *t = m->t;
     tn_graph *g;
-    TN_RETURN_IF(build_graph(t, false, &g));
+    TN_RETURN_IF(build_graph(t, false, m->step, &g));
     /* Beside a step that packs its weights it costs no memory: its copies lie where the step's were. */
     const bool packs = t->forward_only || tn_settings_int(t->settings, "train.accumulate") > 1;
     const int64_t batches = tn_settings_int(t->settings, "train.eval_batches");
@@ -124,38 +131,51 @@ static tn_status make_eval(void *user, tn_plan **out)
 
 static tn_status make_apply(void *user, tn_plan **out)
 {
-    tn_trainer *t = user;
+    const making *m = user;
+    tn_trainer *t = m->t;
     const tn_optim_options o = { .kind = is_sgd(t) ? TN_SGD : TN_ADAMW, .losses = tn__ring_losses(t),
                                  .decay_all = tn_settings_choice(t->settings, "train.decay_on") == 1 };
     return tn_optim_plan(t->store, &o, t->setup.device, t->threads, out);
 }
 
-static tn_status get_plan(tn_trainer *t, const char *what, tn_plan_make *make, const tn_plan **out)
+static tn_status get_plan(tn_trainer *t, const char *what, const char *step, tn_plan_make *make, const tn_plan **out)
 {
-    char key[256];
+    char key[320];
+    making m = { t, step };
     if (!t->shared) {
-        snprintf(key, sizeof key, "%s %lld %lld", what, (long long)t->batch, (long long)t->length);
-        return tn_plan_cache_get(t->plans, key, make, t, out);
+        snprintf(key, sizeof key, "%s %s %lld %lld", what, step, (long long)t->batch, (long long)t->length);
+        return tn_plan_cache_get(t->plans, key, make, &m, out);
     }
     char inputs[TN_HASH_BYTES];
     TN_RETURN_IF(tn_inputs_hash(&t->inputs, t->want, inputs));
-    snprintf(key, sizeof key, "%s %s %lld %lld %s %d%d%d %d %d", t->key, what, (long long)t->batch, (long long)t->length, inputs, t->nll, t->look,
+    snprintf(key, sizeof key, "%s %s %s %lld %lld %s %d%d%d %d %d", t->key, what, step, (long long)t->batch, (long long)t->length, inputs, t->nll, t->look,
              t->forward_only, t->threads, (int)t->setup.device);
-    return tn_shared_plan(t->shared, key, make, t, out);
+    return tn_shared_plan(t->shared, key, make, &m, out);
 }
+
+static tn_status adopt(tn_trainer *t, const tn_plan *p) { return t->shared ? tn_store_adopt(t->store, tn_plan_graph(p)) : TN_OK; }
 
 static tn_status make_whole(tn_trainer *t)
 {
-    if (!t->forward_only) TN_RETURN_IF(get_plan(t, "grad", make_grad, &t->grad));
-    if (t->shared && t->grad) TN_RETURN_IF(tn_store_adopt(t->store, tn_plan_graph(t->grad)));
-    TN_RETURN_IF(get_plan(t, "eval", make_eval, &t->eval));
-    return t->shared ? tn_store_adopt(t->store, tn_plan_graph(t->eval)) : TN_OK;
+    for (size_t i = 0; i < t->n_train; i++) {
+        TN_RETURN_IF(get_plan(t, "grad", t->train[i].name, make_grad, &t->train[i].plan));
+        TN_RETURN_IF(adopt(t, t->train[i].plan));
+    }
+    t->grad = t->train[0].plan;
+    TN_RETURN_IF(get_plan(t, "eval", "eval", make_eval, &t->eval));
+    return adopt(t, t->eval);
+}
+
+tn_status tn__trainer_plan_step(tn_trainer *t, tn_trainer_step *s)
+{
+    TN_RETURN_IF(get_plan(t, "step", s->name, make_eval, &s->plan));
+    return adopt(t, s->plan);
 }
 
 /* The optimizer's plan: of the store's arrays, all of which are there now. */
 static tn_status make_update(tn_trainer *t)
 {
-    TN_RETURN_IF(get_plan(t, "apply", make_apply, &t->apply));
+    TN_RETURN_IF(get_plan(t, "apply", "", make_apply, &t->apply));
     return t->shared ? tn_store_moments(t->store, is_sgd(t) ? 1 : 2) : TN_OK;
 }
 
@@ -176,11 +196,18 @@ static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t
 tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
 {
     const int64_t chunk = tn_chunk_length(t->settings, t->setup.device, t->batch, t->length);
+    if (chunk && t->n_train > 1)
+        return tn_error(TN_USAGE, "plan.recompute=chunk: model %s has %zu training steps, and chunks know one: use plan.recompute=layer", t->model->name, t->n_train);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
     if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(tn__trainer_fits(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     if (t->chunks) return tn_chunks_bind(t->chunks);
-    if (t->grad) TN_RETURN_IF(bind_plan(t, t->grad, &t->grad_bound));
-    return bind_plan(t, t->eval, &t->eval_bound);
+    for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(bind_plan(t, t->train[i].plan, &t->train[i].bound));
+    t->grad_bound = t->train[0].bound;
+    TN_RETURN_IF(bind_plan(t, t->eval, &t->eval_bound));
+    t->eval_step = (tn_trainer_step){ .name = "eval", .row = -1, .plan = t->eval, .bound = t->eval_bound };
+    return TN_OK;
 }
+
+tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s) { return bind_plan(t, s->plan, &s->bound); }

@@ -1,0 +1,192 @@
+/* The steps of a model beside the usual two: several training steps of which one is chosen by the optimizer's step, others by name, planned
+ * when they are first asked for, all over one store; and schedules, run-time scalars that follow the run. */
+#include "train/trainer_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static const tn_step_row *find_row(const tn_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_steps; i++)
+        if (strcmp(m->steps[i].name, name) == 0) return &m->steps[i];
+    return NULL;
+}
+
+static tn_status check_rows(const tn_model *m)
+{
+    size_t trains = 0;
+    if (m->n_steps > TN_STEPS_MAX) return tn_error(TN_USAGE, "model %s has more than %d steps: join some", m->name, TN_STEPS_MAX);
+    if (m->n_schedules > TN_SCHEDULES_MAX)
+        return tn_error(TN_USAGE, "model %s has more than %d schedules: join some", m->name, TN_SCHEDULES_MAX);
+    for (size_t i = 0; i < m->n_steps; i++) {
+        const tn_step_row *row = &m->steps[i];
+        if (!row->name || !row->name[0] || !row->build)
+            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name, row->name ? row->name : "?", row->build ? "name" : "build");
+        if (find_row(m, row->name) != row) return tn_error(TN_USAGE, "model %s has two steps called %s: rename one of the rows", m->name, row->name);
+        trains += row->gradients;
+    }
+    if (m->n_steps && !trains && !m->build)
+        return tn_error(TN_USAGE, "model %s has no step with gradients: set .gradients in the row of the one that trains", m->name);
+    if (m->choose && trains < 2)
+        return tn_error(TN_USAGE, "model %s has a choose function and %zu step with gradients: add another to its steps, or remove it", m->name, trains);
+    return TN_OK;
+}
+
+tn_status tn__steps_list(tn_trainer *t)
+{
+    const tn_model *m = t->model;
+    TN_RETURN_IF(check_rows(m));
+    for (size_t i = 0; i < m->n_steps && !t->forward_only; i++)
+        if (m->steps[i].gradients) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
+    if (!t->n_train && !t->forward_only) t->train[t->n_train++] = (tn_trainer_step){ .name = "train", .row = -1 };
+    return TN_OK;
+}
+
+/* --- schedules ---------------------------------------------------------------------------------------------------------- */
+
+static tn_status value_of(const tn_trainer *t, const tn_schedule_row *row, int64_t step, double *out)
+{
+    *out = row->value(t->settings, step);
+    if (isfinite(*out)) return TN_OK;
+    return tn_error(TN_USAGE, "model %s, schedule %s: its value at step %lld is %g: correct the function, or the settings it reads", t->model->name,
+                    row->name, (long long)step, *out);
+}
+
+static int64_t last_step(const tn_trainer *t)
+{
+    const int64_t n = tn_settings_int(t->settings, "train.steps");
+    return n > 0 ? n - 1 : 0;
+}
+
+/* The values of a step, as all its plans take them. */
+static tn_status set_schedules(const tn_trainer *t, const tn_trainer_step *s, int64_t step)
+{
+    for (size_t i = 0; i < t->model->n_schedules; i++) {
+        double value;
+        if (!s->scalar[i]) continue;
+        TN_RETURN_IF(value_of(t, &t->model->schedules[i], step, &value));
+        *s->scalar[i] = (float)value;
+    }
+    return TN_OK;
+}
+
+void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s)
+{
+    for (size_t i = 0; i < t->inputs.n; i++)
+        if (t->inputs.slot[i].read) s->at[i] = tn_bound_data(s->bound, t->inputs.slot[i].row->name);
+    for (size_t i = 0; i < t->model->n_schedules; i++) s->scalar[i] = tn_bound_data(s->bound, t->model->schedules[i].name);
+}
+
+tn_status tn__schedules_check(const tn_trainer *t)
+{
+    for (size_t i = 0; i < t->model->n_schedules; i++) {
+        const tn_schedule_row *row = &t->model->schedules[i];
+        double value;
+        bool read = t->eval_step.scalar[i] != NULL;
+        if (!row->name || !row->value) return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", t->model->name);
+        for (size_t k = 0; k < t->n_train; k++) read |= t->train[k].scalar[i] != NULL;
+        if (!read && !t->forward_only && !t->chunks)
+            return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is read, or remove the row",
+                            t->model->name, row->name, row->name);
+        TN_RETURN_IF(value_of(t, row, 0, &value));
+        TN_RETURN_IF(value_of(t, row, last_step(t), &value));
+    }
+    return TN_OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------------ */
+
+/* Plans have inputs of their own; the feed's are those of the first. */
+static void give_inputs(const tn_trainer *t, const tn_trainer_step *s)
+{
+    for (size_t i = 0; i < t->inputs.n; i++)
+        if (s->at[i] && t->feed.at[i] && s->at[i] != t->feed.at[i])
+            memcpy(s->at[i], t->feed.at[i], sizeof(float) * (size_t)tn_input_items(&t->inputs.slot[i], t->batch, t->length));
+}
+
+tn_status tn__step_choose(tn_trainer *t, int64_t step)
+{
+    const tn_model *m = t->model;
+    const int64_t of_optimizer = step / t->accumulate;
+    size_t k = 0;
+    if (m->choose) {
+        const size_t row = m->choose(t->settings, of_optimizer);
+        while (k < t->n_train && t->train[k].row != (int)row) k++;
+        if (k == t->n_train)
+            return tn_error(TN_USAGE, "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of one in its steps", m->name,
+                            row, (long long)of_optimizer);
+    }
+    t->grad = t->train[k].plan;
+    t->grad_bound = t->train[k].bound;
+    give_inputs(t, &t->train[k]);
+    return set_schedules(t, &t->train[k], of_optimizer);
+}
+
+tn_status tn__step_before_eval(tn_trainer *t)
+{
+    give_inputs(t, &t->eval_step);
+    return set_schedules(t, &t->eval_step, last_step(t));
+}
+
+/* --- steps by name -------------------------------------------------------------------------------------------------------- */
+
+static size_t count_parameters(const tn_store *st)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tn_store_count(st); i++) n += tn_store_at(st, i)->role == TN_ROLE_PARAM;
+    return n;
+}
+
+static tn_status plan_it(tn_trainer *t, const tn_step_row *row, tn_trainer_step *s)
+{
+    const size_t before = count_parameters(t->store);
+    *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
+    TN_RETURN_IF(tn__trainer_plan_step(t, s));
+    if (count_parameters(t->store) != before)
+        return tn_error(TN_USAGE, "model %s, step %s: it makes parameters that no training step has: make them there too", t->model->name, s->name);
+    TN_RETURN_IF(tn__trainer_fits(t));
+    TN_RETURN_IF(tn__trainer_bind_step(t, s));
+    tn__step_resolve(t, s);
+    return TN_OK;
+}
+
+static tn_status find_step(tn_trainer *t, const char *name, tn_trainer_step **out)
+{
+    for (size_t i = 0; i < t->n_named; i++)
+        if (strcmp(t->named[i].name, name) == 0) {
+            *out = &t->named[i];
+            return TN_OK;
+        }
+    const tn_step_row *row = find_row(t->model, name);
+    if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
+    if (t->chunks) return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer", t->model->name, name);
+    const tn_status s = plan_it(t, row, &t->named[t->n_named]);
+    if (s != TN_OK) return s;
+    *out = &t->named[t->n_named++];
+    return TN_OK;
+}
+
+tn_status tn_trainer_run_step(tn_trainer *t, const char *name)
+{
+    tn_trainer *w = t->now;
+    tn_trainer_step *s = NULL;
+    TN_RETURN_IF(find_step(w, name, &s));
+    give_inputs(w, s);
+    TN_RETURN_IF(set_schedules(w, s, last_step(w)));
+    t->fresh = true; /* what was packed for the other plans is not this one's */
+    return tn_run(s->bound);
+}
+
+const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count)
+{
+    const tn_trainer *w = t->now;
+    for (size_t i = 0; i < w->n_named; i++) {
+        if (strcmp(w->named[i].name, name) != 0) continue;
+        const tn_graph *g = tn_plan_graph(w->named[i].plan);
+        const tn_ref x = tn_graph_output(g, output);
+        *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
+        if (x.id && type) *type = tn_ref_dtype(g, x);
+        return x.id ? tn_bound_data(w->named[i].bound, output) : NULL;
+    }
+    return NULL;
+}

@@ -133,11 +133,18 @@ tn_ref tn_live_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref count)
 typedef struct tn_region {
     int32_t previous;
     int32_t name_length;
+    int32_t segment;
 } tn_region;
 
-/* Opens a scope: parameters get its name as a prefix, and time, FLOPs and bytes are accounted to it. Regions named
- * "layer<N>" at the top are also the segments that plan.recompute=layer drops and recomputes. */
+/* Opens a scope: parameters get its name as a prefix, and time, FLOPs and bytes are accounted to it. */
 tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+/* The same, and what it computes is a segment: plan.recompute=layer drops its activations, and computes them again for the gradient.
+ * A segment inside another is a part of that one. */
+tn_region tn_segment_begin(tn_graph *g, const char *fmt, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif

@@ -538,17 +538,13 @@ tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
 
 /* --- regions ----------------------------------------------------------------------------------------------------------- */
 
-tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
+static tn_region open_region(tn_graph *g, const char *fmt, va_list ap)
 {
-    tn_region r = { .previous = g->current_region, .name_length = (int32_t)strlen(g->scope) };
-    char name[128];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(name, sizeof name, fmt, ap);
-    va_end(ap);
     const size_t used = strlen(g->scope);
+    tn_region r = { .previous = g->current_region, .name_length = (int32_t)used, .segment = g->current_segment };
+    char name[128];
+    vsnprintf(name, sizeof name, fmt, ap);
     snprintf(g->scope + used, sizeof g->scope - used, "%s%s", used ? "." : "", name);
-    if (g->depth++ == 0 && strncmp(name, "layer", 5) == 0) g->current_segment = g->n_segments++;
     if (g->status != TN_OK) return r;
     for (size_t i = 0; i < g->n_regions; i++)
         if (strcmp(g->region[i], g->scope) == 0) {
@@ -564,11 +560,30 @@ tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
     return r;
 }
 
+tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const tn_region r = open_region(g, fmt, ap);
+    va_end(ap);
+    return r;
+}
+
+tn_region tn_segment_begin(tn_graph *g, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const tn_region r = open_region(g, fmt, ap);
+    va_end(ap);
+    if (g->current_segment < 0) g->current_segment = g->n_segments++;
+    return r;
+}
+
 void tn_region_end(tn_graph *g, tn_region r)
 {
     g->scope[r.name_length] = 0;
     g->current_region = r.previous;
-    if (--g->depth == 0) g->current_segment = -1;
+    g->current_segment = r.segment;
 }
 
 /* --- looking ----------------------------------------------------------------------------------------------------------- */

@@ -104,7 +104,6 @@ struct tn_graph {
     const char **region; /* full paths; region 0 is "" */
     size_t n_regions, cap_regions;
     int32_t current_region, current_segment, n_segments;
-    int depth;
     char scope[256];
     struct tn_owned {
         void (*release)(void *attr);

@@ -172,7 +172,7 @@ static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b
     }
     x = tn_dropout(g, x, c.dropout);
     for (int l = 0; l < c.layers; l++) {
-        tn_region r = tn_region_begin(g, "layer%d", l);
+        tn_region r = tn_segment_begin(g, "layer%d", l);
         x = tn_add(g, x, tn_dropout(g, attention(g, &c, norm(g, &c, x, "norm1"), b), c.dropout));
         x = tn_add(g, x, tn_dropout(g, feed_forward(g, &c, norm(g, &c, x, "norm2")), c.dropout));
         tn_region_end(g, r);

@@ -112,7 +112,7 @@ tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_ref x = embed(&n, table, b);
     for (int l = 0; l < c.layers; l++) {
         const char kind = c.pattern[(size_t)l % strlen(c.pattern)];
-        tn_region r = tn_region_begin(g, "layer%d", l);
+        tn_region r = tn_segment_begin(g, "layer%d", l);
         n.layer = l;
         x = c.n_scales ? ten_scales(&n, x, b, kind) : ten_block(&n, x, b, kind);
         tn_region_end(g, r);

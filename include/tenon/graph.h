@@ -82,6 +82,10 @@ tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name);
 #define tn_frozen(g, name, dims, dtype, init) tn_frozen_((g), __FILE__, __LINE__, (name), (dims), (dtype), (init))
 tn_ref tn_frozen_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_dtype dtype,
                   tn_init init);
+/* Parameters made between these are not trained: same names, same first numbers, and they are in files of weights and checkpoints, but
+ * they have no gradient and no optimizer memory. What flows through them to trained ones stays. Pairs may be nested. */
+void tn_frozen_begin(tn_graph *g);
+void tn_frozen_end(tn_graph *g);
 /* A tensor that a step reads and (through tn_assign) leaves behind for the next one; zero at first. Saved. */
 #define tn_state(g, name, dims, dtype) tn_state_((g), __FILE__, __LINE__, (name), (dims), (dtype), false)
 /* The same, not saved: can be rebuilt (KV caches). */
@@ -150,6 +154,7 @@ tn_region tn_segment_begin(tn_graph *g, const char *fmt, ...)
 #endif
     ;
 void tn_region_end(tn_graph *g, tn_region r);
+const char *tn_scope(const tn_graph *g); /* the path of those that are open, "" at the top; until the next is opened or closed */
 
 /* --- looking -------------------------------------------------------------------------------------------------------- */
 

@@ -22,9 +22,9 @@ static void name_layer(char *name, size_t bytes, int64_t layer, int64_t scale, c
 
 static void put_out(ten_net *n, char kind, const char *what, tn_ref x)
 {
-    char layer[64], name[96];
+    char layer[64], name[360];
     name_layer(layer, sizeof layer, n->layer, n->scale, kind);
-    snprintf(name, sizeof name, "look.%s.%s", layer, what);
+    snprintf(name, sizeof name, "look.%.*s%s%s.%s", n->scope, tn_scope(n->g), n->scope ? "." : "", layer, what);
     tn_output(n->g, name, x);
 }
 

@@ -122,6 +122,12 @@ typedef struct tn_model {
     const tn_records *records; /* data of its own, where the settings name none (data, task); or NULL */
     /* The network without its loss, for models that are made of others; or NULL. Parameters go under the open scopes. */
     tn_status (*forward)(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
+    const tn_view_row *views; /* the first is what `tenon eval --spectrum` shows */
+    size_t n_views;
+    const tn_cost_row *costs;
+    size_t n_costs;
+    const tn_instrument_row *reported;
+    size_t n_reported;
 } tn_model;
 
 /* --- a model that is made of others --------------------------------------------------------------------------------------- */
@@ -144,6 +150,9 @@ tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_f
 #define TN_METRICS(rows) .metrics = (rows), .n_metrics = sizeof(rows) / sizeof *(rows)
 #define TN_STEPS(rows) .steps = (rows), .n_steps = sizeof(rows) / sizeof *(rows)
 #define TN_SCHEDULES(rows) .schedules = (rows), .n_schedules = sizeof(rows) / sizeof *(rows)
+#define TN_VIEWS(rows) .views = (rows), .n_views = sizeof(rows) / sizeof *(rows)
+#define TN_COSTS(rows) .costs = (rows), .n_costs = sizeof(rows) / sizeof *(rows)
+#define TN_REPORTED(rows) .reported = (rows), .n_reported = sizeof(rows) / sizeof *(rows)
 
 /* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
  * and, where answers are counted, accuracy. */

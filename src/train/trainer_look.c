@@ -159,6 +159,8 @@ static void pass_on_spread(void *ctx, const char *name, double value, const char
     c->spread(c->ctx, name, value, unit);
 }
 
+const tn_model *tn_trainer_model(const tn_trainer *t) { return t->model; }
+
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 
 tn_status tn_trainer_instruments(tn_trainer *t, tn_instrument_report *report, tn_instrument_report *spread, void *ctx)

@@ -124,5 +124,6 @@ void ten_look(ten_net *n, char kind, tn_ref decay, tn_ref states);
 tn_ref ten_look_mean(tn_graph *g, tn_ref x);                 /* (B,T,n) -> (n) f32; (n) stays */
 tn_ref ten_look_gated(tn_graph *g, tn_ref gates, tn_ref nu); /* the decay by gates [r | i] (B,T,2K) and nu (K) */
 void ten_instruments(const tn_settings *st, const tn_instruments *in);
+extern const tn_view_row ten_views[1];
 
 #endif

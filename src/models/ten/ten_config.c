@@ -258,4 +258,5 @@ const tn_model tn_model_ten = {
     TN_LANGUAGE_ROWS,
     .defaults = defaults,
     .instruments = ten_instruments,
+    TN_VIEWS(ten_views),
 };

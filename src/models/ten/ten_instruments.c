@@ -125,3 +125,10 @@ void ten_instruments(const tn_settings *st, const tn_instruments *in)
     report_ends(&c, in, places);
     for (int64_t p = 0; in->output && p < places; p++) report_layer(in, place_of(&c, p));
 }
+
+static double modulus(double tau) { return exp(-1 / tau); }
+
+const tn_view_row ten_views[1] = {
+    { "tau", "time constant", "tokens", "states", .twin = "|lambda|", .twin_key = "lambda", .twin_of = modulus, .beside = "state_rms", .beside_label = "state rms",
+      .how = "decays as the mean over # tokens, states after the last of each row", .what = "decaying states", .where = "D, O or E layers" },
+};

@@ -82,6 +82,10 @@ tn_ref tn_tied_(tn_graph *g, const char *file, int line, const char *full_name);
 #define tn_frozen(g, name, dims, dtype, init) tn_frozen_((g), __FILE__, __LINE__, (name), (dims), (dtype), (init))
 tn_ref tn_frozen_(tn_graph *g, const char *file, int line, const char *name, tn_dims dims, tn_dtype dtype,
                   tn_init init);
+/* Parameters made between these are not trained: same names, same first numbers, and they are in files of weights and checkpoints, but
+ * they have no gradient and no optimizer memory. What flows through them to trained ones stays. Pairs may be nested. */
+void tn_frozen_begin(tn_graph *g);
+void tn_frozen_end(tn_graph *g);
 /* A tensor that a step reads and (through tn_assign) leaves behind for the next one; zero at first. Saved. */
 #define tn_state(g, name, dims, dtype) tn_state_((g), __FILE__, __LINE__, (name), (dims), (dtype), false)
 /* The same, not saved: can be rebuilt (KV caches). */
@@ -133,16 +137,24 @@ tn_ref tn_live_(tn_graph *g, const char *file, int line, tn_ref x, tn_ref count)
 typedef struct tn_region {
     int32_t previous;
     int32_t name_length;
+    int32_t segment;
 } tn_region;
 
-/* Opens a scope: parameters get its name as a prefix, and time, FLOPs and bytes are accounted to it. Regions named
- * "layer<N>" at the top are also the segments that plan.recompute=layer drops and recomputes. */
+/* Opens a scope: parameters get its name as a prefix, and time, FLOPs and bytes are accounted to it. */
 tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
+/* The same, and what it computes is a segment: plan.recompute=layer drops its activations, and computes them again for the gradient.
+ * A segment inside another is a part of that one. */
+tn_region tn_segment_begin(tn_graph *g, const char *fmt, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
 void tn_region_end(tn_graph *g, tn_region r);
+const char *tn_scope(const tn_graph *g); /* the path of those that are open, "" at the top; until the next is opened or closed */
 
 /* --- looking -------------------------------------------------------------------------------------------------------- */
 

@@ -77,7 +77,9 @@ typedef struct tn_step_row {
     bool gradients;
 } tn_step_row;
 
-/* What a forward pass leaves: activations behind the last norm, and the matrix that makes logits of them. */
+/* What a forward pass of a language model leaves: activations behind the last norm, and the matrix that makes logits of them. It reads
+ * "tokens", and where they are there "reset", "document" and "positions" like the model itself; and "prefix" (B,P,d), vectors that stand
+ * before the embedded tokens, or alone: the batch's length is then that of both. */
 typedef struct tn_forward {
     tn_ref hidden; /* (B,T,d) */
     tn_ref head;   /* (vocab,d) */
@@ -126,12 +128,37 @@ typedef struct tn_model {
     const tn_records *records; /* data of its own, where the settings name none (data, task); or NULL */
     /* The network without its loss, for models that are made of others; or NULL. Parameters go under the open scopes. */
     tn_status (*forward)(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
+    const tn_view_row *views; /* the first is what `tenon eval --spectrum` shows */
+    size_t n_views;
+    const tn_cost_row *costs;
+    size_t n_costs;
+    const tn_instrument_row *reported;
+    size_t n_reported;
 } tn_model;
+
+/* --- a model that is made of others --------------------------------------------------------------------------------------- */
+
+/* Another model under a scope of its own, with settings of its own, which live as long as the graph. */
+typedef struct tn_part {
+    const char *scope;
+    const tn_model *model;
+    const tn_settings *settings;
+} tn_part;
+
+/* `name` is that of a model or a preset. The part's settings are its own rows and the run's, with (later ones win) the run's values, those
+ * of the preset, the words ("key=value", NULL at the end; or NULL), and SCOPE.KEY of the run for KEY: a model that has a row "reader.dim"
+ * lets its user choose the width of the part "reader". */
+tn_status tn_part_open(tn_graph *g, const tn_settings *run, const char *scope, const char *name, const char *const *words, tn_part *out);
+/* Its network on a batch that the caller has filled; parameters are SCOPE.NAME. Between tn_frozen_begin and tn_frozen_end it is not trained. */
+tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_forward *out);
 
 #define TN_INPUTS(rows) .inputs = (rows), .n_inputs = sizeof(rows) / sizeof *(rows)
 #define TN_METRICS(rows) .metrics = (rows), .n_metrics = sizeof(rows) / sizeof *(rows)
 #define TN_STEPS(rows) .steps = (rows), .n_steps = sizeof(rows) / sizeof *(rows)
 #define TN_SCHEDULES(rows) .schedules = (rows), .n_schedules = sizeof(rows) / sizeof *(rows)
+#define TN_VIEWS(rows) .views = (rows), .n_views = sizeof(rows) / sizeof *(rows)
+#define TN_COSTS(rows) .costs = (rows), .n_costs = sizeof(rows) / sizeof *(rows)
+#define TN_REPORTED(rows) .reported = (rows), .n_reported = sizeof(rows) / sizeof *(rows)
 
 /* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
  * and, where answers are counted, accuracy. */

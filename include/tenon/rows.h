@@ -22,7 +22,10 @@
 extern "C" {
 #endif
 
-enum { TN_INPUT_RANK = 4, TN_INPUTS_MAX = 16, TN_METRICS_MAX = 16, TN_LOSSES_MAX = 4, TN_SUMS_MAX = 4, TN_STEPS_MAX = 8, TN_SCHEDULES_MAX = 16 };
+enum {
+    TN_INPUT_RANK = 4, TN_INPUTS_MAX = 16, TN_LOSSES_MAX = 4, TN_METRICS_MAX = 16, TN_SUMS_MAX = 4, TN_STEPS_MAX = 8, TN_SCHEDULES_MAX = 16,
+    TN_COSTS_MAX = 8
+};
 
 /* --- inputs ----------------------------------------------------------------------------------------------------------- */
 
@@ -100,6 +103,37 @@ typedef struct tn_schedule_row {
     const char *name;
     double (*value)(const tn_settings *st, int64_t step);
 } tn_schedule_row;
+
+/* --- what it shows, and what it costs ------------------------------------------------------------------------------------- */
+
+/* A distribution that the instruments hand out number by number (tn_instruments.spread), as `tenon eval --spectrum` shows it and `tenon check`
+ * looks at it. */
+typedef struct tn_view_row {
+    const char *name;            /* "tau": of all that are called "PLACE.tau" */
+    const char *label, *unit;    /* "time constant", "tokens" */
+    const char *of;              /* what has such a number: "states" */
+    const char *twin, *twin_key; /* the same number said otherwise, and its name in files: "|lambda|", "lambda"; or NULL */
+    double (*twin_of)(double value);
+    const char *beside, *beside_label; /* a number that is reported as "PLACE.state_rms", "state rms"; or NULL */
+    const char *how;                   /* how it was measured; # stands for the tokens of the batch */
+    const char *what, *where;          /* for who has none: "decaying states", "D, O or E layers" */
+} tn_view_row;
+
+/* A count that the plans put out for each sample, summed over a run: what it took, in units of one evaluation (`block_evals` of a study). */
+typedef struct tn_cost_row {
+    const char *name;
+    const char *output;                       /* i32 (B); 0: the sample took no part */
+    bool eval;                                /* of evaluations; else of training steps */
+    double (*units)(const tn_settings *st);   /* that one of them is; NULL: 1 */
+    bool (*by_sample)(const tn_settings *st); /* one for each sample that took part, whatever the output says; NULL: no */
+} tn_cost_row;
+
+/* More about a number that the instruments report. */
+typedef struct tn_instrument_row {
+    const char *name;
+    const char *also; /* another name that rules of a study have for it, or NULL */
+    const char *cap;  /* the setting that bounds it ("at cap"), or NULL */
+} tn_instrument_row;
 
 /* --- data of the model's own ------------------------------------------------------------------------------------------- */
 

@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, int64_t batch, tn_trial_log *out)
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_model *m, const tn_settings *st, int64_t batch, tn_trial_log *out)
 {
     *out = (tn_trial_log){
-        .plan = p, .settings = st, .solves = tn_solve_count_of(st, batch), .accuracy = NAN, .reward = NAN, .bits = NAN,
+        .plan = p, .model = m, .settings = st, .accuracy = NAN, .reward = NAN, .bits = NAN,
         .tokens_per_s = NAN, .memory_bytes = NAN
     };
+    TN_RETURN_IF(tn_costs_open(m, st, batch, &out->costs));
     out->rules = tn_alloc(sizeof *out->rules * (p->n_rules + 1));
     if (!out->rules) return TN_MEMORY;
     if (p->n_rules) memcpy(out->rules, p->rules, sizeof *out->rules * p->n_rules);
@@ -49,26 +50,26 @@ void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
     m->step = l->step;
 }
 
-/* Names that people have for what the models call otherwise. */
-static const struct {
-    const char *said, *name;
-} alias[] = {
-    { "solver_iters", "steps_max" },
-    { "spectral_radius", "contraction" },
-};
-
-static const char *name_of(const char *said)
+/* What the model says of a number it reports, by either of its names; NULL: nothing. */
+static const tn_instrument_row *row_of(const tn_trial_log *l, const char *said)
 {
-    for (size_t i = 0; i < sizeof alias / sizeof *alias; i++)
-        if (strcmp(alias[i].said, said) == 0) return alias[i].name;
-    return said;
+    const tn_instrument_row *r = l->model->reported;
+    for (size_t i = 0; i < l->model->n_reported; i++, r++)
+        if (strcmp(r->name, said) == 0 || (r->also && strcmp(r->also, said) == 0)) return r;
+    return NULL;
+}
+
+static const char *name_of(const tn_trial_log *l, const char *said)
+{
+    const tn_instrument_row *r = row_of(l, said);
+    return r ? r->name : said;
 }
 
 static const tn_metric *find(const tn_trial_log *l, const char *name)
 {
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < l->n_metrics; i++)
-            if (strcmp(l->metric[i].name, pass ? name_of(name) : name) == 0) return &l->metric[i];
+            if (strcmp(l->metric[i].name, pass ? name_of(l, name) : name) == 0) return &l->metric[i];
     return NULL;
 }
 
@@ -79,13 +80,12 @@ double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there)
     return m ? m->value : NAN;
 }
 
-/* The setting that bounds a metric: steps of any phase are at most `iterations`. */
+/* The setting that bounds a metric. */
 static double cap_of(const tn_trial_log *l, const char *metric)
 {
-    const char *name = name_of(metric);
-    const bool steps = strstr(name, "steps") != NULL;
-    if (!steps || tn_settings_find(l->settings, "iterations") == tn_settings_count(l->settings)) return NAN;
-    return (double)tn_settings_int(l->settings, "iterations");
+    const tn_instrument_row *r = row_of(l, metric);
+    if (!r || !r->cap || tn_settings_find(l->settings, r->cap) == tn_settings_count(l->settings)) return NAN;
+    return (double)tn_settings_int(l->settings, r->cap);
 }
 
 void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
@@ -172,36 +172,45 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
 
 json_t *tn_trial_log_save(const tn_trial_log *l)
 {
-    const tn_solve_count *c = &l->solves;
-    json_t *rules = json_array();
-    for (size_t i = 0; rules && i < l->plan->n_rules; i++)
-        if (json_array_append_new(
-                rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) != 0) {
-            json_decref(rules);
-            return NULL;
-        }
-    if (!rules) return NULL;
-    return json_pack("{s:o, s:[I,I,I,f,f,f,f,f], s:f}", "rules", rules, "solves", (json_int_t)c->solver_calls,
-                     (json_int_t)c->samples, (json_int_t)c->eval_samples, c->free, c->nudged, c->adjoint, c->backward,
-                     c->eval, "eval_s", l->eval_s);
+    const tn_costs *c = &l->costs;
+    json_t *rules = json_array(), *costs = json_pack("[I,I,I]", (json_int_t)c->calls, (json_int_t)c->samples, (json_int_t)c->eval_samples);
+    bool ok = rules && costs;
+    for (size_t i = 0; ok && i < c->n; i++) ok = json_array_append_new(costs, json_real(c->sum[i])) == 0;
+    for (size_t i = 0; ok && i < l->plan->n_rules; i++)
+        ok = json_array_append_new(rules, json_pack("[I,I]", (json_int_t)l->rules[i].held, (json_int_t)l->rules[i].since)) == 0;
+    if (ok) return json_pack("{s:o, s:o, s:f}", "rules", rules, "solves", costs, "eval_s", l->eval_s);
+    json_decref(rules);
+    json_decref(costs);
+    return NULL;
 }
 
 /* From which it can be counted on. */
 static bool is_count(json_int_t n) { return n >= 0 && n <= (json_int_t)1 << 60; }
 
-tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
+/* Sums by row, in the order of the rows: models without any wrote five zeros before there were rows. */
+static bool load_costs(tn_costs *c, const json_t *from)
 {
-    tn_solve_count *c = &l->solves;
-    json_t *rules = NULL;
     json_int_t calls, samples, eval_samples;
-    if (json_unpack((json_t *)from, "{s:o, s:[I,I,I,F,F,F,F,F], s:F}", "rules", &rules, "solves", &calls, &samples,
-                    &eval_samples, &c->free, &c->nudged, &c->adjoint, &c->backward, &c->eval, "eval_s",
-                    &l->eval_s) != 0 ||
-        json_array_size(rules) != l->plan->n_rules || !is_count(calls) || !is_count(samples) || !is_count(eval_samples))
-        return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
-    c->solver_calls = calls;
+    if (json_unpack((json_t *)from, "[I,I,I]", &calls, &samples, &eval_samples) != 0 || !is_count(calls) || !is_count(samples) ||
+        !is_count(eval_samples))
+        return false;
+    for (size_t i = 0; i < c->n; i++) {
+        const json_t *x = json_array_get(from, 3 + i);
+        if (!json_is_number(x)) return false;
+        c->sum[i] = json_number_value(x);
+    }
+    c->calls = calls;
     c->samples = samples;
     c->eval_samples = eval_samples;
+    return true;
+}
+
+tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
+{
+    json_t *rules = NULL, *costs = NULL;
+    if (json_unpack((json_t *)from, "{s:o, s:o, s:F}", "rules", &rules, "solves", &costs, "eval_s", &l->eval_s) != 0 ||
+        json_array_size(rules) != l->plan->n_rules || !load_costs(&l->costs, costs))
+        return tn_error(TN_BAD_FILE, "the checkpoint is not one of this trial");
     for (size_t i = 0; i < l->plan->n_rules; i++) {
         json_int_t held, since;
         if (json_unpack(json_array_get(rules, i), "[I,I]", &held, &since) != 0 || !is_count(held) || !is_count(since))
@@ -248,7 +257,7 @@ void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double param
             { "seconds", seconds },
             { "parameters", parameters },
             { "epochs_to_90", epochs_to_90(l) },
-            { "block_evals", tn_solve_count_units(&l->solves) },
+            { "block_evals", tn_costs_units(&l->costs) },
             { "bits_per_byte", l->bits * lowest_loss(l) },
             { "tokens_per_s", l->tokens_per_s },
             { "memory_bytes", l->memory_bytes },

@@ -1,10 +1,10 @@
 /* What a trial has found so far: its reports that are not written yet, the history its objectives are computed from, the state of its
- * rules, and the counts of its solves; all that has to go into a checkpoint to go on alike. */
+ * rules, and what it took; all that has to go into a checkpoint to go on alike. */
 #ifndef TN_LAB_TRIAL_LOG_H
 #define TN_LAB_TRIAL_LOG_H
 
 #include "lab/trials.h"
-#include "train/solve_count.h"
+#include "train/costs.h"
 #include "train/training.h"
 
 #include <jansson.h>
@@ -19,13 +19,14 @@ typedef struct tn_metric {
 
 typedef struct tn_trial_log {
     const tn_study_plan *plan;
+    const tn_model *model;
     const tn_settings *settings;
     int64_t step;                     /* that metrics are put at */
     tn_metric metric[TN_LOG_METRICS]; /* (n_metrics) as last measured; NaN: not known */
     size_t n_metrics;
     tn_rule *rules;     /* (plan->n_rules) with what they hold */
     const char *broken; /* the rule that stops the trial; NULL: none */
-    tn_solve_count solves;
+    tn_costs costs;
     double eval_s; /* in evaluations */
 
     /* Evaluations so far. */
@@ -42,10 +43,10 @@ typedef struct tn_trial_log {
     size_t n_reports, reports_capacity;
 } tn_trial_log;
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, int64_t batch, tn_trial_log *out);
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_model *m, const tn_settings *st, int64_t batch, tn_trial_log *out);
 void tn_trial_log_free(tn_trial_log *l);
 
-/* A value among the metrics; NaN where there is none. "solver_iters" and "spectral_radius" stand for the names that models have for them. */
+/* A value among the metrics; NaN where there is none. Other names that the model has for it (tn_instrument_row.also) will do. */
 void tn_trial_log_put(tn_trial_log *l, const char *name, double value);
 double tn_trial_log_get(const tn_trial_log *l, const char *name, bool *there);
 /* Asks the rules that name `metric` (NULL: all but those that are asked at every step), where it was measured at this step. */

@@ -236,7 +236,7 @@ static tn_status evaluated(trial *t, const tn_progress_report *r)
     tn_trial_log_put(&t->log, "loss", r->heldout);
     if (t->on.source.epoch_batches) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
     if (!isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
-    const double units = tn_solve_count_units(&t->log.solves);
+    const double units = tn_costs_units(&t->log.costs);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
     if (t->on.source.groups) keep_answers(t, r);
     TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.source.epoch_batches || t->on.source.text ? r->epoch : (double)r->step, seconds_of(t), &score));
@@ -280,7 +280,7 @@ static bool interrupted(void *ctx)
 static void ran(void *ctx, tn_ran what, tn_bound *b, double seconds)
 {
     trial *t = ctx;
-    tn_solve_count_add(&t->log.solves, what, b);
+    tn_costs_add(&t->log.costs, what, b);
     if (what == TN_RAN_EVAL) t->log.eval_s += seconds;
 }
 
@@ -496,7 +496,7 @@ static tn_status open_trial(trial *t, const double *x)
 {
     TN_RETURN_IF(tn_trial_dir(t->h, t->c, t->dir));
     TN_RETURN_IF(open_session(t, x));
-    TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.settings, t->on.batch, &t->log));
+    TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.model, t->on.settings, t->on.batch, &t->log));
     t->log.bits = t->on.source.bits;
     t->log.memory_bytes = (double)tn_trainer_memory(t->on.trainer).total;
     t->keeper = (tn_keeper){ .name = "trial", .ctx = t, .save = save_own, .load = load_own };

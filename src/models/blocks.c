@@ -100,13 +100,22 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
 
 /* --- ends --------------------------------------------------------------------------------------------------------- */
 
+tn_ref tn_block_embed(tn_graph *g, tn_ref table, const tn_batch *b)
+{
+    const tn_ref prefix = tn_in(b, "prefix"), tokens = tn_in(b, "tokens");
+    if (prefix.id && !tokens.id) return prefix;
+    const tn_ref x = tn_embed(g, tokens, table);
+    return prefix.id ? tn_concat(g, ((const tn_ref[]){ prefix, x }), 2, 1) : x;
+}
+
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b)
 {
     return tn_in(b, "positions").id ? tn_embed(g, tn_in(b, "positions"), table) : tn_slice(g, table, 0, 0, b->length);
 }
 
-void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra)
+void tn_block_head(tn_graph *g, const tn_forward *f, const tn_batch *b)
 {
+    const tn_ref x = f->hidden, head = f->head, extra = f->extra;
     tn_region r = tn_region_begin(g, "head");
     if (tn_wants(b, "logits")) {
         const tn_ref logits = tn_linear(g, x, head);

@@ -34,11 +34,14 @@ tn_ref tn_block_attention(tn_graph *g, tn_ref u, const tn_block_heads *h, const 
  * other. A carrying batch keeps "conv_state" (B, taps-1, C). */
 tn_ref tn_block_conv(tn_graph *g, tn_ref x, int64_t taps, const tn_batch *b);
 
+/* What the batch's tokens are in the table (vocab, d), behind the vectors of its "prefix" where it has them: (B,T,d). */
+tn_ref tn_block_embed(tn_graph *g, tn_ref table, const tn_batch *b);
+
 /* Rows of a position table (context, d) for the batch: (T,d), or (B,T,d) where it carries. */
 tn_ref tn_block_positions(tn_graph *g, tn_ref table, const tn_batch *b);
 
-/* Puts out "loss" (and "logits" where the batch asks) from the final activations and a head (vocab, d). `extra` (one
- * number, or none) is added to the loss; the cross-entropy alone is then "xent". */
-void tn_block_head(tn_graph *g, tn_ref x, tn_ref head, const tn_batch *b, tn_ref extra);
+/* Puts out "loss" (and "logits" where the batch asks) from what a forward pass left. Where there is `extra`, which is added to the loss,
+ * the cross-entropy alone is "xent". */
+void tn_block_head(tn_graph *g, const tn_forward *f, const tn_batch *b);
 
 #endif

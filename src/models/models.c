@@ -71,6 +71,14 @@ tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, 
     return mistake != TN_OK ? mistake : built;
 }
 
+const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known)
+{
+    *known = m;
+    for (size_t i = 0; !(*known)->n_views && i < sizeof table / sizeof *table; i++)
+        if (table[i]->n_views) *known = table[i];
+    return m->n_views ? m->views : NULL;
+}
+
 static tn_status check_row(const char *path, const tn_model *m)
 {
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);

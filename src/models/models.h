@@ -28,6 +28,9 @@ tn_status tn_model_load(const char *name_or_path, const tn_asked *asked, const t
 /* m->build, and what it asked of the settings that is not there: that comes first, since it leads to whatever the graph then says. */
 tn_status tn_model_build(const tn_model *m, tn_graph *g, const tn_settings *st, const tn_batch *b);
 
+/* What `tenon eval --spectrum` shows of the model: its first view. NULL: it has none; *known is then that of a model that has one. */
+const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known);
+
 /* The preset of any model: *model is its owner. NULL when there is none. */
 const tn_preset *tn_preset_named(const char *name, const tn_model **model);
 

@@ -56,11 +56,11 @@ static void build(tn_graph *g, kind k, tn_seed seed[2])
     if (k == GATE_READ_TWICE) tn_output(g, "opened", opened);
     const tn_ref qkv = k == ODD_ROWS ? part(g, all, 4, size) : all;
     const tn_ref q = tn_slice(g, qkv, 2, 0, H), keys = tn_slice(g, qkv, 2, H, H), v = tn_slice(g, qkv, 2, 2 * H, H);
-    tn_region layer = tn_region_begin(g, "layer0");
+    tn_region layer = tn_segment_begin(g, "layer0");
     const tn_ref sum = tn_conv_causal(g, x, w), by = k == OTHER_ACT ? tn_add(g, v, strength) : tn_mul(g, v, strength);
     if (k == ACROSS_LAYERS) {
         tn_region_end(g, layer);
-        layer = tn_region_begin(g, "layer1");
+        layer = tn_segment_begin(g, "layer1");
     }
     const tn_ref seen = k == THROUGH_VIEW ? part(g, sum, 0, C / 2) : sum;
     tn_output(g, "y", k == OTHER_ACT ? tn_tanh(g, seen) : tn_silu(g, seen));

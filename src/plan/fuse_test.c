@@ -35,12 +35,12 @@ static tn_ref build(tn_graph *g, kind k)
                                .bias = weights(g, "b", tn_shape(D)));
     tn_ref s = tn_add(g, x, p);
     if (k == IS_OUTPUT) tn_output(g, "s", s);
-    tn_region layer = tn_region_begin(g, "layer0");
+    tn_region layer = tn_segment_begin(g, "layer0");
     const tn_ref f = tn_sin(g, tn_rmsnorm(g, s, weights(g, "n2", tn_shape(D))));
     s = tn_add(g, s, k == BROADCAST ? tn_reshape(g, tn_mean(g, f, -1), tn_shape(R, 1)) : f);
     const tn_ref gate = k == READ_BETWEEN ? tn_sigmoid(g, s) : TN_NONE;
     tn_region_end(g, layer);
-    layer = tn_region_begin(g, "layer1");
+    layer = tn_segment_begin(g, "layer1");
     tn_ref y = tn_layernorm(g, s, weights(g, "n3", tn_shape(D)), TN_NONE);
     if (k == READ_BETWEEN) y = tn_mul(g, y, gate);
     if (k == READ_TWICE) y = tn_mul(g, y, p);

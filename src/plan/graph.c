@@ -1,4 +1,4 @@
-/* Building a graph: tensors, nodes, regions, the first error. Knows nothing of gradients, memory or execution. */
+/* Building a graph: tensors, nodes, the first error (regions.c: scopes). Knows nothing of gradients, memory or execution. */
 #include "plan/graph.h"
 
 #include "base/rng.h"
@@ -57,6 +57,13 @@ void tn_graph_free(tn_graph *g)
     tn_free((void *)g->region);
     tn_arena_free(&g->memory);
     tn_free(g);
+}
+
+tn_status tn_graph_own(tn_graph *g, void (*release)(void *x), void *x)
+{
+    TN_RETURN_IF(tn_grow((void **)&g->owned, &g->cap_owned, g->n_owned + 1, sizeof *g->owned));
+    g->owned[g->n_owned++] = (struct tn_owned){ release, x };
+    return TN_OK;
 }
 
 tn_status tn_graph_status(const tn_graph *g)
@@ -181,6 +188,8 @@ int32_t tn_graph_find(const tn_graph *g, const char *full_name)
     return 0;
 }
 
+static const char *frozen_word(tn_role r) { return r == TN_ROLE_FROZEN ? "frozen " : ""; }
+
 /* Finds or makes the outside tensor `name` in the open scope. */
 static int32_t outside(tn_graph *g, const char *file, int line, tn_role role, const char *name, tn_dims dims,
                        tn_dtype dtype, bool scoped, bool *made)
@@ -197,9 +206,9 @@ static int32_t outside(tn_graph *g, const char *file, int line, tn_role role, co
     if (id) {
         const tn_gtensor *t = &g->tensor[id];
         if (t->role != role || t->dtype != dtype || !tn_dims_equal(t->dims, dims))
-            tn_graph_fail(g, file, line, TN_USAGE, "%s is %s %s here and %s %s before: give them different names", path,
-                          tn_dtype_name(dtype), tn_dims_text(dims, a, sizeof a), tn_dtype_name(t->dtype),
-                          tn_dims_text(t->dims, b, sizeof b));
+            tn_graph_fail(g, file, line, TN_USAGE, "%s is %s%s %s here and %s%s %s before: give them different names", path,
+                          frozen_word(role), tn_dtype_name(dtype), tn_dims_text(dims, a, sizeof a), frozen_word(t->role),
+                          tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
         return g->status == TN_OK ? id : 0;
     }
     *made = true;
@@ -220,11 +229,12 @@ tn_ref tn_param_(tn_graph *g, const char *file, int line, const char *name, tn_d
                  tn_param_options o)
 {
     bool made;
-    const int32_t id = outside(g, file, line, TN_ROLE_PARAM, name, dims, TN_F32, true, &made);
+    const int32_t id = outside(g, file, line, g->frozen ? TN_ROLE_FROZEN : TN_ROLE_PARAM, name, dims, TN_F32, true, &made);
     if (id && made) {
         g->tensor[id].init = init;
         g->tensor[id].options = o;
-        g->tensor[id].needs_grad = true;
+        g->tensor[id].weight = true;
+        g->tensor[id].needs_grad = !g->frozen;
         check_expected(g, &g->tensor[id]);
     }
     return (tn_ref){ g->status == TN_OK ? id : 0 };
@@ -404,14 +414,12 @@ static void fail_infer(tn_graph *g, const char *file, int line, const tn_op *op,
 static const void *own_attr(tn_graph *g, const tn_op *op, const void *attr)
 {
     void *copy = tn_arena_alloc(&g->memory, op->attr_bytes);
-    if (!copy || tn_grow((void **)&g->owned, &g->cap_owned, g->n_owned + 1, sizeof *g->owned) != TN_OK) {
+    if (!copy || tn_graph_own(g, op->release, copy) != TN_OK) {
         g->status = TN_MEMORY;
         op->release((void *)(uintptr_t)attr);
         return NULL;
     }
     memcpy(copy, attr, op->attr_bytes);
-    g->owned[g->n_owned].release = op->release;
-    g->owned[g->n_owned++].attr = copy;
     return copy;
 }
 
@@ -534,41 +542,6 @@ tn_sig tn_node_sig(const tn_graph *g, const tn_node *n, int threads)
     return (tn_sig){ .attr = n->attr, .n_in = n->n_in, .n_out = n->n_out, .in = n->in_type, .out = n->out_type,
                      .threads = threads, .round = g->options.round, .bf16x3 = g->options.bf16x3,
                      .portable = !tn_graph_switch(g, "opt.gemm_kernels"), .makes_out = n->makes_out };
-}
-
-/* --- regions ----------------------------------------------------------------------------------------------------------- */
-
-tn_region tn_region_begin(tn_graph *g, const char *fmt, ...)
-{
-    tn_region r = { .previous = g->current_region, .name_length = (int32_t)strlen(g->scope) };
-    char name[128];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(name, sizeof name, fmt, ap);
-    va_end(ap);
-    const size_t used = strlen(g->scope);
-    snprintf(g->scope + used, sizeof g->scope - used, "%s%s", used ? "." : "", name);
-    if (g->depth++ == 0 && strncmp(name, "layer", 5) == 0) g->current_segment = g->n_segments++;
-    if (g->status != TN_OK) return r;
-    for (size_t i = 0; i < g->n_regions; i++)
-        if (strcmp(g->region[i], g->scope) == 0) {
-            g->current_region = (int32_t)i;
-            return r;
-        }
-    if (tn_grow((void **)&g->region, &g->cap_regions, g->n_regions + 1, sizeof *g->region) != TN_OK ||
-        !(g->region[g->n_regions] = tn_arena_strdup(&g->memory, g->scope))) {
-        g->status = TN_MEMORY;
-        return r;
-    }
-    g->current_region = (int32_t)g->n_regions++;
-    return r;
-}
-
-void tn_region_end(tn_graph *g, tn_region r)
-{
-    g->scope[r.name_length] = 0;
-    g->current_region = r.previous;
-    if (--g->depth == 0) g->current_segment = -1;
 }
 
 /* --- looking ----------------------------------------------------------------------------------------------------------- */

@@ -33,6 +33,7 @@ typedef struct tn_gtensor {
     int32_t base;                /* the tensor that owns the memory; its own id if it does */
     int32_t live;                /* count tensor, or 0 */
     int32_t producer;            /* node, or -1 for outside tensors; views have their base's */
+    bool weight; /* a parameter, trained or frozen: files of weights hold it */
     bool needs_grad;
     bool wanted;                 /* an input to differentiate by */
     bool wanted_adds;            /* ... whose gradient is added to what is there */
@@ -104,7 +105,7 @@ struct tn_graph {
     const char **region; /* full paths; region 0 is "" */
     size_t n_regions, cap_regions;
     int32_t current_region, current_segment, n_segments;
-    int depth;
+    int frozen; /* tn_frozen_begin that are open */
     char scope[256];
     struct tn_owned {
         void (*release)(void *attr);
@@ -116,6 +117,9 @@ struct tn_graph {
     const void *expect_ctx;
     int32_t seed; /* the i64 (2) input, or 0 */
 };
+
+/* The graph owns x from now on, and releases it when it is freed. On failure x stays the caller's. */
+tn_status tn_graph_own(tn_graph *g, void (*release)(void *x), void *x);
 
 static inline tn_gtensor *tn_graph_tensor(const tn_graph *g, int32_t id) { return &g->tensor[id]; }
 

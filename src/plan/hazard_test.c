@@ -9,7 +9,7 @@ static tn_ref times_cache(tn_graph *g, bool copied, tn_ref *loss)
 {
     const tn_ref cache = tn_cache(g, "cache", tn_shape(1, 2, 3), TN_F32), x = tn_param(g, "x", tn_shape(1, 2, 3), tn_ones);
     const tn_ref at = tn_input(g, "at", tn_shape(1), TN_I32), news = tn_input(g, "news", tn_shape(1, 2, 3), TN_F32);
-    tn_region r = tn_region_begin(g, "layer0");
+    tn_region r = tn_segment_begin(g, "layer0");
     const tn_ref old = copied ? tn_copy(g, cache) : cache, y = tn_tanh(g, tn_mul(g, x, old));
     const tn_ref changed = tn_cache_write(g, cache, news, at);
     tn_region_end(g, r);

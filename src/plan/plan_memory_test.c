@@ -29,7 +29,7 @@ static tn_ref build(tn_graph *g)
                  seen = tn_state(g, "seen", tn_shape(B, D), TN_F32);
     tn_ref x = tn_embed(g, tokens, tn_frozen(g, "table", tn_shape(11, D), TN_BF16, tn_normal(1.f)));
     for (int i = 0; i < 2; i++) {
-        const tn_region r = tn_region_begin(g, "layer%d", i);
+        const tn_region r = tn_segment_begin(g, "layer%d", i);
         const tn_ref qkv = tn_linear(g, x, tn_param(g, "qkv", tn_shape(3 * D, D), tn_normal(0.3f)));
         tn_ref p[3];
         for (int k = 0; k < 3; k++) p[k] = tn_reshape(g, tn_part(g, qkv, k, 3), tn_shape(B, T, 2, D / 2));

@@ -92,11 +92,13 @@ enum { LAYERS = 8, ROWS = 256, WIDTH = 24 };
 
 typedef tn_ref loss_graph(tn_graph *g, tn_ref x);
 
-/* Each layer is a region; dropout shows that recomputed layers draw the same numbers. */
-static tn_ref mlp(tn_graph *g, tn_ref h)
+typedef tn_region begin_region(tn_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* dropout shows that recomputed layers draw the same numbers. */
+static tn_ref mlp_of(tn_graph *g, tn_ref h, begin_region *begin, const char *name)
 {
     for (int i = 0; i < LAYERS; i++) {
-        const tn_region r = tn_region_begin(g, "layer%d", i);
+        const tn_region r = begin(g, "%s%d", name, i);
         const tn_ref u = tn_rmsnorm(g, h, tn_param(g, "norm", tn_shape(WIDTH), tn_ones));
         const tn_ref a = tn_linear(g, u, tn_param(g, "w1", tn_shape(4 * WIDTH, WIDTH), tn_normal(0.3f)),
                                    .bias = tn_param(g, "b1", tn_shape(4 * WIDTH), tn_normal(0.1f)));
@@ -105,6 +107,29 @@ static tn_ref mlp(tn_graph *g, tn_ref h)
         tn_region_end(g, r);
     }
     return tn_mean_all(g, tn_square(g, tn_tanh(g, h)));
+}
+
+static tn_ref mlp(tn_graph *g, tn_ref h) { return mlp_of(g, h, tn_segment_begin, "layer"); }
+
+/* Names say nothing: regions called layer<N> are no segments. */
+static tn_ref mlp_in_regions(tn_graph *g, tn_ref h) { return mlp_of(g, h, tn_region_begin, "layer"); }
+
+static tn_ref mlp_below(tn_graph *g, tn_ref h)
+{
+    const tn_region part = tn_region_begin(g, "reader"), inner = tn_region_begin(g, "tower");
+    const tn_ref loss = mlp_of(g, h, tn_segment_begin, "block");
+    tn_region_end(g, inner);
+    tn_region_end(g, part);
+    return loss;
+}
+
+/* The outer one decides: all layers are one segment. */
+static tn_ref mlp_in_segment(tn_graph *g, tn_ref h)
+{
+    const tn_region part = tn_segment_begin(g, "whole");
+    const tn_ref loss = mlp_of(g, h, tn_segment_begin, "layer");
+    tn_region_end(g, part);
+    return loss;
 }
 
 /* Only tanh's result is needed again. */
@@ -167,6 +192,24 @@ static void recompute(void **state)
     (void)state;
     const net_result keep = run_net(mlp, NULL, false), again = run_net(mlp, NULL, true);
     assert_true(again.activations * 2 < keep.activations);
+    same_numbers(keep, again);
+}
+
+static void recompute_is_stated(void **state)
+{
+    (void)state;
+    net_result keep = run_net(mlp_below, NULL, false), again = run_net(mlp_below, NULL, true);
+    assert_true(again.activations * 2 < keep.activations);
+    same_numbers(keep, again);
+    keep = run_net(mlp_in_regions, NULL, false);
+    again = run_net(mlp_in_regions, NULL, true);
+    assert_int_equal(again.activations, keep.activations);
+    same_numbers(keep, again);
+    keep = run_net(mlp, NULL, true);
+    again = run_net(mlp_in_segment, NULL, true);
+    assert_true(again.activations > keep.activations);
+    test_free(keep.grad);
+    keep = run_net(mlp_in_segment, NULL, false);
     same_numbers(keep, again);
 }
 
@@ -404,7 +447,7 @@ static void messages(void **state)
     (void)state;
     char where[64];
     tn_graph *g = tn_world_graph(NULL);
-    const tn_region r = tn_region_begin(g, "layer3");
+    const tn_region r = tn_segment_begin(g, "layer3");
     const tn_ref x = tn_input(g, "x", tn_shape(2, 3), TN_F32), w = tn_param(g, "w", tn_shape(4, 5), tn_ones);
     snprintf(where, sizeof where, "plan_test.c:%d, in layer3)", __LINE__ + 1);
     const tn_ref y = tn_linear(g, x, w);
@@ -457,6 +500,7 @@ void tn_tests_plan(tn_test_list *l)
     tn_test_add(l, frozen_costs_nothing, NULL, "plan: a frozen tensor costs no gradient, and no input is kept for it");
     tn_test_add(l, in_place_sharing, NULL, "plan: sharing memory changes no bit and saves some");
     tn_test_add(l, recompute, NULL, "plan: recomputed layers give the same gradients in less memory");
+    tn_test_add(l, recompute_is_stated, NULL, "plan: a segment is what the model says, whatever its name and where it stands");
     tn_test_add(l, split, NULL, "plan: parts of a projection need no zeroing");
     tn_test_add(l, parts_in_place, NULL, "plan: parts of a projection are not copied");
     tn_test_add(l, slices, NULL, "plan: overlapping, partial and turned views");

@@ -195,7 +195,7 @@ static maker make_graph(uint64_t seed, const char *const *off, int threads, tn_r
         if (pick(&m, 4) == 0) {
             if (open) tn_region_end(m.g, r);
             open = !open || pick(&m, 2);
-            if (open) r = tn_region_begin(m.g, "layer%d", m.layers++);
+            if (open) r = tn_segment_begin(m.g, "layer%d", m.layers++);
         }
         const tn_ref y = any(&m);
         m.ref[m.n++] = y;

@@ -1,4 +1,4 @@
-/* Recompute points: inside a segment (a top-level region "layer<N>") forward results are dropped and made again just
+/* Recompute points: inside a segment (tn_segment_begin) forward results are dropped and made again just
  * before the segment's backward nodes. What a later segment or the caller reads stays. The clones are the same ops on
  * the same inputs (random streams included), so the numbers are the same bits. */
 #include "plan/graph.h"

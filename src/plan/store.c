@@ -144,9 +144,9 @@ static tn_status check_same(const tn_entry *e, const tn_gtensor *t)
     char a[128], b[128];
     const bool role = e->role == t->role || (e->role == TN_ROLE_PARAM && t->role == TN_ROLE_FROZEN);
     if (role && e->dtype == t->dtype && tn_dims_equal(e->dims, t->dims)) return TN_OK;
-    return tn_error(TN_USAGE, "tensor %s is %s %s in the store and %s %s in this model: start a new run or change the settings back",
-                    e->name, tn_dtype_name(e->dtype), tn_dims_text(e->dims, a, sizeof a), tn_dtype_name(t->dtype),
-                    tn_dims_text(t->dims, b, sizeof b));
+    return tn_error(TN_USAGE, "tensor %s is %s%s %s in the store and %s %s in this model: start a new run or change the settings back",
+                    e->name, e->role == TN_ROLE_FROZEN ? "frozen " : "", tn_dtype_name(e->dtype), tn_dims_text(e->dims, a, sizeof a),
+                    tn_dtype_name(t->dtype), tn_dims_text(t->dims, b, sizeof b));
 }
 
 static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
@@ -154,7 +154,7 @@ static tn_status add_entry(tn_store *s, const tn_gtensor *t, tn_entry **out)
     TN_RETURN_IF(tn_grow((void **)&s->entry, &s->capacity, s->n + 1, sizeof *s->entry));
     entry *e = tn_alloc(sizeof *e);
     if (!e) return TN_MEMORY;
-    e->e = (tn_entry){ .name = tn_arena_strdup(&s->names, t->name), .role = t->role, .dtype = t->dtype, .dims = t->dims,
+    e->e = (tn_entry){ .name = tn_arena_strdup(&s->names, t->name), .role = t->role, .dtype = t->dtype, .dims = t->dims, .weight = t->weight,
                        .lr = t->options.lr > 0 ? t->options.lr : 1.f,
                        .decay = t->options.decay || (t->dims.rank >= 2 && !t->options.no_decay) };
     if (!e->e.name) {

@@ -24,6 +24,7 @@ typedef struct tn_entry {
     tn_role role;
     tn_dtype dtype;
     tn_dims dims;
+    bool weight; /* a parameter, trained or frozen: files of weights hold it */
     void *data;
     float *grad;    /* trainable only */
     int bucket;     /* trainable only: where it lies */

@@ -2,13 +2,13 @@
 #include "report/w2.h"
 
 #include "base/clock.h"
-#include "train/solve_count.h"
+#include "train/costs.h"
 
 #include <string.h>
 
 typedef struct trial {
     tn_w2_trial *to;
-    tn_solve_count solves;
+    tn_costs costs;
     double data_s;
 } trial;
 
@@ -19,14 +19,18 @@ static void count(void *ctx, tn_ran what, tn_bound *b, double seconds)
     trial *t = ctx;
     if (what == TN_RAN_APPLY) t->to->optimizer_s += seconds;
     if (what == TN_RAN_DATA) t->data_s += seconds;
-    tn_solve_count_add(&t->solves, what, b);
+    tn_costs_add(&t->costs, what, b);
 }
 
-static void take_counts(const tn_solve_count *c, tn_w2_trial *to)
+/* By the names of tep's cost rows, whose workload this is. */
+static void take_counts(const tn_costs *c, tn_w2_trial *to)
 {
-    to->solver_calls = c->solver_calls;
+    const struct { const char *row; double *to; } all[] = {
+        { "free", &to->free }, { "nudged", &to->nudged }, { "adjoint", &to->adjoint }, { "backward", &to->backward }, { "eval", &to->eval },
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) *all[i].to = tn_costs_sum(c, all[i].row);
+    to->solver_calls = c->calls;
     to->samples = c->samples, to->eval_samples = c->eval_samples;
-    to->free = c->free, to->nudged = c->nudged, to->adjoint = c->adjoint, to->backward = c->backward, to->eval = c->eval;
 }
 
 /* --- timing ---------------------------------------------------------------------------------------------------------- */
@@ -75,7 +79,8 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
 {
     tn_progress_report last;
     *out = (tn_w2_trial){ 0 };
-    trial self = { .to = out, .solves = tn_solve_count_of(t->settings, t->batch) };
+    trial self = { .to = out };
+    TN_RETURN_IF(tn_costs_open(tn_trainer_model(t->trainer), t->settings, t->batch, &self.costs));
     tn_training run = *t;
     run.dir = NULL;
     tn_trainer_watch(t->trainer, (tn_watch){ .ctx = &self, .ran = count });
@@ -87,7 +92,7 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
     read_timers(t->trainer, out);
     set_timers(t->trainer, false);
     tn_trainer_watch(t->trainer, (tn_watch){ 0 });
-    take_counts(&self.solves, out);
+    take_counts(&self.costs, out);
     out->data_s = self.data_s;
     out->accuracy = last.best_accuracy;
     out->best_step = last.best_step;

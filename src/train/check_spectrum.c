@@ -1,5 +1,7 @@
-/* The spectrum of a model as it begins: its instruments on one batch. Decays must be decays, and states finite. */
+/* The first view of a model as it begins (tn_view_row): its instruments on one batch. Numbers of the distribution must be positive, and all
+ * that is reported finite. */
 #include "base/alloc.h"
+#include "models/models.h"
 #include "train/check_internal.h"
 #include "train/spread.h"
 
@@ -8,8 +10,9 @@
 #include <string.h>
 
 typedef struct heard {
+    const tn_view_row *view;
     tn_spreads spreads;
-    double least, most; /* state_rms */
+    double least, most; /* of view->beside */
     bool bad;
 } heard;
 
@@ -19,7 +22,7 @@ static void hear(void *ctx, const char *name, double value, const char *unit)
     const char *dot = strrchr(name, '.');
     (void)unit;
     if (!isfinite(value)) h->bad = true;
-    if (!dot || strcmp(dot, ".state_rms") != 0) return;
+    if (!dot || !h->view->beside || strcmp(dot + 1, h->view->beside) != 0) return;
     h->least = isnan(h->least) ? value : fmin(h->least, value);
     h->most = isnan(h->most) ? value : fmax(h->most, value);
 }
@@ -27,30 +30,39 @@ static void hear(void *ctx, const char *name, double value, const char *unit)
 static void hear_spread(void *ctx, const char *name, double value, const char *unit)
 {
     heard *h = ctx;
-    if (!(value > 0)) h->bad = true; /* NaN too; a state that never forgets is one */
+    if (!(value > 0)) h->bad = true; /* NaN too; infinity is a number here: a state that never forgets is one */
     tn_spreads_take(&h->spreads, name, value, unit);
 }
 
-static const tn_spread *find_tau(const heard *h)
+static const tn_spread *find_all(const heard *h)
 {
     for (size_t i = 0; i < h->spreads.n; i++)
-        if (strcmp(h->spreads.row[i].name, "tau") == 0) return &h->spreads.row[i];
+        if (strcmp(h->spreads.row[i].name, h->view->name) == 0) return &h->spreads.row[i];
     return NULL;
+}
+
+static void skip(const tn_view_row *known, tn_check_row *r)
+{
+    r->verdict = TN_SKIPPED;
+    snprintf(r->detail, sizeof r->detail, "the model says nothing of %s (nor does any in chunks)", known->what);
 }
 
 static void judge(const heard *h, tn_check_row *r)
 {
-    const tn_spread *tau = find_tau(h);
-    if (!tau) {
-        r->verdict = TN_SKIPPED;
-        snprintf(r->detail, sizeof r->detail, "the model says nothing of decaying states (nor does any in chunks)");
+    const tn_view_row *v = h->view;
+    const tn_spread *all = find_all(h);
+    char twin[96] = "", beside[96] = "";
+    if (!all) {
+        skip(v, r);
         return;
     }
     r->verdict = h->bad ? TN_FAILED : TN_PASS;
-    r->value = tn_spread_quantile(tau, 0.5);
-    r->unit = "tokens";
-    snprintf(r->detail, sizeof r->detail, "%lld states, |lambda| %.4f to %.4f, tau %.1f to %.1f tokens (median %.1f), state rms %.3g to %.3g",
-             (long long)tau->n, exp(-1 / tau->min), exp(-1 / tau->max), tau->min, tau->max, r->value, h->least, h->most);
+    r->value = tn_spread_quantile(all, 0.5);
+    r->unit = v->unit;
+    if (v->twin) snprintf(twin, sizeof twin, " %s %.4f to %.4f,", v->twin, v->twin_of(all->min), v->twin_of(all->max));
+    if (v->beside) snprintf(beside, sizeof beside, ", %s %.3g to %.3g", v->beside_label, h->least, h->most);
+    snprintf(r->detail, sizeof r->detail, "%lld %s,%s %s %.1f to %.1f %s (median %.1f)%s", (long long)all->n, v->of, twin, v->name, all->min,
+             all->max, v->unit, r->value, beside);
 }
 
 tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)
@@ -58,9 +70,15 @@ tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float loss;
+    const tn_model *known;
+    const tn_view_row *view = tn_model_view(c->model, &known);
+    if (!view) {
+        skip(known->views, r);
+        return TN_OK;
+    }
     heard *h = tn_alloc(sizeof *h);
     if (!h) return TN_MEMORY;
-    *h = (heard){ .least = NAN, .most = NAN };
+    *h = (heard){ .view = view, .least = NAN, .most = NAN };
     TN_TRY(tn__check_open_looking(c, &t));
     TN_TRY(tn_trainer_eval(t, &loss));
     tn_trainer_keep_look(t);

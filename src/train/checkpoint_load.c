@@ -115,7 +115,7 @@ static tn_status take_params(const tn_tensor_file *f, const tn_store *st, bool c
     size_t n = 0;
     for (size_t i = 0; i < tn_store_count(st); i++) {
         const tn_entry *e = tn_store_at(st, i);
-        if (e->role != TN_ROLE_PARAM) continue;
+        if (!e->weight) continue;
         TN_RETURN_IF(take(f, st, "", e->name, e->dtype, e->dims, copy ? e->data : NULL));
         n++;
     }
@@ -184,7 +184,7 @@ static tn_status take_any_float(const tn_tensor_file *f, const tn_store *st, boo
         const tn_entry *e = tn_store_at(st, i);
         const tn_file_tensor *t;
         char has[128], wants[128];
-        if (e->role != TN_ROLE_PARAM) continue;
+        if (!e->weight) continue;
         TN_RETURN_IF(tn_safetensors_find(f->tensors, e->name, &t));
         if (!tn_dtype_is_float(t->dtype) || !tn_dims_equal(t->dims, e->dims))
             return tn_error(TN_BAD_FILE, "%.200s is %s %s in the file and %s in the model: another model made it", e->name,

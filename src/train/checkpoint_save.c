@@ -103,7 +103,7 @@ static tn_status list_model(const tn_ckpt_what *w, item_list *l)
 {
     for (size_t i = 0; i < tn_store_count(w->store); i++) {
         const tn_entry *e = tn_store_at(w->store, i);
-        if (e->role == TN_ROLE_PARAM) TN_RETURN_IF(add(l, "", e->name, e->dtype, e->dims, e->data));
+        if (e->weight) TN_RETURN_IF(add(l, "", e->name, e->dtype, e->dims, e->data));
     }
     return TN_OK;
 }

@@ -105,7 +105,7 @@ static int64_t repeats_of(const tn_decoder *d, const tn_graph *g)
 {
     double bytes = 0;
     for (size_t i = 1; i < g->n_tensors; i++)
-        if (g->tensor[i].role == TN_ROLE_PARAM && g->tensor[i].base == (int32_t)i) bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
+        if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i) bytes += 4 * (double)tn_dims_count(g->tensor[i].dims);
     return d->setup.device != TN_CPU || bytes < 0.4 * tn_memory_available() ? MANY : 1;
 }
 

@@ -193,7 +193,7 @@ tn_status tn_weights_load(const char *path, tn_store *store, char note[TN_CKPT_N
     TN_TRY(tn_tensors_open(path, &f));
     for (int copy = 0; copy < 2; copy++) /* all checks before the first number moves */
         for (size_t i = 0; i < tn_store_count(store); i++)
-            if (tn_store_at(store, i)->role == TN_ROLE_PARAM) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
+            if (tn_store_at(store, i)->weight) TN_TRY(take(&f, store, tn_store_at(store, i), copy));
     memcpy(note, f.note, sizeof f.note);
 done:
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
@@ -253,7 +253,7 @@ tn_status tn_weights_save(const char *path, const tn_model *model, const tn_sett
     for (int put = 0; put < 2; put++)
         for (size_t i = 0; i < tn_store_count(store); i++) {
             const tn_entry *e = tn_store_at(store, i);
-            if (e->role != TN_ROLE_PARAM) continue;
+            if (!e->weight) continue;
             const size_t bytes = (size_t)tn_dims_count(e->dims) * tn_dtype_bytes(e->dtype);
             const void *data = put ? tn_store_read(store, e->data, bytes, &host) : NULL;
             if (put && !data) TN_TRY(TN_MEMORY);

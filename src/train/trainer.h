@@ -162,6 +162,7 @@ void tn_trainer_watch_data(const tn_trainer *t, double begun);
 /* The training plans of all widths say what is not finite, as tn_bound_check. NULL: no longer. */
 void tn_trainer_check(tn_trainer *t, tn_finding *f);
 
+const tn_model *tn_trainer_model(const tn_trainer *t);
 bool tn_trainer_has_instruments(const tn_trainer *t);
 /* After tn_trainer_eval: instruments may ask for the "look." outputs of this batch until the next training step. */
 void tn_trainer_keep_look(tn_trainer *t);

@@ -126,7 +126,7 @@ static const float *param_of(void *ctx, const char *name, int64_t *count)
 {
     instrument_call *c = ctx;
     const tn_entry *e = tn_store_find(c->trainer->store, name);
-    if (!e || e->role != TN_ROLE_PARAM) return NULL;
+    if (!e || !e->weight) return NULL;
     *count = tn_dims_count(e->dims);
     c->next = (c->next + 1) % READ_AT_ONCE;
     return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
@@ -160,6 +160,8 @@ static void pass_on_spread(void *ctx, const char *name, double value, const char
     const instrument_call *c = ctx;
     c->spread(c->ctx, name, value, unit);
 }
+
+const tn_model *tn_trainer_model(const tn_trainer *t) { return t->model; }
 
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 

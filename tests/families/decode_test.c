@@ -47,7 +47,7 @@ static tn_bound *add_plan(tn_world *w, int64_t T, bool cached)
     const tn_ref table = tn_param(g, "embed", tn_shape(V, D), tn_normal(1.f));
     tn_ref x = tn_embed(g, tn_input(g, "tokens", tn_shape(B, T), TN_I32), table);
     for (int i = 0; i < LAYERS; i++) {
-        const tn_region r = tn_region_begin(g, "layer%d", i);
+        const tn_region r = tn_segment_begin(g, "layer%d", i);
         const tn_ref qkv = tn_linear(g, tn_rmsnorm(g, x, rows_of(g, "n1")), weight(g, "qkv", (HEADS + 2 * KV) * HD, D));
         x = tn_linear(g, attend(g, qkv, at), weight(g, "out", D, HEADS * HD), .residual = x);
         const tn_ref ab = tn_linear(g, tn_rmsnorm(g, x, rows_of(g, "n2")), weight(g, "w1", 2 * FFN, D));

@@ -50,7 +50,7 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     /* Tokens are (B,T); a loop over time wants (T,B,d). */
     tn_ref x = tn_embed(g, tn_transpose(g, tn_in(b, "tokens"), 1, 0), table);
     for (int l = 0; l < layers; l++) {
-        tn_region r = tn_region_begin(g, "layer%d", l);
+        tn_region r = tn_segment_begin(g, "layer%d", l);
         x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->carry));
         tn_region_end(g, r);
     }

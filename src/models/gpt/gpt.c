@@ -6,6 +6,8 @@
  * gpt` prints them. */
 #include "models/blocks.h"
 
+#include "base/status.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -159,26 +161,34 @@ static tn_ref norm(tn_graph *g, const gpt_config *c, tn_ref x, const char *name)
     return c->llama ? tn_block_rmsnorm(g, x, name, c->norm_eps) : tn_block_layernorm(g, x, name, c->norm_eps);
 }
 
-static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
+static tn_status gpt_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
 {
     gpt_config c;
-    const tn_status s = config_read(st, b, &c);
-    if (s != TN_OK) return s;
+    TN_RETURN_IF(config_read(st, b, &c));
     const tn_ref table = tn_param(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
-    tn_ref x = tn_embed(g, tn_in(b, "tokens"), table);
+    tn_ref x = tn_block_embed(g, table, b);
     if (!c.llama) {
         const tn_ref p = tn_param(g, "position", tn_shape(c.context, c.dim), tn_normal(0.02f));
         x = tn_add(g, x, tn_block_positions(g, p, b));
     }
     x = tn_dropout(g, x, c.dropout);
     for (int l = 0; l < c.layers; l++) {
-        tn_region r = tn_region_begin(g, "layer%d", l);
+        tn_region r = tn_segment_begin(g, "layer%d", l);
         x = tn_add(g, x, tn_dropout(g, attention(g, &c, norm(g, &c, x, "norm1"), b), c.dropout));
         x = tn_add(g, x, tn_dropout(g, feed_forward(g, &c, norm(g, &c, x, "norm2")), c.dropout));
         tn_region_end(g, r);
     }
-    const tn_ref head = c.tied ? table : tn_param(g, "head", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
-    tn_block_head(g, norm(g, &c, x, "norm_f"), head, b, TN_NONE);
+    out->head = c.tied ? table : tn_param(g, "head", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
+    out->hidden = norm(g, &c, x, "norm_f");
+    out->extra = TN_NONE;
+    return tn_graph_status(g);
+}
+
+static tn_status gpt_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_forward f;
+    TN_RETURN_IF(gpt_forward(g, st, b, &f));
+    tn_block_head(g, &f, b);
     return tn_graph_status(g);
 }
 
@@ -191,5 +201,6 @@ const tn_model tn_model_gpt = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = gpt_build,
+    .forward = gpt_forward,
     TN_LANGUAGE_ROWS,
 };

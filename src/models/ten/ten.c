@@ -3,6 +3,8 @@
  * written; W, attention over a window. This file is the frame: embedding, norms, residual stream, scales, head. */
 #include "models/ten/ten.h"
 
+#include "base/status.h"
+
 #include <string.h>
 
 void ten_note_energy(ten_net *n, tn_ref c)
@@ -93,7 +95,7 @@ static tn_ref embed(ten_net *n, tn_ref table, const tn_batch *b)
     tn_graph *g = n->g;
     const ten_config *c = n->c;
     const tn_dims dims = tn_shape(c->context, c->dim);
-    tn_ref x = tn_embed(g, tn_in(b, "tokens"), table);
+    tn_ref x = tn_block_embed(g, table, b);
     if (c->pos == TEN_POS_LEARNED)
         x = tn_add(g, x, tn_block_positions(g, tn_param(g, "position", dims, tn_normal(0.02f)), b));
     if (c->pos == TEN_POS_SIN)
@@ -101,23 +103,31 @@ static tn_ref embed(ten_net *n, tn_ref table, const tn_batch *b)
     return tn_dropout(g, x, c->dropout);
 }
 
-tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
+tn_status ten_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out)
 {
     ten_config c;
-    tn_status s = ten_config_read(st, &c);
-    if (s == TN_OK) s = check_batch(&c, b);
-    if (s != TN_OK) return s;
-    ten_net n = { .g = g, .c = &c };
+    TN_RETURN_IF(ten_config_read(st, &c));
+    TN_RETURN_IF(check_batch(&c, b));
+    ten_net n = { .g = g, .c = &c, .scope = (int)strlen(tn_scope(g)) };
     const tn_ref table = tn_param(g, "embed", tn_shape(c.vocab, c.dim), tn_normal(0.02f));
     tn_ref x = embed(&n, table, b);
     for (int l = 0; l < c.layers; l++) {
         const char kind = c.pattern[(size_t)l % strlen(c.pattern)];
-        tn_region r = tn_region_begin(g, "layer%d", l);
+        tn_region r = tn_segment_begin(g, "layer%d", l);
         n.layer = l;
         x = c.n_scales ? ten_scales(&n, x, b, kind) : ten_block(&n, x, b, kind);
         tn_region_end(g, r);
     }
-    const tn_ref extra = n.energy.id ? tn_scale(g, n.energy, c.energy / (float)n.spectra) : TN_NONE;
-    tn_block_head(g, norm(&n, x, "norm_f"), table, b, extra);
+    out->head = table;
+    out->extra = n.energy.id ? tn_scale(g, n.energy, c.energy / (float)n.spectra) : TN_NONE;
+    out->hidden = norm(&n, x, "norm_f");
+    return tn_graph_status(g);
+}
+
+tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_forward f;
+    TN_RETURN_IF(ten_forward(g, st, b, &f));
+    tn_block_head(g, &f, b);
     return tn_graph_status(g);
 }

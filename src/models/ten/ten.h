@@ -49,6 +49,7 @@ typedef struct ten_config {
 
 tn_status ten_config_read(const tn_settings *st, ten_config *c);
 tn_status ten_build(tn_graph *g, const tn_settings *st, const tn_batch *b);
+tn_status ten_forward(tn_graph *g, const tn_settings *st, const tn_batch *b, tn_forward *out);
 
 /* The network under construction, and what layers hand on besides their output. */
 typedef struct ten_net {
@@ -56,6 +57,7 @@ typedef struct ten_net {
     const ten_config *c;
     tn_ref energy; /* sum over the layers with a spectrum of mean |c|^2, or none */
     int spectra;   /* how many they are */
+    int scope; /* characters of the path of scopes around the network */
     int64_t layer, scale; /* being built; scale 0: not of hten */
     tn_ref memory; /* states (B,T,2K) of the E layer before, or none */
     tn_ref memory_resonance;
@@ -122,5 +124,6 @@ void ten_look(ten_net *n, char kind, tn_ref decay, tn_ref states);
 tn_ref ten_look_mean(tn_graph *g, tn_ref x);                 /* (B,T,n) -> (n) f32; (n) stays */
 tn_ref ten_look_gated(tn_graph *g, tn_ref gates, tn_ref nu); /* the decay by gates [r | i] (B,T,2K) and nu (K) */
 void ten_instruments(const tn_settings *st, const tn_instruments *in);
+extern const tn_view_row ten_views[1];
 
 #endif

@@ -254,7 +254,9 @@ const tn_model tn_model_ten = {
     .presets = presets,
     .n_presets = sizeof presets / sizeof *presets,
     .build = ten_build,
+    .forward = ten_forward,
     TN_LANGUAGE_ROWS,
     .defaults = defaults,
     .instruments = ten_instruments,
+    TN_VIEWS(ten_views),
 };

@@ -22,9 +22,9 @@ static void name_layer(char *name, size_t bytes, int64_t layer, int64_t scale, c
 
 static void put_out(ten_net *n, char kind, const char *what, tn_ref x)
 {
-    char layer[64], name[96];
+    char layer[64], name[360];
     name_layer(layer, sizeof layer, n->layer, n->scale, kind);
-    snprintf(name, sizeof name, "look.%s.%s", layer, what);
+    snprintf(name, sizeof name, "look.%.*s%s%s.%s", n->scope, tn_scope(n->g), n->scope ? "." : "", layer, what);
     tn_output(n->g, name, x);
 }
 
@@ -125,3 +125,10 @@ void ten_instruments(const tn_settings *st, const tn_instruments *in)
     report_ends(&c, in, places);
     for (int64_t p = 0; in->output && p < places; p++) report_layer(in, place_of(&c, p));
 }
+
+static double modulus(double tau) { return exp(-1 / tau); }
+
+const tn_view_row ten_views[1] = {
+    { "tau", "time constant", "tokens", "states", .twin = "|lambda|", .twin_key = "lambda", .twin_of = modulus, .beside = "state_rms", .beside_label = "state rms",
+      .how = "decays as the mean over # tokens, states after the last of each row", .what = "decaying states", .where = "D, O or E layers" },
+};

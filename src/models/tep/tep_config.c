@@ -173,6 +173,28 @@ static const tn_metric_row metrics[] = {
     { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
 };
 
+/* Evaluations of the map: of solves, of its transposed slope (adjoint), and times that the gradients of its parameters were made. A gradient
+ * at the equilibrium is three (the map again, its state's, its parameters'), one through a step that was kept two. */
+static bool through_time(const tn_settings *st) { return strcmp(tn_settings_text(st, "grad"), "bptt") == 0; }
+static bool at_the_end(const tn_settings *st) { return !through_time(st); }
+static double gradient_units(const tn_settings *st) { return through_time(st) ? 2 : 3; }
+
+static const tn_cost_row costs[] = {
+    { "free", .output = "steps" },
+    { "nudged", .output = "nudged_steps" },
+    { "adjoint", .output = "adjoint_steps" },
+    { "backward", .output = "steps", .units = gradient_units, .by_sample = at_the_end },
+    { "eval", .output = "steps", .eval = true },
+};
+
+#define STEPS(phase) { phase "steps", .cap = "iterations" }, { phase "steps_p90", .cap = "iterations" }
+static const tn_instrument_row reported[] = {
+    STEPS(""), { "steps_max", .also = "solver_iters", .cap = "iterations" },
+    STEPS("nudged_"), { "nudged_steps_max", .cap = "iterations" },
+    STEPS("adjoint_"), { "adjoint_steps_max", .cap = "iterations" },
+    { "contraction", .also = "spectral_radius" },
+};
+
 const tn_model tn_model_tep = {
     TN_MODEL_HEAD,
     .name = "tep",
@@ -190,4 +212,6 @@ const tn_model tn_model_tep = {
     .n_assumes = sizeof assumes / sizeof *assumes,
     .exact = exact,
     .scalars = scalars,
+    TN_COSTS(costs),
+    TN_REPORTED(reported),
 };

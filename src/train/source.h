@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-enum { TN_SOURCE_GROUPS = TN_CKPT_GROUPS };
+enum { TN_SOURCE_GROUPS = 40 };
 
 /* A place in a source: numbers that only it understands. Of one process: what is saved is a cursor. */
 typedef struct tn_source_mark {
@@ -41,6 +41,9 @@ typedef struct tn_source {
     /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
     int64_t groups;                /* TN_SOURCE_GROUPS at most */
     const char *const *group_name; /* (groups) */
+    /* Metrics that are its own and not of held-out batches: `look` reports them by name. */
+    const tn_metric_row *metrics;
+    size_t n_metrics;
 } tn_source;
 
 typedef struct tn_source_options {

@@ -238,6 +238,9 @@ static void source_look(void *ctx, void (*report)(void *to, const char *name, do
     report(to, "reward_100", recent_mean(s), "");
 }
 
+/* Of the last episodes that were learned from. */
+const tn_metric_row tn_env_reward = { "reward", "", TN_HIGHER, TN_MEAN_BY_COUNT, .key = "reward" };
+
 tn_status tn_source_env_play(tn_source *source, int64_t episodes, tn_env_play *out)
 {
     env_source *s = source->ctx;
@@ -347,7 +350,8 @@ tn_status tn_source_env_open(const tn_source_env_options *o, tn_source *out)
     TN_TRY(take_memory(e));
     TN_TRY(tn_trainer_new(&actor, &e->actor));
     *out = (tn_source){ .ctx = e, .next = source_next, .heldout = source_heldout, .save = source_save, .load = source_load,
-                        .close = source_close, .look = source_look, .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN };
+                        .close = source_close, .look = source_look, .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN,
+                        .metrics = &tn_env_reward, .n_metrics = 1 };
     e = NULL;
 done:
     if (e) source_close(e);

@@ -98,8 +98,6 @@ static tn_status take_defaults(tn_settings *st, const char *name, const tn_sampl
         TN_RETURN_IF(set_number(st, "train.eval_every", (TN_TASK_EVAL_STEPS + steps - 1) / steps * steps, source));
     if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
     if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
-    if (strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
-        TN_RETURN_IF(tn_settings_set(st, "train.select", "accuracy", "%s", source));
     if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
         return tn_error(TN_USAGE, "train.test=on, but the task %s has no test split: make task.test_frac larger than 0", name);
     return TN_OK;
@@ -111,8 +109,6 @@ static tn_status refuse_for_text(const tn_model *model, const tn_settings *st)
 {
     if (tn_settings_int(st, "train.epochs"))
         return tn_error(TN_USAGE, "train.epochs is for tasks, and %s learns from text: set train.steps instead", model->name);
-    if (strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0)
-        return tn_error(TN_USAGE, "train.select=accuracy is for tasks, and %s learns from text: leave it at auto", model->name);
     return TN_OK;
 }
 
@@ -174,8 +170,6 @@ static tn_status take_probe(tn_settings *st, const tn_task *task)
     const char *const values[][2] = { { "train.eval_batches", "0" }, { "train.test", "on" } };
     for (size_t i = 0; s == TN_OK && i < sizeof values / sizeof *values; i++)
         if (is_unset(st, values[i][0])) s = tn_settings_set(st, values[i][0], values[i][1], "%s", source);
-    if (s == TN_OK && strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
-        s = tn_settings_set(st, "train.select", "accuracy", "%s", source);
     return s;
 }
 

@@ -127,6 +127,8 @@ tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out);
 tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);
 void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from);
 
+const tn_model *tn_trainer_model(const tn_trainer *t);
+const tn_settings *tn_trainer_settings(const tn_trainer *t);
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
 /* An output of the last evaluation ("loss", "xent", "logits", "nll"), with its numbers counted; NULL: the model has none. */

@@ -293,6 +293,37 @@ static void prune_accuracy(void **state)
     close_rig(&a);
 }
 
+/* Any metric may decide, also one of which less is better; what has no value of it is judged by the loss. */
+static void prune_any_metric(void **state)
+{
+    (void)state;
+    rig a = open_rig("train.steps=9", "train.steps=9");
+    tn_tempdir d;
+    tn_ckpt_list l;
+    static const double miss[] = { 0.5, 0.1, 0.3, 0.1 }, heldout[] = { 1, 3, 0.5, 2 };
+    tn_tempdir_make_quick(&d);
+    for (int i = 0; i < 4; i++) {
+        tn_ckpt_state st = state_at(&a, i + 1, heldout[i]);
+        tn_scores_put(&st.now, "miss@5", miss[i]);
+        snprintf(st.select, sizeof st.select, "miss@5");
+        snprintf(st.unit, sizeof st.unit, "dB");
+        st.lower = true;
+        assert_ok(tn_ckpt_save(d.path, &(tn_ckpt_what){ .store = tn_trainer_store(a.trainer), .state = &st }));
+        tn_ckpt_state_free(&st);
+    }
+    assert_ok(tn_ckpt_list_read(d.path, &l));
+    for (size_t i = 0; i < l.n; i++) assert_true(tn_scores_get(&l.entry[i].scores, "miss@5") == miss[i] && l.entry[i].lower);
+    assert_string_equal(l.entry[0].unit, "dB");
+    tn_ckpt_list_mark(&l, 0, 1, 9);
+    assert_true(l.entry[3].keep && !l.entry[0].keep && !l.entry[1].keep && !l.entry[2].keep); /* of equals the lower loss */
+    l.entry[3].scores.n = l.entry[2].scores.n = 1;
+    tn_ckpt_list_mark(&l, 0, 1, 9);
+    assert_true(l.entry[2].keep && !l.entry[3].keep);
+    tn_ckpt_list_free(&l);
+    tn_tempdir_remove_all(&d);
+    close_rig(&a);
+}
+
 /* An older checkpoint knows no accuracy. */
 static void older_state(void **state)
 {
@@ -535,6 +566,7 @@ void tn_tests_checkpoint(tn_test_list *l)
     for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
         tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
     tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
+    tn_test_add(l, prune_any_metric, NULL, "checkpoint: the best by any metric");
     for (size_t i = 0; i < sizeof made_rows / sizeof *made_rows; i++)
         tn_test_add(l, made_up, &made_rows[i], "checkpoint: made up %s %s", made_rows[i].key, made_rows[i].value);
     tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");

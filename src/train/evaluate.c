@@ -207,8 +207,16 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
 
 static tn_status no_output(const tn_evaluator *e, const metric *m, const char *name, const char *kind, const char *call)
 {
-    return tn_error(TN_USAGE, "model %s: metric %s: its step %s has no %s %s: put it out with tn_output(g, \"%s\", %s)",
+    return tn_error(TN_USAGE, "model %s: metric %s: its step %s has no %s %s: put it out with tn_output(g, \"%s\", %s), as f32",
                     tn_trainer_model(e->trainer)->name, m->row->name, step_of(m->row), kind, name, name, call);
+}
+
+static bool is_there(tn_evaluator *e, const char *name, bool one)
+{
+    int64_t n;
+    const tn_graph *g = tn_plan_graph(tn_trainer_plan(e->trainer, false)); /* of chunks: of one of them */
+    const tn_ref x = tn_graph_output(g, name);
+    return output_of(e, name, &n) && (n == 1 || !one) && (!x.id || tn_ref_dtype(g, x) == TN_F32);
 }
 
 /* One number each. The mean falls back on outputs that every model has. */
@@ -216,25 +224,21 @@ static tn_status find_sums(tn_evaluator *e, metric *m)
 {
     const tn_metric_row *r = m->row;
     const char *const means[] = { r->sums[0], r->name, "loss" };
-    int64_t n;
     if (r->how == TN_ADDED || r->how == TN_OF_WHOLE || r->runs) return TN_OK;
     for (int k = 0; k < TN_SUMS_MAX && (k < 2 || r->how == TN_FROM_SUMS); k++) m->from[k] = r->sums[k];
     for (int k = 0; k < 3 && r->how == TN_MEAN_BY_COUNT; k++) {
         m->from[0] = means[k];
-        if (means[k] && output_of(e, means[k], &n)) break;
+        if (means[k] && is_there(e, means[k], false)) break;
     }
-    for (int k = 0; k < TN_SUMS_MAX; k++) {
-        if (!m->from[k]) continue;
-        if (!output_of(e, m->from[k], &n) || n != 1) return no_output(e, m, m->from[k], "sum", "one number");
-    }
+    for (int k = 0; k < TN_SUMS_MAX; k++)
+        if (m->from[k] && !is_there(e, m->from[k], true)) return no_output(e, m, m->from[k], "sum", "one number");
     return TN_OK;
 }
 
 static tn_status find_kept(tn_evaluator *e, const metric *m)
 {
-    int64_t n;
     for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && !m->row->runs && m->row->keep[k]; k++)
-        if (!output_of(e, m->row->keep[k], &n)) return no_output(e, m, m->row->keep[k], "output", "numbers of (B, each)");
+        if (!is_there(e, m->row->keep[k], false)) return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
     return TN_OK;
 }
 

@@ -106,8 +106,8 @@ typedef struct tn_model {
     /* Settings, NULL at the end, that `build` makes tn_scalar of the same name of and does nothing else with: trials that differ in
      * those alone share a plan. NULL: none. */
     const char *const *scalars;
-    /* Its rows (rows.h). Inputs: NULL is an error. Metrics: NULL is the loss alone, as the mean of the output "loss" by what the source counts;
-     * the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
+    /* Its rows (rows.h). Inputs: NULL is an error. Metrics: NULL are those of language models (the mean of the output "loss" by what the source
+     * counts, and what else its data have); the first row is what training minimises. Steps: NULL is `build` with gradients as "train" and without as "eval". */
     const tn_input_row *inputs;
     size_t n_inputs;
     const tn_source_number *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */

@@ -195,8 +195,8 @@ static tn_status emit_pair(const w2 *w, const pair *p)
         { "tep_eval_steps", a->eval / (double)a->eval_samples, "steps", 0 },
         { "bp_free_steps", b->free / (double)b->samples, "steps", 0 },
         { "bp_eval_steps", b->eval / (double)b->eval_samples, "steps", 0 },
-        { "tep_test_accuracy_of_best_epoch", a->accuracy, "", 0 },
-        { "bp_test_accuracy_of_best_epoch", b->accuracy, "", 0 },
+        { "tep_test_accuracy_of_best_epoch", a->score, "", 0 },
+        { "bp_test_accuracy_of_best_epoch", b->score, "", 0 },
         { "gflops", gflops_of(p), "GFLOP/s", 0 },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -234,8 +234,8 @@ static void print_pair(const w2 *w, const pair *p)
     if (w->peak > 0) fprintf(f, ", %.0f %% of fp32", 100 * gflops / w->peak);
     fprintf(f, "\n  mean steps: tep free %.1f, nudged %.1f, in evaluations %.1f; bp free %.1f, in evaluations %.1f\n", a->free / (double)a->samples,
             a->nudged / (double)a->samples, a->eval / (double)a->eval_samples, b->free / (double)b->samples, b->eval / (double)b->eval_samples);
-    fprintf(f, "  test accuracy of the best epoch (the report's protocol): tep %.4f (epoch %.0f), bp %.4f (epoch %.0f)\n", a->accuracy,
-            (double)a->best_step / per_epoch, b->accuracy, (double)b->best_step / per_epoch);
+    fprintf(f, "  test accuracy of the best epoch (the report's protocol): tep %.4f (epoch %.0f), bp %.4f (epoch %.0f)\n", a->score,
+            (double)a->best_step / per_epoch, b->score, (double)b->best_step / per_epoch);
     print_components(w, p);
     fflush(f);
 }

@@ -20,23 +20,40 @@ static const char *size_text(double bytes, char buf[24])
 
 /* --- inspect --------------------------------------------------------------------------------------------------------- */
 
+/* "1.2345 nats, accuracy 0.9000"; groups are left out. */
+static const char *scores_text(const tn_ckpt_entry *e, char *buf, size_t bytes)
+{
+    const tn_scores *s = &e->scores;
+    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f %s", tn_scores_first(s), e->unit);
+    for (size_t i = 1; i < s->n && n < bytes; i++)
+        if (strcmp(s->at[i].name, e->select) == 0) n += (size_t)snprintf(buf + n, bytes - n, ", %s %.4f", s->at[i].name, s->at[i].value);
+    return buf;
+}
+
+static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
+{
+    char unit[40];
+    snprintf(unit, sizeof unit, "%s%s", e->unit, strcmp(e->unit, "nats") == 0 ? "/token" : "");
+    json_t *row = json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b}", "name", "checkpoint", "step", (json_int_t)e->step, "heldout",
+                            tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes", (json_int_t)e->bytes, "whole", e->whole,
+                            "latest", e->latest, "best", e->best);
+    int bad = !row;
+    for (size_t i = 1; i < e->scores.n && !bad; i++) bad = json_object_set_new(row, e->scores.at[i].name, json_real(e->scores.at[i].value));
+    if (bad) json_decref(row);
+    return tn_cli_emit(c, bad ? NULL : row);
+}
+
 static tn_status show_list(tn_cli *c, const char *run, const tn_ckpt_list *l)
 {
-    char size[24], heldout[48];
+    char size[24], heldout[120];
     if (!c->json) fprintf(c->out, "run         %s\n", run);
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *e = &l->entry[i];
         if (c->json) {
-            TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:o, s:s, s:I, s:b, s:b, s:b, s:o*}", "name", "checkpoint", "step", (json_int_t)e->step,
-                                                  "heldout", tn_number_or_null(e->heldout), "unit", "nats/token", "bytes", (json_int_t)e->bytes,
-                                                  "whole", e->whole, "latest", e->latest, "best", e->best, "accuracy",
-                                                  isnan(e->accuracy) ? NULL : json_real(e->accuracy))));
+            TN_RETURN_IF(emit_entry(c, e));
             continue;
         }
-        if (isnan(e->heldout)) snprintf(heldout, sizeof heldout, "-");
-        else if (isnan(e->accuracy)) snprintf(heldout, sizeof heldout, "%.4f nats", e->heldout);
-        else snprintf(heldout, sizeof heldout, "%.4f nats, accuracy %.4f", e->heldout, e->accuracy);
-        fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step, heldout,
+        fprintf(c->out, "checkpoint  step-%-10lld held out %-14s %10s%s%s%s\n", (long long)e->step, scores_text(e, heldout, sizeof heldout),
                 size_text((double)e->bytes, size), e->latest ? "  latest" : "", e->best ? "  best" : "", e->whole ? "" : "  damaged");
     }
     return TN_OK;
@@ -85,15 +102,16 @@ static tn_status show_state(tn_cli *c, const inspected *x)
     tn_status s = TN_OK;
     if (c->json) {
         s = tn_cli_emit(c, json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:s, s:s, s:s}", "name", "state", "step", (json_int_t)st.step,
-                                     "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(st.heldout), "best",
-                                     tn_number_or_null(st.best), "seed", (json_int_t)st.seed, "tenon",
+                                     "tokens", (json_int_t)st.tokens, "loss", tn_number_or_null(st.loss), "heldout", tn_number_or_null(tn_scores_first(&st.now)), "best",
+                                     tn_number_or_null(tn_scores_first(&st.best)), "seed", (json_int_t)st.seed, "tenon",
                                      text_of(manifest, "tenon"), "time",
                                      text_of(manifest, "time"), "settings", st.settings));
     } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
-        fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f nats at step %lld\n", st.loss, st.heldout, st.best,
+        fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f at step %lld\n", st.loss, tn_scores_first(&st.now), tn_scores_first(&st.best),
                 (long long)st.best_step);
-        if (!isnan(st.accuracy)) fprintf(c->out, "accuracy    %.4f, best so far %.4f\n", st.accuracy, st.best_accuracy);
+        for (size_t i = 1; i < st.now.n; i++)
+            fprintf(c->out, "%-11s %.4f, best so far %.4f\n", st.now.at[i].name, st.now.at[i].value, tn_scores_get(&st.best, st.now.at[i].name));
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)

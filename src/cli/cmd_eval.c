@@ -1,10 +1,11 @@
-/* tenon eval: the held-out loss, and of a task the accuracy, of a trained run, or of a file of weights on data that are named, over a whole split; or
+/* tenon eval: the held-out metrics of a trained run, or of a file of weights on data that are named, over a whole split; or
  * one of the views of eval.h. Trains nothing. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fs.h"
 #include "base/text.h"
 #include "cli/eval.h"
+#include "cli/score_view.h"
 #include "cli/session_view.h"
 #include "train/checkpoint.h"
 #include "train/saved_model.h"
@@ -58,9 +59,9 @@ static tn_status sort_overrides(const tn_args *a, const char **settings, size_t 
 typedef struct outcome {
     const char *target, *split;
     tn_evaluation found;
-    double bits, seconds; /* bits per byte of one nat per token */
-    int64_t samples;      /* of a task; else 0 */
-    const char *const *group_name; /* (found.groups) */
+    double seconds;
+    const char *counts; /* what is counted, and how many of it */
+    int64_t counted;
 } outcome;
 
 static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
@@ -73,58 +74,23 @@ static tn_status emit_count(tn_cli *c, const outcome *o, const char *name, int64
     return tn_cli_emit(c, json_pack("{s:s, s:s, s:I, s:s}", "name", name, "split", o->split, "value", (json_int_t)value, "unit", name));
 }
 
-static tn_status emit_task(tn_cli *c, const outcome *o)
-{
-    const double rate = (double)o->samples / o->seconds;
-    if (!c->json) {
-        fprintf(c->out, "%s, %s: %.4f nats, ", o->target, o->split, o->found.loss);
-        if (!isnan(o->found.accuracy)) fprintf(c->out, "accuracy %.4f, ", o->found.accuracy);
-        fprintf(c->out, "%lld samples, %.0f samples/s\n", (long long)o->samples, rate);
-        return TN_OK;
-    }
-    TN_RETURN_IF(emit_number(c, o, "loss", o->found.loss, "nats"));
-    if (!isnan(o->found.accuracy)) TN_RETURN_IF(emit_number(c, o, "accuracy", o->found.accuracy, ""));
-    TN_RETURN_IF(emit_count(c, o, "samples", o->samples));
-    return emit_number(c, o, "samples_per_s", rate, "samples/s");
-}
-
-static tn_status emit_probe(tn_cli *c, const outcome *o)
-{
-    char name[80];
-    const double rate = (double)o->found.tokens / o->seconds;
-    if (!c->json) {
-        fprintf(c->out, "%s, %s: %.4f nats, accuracy %.4f", o->target, o->split, o->found.loss, o->found.accuracy);
-        for (int64_t i = 0; i < o->found.groups; i++)
-            fprintf(c->out, "%s%s %.4f", i ? ", " : " (", o->group_name[i], o->found.group[i]);
-        fprintf(c->out, "), %lld questions, %.0f questions/s\n", (long long)o->found.tokens, rate);
-        return TN_OK;
-    }
-    TN_RETURN_IF(emit_number(c, o, "loss", o->found.loss, "nats"));
-    TN_RETURN_IF(emit_number(c, o, "accuracy", o->found.accuracy, ""));
-    for (int64_t i = 0; i < o->found.groups; i++) {
-        snprintf(name, sizeof name, "accuracy_%s", o->group_name[i]);
-        TN_RETURN_IF(emit_number(c, o, name, o->found.group[i], ""));
-    }
-    TN_RETURN_IF(emit_count(c, o, "questions", o->found.tokens));
-    return emit_number(c, o, "questions_per_s", rate, "questions/s");
-}
-
 static tn_status emit(tn_cli *c, const outcome *o)
 {
-    const double loss = o->found.loss, rate = (double)o->found.tokens / o->seconds;
-    if (o->samples) return emit_task(c, o);
-    if (o->found.groups) return emit_probe(c, o);
+    char name[32];
+    const double rate = (double)o->counted / o->seconds, loss = tn_scores_first(&o->found.scores);
+    const bool perplexity = strcmp(o->counts, "tokens") == 0 && strcmp(o->found.scores.at[0].name, "loss") == 0;
     if (!c->json) {
-        fprintf(c->out, "%s, %s: %.4f nats per token, ", o->target, o->split, loss);
-        if (!isnan(o->bits)) fprintf(c->out, "%.4f bits per byte, ", loss * o->bits);
-        fprintf(c->out, "perplexity %.4g, %lld tokens, %.0f tokens/s\n", exp(loss), (long long)o->found.tokens, rate);
+        fprintf(c->out, "%s, %s: ", o->target, o->split);
+        tn_scores_print(c->out, &o->found.metrics, &o->found.scores, o->counts, false);
+        if (perplexity) fprintf(c->out, ", perplexity %.4g", exp(loss));
+        fprintf(c->out, ", %lld %s, %.0f %s/s\n", (long long)o->counted, o->counts, rate, o->counts);
         return TN_OK;
     }
-    TN_RETURN_IF(emit_number(c, o, "loss", loss, "nats/token"));
-    if (!isnan(o->bits)) TN_RETURN_IF(emit_number(c, o, "bits_per_byte", loss * o->bits, "bits/byte"));
-    TN_RETURN_IF(emit_number(c, o, "perplexity", exp(loss), ""));
-    TN_RETURN_IF(emit_count(c, o, "tokens", o->found.tokens));
-    return emit_number(c, o, "tokens_per_s", rate, "tokens/s");
+    TN_RETURN_IF(tn_scores_emit(c, &o->found.metrics, &o->found.scores, "", o->counts, o->split));
+    if (perplexity) TN_RETURN_IF(emit_number(c, o, "perplexity", exp(loss), ""));
+    TN_RETURN_IF(emit_count(c, o, o->counts, o->counted));
+    snprintf(name, sizeof name, "%s_per_s", o->counts);
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s++}", "name", name, "split", o->split, "value", rate, "unit", o->counts, "/", "s"));
 }
 
 static tn_status check_split(const tn_session *s, tn_data_split split)
@@ -162,8 +128,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     tn_source_play played;
     char checkpoint[TN_PATH_BYTES], note[TN_CKPT_NOTE];
     bool is_file;
-    outcome o = { .target = target, .split = tn_data_split_names[split], .bits = s->source.bits,
-                  .group_name = s->source.group_name, .samples = s->source.epoch_batches ? tn_session_count(s, split) : 0 };
+    outcome o = { .target = target, .split = tn_data_split_names[split] };
     TN_RETURN_IF(tn_ckpt_resolve(target, "best", checkpoint, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
     if (e->view && !s->source.text)
@@ -186,6 +151,8 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     tn_trainer_steady(s->trainer, true);
     TN_RETURN_IF(tn_evaluate(s->trainer, &s->source, 0, &o.found));
     o.seconds = tn_clock_s() - start;
+    o.counts = tn_metric_counts(&s->source);
+    o.counted = strcmp(o.counts, "samples") == 0 ? tn_session_count(s, split) : o.found.count;
     return emit(c, &o);
 }
 

@@ -2,6 +2,7 @@
 #include "base/alloc.h"
 #include "base/fs.h"
 #include "base/output.h"
+#include "cli/score_view.h"
 #include "cli/train_sample.h"
 #include "cli/train_view.h"
 #include "report/ceilings.h"
@@ -14,7 +15,6 @@
 
 typedef struct result {
     tn_evaluation found;
-    double bits; /* per byte of one nat per token */
     double episodes, reward; /* of an environment: how many, and the mean of the last ones; else NaN */
     tn_source_play played;      /* episodes is 0 where none was */
 } result;
@@ -27,25 +27,12 @@ static void keep_reward(void *to, const char *name, double value, const char *un
     if (strcmp(name, "reward_100") == 0) r->reward = value;
 }
 
-/* ", held out 1.2345 nats (1.781 bits per byte)" with the name of the split; a task's ends with its accuracy */
-static void print_loss(tn_cli *c, const char *what, double loss, double bits, double accuracy)
+/* ", held out 1.2345 nats (1.781 bits per byte), accuracy ..." with the name of the split */
+static void print_scores(tn_cli *c, const char *what, const tn_progress_report *r, const tn_scores *s)
 {
-    if (isnan(loss)) return;
-    fprintf(c->out, ", %s %.4f nats", what, loss);
-    if (!isnan(bits)) fprintf(c->out, " (%.3f bits per byte)", loss * bits);
-    if (!isnan(accuracy)) fprintf(c->out, ", accuracy %.4f", accuracy);
-}
-
-/* " (8 0.9990, 16 0.9531)": by kind of question */
-static void print_groups(tn_cli *c, const tn_progress_report *r, const double *accuracy)
-{
-    const char *lead = " (";
-    for (int64_t i = 0; i < r->groups; i++) {
-        if (isnan(accuracy[i])) continue;
-        fprintf(c->out, "%s%s %.4f", lead, r->group_name[i], accuracy[i]);
-        lead = ", ";
-    }
-    if (lead[0] == ',') fprintf(c->out, ")");
+    if (isnan(tn_scores_first(s))) return;
+    fprintf(c->out, ", %s ", what);
+    tn_scores_print(c->out, &r->metrics, s, r->counts, true);
 }
 
 static tn_status emit_number(tn_cli *c, const char *name, double value, const char *unit)
@@ -54,30 +41,31 @@ static tn_status emit_number(tn_cli *c, const char *name, double value, const ch
     return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", value, "unit", unit));
 }
 
-static tn_status emit_groups(tn_cli *c, const char *what, const tn_progress_report *r, const double *accuracy)
+/* Without the first in another unit. Of the best also without groups, and what it is the best by before its loss. */
+static tn_status emit_scores(tn_cli *c, const char *lead, const tn_progress_report *r, const tn_scores *s, bool best)
 {
-    char name[80];
-    for (int64_t i = 0; i < r->groups; i++) {
-        snprintf(name, sizeof name, "%s_accuracy_%s", what, r->group_name[i]);
-        TN_RETURN_IF(emit_number(c, name, accuracy[i], ""));
+    tn_scores out = { 0 };
+    for (size_t i = best; i < s->n; i++) {
+        const tn_metric_row *row = tn_metric_find(&r->metrics, s->at[i].name);
+        if (!row || tn_metric_is_other_unit(row) || (best && strcmp(row->name, s->at[i].name) != 0)) continue;
+        tn_scores_put(&out, s->at[i].name, s->at[i].value);
     }
-    return TN_OK;
+    if (best && s->n) tn_scores_put(&out, s->at[0].name, s->at[0].value);
+    return tn_scores_emit(c, &r->metrics, &out, lead, r->counts, NULL);
 }
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
     const bool task = !isnan(r->samples_per_s);
-    const char *unit = task || r->groups ? "nats" : "nats/token";
+    const double best = tn_scores_get(&r->best, r->select->name);
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
         if (!isnan(test->reward)) fprintf(c->out, ", %.0f episodes, mean reward of the last %.0f %.1f", test->episodes, fmin(test->episodes, 100), test->reward);
         if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
-        print_loss(c, "held out", r->heldout, r->bits, r->accuracy);
-        print_groups(c, r, r->group_accuracy);
-        if (r->by_accuracy && r->best_accuracy > r->accuracy) fprintf(c->out, " (best %.4f after step %lld)", r->best_accuracy, (long long)r->best_step);
-        if (!r->by_accuracy && r->best < r->heldout) fprintf(c->out, " (best %.4f after step %lld)", r->best, (long long)r->best_step);
-        print_loss(c, "test", test->found.loss, test->bits, test->found.accuracy);
-        if (!isnan(test->found.loss)) print_groups(c, r, test->found.group);
+        print_scores(c, "held out", r, &r->last);
+        if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
+            fprintf(c->out, " (best %.4f after step %lld)", best, (long long)r->best_step);
+        print_scores(c, "test", r, &test->found.scores);
         fprintf(c->out, task ? ", %.0f samples/s\n" : ", %.0f tokens/s\n", task ? r->samples_per_s : r->tokens_per_s);
         return TN_OK;
     }
@@ -86,16 +74,10 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     TN_RETURN_IF(emit_number(c, "episodes", test->episodes, "episodes"));
     TN_RETURN_IF(emit_number(c, "reward_100", test->reward, ""));
     if (test->played.episodes) TN_RETURN_IF(emit_number(c, "test_reward", test->played.mean, ""));
-    TN_RETURN_IF(emit_number(c, "heldout_loss", r->heldout, unit));
-    TN_RETURN_IF(emit_number(c, "heldout_bits_per_byte", r->heldout * r->bits, "bits/byte"));
-    TN_RETURN_IF(emit_number(c, "heldout_accuracy", r->accuracy, ""));
-    TN_RETURN_IF(emit_groups(c, "heldout", r, r->group_accuracy));
-    TN_RETURN_IF(emit_number(c, "best_accuracy", r->best_accuracy, ""));
-    TN_RETURN_IF(emit_number(c, "best_loss", r->best, unit));
-    if (!isnan(r->best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
-    TN_RETURN_IF(emit_number(c, "test_loss", test->found.loss, unit));
-    TN_RETURN_IF(emit_number(c, "test_accuracy", test->found.accuracy, ""));
-    if (!isnan(test->found.loss)) TN_RETURN_IF(emit_groups(c, "test", r, test->found.group));
+    TN_RETURN_IF(tn_scores_emit(c, &r->metrics, &r->last, "heldout_", r->counts, NULL));
+    TN_RETURN_IF(emit_scores(c, "best_", r, &r->best, true));
+    if (!isnan(best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
+    TN_RETURN_IF(emit_scores(c, "test_", r, &test->found.scores, false));
     return task ? emit_number(c, "samples_per_s", r->samples_per_s, "samples/s")
                 : emit_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
@@ -114,7 +96,6 @@ static tn_status run_test(tn_cli *c, tn_session *on, const tn_run_dir *run, resu
     TN_TRY(tn_cli_warn(c, note));
     TN_TRY(tn_session_heldout(on, TN_TEST, &source));
     TN_TRY(tn_evaluate(on->trainer, &source, 0, &out->found));
-    out->bits = source.bits;
 done:
     tn_source_close(&source);
     return s;
@@ -204,8 +185,9 @@ static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_re
 {
     tn_overfit_watch w;
     char text[160];
-    tn_overfit_watch_begin(&w, r->by_accuracy, r->by_accuracy ? r->best_accuracy : r->best, r->best_step);
-    w.now = r->by_accuracy ? r->accuracy : r->heldout;
+    const char *name = r->select->name;
+    tn_overfit_watch_begin(&w, name, r->select->better == TN_HIGHER, tn_scores_get(&r->best, name), r->best_step);
+    w.now = tn_scores_get(&r->last, name);
     fprintf(c->err, "note    %s", tn_overfit_watch_text(&w, text, sizeof text));
     if (tn__ckpt_pointed(run->dir, "best") == r->best_step)
         fprintf(c->err, ": sample, eval and convert use step-%lld, the best checkpoint", (long long)r->best_step);
@@ -255,8 +237,9 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
 {
     tn_status s = TN_OK;
     tn_ckpt_state state = { 0 }, *from = NULL;
-    tn_progress_report last = { .heldout = NAN };
-    result test = { .found = { .loss = NAN, .accuracy = NAN }, .bits = NAN, .episodes = NAN, .reward = NAN };
+    tn_progress_report last = { 0 };
+    tn_metric_list metrics;
+    result test = { .episodes = NAN, .reward = NAN };
     if (run->checkpoint[0]) {
         TN_TRY(tn_run_resume(run, &(tn_training){ .settings = on->settings, .trainer = on->trainer, .source = &on->source, .batch = on->batch, .length = on->length }, &state));
         from = &state;
@@ -265,11 +248,11 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_session_describe(on, c->err);
     describe_run(c, on, run, from);
     if (tn_log_level_of(on->settings) >= TN_LOG_PROFILING) TN_TRY(describe_layout(c, on, run));
-    if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, from);
+    TN_TRY(tn_metric_list_of(on->model, &on->source, &metrics));
+    if (from && tn_training_finished(on->settings, from)) last = tn_training_report_at(on->settings, &metrics, from);
     else TN_TRY(train_in_memory(c, on, run, from, &last));
     last.bits = on->source.bits;
-    last.groups = on->source.groups;
-    last.group_name = on->source.group_name;
+    last.counts = tn_metric_counts(&on->source);
     if (on->source.look) on->source.look(on->source.ctx, keep_reward, &test);
     if (on->source.train_samples > 0) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));

@@ -30,9 +30,7 @@ typedef struct tn_race_trial {
     bool finished, diverged;
     tn_train_view view; /* the curves */
     tn_progress_report last;
-    double best, best_accuracy; /* of the best evaluation, in nats; NaN: there was none */
-    int64_t best_step;
-    tn_race_weights weights; /* of best_step; only of the trial that is chosen so far */
+    tn_race_weights weights; /* of the best step; only of the trial that is chosen so far */
 } tn_race_trial;
 
 typedef struct tn_racer {
@@ -48,7 +46,7 @@ typedef struct tn_racer {
     tn_race_trial trial[TN_RACE_RATES]; /* (n_trials): one, or one for each rate of --lr */
     size_t n_trials, chosen;            /* chosen: the one that is shown */
     size_t bytes;
-    tn_evaluation test; /* of the chosen weights; loss is NaN: none */
+    tn_evaluation test; /* of the chosen weights; empty: none */
     double test_bits;
     tn_text sample; /* prompt and answer; empty: none */
     char no_sample[256]; /* the reason */
@@ -103,8 +101,8 @@ const tn_race_trial *tn_race_chosen(const tn_racer *x);
 /* What is not equal, the rates that were tried, the table, and what a person should know of it. */
 tn_status tn_race_table(const tn_race *r);
 int tn_race_name_width(const tn_race *r);
-/* "2.061 b/B", of a loss in nats per token; a task's accuracy where it is known. */
-const char *tn_race_loss_text(double loss, double bits, double accuracy, char buf[24]);
+/* "2.061 b/B", of a loss in nats per token. */
+const char *tn_race_loss_text(double loss, double bits, char buf[24]);
 const char *tn_race_memory_text(size_t bytes, char buf[24]);
 
 /* Of the store as it is now; memory is taken by the first call. */

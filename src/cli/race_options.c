@@ -144,13 +144,11 @@ static tn_status name_trials(tn_race *r, tn_racer *x)
     for (size_t k = 0; k < x->n_trials; k++) {
         tn_race_trial *t = &x->trial[k];
         t->label = x->name;
-        t->best = t->best_accuracy = NAN;
         if (!r->n_rates) continue;
         t->rate = tn_arena_printf(&r->arena, "%g", r->rate[k]);
         t->label = tn_arena_printf(&r->arena, "%s at lr %g", x->name, r->rate[k]);
         if (!t->rate || !t->label) return tn_error(TN_MEMORY, "out of memory");
     }
-    x->test.loss = NAN;
     return TN_OK;
 }
 

@@ -180,9 +180,6 @@ static tn_status train(tn_race *r, tn_racer *x, tn_race_trial *t, tn_session *on
     tn_train_view_end(&t->view);
     t->trained = t->last.step > 0;
     t->finished = s == TN_OK;
-    t->best = t->last.best;
-    t->best_accuracy = t->last.best_accuracy;
-    t->best_step = t->last.best_step;
     x->bytes = tn_trainer_memory(on->trainer).total;
     if (s != TN_OK) tn_error_prefix("%s", t->label);
     if (s == TN_OK && r->equal == TN_EQUAL_SECONDS && r->seconds == 0) r->seconds = t->last.working_s;
@@ -195,9 +192,11 @@ static tn_status train(tn_race *r, tn_racer *x, tn_race_trial *t, tn_session *on
 static bool is_better(const tn_race_trial *a, const tn_race_trial *b)
 {
     if (a->finished != b->finished) return a->finished;
-    if (isnan(a->best) || isnan(b->best)) return isnan(b->best) && a->trained;
-    if (a->last.by_accuracy && a->best_accuracy != b->best_accuracy) return a->best_accuracy > b->best_accuracy;
-    return a->best < b->best;
+    const double best_a = tn_scores_first(&a->last.best), best_b = tn_scores_first(&b->last.best);
+    if (isnan(best_a) || isnan(best_b)) return isnan(best_b) && a->trained;
+    const tn_metric_row *by = a->last.select;
+    const double x = tn_scores_get(&a->last.best, by->name), y = tn_scores_get(&b->last.best, by->name);
+    return x != y ? tn_metric_better(by, x, y) : best_a < best_b;
 }
 
 /* Weights are kept of the chosen one alone. */

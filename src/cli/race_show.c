@@ -1,6 +1,7 @@
 /* What a race has to show: curves, the table (race_table.c), samples, and the table by context; as text, as JSON Lines, as SVG and CSV
  * files, which come last. Computes nothing. Racers that did not train a step are left out, numbers that are not there are '-' or null. */
 #include "cli/race.h"
+#include "cli/score_view.h"
 #include "cli/table_file.h"
 #include "report/plot.h"
 
@@ -45,13 +46,15 @@ static tn_status draw(const tn_race *r, bool file)
     tn_series series[TN_RACE_MOST];
     const tn_term term = tn_term_of(r->c->out);
     const char *lang = setlocale(LC_CTYPE, "");
+    char unit[64];
     size_t n = 0;
+    const tn_progress_report *first = &tn_race_chosen(&r->racer[0])->last;
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
         if (t) n = add_curve(series, n, &r->racer[i], &t->view.train);
     }
     const tn_plot p = { .title = "training loss", .x_label = axes[r->equal], .series = series, .count = n,
-                        .y_label = isnan(tn_race_chosen(&r->racer[0])->last.bits) ? "bits per token" : "bits per byte",
+                        .y_label = tn_score_axis(&first->metrics, first->bits, unit),
                         .width = term.width < 100 ? term.width : 100, .height = 22, .colour = term.color,
                         .ascii = !lang || !strstr(lang, "UTF-8") };
     return file ? draw_svg(r, &p, n) : tn_plot_text(&p, term.f);
@@ -113,7 +116,7 @@ static void print_cell(const tn_race *r, const tn_racer *x, const tn_context_row
     if (k->scored) snprintf(scored, sizeof scored, "%lld", (long long)k->scored);
     if (!isnan(k->tokens_per_s))
         snprintf(speed, sizeof speed, "%s%s", tn_count_text(k->tokens_per_s, rate), k->steps == 1 ? "*" : " ");
-    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, NAN, loss), scored, speed,
+    fprintf(r->c->out, "%-*s %14s %14s %9s %11s %10s\n", width, x->name, at, tn_race_loss_text(k->loss, k->bits, loss), scored, speed,
             tn_race_memory_text(k->bytes, memory));
 }
 

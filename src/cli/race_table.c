@@ -1,6 +1,7 @@
 /* The table of a race, with what a reader has to know to judge it: settings that are not equal, rates that were tried and whether one
  * at the end of the list was best, results that became worse again. Computes nothing. */
 #include "cli/race.h"
+#include "cli/score_view.h"
 #include "train/overfit_watch.h"
 
 #include <math.h>
@@ -18,14 +19,27 @@ int tn_race_name_width(const tn_race *r)
 
 static double bits_of(double bits) { return isnan(bits) ? 1 / log(2) : bits; }
 
-const char *tn_race_loss_text(double loss, double bits, double accuracy, char buf[24])
+const char *tn_race_loss_text(double loss, double bits, char buf[24])
 {
     if (isnan(loss)) snprintf(buf, 24, "-");
-    else if (!isnan(accuracy)) snprintf(buf, 24, "%.2f %% right", 100 * accuracy);
     else {
         const double x = loss * bits_of(bits);
         snprintf(buf, 24, x < 1000 ? "%.3f %s" : "%.2g %s", x, isnan(bits) ? "b/token" : "b/B");
     }
+    return buf;
+}
+
+/* What says most of an evaluation: the metric beside the loss where there is one. */
+static const char *score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
+{
+    const tn_metric_row *r = tn_metric_beside(&l->metrics, l->select), *first = l->metrics.n ? l->metrics.row[0] : NULL;
+    const double x = r ? tn_scores_get(s, r->name) : NAN;
+    if (isnan(x) && first && first->unit && strcmp(first->unit, "nats") == 0) return tn_race_loss_text(tn_scores_first(s), bits, buf);
+    if (isnan(x)) r = first;
+    const double value = isnan(x) ? tn_scores_first(s) : x;
+    if (!r || isnan(value)) snprintf(buf, 24, "-");
+    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %% right", 100 * value);
+    else snprintf(buf, 24, "%.4g%s%.8s", value, r->unit && *r->unit ? " " : "", r->unit ? r->unit : "");
     return buf;
 }
 
@@ -86,9 +100,19 @@ static void print_differences(const tn_race *r)
 static const char *edge_of(const tn_race *r, const tn_racer *x)
 {
     const tn_race_trial *t = tn_race_chosen(x);
-    if (!t || isnan(t->best) || t->best_accuracy == 1) return "";
+    if (!t || isnan(tn_scores_first(&t->last.best))) return "";
+    if (tn_metric_is_part(t->last.select) && tn_scores_get(&t->last.best, t->last.select->name) == 1) return "";
     if (x->chosen + 1 == r->n_rates) return "best at the largest rate tried: try a larger one";
     return x->chosen == 0 ? "best at the smallest rate tried: try a smaller one" : "";
+}
+
+/* "bits/byte", or the first metric's own */
+static const char *unit_of(const tn_progress_report *l, char buf[64])
+{
+    const tn_metric_row *first = l->metrics.n ? l->metrics.row[0] : NULL;
+    const bool nats = !first || (first->unit && strcmp(first->unit, "nats") == 0);
+    snprintf(buf, 64, "%.24s", !nats ? (first->unit ? first->unit : "") : isnan(l->bits) ? "bits/token" : "bits/byte");
+    return buf;
 }
 
 static tn_status emit_rates(const tn_race *r, const tn_racer *x)
@@ -96,11 +120,12 @@ static tn_status emit_rates(const tn_race *r, const tn_racer *x)
     for (size_t k = 0; k < x->n_trials; k++) {
         const tn_race_trial *t = &x->trial[k];
         if (!t->trained) continue;
-        const bool per_byte = !isnan(t->last.bits), chosen = k == x->chosen;
+        const bool chosen = k == x->chosen;
+        char unit[64];
         TN_RETURN_IF(tn_cli_emit(
             r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config", x->name,
-                            "lr", r->rate[k], "value", tn_number_or_null(t->best * bits_of(t->last.bits)), "unit",
-                            per_byte ? "bits/byte" : "bits/token", "step", (json_int_t)t->best_step, "diverged",
+                            "lr", r->rate[k], "value", tn_number_or_null(tn_scores_first(&t->last.best) * tn_bits_of(&t->last)), "unit",
+                            unit_of(&t->last, unit), "step", (json_int_t)t->last.best_step, "diverged",
                             t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
     }
     return TN_OK;
@@ -119,7 +144,7 @@ static void print_rates(const tn_race *r, int w)
         for (size_t k = 0; k < r->n_rates; k++) {
             const tn_race_trial *t = &x->trial[k];
             char text[24] = "diverged", cell[32];
-            if (!t->diverged) tn_race_loss_text(t->best, t->last.bits, t->best_accuracy, text);
+            if (!t->diverged) score_text(&t->last, &t->last.best, t->last.bits, text);
             snprintf(cell, sizeof cell, "%s%s", t->trained ? text : "-", k == x->chosen ? "*" : "");
             fprintf(f, " %14s", cell);
         }
@@ -131,23 +156,38 @@ static void print_rates(const tn_race *r, int w)
 
 static int put(json_t *row, const char *key, json_t *value) { return json_object_set_new(row, key, value); }
 
+/* All but the first, and that in another unit, which stand there already; without groups. */
+static int put_scores(json_t *row, const tn_progress_report *l, const char *lead, const tn_scores *s)
+{
+    char key[TN_SCORE_KEY];
+    int bad = 0;
+    for (size_t i = 1; i < s->n && !bad; i++) {
+        const tn_metric_row *r = tn_metric_find(&l->metrics, s->at[i].name);
+        if (!r || tn_metric_is_other_unit(r) || strcmp(r->name, s->at[i].name) != 0 || isnan(s->at[i].value)) continue;
+        snprintf(key, sizeof key, "%s%s", lead, s->at[i].name);
+        bad = put(row, key, json_real(s->at[i].value));
+    }
+    return bad;
+}
+
 static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
 {
     const tn_progress_report *l = &t->last;
-    const bool per_byte = !isnan(l->bits);
+    char name[96], unit[64];
+    snprintf(name, sizeof name, "heldout_%s", tn_score_axis(&l->metrics, l->bits, unit));
+    for (char *p = name; *p; p++) *p = *p == ' ' ? '_' : *p;
+    name[strcspn(name, ",")] = 0; /* a metric's own name, without its unit */
     json_t *row = json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name",
-        per_byte ? "heldout_bits_per_byte" : "heldout_bits_per_token", "config", x->name, "value",
-        tn_number_or_null(l->heldout * tn_bits_of(l)), "unit", per_byte ? "bits/byte" : "bits/token", "best",
-        tn_number_or_null(t->best * tn_bits_of(l)), "best_step", (json_int_t)t->best_step, "lr", rate_of(r, x),
+        "{s:s, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", name, "config", x->name, "value",
+        tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit", unit_of(l, unit), "best",
+        tn_number_or_null(tn_scores_first(&l->best) * tn_bits_of(l)), "best_step", (json_int_t)l->best_step, "lr", rate_of(r, x),
         "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens", (json_int_t)l->tokens,
         "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
     int bad = !row;
-    if (!bad && !isnan(l->accuracy)) bad |= put(row, "heldout_accuracy", json_real(l->accuracy));
-    if (!bad && !isnan(t->best_accuracy)) bad |= put(row, "best_accuracy", json_real(t->best_accuracy));
-    if (!bad && !isnan(x->test.loss)) bad |= put(row, "test", json_real(x->test.loss * bits_of(x->test_bits)));
-    if (!bad && !isnan(x->test.loss) && !isnan(x->test.accuracy))
-        bad |= put(row, "test_accuracy", json_real(x->test.accuracy));
+    const double tested = tn_scores_first(&x->test.scores);
+    if (!bad) bad |= put_scores(row, l, "heldout_", &l->last) || put_scores(row, l, "best_", &l->best);
+    if (!bad && !isnan(tested)) bad |= put(row, "test", json_real(tested * tn_score_scale(&l->metrics, x->test_bits)));
+    if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
     if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());
     if (!bad && !t->finished) bad |= put(row, "finished", json_false());
@@ -159,12 +199,11 @@ static void print_racer(const tn_race *r, const tn_racer *x, const tn_race_trial
 {
     const tn_progress_report *l = &t->last;
     char tokens[16], rate[16], last[24], best[24], test[24], memory[24], step[24] = "-";
-    if (!isnan(t->best)) snprintf(step, sizeof step, "%lld", (long long)t->best_step);
+    if (!isnan(tn_scores_first(&l->best))) snprintf(step, sizeof step, "%lld", (long long)l->best_step);
     fprintf(r->c->out, "%-*s %10lld %7lld %8s %8.1f %8g %14s %14s %8s", w, x->name, (long long)x->parameters,
             (long long)l->step, tn_count_text((double)l->tokens, tokens), l->working_s, rate_of(r, x),
-            tn_race_loss_text(l->heldout, l->bits, l->accuracy, last),
-            tn_race_loss_text(t->best, l->bits, t->best_accuracy, best), step);
-    if (r->n_rates) fprintf(r->c->out, " %14s", tn_race_loss_text(x->test.loss, x->test_bits, x->test.accuracy, test));
+            score_text(l, &l->last, l->bits, last), score_text(l, &l->best, l->bits, best), step);
+    if (r->n_rates) fprintf(r->c->out, " %14s", score_text(l, &x->test.scores, x->test_bits, test));
     fprintf(r->c->out, " %9s %8s%s%s\n",
             tn_count_text(isnan(l->samples_per_s) ? l->tokens_per_s : l->samples_per_s, rate),
             tn_race_memory_text(x->bytes, memory), x->width.text[0] ? "  " : "", x->width.text);
@@ -182,11 +221,12 @@ static void print_head(const tn_race *r, int w)
 static void print_rise(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
 {
     const tn_progress_report *l = &t->last;
-    const double unit = l->by_accuracy ? 1 : tn_bits_of(l);
+    const tn_metric_row *by = l->select;
+    const double unit = by == l->metrics.row[0] ? tn_bits_of(l) : 1;
     tn_overfit_watch w;
     char text[160];
-    tn_overfit_watch_begin(&w, l->by_accuracy, unit * (l->by_accuracy ? l->best_accuracy : l->best), l->best_step);
-    w.now = unit * (l->by_accuracy ? l->accuracy : l->heldout);
+    tn_overfit_watch_begin(&w, by->name, by->better == TN_HIGHER, unit * tn_scores_get(&l->best, by->name), l->best_step);
+    w.now = unit * tn_scores_get(&l->last, by->name);
     fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", x->name,
             tn_overfit_watch_text(&w, text, sizeof text));
 }

@@ -2,6 +2,7 @@
 #include "cli/train_view.h"
 
 #include "base/alloc.h"
+#include "cli/score_view.h"
 
 #include <math.h>
 #include <signal.h>
@@ -79,8 +80,21 @@ static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
     return buf;
 }
 
-/* Bits per byte where the bytes of the text are known, else bits per token. */
-double tn_bits_of(const tn_progress_report *r) { return isnan(r->bits) ? 1 / log(2) : r->bits; }
+double tn_bits_of(const tn_progress_report *r) { return tn_score_scale(&r->metrics, r->bits); }
+
+/* "  held out 1.234 (1.78 b/B)", "  held out 0.123, accuracy 0.9000" */
+static const char *held_text(const tn_progress_report *r, char *buf, size_t bytes)
+{
+    const double first = tn_scores_first(&r->last);
+    const tn_metric_row *beside = tn_metric_beside(&r->metrics, r->select);
+    size_t n = 0;
+    buf[0] = 0;
+    if (isnan(first)) return buf;
+    n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
+    if (!isnan(r->bits)) n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
+    if (beside && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, tn_scores_get(&r->last, beside->name));
+    return buf;
+}
 
 static double place_of(const tn_train_view *v, const tn_progress_report *r)
 {
@@ -98,21 +112,18 @@ static const char *number_text(double x, int digits, char buf[32])
 void tn_train_view_report(void *view, const tn_progress_report *r)
 {
     tn_train_view *v = view;
-    char drawn[128], eta[16], held[64] = "", rate[16], more[160], loss[32], norm[32];
+    char drawn[128], eta[16], held[96], rate[16], more[160], loss[32], norm[32];
     const bool task = !isnan(r->samples_per_s);
     const double done = (double)r->step / (double)r->steps, bits = tn_bits_of(r);
     const bool plain = !v->progress.term.tty;
     if (!isnan(r->first_step_s) && !v->label[0]) fprintf(v->progress.term.f, "start   first step after %.1f s\n", r->first_step_s);
     if (v->status == TN_OK) v->status = curve_add(&v->train, place_of(v, r), r->loss * bits);
-    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), r->heldout * bits);
-    if (!isnan(r->heldout) && isnan(r->bits)) snprintf(held, sizeof held, "  held out %.3f", r->heldout);
-    else if (!isnan(r->heldout)) snprintf(held, sizeof held, "  held out %.3f (%.2f b/B)", r->heldout, r->heldout * bits);
-    if (!isnan(r->heldout) && (task || r->groups)) snprintf(held, sizeof held, "  held out %.3f, accuracy %.4f", r->heldout, r->accuracy);
+    if (r->evaluated && v->status == TN_OK) v->status = curve_add(&v->heldout, place_of(v, r), tn_scores_first(&r->last) * bits);
     clock_text(r->seconds / done - r->seconds, eta); /* first, since a narrow terminal cuts the end of the line off */
     tn_progress_line(&v->progress, r->seconds, "%s%sstep %*lld/%lld%s%s  eta %s  loss %s%s  lr %.1e  |g| %s  %s %s/s%s",
                      v->label, v->label[0] ? "  " : "", (int)log10((double)r->steps) + 1, (long long)r->step,
                      (long long)r->steps, plain ? "" : "  ", plain ? "" : bar(done, 10, drawn, sizeof drawn), eta,
-                     number_text(r->loss, 3, loss), held, r->lr, number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
+                     number_text(r->loss, 3, loss), held_text(r, held, sizeof held), r->lr, number_text(r->grad_norm, 2, norm), tn_count_text(task ? r->samples_per_s : r->tokens_per_s, rate), task ? "samples" : "tok", details(r, more, sizeof more));
 }
 
 void tn_train_view_note(void *view, const char *text)

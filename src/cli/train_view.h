@@ -26,7 +26,7 @@ void tn_train_view_start(tn_train_view *v, FILE *err, const char *label);
 void tn_train_view_report(void *view, const tn_progress_report *r); /* for tn_training.report */
 void tn_train_view_note(void *view, const char *text);              /* for tn_training.note */
 void tn_train_view_warn(void *view, const char *text); /* for tn_training.warn: a line that stays */
-double tn_bits_of(const tn_progress_report *r); /* of one nat per token: per byte, or per token where bytes are not known */
+double tn_bits_of(const tn_progress_report *r); /* what the curves are in: see tn_score_scale */
 void tn_train_view_end(tn_train_view *v); /* leaves the line; the curves stay until tn_train_view_free */
 void tn_train_view_free(tn_train_view *v);
 

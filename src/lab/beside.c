@@ -3,6 +3,7 @@
 
 #include "lab/pareto.h"
 #include "lab/select.h"
+#include "lab/study_metrics.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,7 +28,8 @@ static bool better(const tn_study *s, size_t k, double a, double b)
 /* Done, on its side's front, and worth something: the report leaves out what never got one sample right. */
 static bool counts(const tn_study *s, const tn_selection *e, size_t i)
 {
-    return e->front[i] && !(strcmp(s->objectives[0].name, "accuracy") == 0 && !(e->trial[i]->y[0] > 0));
+    const tn_metric_row *r = tn_study_metric(s->objectives[0].name);
+    return e->front[i] && !(r && tn_metric_is_part(r) && !(e->trial[i]->y[0] > 0));
 }
 
 static bool is_beaten(const tn_study *s, const tn_selection *e, size_t i)

@@ -3,6 +3,7 @@
 
 #include "lab/common_seeds.h"
 #include "lab/select.h"
+#include "lab/study_metrics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -154,9 +155,9 @@ tn_status tn_compare_pair(const tn_study *s, const tn_side_runs *a, const tn_sid
 
 void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect, tn_judged *out)
 {
-    static const double ACCURACY = 0.005, SHARE = 0.005;
-    const bool accuracy = strcmp(s->objectives[0].name, "accuracy") == 0;
-    const double usual = accuracy ? ACCURACY : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
+    static const double PART = 0.005, SHARE = 0.005;
+    const tn_metric_row *row = tn_study_metric(s->objectives[0].name);
+    const double usual = row && tn_metric_is_part(row) ? PART : SHARE * (fabs(r->mean_a) + fabs(r->mean_b)) / 2;
     tn_judged v = { .effect = isnan(effect) ? usual : effect, .comparisons = comparisons };
     tn_sight sight;
     tn_sight_of(r->n, comparisons, &sight);

@@ -56,7 +56,7 @@ typedef struct tn_judged {
     size_t comparisons; /* made together */
 } tn_judged;
 
-/* effect: the smallest that matters, NaN: half a point of accuracy, 0.5 % of the means of any other objective. comparisons: distinct ones. */
+/* effect: the smallest that matters, NaN: half a point of a part (from 0 to 1), 0.5 % of the means of any other objective. comparisons: distinct ones. */
 void tn_compare_word(const tn_study *s, const tn_paired *r, double p_adjusted, size_t comparisons, double effect, tn_judged *out);
 
 typedef struct tn_verdict {

@@ -24,7 +24,7 @@ typedef enum tn_trial_kind {
     TN_TRIAL_COMPARE = 2   /* a point again on another seed; has numbers of its own */
 } tn_trial_kind;
 
-/* accuracy, loss, seconds, parameters, epochs_to_90, block_evals, reward, or an instrument of the model. */
+/* A metric of the model, a number of every trial (seconds, parameters, ...), or an instrument of the model. */
 typedef struct tn_objective {
     const char *name;
     bool maximise;
@@ -116,7 +116,7 @@ void tn_study_free(tn_study *s); /* takes NULL */
 /* What a trial reported, evaluation by evaluation. */
 typedef struct tn_trial_curve {
     size_t n, metrics;
-    const char *const *name; /* (metrics): "accuracy", "loss", instruments */
+    const char *const *name; /* (metrics): those of the model, instruments */
     const int64_t *step;     /* (n) */
     const double *epoch;     /* (n) */
     const double *seconds;   /* (n), working */

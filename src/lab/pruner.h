@@ -35,7 +35,7 @@ tn_status tn_pruner_check(const tn_pruner_options *o); /* TN_USAGE: a negative n
 tn_status tn_pruner_values(const double *y, const double *others, size_t n, size_t m, double *value, double *values);
 
 /* A rule over instruments and metrics: "spectral_radius > 1.02 for 50 steps", "solver_iters at cap for 20 steps" (cap: the value of the setting
- * that bounds it, given by `cap`), "loss is nan", "accuracy < 0.2 after 5 epochs". */
+ * that bounds it, given by `cap`), "loss is nan", "loss > 2 after 5 epochs". */
 typedef struct tn_rule {
     char metric[64];
     int compare; /* '<', '>', 'l' (<=), 'g' (>=), 'c' (at cap), 'n' (is nan or infinite) */

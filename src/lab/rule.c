@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FORMS "write `loss > 5`, `loss is nan`, `solver_iters at cap for 20 steps` or `accuracy < 0.2 after 5 epochs`"
+#define FORMS "write `loss > 5`, `loss is nan`, `solver_iters at cap for 20 steps` or `loss > 2 after 5 epochs`"
 
 static tn_status refuse(const char *text, const char *why)
 {
@@ -37,7 +37,7 @@ static bool take_metric(const char **at, char *out, size_t bytes)
     size_t n = 0;
     skip_space(at);
     if (!isalpha((unsigned char)**at)) return false;
-    while (isalnum((unsigned char)(*at)[n]) || ((*at)[n] && strchr("_.", (*at)[n]))) n++;
+    while (isalnum((unsigned char)(*at)[n]) || ((*at)[n] && strchr("_.@", (*at)[n]))) n++;
     if (n >= bytes) return false;
     memcpy(out, *at, n);
     out[n] = 0;

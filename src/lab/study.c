@@ -2,6 +2,7 @@
 #include "lab/study_parse.h"
 
 #include "io/yaml_events.h"
+#include "lab/study_metrics.h"
 
 #include <errno.h>
 #include <math.h>
@@ -93,45 +94,22 @@ tn_status tn__study_fields(const tn_study_reader *r, const tn_yaml *map, const c
 
 /* --- objectives ------------------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    bool maximise;
-} known[] = {
-    { "accuracy", true },    { "reward", true },        { "loss", false },        { "seconds", false },
-    { "parameters", false }, { "epochs_to_90", false }, { "block_evals", false },   { "bits_per_byte", false },
-    { "tokens_per_s", true }, { "memory_bytes", false },
-};
+/* Where nobody says what is wanted. */
+#define USUAL "accuracy"
 
-static bool is_known(const char *name)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0) return true;
-    return strncmp(name, "accuracy_", 9) == 0; /* of a group */
-}
-
-bool tn_study_instruments(const tn_study_plan *p)
-{
-    for (size_t i = 0; i < p->n_objectives; i++)
-        if (!is_known(p->objectives[i].name)) return true;
-    return !is_known(p->prune_by);
-}
-
-/* "accuracy max 0": a name, a direction where the name does not give it, the reference of the hypervolume. */
+/* "loss min 10": a name, a direction where the name does not give it, the reference of the hypervolume. */
 static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_objective *out)
 {
     char name[64] = "", way[8] = "", reference[40] = "", rest[2] = "", *end;
-    bool given = false;
-    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "an objective is written: accuracy max 0");
+    if (v->kind != TN_YAML_TEXT) return TN__STUDY_FAIL(r, v, "%s", "an objective is written: loss min 10");
     const int n = sscanf(v->text, "%63s %7s %39s %1s", name, way, reference, rest);
     if (n < 1 || n > 3)
-        return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: accuracy max 0",
+        return TN__STUDY_FAIL(r, v, "\"%.80s\": an objective is a name, max or min, and a reference: loss min 10",
                               v->text);
     *out = (tn_objective){ .name = tn_arena_strdup(r->arena, name), .reference = NAN };
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strcmp(known[i].name, name) == 0) {
-            out->maximise = known[i].maximise;
-            given = true;
-        }
+    const tn_metric_row *row = tn_study_metric(name);
+    const bool given = row || tn_study_number(name, &out->maximise);
+    if (row) out->maximise = row->better == TN_HIGHER;
     if (n == 1 && !given) return TN__STUDY_FAIL(r, v, "%s: say whether it should be max or min", name);
     if (n > 1 && strcmp(way, "max") != 0 && strcmp(way, "min") != 0)
         return TN__STUDY_FAIL(r, v, "%s: \"%s\" is neither max nor min", name, way);
@@ -147,11 +125,11 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
 static tn_status read_objectives(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
 {
     enum { MOST = 16 };
-    static const tn_yaml accuracy = { .kind = TN_YAML_TEXT, .text = "accuracy max 0", .key = "" },
-                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&accuracy, .n = 1, .key = "" };
+    static const tn_yaml usual = { .kind = TN_YAML_TEXT, .text = USUAL " max 0", .key = "" },
+                         none = { .kind = TN_YAML_LIST, .first = (tn_yaml *)&usual, .n = 1, .key = "" };
     if (!v) v = &none;
     if (v->kind == TN_YAML_MAP || (v->kind == TN_YAML_LIST && (v->n == 0 || v->n > MOST)))
-        return TN__STUDY_FAIL(r, v, "objectives takes a list of 1 to %d: [accuracy max 0, seconds min 1000]", MOST);
+        return TN__STUDY_FAIL(r, v, "objectives takes a list of 1 to %d: [loss min 10, seconds min 1000]", MOST);
     const size_t n = v->kind == TN_YAML_LIST ? v->n : 1;
     tn_objective *list = tn_arena_alloc(r->arena, sizeof *list * n);
     if (!list) return TN_MEMORY;
@@ -225,17 +203,16 @@ static tn_status read_sampler(const tn_study_reader *r, const tn_yaml *v, tn_stu
     return TN_OK;
 }
 
-static bool learns(const char *name)
-{
-    return strcmp(name, "accuracy") == 0 || strcmp(name, "loss") == 0 || strcmp(name, "reward") == 0;
-}
-
-/* What pruners look at, where nobody says: the first objective that a trial has long before its end. */
+/* What pruners look at, where nobody says: the first objective that a trial has long before its end, a metric rather than an instrument. */
 static const char *first_learned(const tn_study_plan *p)
 {
-    for (size_t i = 0; i < p->n_objectives; i++)
-        if (learns(p->objectives[i].name)) return p->objectives[i].name;
-    return "accuracy";
+    bool unused;
+    for (int any = 0; any < 2; any++)
+        for (size_t i = 0; i < p->n_objectives; i++) {
+            const char *name = p->objectives[i].name;
+            if (any ? !tn_study_number(name, &unused) : tn_study_metric(name) != NULL) return name;
+        }
+    return USUAL;
 }
 
 static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_study_plan *out)
@@ -252,7 +229,8 @@ static tn_status read_pruner(const tn_study_reader *r, const tn_yaml *v, tn_stud
     out->prune_size = c.with != NULL;
     TN_RETURN_IF(tn__study_at(r, tn_pruner_check(&out->pruning), "pruner", v ? v->line : 1));
     out->prune_by = c.metric ? c.metric : first_learned(out);
-    out->prune_max = strcmp(out->prune_by, "accuracy") == 0 || strcmp(out->prune_by, "reward") == 0;
+    const tn_metric_row *row = tn_study_metric(out->prune_by);
+    out->prune_max = row && row->better == TN_HIGHER;
     for (size_t i = 0; i < out->n_objectives; i++)
         if (strcmp(out->objectives[i].name, out->prune_by) == 0) out->prune_max = out->objectives[i].maximise;
     return TN_OK;

@@ -3,12 +3,12 @@
  *     study: digits                    base: digits_tep                  db: runs/lab.db
  *     set: { train.epochs: 30 }        search: { dim: log int 4..512, train.batch: [32, 64] }
  *     sides: { ep: { set: {grad: ep}, search: { beta: log 0.01..0.5 } }, bp: { base: ..., set: {grad: bptt} } }
- *     objectives: [ accuracy max 0, seconds min 1000 ]
- *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: accuracy, cohort: 4 }
+ *     objectives: [ loss min 10, seconds min 1000 ]
+ *     sampler: { name: nsga2, seed: 42 }   pruner: { name: asha, min: 1, eta: 3, lag: 8, metric: loss, cohort: 4 }
  *     rules: [ "loss > 100" ]          trials: 300    seconds: 28800    trial_seconds: 90    lag: 8    seed: 42
  *     retries: 0                       keep: false    transfer: { from: other.db/study, best: 3 }    lanes: 8
  *     seeds: 3                         parameters: 29.4e6 (or first)    width: ffn
- *     published: { source: "...", sides: { ep: { front: 24, points: [ { accuracy: 0.96, set: { dim: 13 } } ] } } }
+ *     published: { source: "...", sides: { ep: { front: 24, points: [ { loss: 0.96, set: { dim: 13 } } ] } } }
  *
  * The more particular word wins: a side's over that of all, `set` over `search`, and key=value of the command over the file. Reading checks
  * the form; whether keys and values are those of the settings is for tn_study_check, which needs the models. */
@@ -20,6 +20,7 @@
 #include "lab/sampler.h"
 #include "lab/side_set.h"
 #include "models/models.h"
+#include "train/scores.h"
 
 typedef struct tn_study_side {
     const char *name; /* "" where the study has no sides */
@@ -44,7 +45,7 @@ typedef struct tn_study_plan {
     tn_sampler_options sampling;
     const tn_pruner *pruner;
     tn_pruner_options pruning;
-    const char *prune_by; /* the metric that pruners compare: accuracy, loss, reward or an instrument */
+    const char *prune_by; /* the metric that pruners compare, or an instrument */
     bool prune_max;       /* more of it is better */
     double cohort;        /* > 0: only trials whose parameters are within this factor are compared */
     bool prune_size;      /* parameters are a second thing to be good in: what is good enough by the metric, or by both together, goes on */
@@ -65,6 +66,7 @@ typedef struct tn_study_plan {
     const char *width;   /* the setting that is changed for it; NULL: see tn_width_fit */
     const tn_published *published; /* NULL: none */
     const tn_asked *asked; /* what the user typed, for models of their own: never from the file or the database; NULL: nothing */
+    tn_metric_list metrics; /* of the models of all sides; tn_study_check fills it */
     const char *essence; /* all that shapes its trials, as one text: two studies are the same when theirs is */
 } tn_study_plan;
 
@@ -83,6 +85,8 @@ int64_t tn_study_at_once(const tn_study_plan *p, tn_side_set sides);
  * with what is allowed; the sampler against the space. Ranges of whole-number settings become whole. */
 tn_status tn_study_check(tn_study_plan *p);
 
+/* Whether a name is an instrument's: no metric of the study's models or of environments, and no number that every trial has. */
+bool tn_study_is_instrument(const tn_study_plan *p, const char *name);
 /* Whether it asks for what a model's instruments say: an objective, or what is pruned by. */
 bool tn_study_instruments(const tn_study_plan *p);
 

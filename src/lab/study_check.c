@@ -2,6 +2,7 @@
 #include "lab/study_parse.h"
 
 #include "base/setting_value.h"
+#include "lab/study_metrics.h"
 #include "train/train_settings.h"
 
 #include <stdio.h>
@@ -25,7 +26,7 @@ static const char *reason(const char *key, bool searched)
 }
 
 typedef struct checker {
-    const tn_study_plan *p;
+    tn_study_plan *p;
     const tn_study_side *side;
     tn_settings *st;
 } checker;
@@ -41,6 +42,33 @@ static const char *place(const checker *c, size_t line, char buf[300])
 
 /* --- what is set ------------------------------------------------------------------------------------------------------ */
 
+/* Rows of a model that no other has had. What a study prunes by may be one of a shared object's, whose direction is known only now. */
+static void add_metrics(tn_study_plan *p, const tn_model *model)
+{
+    tn_metric_list rows;
+    bool is_objective = false;
+    tn_metric_rows(model, &rows);
+    for (size_t i = 0; i < rows.n; i++)
+        if (rows.row[i]->name && !tn_metric_find(&p->metrics, rows.row[i]->name) && p->metrics.n < TN_METRICS_MAX)
+            p->metrics.row[p->metrics.n++] = rows.row[i];
+    for (size_t i = 0; i < p->n_objectives; i++) is_objective |= strcmp(p->objectives[i].name, p->prune_by) == 0;
+    const tn_metric_row *by = tn_metric_find(&rows, p->prune_by);
+    if (by && !is_objective) p->prune_max = by->better == TN_HIGHER;
+}
+
+bool tn_study_is_instrument(const tn_study_plan *p, const char *name)
+{
+    bool unused;
+    return !tn_metric_find(&p->metrics, name) && !tn_study_metric(name) && !tn_study_number(name, &unused);
+}
+
+bool tn_study_instruments(const tn_study_plan *p)
+{
+    for (size_t i = 0; i < p->n_objectives; i++)
+        if (tn_study_is_instrument(p, p->objectives[i].name)) return true;
+    return tn_study_is_instrument(p, p->prune_by);
+}
+
 static tn_status resolve(checker *c, const tn_study_side *side)
 {
     const char *which[2];
@@ -51,6 +79,7 @@ static tn_status resolve(checker *c, const tn_study_side *side)
             which[n++] = side->set[i];
     const tn_status s = tn_settings_resolve_asked(c->p->asked, side->base, which, n, &c->st, &model);
     if (s != TN_OK) tn_error_prefix("%s%s%s: base", c->p->file, side->name[0] ? ": side " : "", side->name);
+    else add_metrics(c->p, model);
     return s;
 }
 
@@ -173,6 +202,7 @@ static tn_status check_side(checker *c, tn_study_side *side)
 tn_status tn_study_check(tn_study_plan *p)
 {
     checker c = { .p = p };
+    p->metrics.n = 0;
     for (size_t i = 0; i < p->n_sides; i++) {
         const tn_status s = check_side(&c, (tn_study_side *)&p->sides[i]);
         tn_settings_free(c.st);

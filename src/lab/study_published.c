@@ -1,5 +1,6 @@
 /* The figures of others that a study file quotes: what was reached, by which settings, in how long. They decide nothing: they are shown
  * beside the study's own. */
+#include "lab/study_metrics.h"
 #include "lab/study_parse.h"
 
 #include <errno.h>
@@ -53,8 +54,9 @@ static tn_status read_value(const tn_study_reader *r, const tn_yaml *v, const tn
     const double x = v->kind == TN_YAML_TEXT ? strtod(v->text, &end) : NAN;
     if (v->kind != TN_YAML_TEXT || !v->text[0] || *end || !isfinite(x))
         return TN__STUDY_FAIL(r, v, "published: %s: \"%.60s\" is not a number", v->key, v->text);
-    if (strcmp(o->name, "accuracy") == 0 && (x < 0 || x > 1))
-        return TN__STUDY_FAIL(r, v, "published: accuracy: %s is outside 0..1: write 0.9667, not 96.67", v->text);
+    const tn_metric_row *row = tn_study_metric(o->name);
+    if (row && tn_metric_is_part(row) && (x < 0 || x > 1))
+        return TN__STUDY_FAIL(r, v, "published: %s: %s is outside 0..1: write 0.9667, not 96.67", o->name, v->text);
     *out = x;
     return TN_OK;
 }
@@ -67,7 +69,7 @@ static tn_status read_values(const tn_study_reader *r, const tn_yaml *map, const
     if (!y) return tn_error(TN_MEMORY, "out of memory while reading %s", r->file);
     for (size_t k = 0; k < p->n_objectives; k++) y[k] = NAN;
     if (map && map->kind != TN_YAML_MAP)
-        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take objectives with values: { accuracy: 0.9 }");
+        return TN__STUDY_FAIL(r, map, "%s", "published: points and best take objectives with values: { loss: 0.9 }");
     for (const tn_yaml *c = map ? map->first : NULL; c; c = c->next) {
         size_t k = 0;
         if (with_set && strcmp(c->key, "set") == 0) continue;
@@ -102,7 +104,7 @@ static tn_status read_points(const tn_study_reader *r, const tn_yaml *list, cons
 {
     size_t n = 0;
     if (!list) return TN_OK;
-    if (list->kind != TN_YAML_LIST) return TN__STUDY_FAIL(r, list, "%s", "published: points takes a list of { accuracy: 0.9, set: { dim: 13 } }");
+    if (list->kind != TN_YAML_LIST) return TN__STUDY_FAIL(r, list, "%s", "published: points takes a list of { loss: 0.9, set: { dim: 13 } }");
     tn_published_point *v = tn_arena_alloc(r->arena, sizeof *v * (list->n + 1));
     if (!v) return TN_MEMORY;
     for (const tn_yaml *c = list->first; c; c = c->next, n++) {

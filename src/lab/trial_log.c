@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_model *m, const tn_settings *st, int64_t batch, tn_trial_log *out)
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model, const tn_source *source, int64_t batch,
+                            tn_trial_log *out)
 {
-    *out = (tn_trial_log){
-        .plan = p, .model = m, .settings = st, .accuracy = NAN, .reward = NAN, .bits = NAN,
-        .tokens_per_s = NAN, .memory_bytes = NAN
-    };
-    TN_RETURN_IF(tn_costs_open(m, st, batch, &out->costs));
+    tn_trial_log l = { .plan = p, .model = model, .settings = st, .tokens_per_s = NAN, .memory_bytes = NAN };
+    TN_RETURN_IF(tn_costs_open(model, st, batch, &l.costs));
+    TN_RETURN_IF(tn_metric_list_of(model, source, &l.rows));
+    for (size_t i = 0; i < source->n_metrics && i < TN_METRICS_MAX; i++) l.own.row[l.own.n++] = &source->metrics[i];
+    *out = l;
     out->rules = tn_alloc(sizeof *out->rules * (p->n_rules + 1));
     if (!out->rules) return TN_MEMORY;
     if (p->n_rules) memcpy(out->rules, p->rules, sizeof *out->rules * p->n_rules);
@@ -103,7 +104,7 @@ void tn_trial_log_rules(tn_trial_log *l, double epoch, const char *metric)
 
 /* --- reports ---------------------------------------------------------------------------------------------------------- */
 
-/* {"accuracy":0.5,...}: numbers so that reading gives the same doubles. */
+/* {"loss":0.5,...}: numbers so that reading gives the same doubles. */
 static char *metrics_text(const tn_trial_log *l)
 {
     enum { EACH = TN_LOG_NAME + 40 };
@@ -120,14 +121,20 @@ static char *metrics_text(const tn_trial_log *l)
     return text;
 }
 
-static tn_status remember(tn_trial_log *l, double epoch, double accuracy, double reward, double loss)
+/* The metrics as they are now. */
+static tn_status remember(tn_trial_log *l, double epoch)
 {
+    bool there;
+    double learned = NAN;
     TN_RETURN_IF(tn_grow((void **)&l->history, &l->capacity, l->n + 1, sizeof *l->history));
-    l->history[l->n].epoch = epoch;
-    l->history[l->n].learned = isnan(accuracy) ? reward : accuracy;
-    l->history[l->n++].loss = loss;
-    if (!isnan(reward)) l->reward = reward;
-    if (!(accuracy <= l->accuracy) && !isnan(accuracy)) l->accuracy = accuracy;
+    for (size_t i = 0; i < l->rows.n; i++) {
+        const double v = l->history[l->n].value[i] = tn_trial_log_get(l, l->rows.row[i]->name, &there);
+        if (isnan(learned) && l->rows.row[i]->better == TN_HIGHER) learned = v;
+    }
+    for (size_t i = 0; i < l->own.n; i++)
+        if (isnan(learned) && l->own.row[i]->better == TN_HIGHER) learned = tn_trial_log_get(l, l->own.row[i]->name, &there);
+    l->history[l->n].learned = learned;
+    l->history[l->n++].epoch = epoch;
     return TN_OK;
 }
 
@@ -136,8 +143,7 @@ tn_status tn_trial_log_add(tn_trial_log *l, int64_t step, double epoch, double s
     bool there;
     const double by = tn_trial_log_get(l, l->plan->prune_by, &there);
     *score = l->plan->prune_max ? -by : by;
-    TN_RETURN_IF(remember(l, epoch, tn_trial_log_get(l, "accuracy", &there), tn_trial_log_get(l, "reward", &there),
-                          tn_trial_log_get(l, "loss", &there)));
+    TN_RETURN_IF(remember(l, epoch));
     TN_RETURN_IF(tn_grow((void **)&l->reports, &l->reports_capacity, l->n_reports + 1, sizeof *l->reports));
     char *text = metrics_text(l);
     if (!text) return TN_MEMORY;
@@ -153,17 +159,9 @@ tn_status tn_trial_log_recall(tn_trial_log *l, tn_lab *lab, int64_t trial)
     tn_trial_curve c;
     tn_status s = tn_lab_curve(lab, trial, &arena, &c);
     for (size_t i = 0; s == TN_OK && i < c.n; i++) {
-        double accuracy = NAN, reward = NAN, loss = NAN;
-        for (size_t k = 0; k < c.metrics; k++) {
-            const double v = c.value[i * c.metrics + k];
-            if (strcmp(c.name[k], "accuracy") == 0) accuracy = v;
-            if (strcmp(c.name[k], "reward") == 0) reward = v;
-            if (strcmp(c.name[k], "loss") == 0) loss = v;
-        }
-        s = remember(l, c.epoch[i], accuracy, reward, loss);
+        for (size_t k = 0; k < c.metrics; k++) tn_trial_log_put(l, c.name[k], c.value[i * c.metrics + k]);
+        s = remember(l, c.epoch[i]);
     }
-    for (size_t k = 0; s == TN_OK && c.n && k < c.metrics; k++)
-        tn_trial_log_put(l, c.name[k], c.value[(c.n - 1) * c.metrics + k]);
     tn_arena_free(&arena);
     return s;
 }
@@ -223,11 +221,13 @@ tn_status tn_trial_log_load(tn_trial_log *l, const json_t *from)
 
 /* --- objectives ------------------------------------------------------------------------------------------------------- */
 
-static double lowest_loss(const tn_trial_log *l)
+static double best_of(const tn_trial_log *l, size_t row)
 {
     double best = NAN;
-    for (size_t i = 0; i < l->n; i++)
-        if (!(l->history[i].loss >= best) && !isnan(l->history[i].loss)) best = l->history[i].loss;
+    for (size_t i = 0; i < l->n; i++) {
+        const double v = l->history[i].value[row];
+        if (isnan(best) || tn_metric_better(l->rows.row[row], v, best)) best = v;
+    }
     return best;
 }
 
@@ -251,21 +251,19 @@ void tn_trial_log_objectives(const tn_trial_log *l, double seconds, double param
             const char *name;
             double value;
         } known[] = {
-            { "accuracy", l->accuracy },
-            { "reward", l->reward },
-            { "loss", lowest_loss(l) },
             { "seconds", seconds },
             { "parameters", parameters },
             { "epochs_to_90", epochs_to_90(l) },
             { "block_evals", tn_costs_units(&l->costs) },
-            { "bits_per_byte", l->bits * lowest_loss(l) },
             { "tokens_per_s", l->tokens_per_s },
             { "memory_bytes", l->memory_bytes },
         };
-        size_t k = 0;
-        bool there = true;
-        while (k < sizeof known / sizeof *known && strcmp(known[k].name, name) != 0) k++;
-        y[i] = k < sizeof known / sizeof *known ? known[k].value : tn_trial_log_get(l, name, &there);
+        bool there;
+        y[i] = tn_trial_log_get(l, name, &there);
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            if (strcmp(known[k].name, name) == 0) y[i] = known[k].value;
+        for (size_t k = 0; k < l->rows.n; k++)
+            if (strcmp(l->rows.row[k]->name, name) == 0) y[i] = best_of(l, k);
         if (isnan(y[i]) && !*missing) *missing = name;
     }
 }

@@ -30,12 +30,12 @@ typedef struct tn_trial_log {
     double eval_s; /* in evaluations */
 
     /* Evaluations so far. */
+    tn_metric_list rows; /* metrics that evaluations have: the best of each counts */
+    tn_metric_list own;  /* those of the source, of which the last counts */
     struct {
-        double epoch, learned, loss;
-    } * history; /* learned: accuracy or reward */
+        double epoch, learned, value[TN_METRICS_MAX]; /* of the rows */
+    } * history; /* learned: the first of all that is higher where it is better */
     size_t n, capacity;
-    double accuracy, reward; /* best accuracy; the last reward */
-    double bits;             /* per byte of the validation text, of one nat per token; NaN: not known */
     double tokens_per_s, memory_bytes; /* of the training; what its plans take */
 
     /* Not written yet. */
@@ -43,7 +43,8 @@ typedef struct tn_trial_log {
     size_t n_reports, reports_capacity;
 } tn_trial_log;
 
-tn_status tn_trial_log_open(const tn_study_plan *p, const tn_model *m, const tn_settings *st, int64_t batch, tn_trial_log *out);
+tn_status tn_trial_log_open(const tn_study_plan *p, const tn_settings *st, const tn_model *model, const tn_source *source, int64_t batch,
+                            tn_trial_log *out);
 void tn_trial_log_free(tn_trial_log *l);
 
 /* A value among the metrics; NaN where there is none. Other names that the model has for it (tn_instrument_row.also) will do. */

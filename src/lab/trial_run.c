@@ -217,28 +217,15 @@ static tn_status ask_pruner(trial *t, double score)
 
 static double seconds_of(const trial *t) { return t->working_s + t->log.eval_s; }
 
-/* Of a probe: the mean, and each group by its name. */
-static void keep_answers(trial *t, const tn_progress_report *r)
-{
-    tn_trial_log_put(&t->log, "accuracy", r->accuracy);
-    for (int64_t i = 0; i < r->groups; i++) {
-        char name[TN_LOG_NAME];
-        snprintf(name, sizeof name, "accuracy_%.36s", r->group_name[i]);
-        tn_trial_log_put(&t->log, name, r->group_accuracy[i]);
-    }
-}
-
 static tn_status evaluated(trial *t, const tn_progress_report *r)
 {
     double score;
     look(t);
     tn_trial_log_put(&t->log, "train_loss", r->loss);
-    tn_trial_log_put(&t->log, "loss", r->heldout);
-    if (t->on.source.epoch_batches) tn_trial_log_put(&t->log, "accuracy", r->accuracy);
-    if (!isnan(t->log.bits)) tn_trial_log_put(&t->log, "bits_per_byte", r->heldout * t->log.bits);
+    if (!r->last.n) tn_trial_log_put(&t->log, r->metrics.row[0]->name, NAN);
+    for (size_t i = 0; i < r->last.n; i++) tn_trial_log_put(&t->log, r->last.at[i].name, r->last.at[i].value);
     const double units = tn_costs_units(&t->log.costs);
     if (!isnan(units)) tn_trial_log_put(&t->log, "block_evals", units);
-    if (t->on.source.groups) keep_answers(t, r);
     TN_RETURN_IF(tn_trial_log_add(&t->log, r->step, t->on.source.epoch_batches || t->on.source.text ? r->epoch : (double)r->step, seconds_of(t), &score));
     tn_trial_log_rules(&t->log, r->epoch, NULL);
     if (r->step < r->steps) TN_RETURN_IF(ask_pruner(t, score));
@@ -354,12 +341,8 @@ static tn_status resume(trial *t, tn_ckpt_state *state, bool *resumed)
 
 /* --- the training ----------------------------------------------------------------------------------------------------- */
 
-typedef struct tested {
-    double accuracy, loss, bits; /* NaN: not measured there */
-} tested;
-
-/* The best parameters on the test part: a comparison's accuracy and loss. Only comparisons ever look at it. */
-static tn_status test(trial *t, tested *out)
+/* The best parameters on the test part: a comparison's metrics. Only comparisons ever look at it; empty: there is none. */
+static tn_status test(trial *t, tn_scores *out)
 {
     tn_status s = TN_OK;
     tn_source source = { 0 };
@@ -370,7 +353,7 @@ static tn_status test(trial *t, tested *out)
     if (note[0]) TN_FAIL(TN_BAD_FILE, "%s", note); /* a comparison of other parameters than those that were chosen is none */
     TN_TRY(tn_session_heldout(&t->on, TN_TEST, &source));
     TN_TRY(tn_evaluate(t->on.trainer, &source, 0, &e));
-    *out = (tested){ .accuracy = e.accuracy, .loss = e.loss, .bits = e.loss * source.bits };
+    *out = e.scores;
 done:
     tn_source_close(&source);
     return s;
@@ -427,16 +410,12 @@ static tn_trial_state state_after(const trial *t, tn_status s)
 static tn_status finish_objectives(trial *t, double *y, tn_ending *e)
 {
     const char *missing;
-    tested on_test = { NAN, NAN, NAN };
+    tn_scores on_test = { 0 };
     tn_trial_log_objectives(&t->log, seconds_of(t), t->parameters, y, &missing);
     if (e->state == TN_TRIAL_DONE && t->c->kind == TN_TRIAL_COMPARE) {
         TN_RETURN_IF(test(t, &on_test));
         for (size_t i = 0; i < t->h->plan->n_objectives; i++) {
-            const char *name = t->h->plan->objectives[i].name;
-            const double v = strcmp(name, "accuracy") == 0   ? on_test.accuracy
-                             : strcmp(name, "loss") == 0     ? on_test.loss
-                             : strcmp(name, "bits_per_byte") ? NAN
-                                                             : on_test.bits;
+            const double v = tn_scores_get(&on_test, t->h->plan->objectives[i].name);
             if (!isnan(v)) y[i] = v;
         }
     }
@@ -496,8 +475,7 @@ static tn_status open_trial(trial *t, const double *x)
 {
     TN_RETURN_IF(tn_trial_dir(t->h, t->c, t->dir));
     TN_RETURN_IF(open_session(t, x));
-    TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.model, t->on.settings, t->on.batch, &t->log));
-    t->log.bits = t->on.source.bits;
+    TN_RETURN_IF(tn_trial_log_open(t->h->plan, t->on.settings, t->on.model, &t->on.source, t->on.batch, &t->log));
     t->log.memory_bytes = (double)tn_trainer_memory(t->on.trainer).total;
     t->keeper = (tn_keeper){ .name = "trial", .ctx = t, .save = save_own, .load = load_own };
     return TN_OK;
@@ -506,11 +484,11 @@ static tn_status open_trial(trial *t, const double *x)
 /* Whether rules name what is only known by looking. */
 static bool rules_look(const tn_study_plan *p)
 {
-    static const char *const others[] = { "loss", "grad_norm", "accuracy", "train_loss", "block_evals" };
     for (size_t i = 0; i < p->n_rules; i++) {
-        size_t k = 0;
-        while (k < sizeof others / sizeof *others && strcmp(others[k], p->rules[i].metric) != 0) k++;
-        if (k == sizeof others / sizeof *others) return true;
+        const char *name = p->rules[i].metric;
+        const bool counted = strcmp(name, "loss") == 0 || strcmp(name, "grad_norm") == 0 || strcmp(name, "train_loss") == 0 ||
+                             strcmp(name, "block_evals") == 0;
+        if (!counted && !tn_metric_find(&p->metrics, name)) return true;
     }
     return false;
 }

@@ -55,8 +55,8 @@ static void is_the_training(void **state)
             .trainer = on.trainer, .settings = on.settings, .source = &on.source, .batch = on.batch, .length = on.length
         };
         assert_ok(tn_training_run(&job, NULL, &last));
-        assert_true(t->y[0] == last.best_accuracy);
-        assert_true(t->y[1] <= last.heldout);
+        assert_true(t->y[0] == tn_scores_get(&last.best, "accuracy"));
+        assert_true(t->y[1] <= tn_scores_get(&last.last, "loss"));
         assert_true(t->y[2] == (double)tn_trainer_parameters(on.trainer));
         assert_true(t->y[3] > 0 && t->y[3] <= t->ended - t->started + 0.05);
         assert_true(t->y[4] >= 1 && t->y[4] <= 6 && t->y[4] == floor(t->y[4]));

@@ -38,8 +38,8 @@ static tn_status score(const tn_contexts *o, bench *b, tn_context_row *r)
     tn_evaluation e;
     const int64_t a_batch = r->batch * r->context;
     TN_RETURN_IF(tn_evaluate(b->at.trainer, &b->source, (o->score + a_batch - 1) / a_batch, &e));
-    r->loss = e.loss;
-    r->scored = e.tokens;
+    r->loss = tn_scores_first(&e.scores);
+    r->scored = e.count;
     r->bits = b->source.bits;
     return TN_OK;
 }

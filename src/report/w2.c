@@ -94,7 +94,7 @@ tn_status tn_w2_trial_run(const tn_training *t, tn_w2_trial *out)
     tn_trainer_watch(t->trainer, (tn_watch){ 0 });
     take_counts(&self.costs, out);
     out->data_s = self.data_s;
-    out->accuracy = last.best_accuracy;
+    out->score = tn_scores_get(&last.best, last.select->name);
     out->best_step = last.best_step;
     out->flops = block_flops(t->settings, out);
     return s;

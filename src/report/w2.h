@@ -10,7 +10,7 @@
 
 typedef struct tn_w2_trial {
     double wall_s, cpu_s; /* of training with its evaluations, from the first batch on; cpu: without waiting for a core */
-    double accuracy;      /* of the best evaluation */
+    double score;         /* of the best evaluation, by train.select */
     int64_t best_step;    /* which was after so many steps */
     int64_t solver_calls; /* phases of batches: free, nudged, adjoint; of training and of evaluation */
     int64_t samples, eval_samples; /* shown, over all epochs */

@@ -104,7 +104,7 @@ static void watching_changes_nothing(void **state)
     const tn_training a = training_of(&watched), b = training_of(&alone);
     assert_ok(tn_w2_trial_run(&a, &r));
     assert_ok(tn_training_run(&b, NULL, &last));
-    assert_true(r.accuracy == last.best_accuracy && r.best_step == last.best_step);
+    assert_true(r.score == tn_scores_get(&last.best, "accuracy") && r.best_step == last.best_step);
     const tn_bucket *x = tn_store_bucket(tn_trainer_store(watched.trainer), 0), *y = tn_store_bucket(tn_trainer_store(alone.trainer), 0);
     assert_int_equal(x->count, y->count);
     assert_memory_equal(x->param, y->param, sizeof *x->param * (size_t)x->count);

@@ -4,7 +4,7 @@
  *   state.safetensors   moments and states          manifest.json   size and checksum of each file, metrics, version
  *
  * (model.safetensors.zst and state.safetensors.zst under ckpt.compress=zstd), and two links beside it: RUN/latest, from
- * which the run goes on, and RUN/best, the lowest held-out loss (train.select=accuracy: the highest accuracy). It is written under a temporary name, synced, and
+ * which the run goes on, and RUN/best, the best by train.select. It is written under a temporary name, synced, and
  * renamed: under a final name there are only whole checkpoints, and the one before stays until the new one is durable.
  * What a run does with them (resume, settings, metrics) is run.h's. */
 #ifndef TN_TRAIN_CHECKPOINT_H
@@ -14,23 +14,24 @@
 #include "base/hash.h"
 #include "optim/guard.h"
 #include "optim/loss_scale.h"
+#include "train/scores.h"
 
 #include <jansson.h>
 
-enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_GROUPS = 40, TN_CKPT_NOTE = 2048 };
+enum { TN_CKPT_FORMAT = 1, TN_CKPT_NAME = 32, TN_CKPT_NOTE = 2048 };
 
 /* What is saved beside the tensors. Numbers that are not known are NaN. */
 typedef struct tn_ckpt_state {
     int64_t step, tokens;            /* done so far */
     int64_t batch, length, seed;     /* of the run */
     double loss, lr, grad_norm;      /* of the last step */
-    double heldout;                  /* of exactly these parameters */
-    double last_heldout;             /* at the run's last evaluation */
-    double best;                     /* lowest of the run's evaluations, */
+    tn_scores now;                   /* of exactly these parameters */
+    tn_scores last;                  /* at the run's last evaluation */
+    tn_scores best;                  /* at its best evaluation, */
     int64_t best_step, stale;        /* when, and how many evaluations ago */
-    double accuracy, last_accuracy, best_accuracy; /* tasks: beside the three losses */
-    double last_groups[TN_CKPT_GROUPS]; /* probes: accuracy of each group at the last evaluation */
-    bool by_accuracy;                /* the best one has the highest accuracy, not the lowest loss (train.select); in the manifest only */
+    char select[TN_SCORE_NAME];      /* which score makes the best one, "" is the first; in the manifest only, as */
+    bool lower;                      /* whether less of it is better, */
+    char unit[24];                   /* and the unit of the first, "" is nats */
     double seconds, working;         /* of the run; inside steps */
     tn_guard_state guard;
     tn_loss_scale_state scaling;
@@ -59,9 +60,10 @@ tn_status tn_ckpt_bytes(const tn_ckpt_what *what, uint64_t *bytes);
 
 typedef struct tn_ckpt_entry {
     int64_t step;
-    double heldout; /* NaN: not evaluated */
-    double accuracy; /* NaN: not evaluated, or not a task */
-    bool by_accuracy; /* which decides what is best; of equal ones the loss */
+    tn_scores scores; /* empty: not evaluated */
+    char select[TN_SCORE_NAME]; /* of them the one that decides what is best, "" is the first; of equal ones the first */
+    bool lower;                 /* less of it is better */
+    char unit[24];              /* of the first */
     bool whole;     /* manifest readable, all files there with their sizes */
     bool latest, best; /* what RUN/latest and RUN/best name */
     bool other;     /* something that no run wrote lies in it, so that it stays */
@@ -78,8 +80,8 @@ typedef struct tn_ckpt_list {
 tn_status tn_ckpt_list_read(const char *run, tn_ckpt_list *out);
 void tn_ckpt_list_free(tn_ckpt_list *l);
 
-/* Marks what stays: of the whole ones up to step `upto` the `latest` newest and the `best` best ones: lowest
- * held-out loss, or highest accuracy (the earlier of equals), at least the newest; all that are not whole, and all beyond `upto`, are left alone. */
+/* Marks what stays: of the whole ones up to step `upto` the `latest` newest and the `best` best ones
+ * (the earlier of equals), at least the newest; all that are not whole, and all beyond `upto`, are left alone. */
 void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t upto);
 /* Removes the rest, and points RUN/best and, where it went, RUN/latest at what stayed. */
 tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upto);
@@ -88,7 +90,7 @@ tn_status tn_ckpt_list_prune(const char *run, const tn_ckpt_list *l, int64_t upt
 const char *tn_ckpt_name(int64_t step, char name[TN_CKPT_NAME]);
 int64_t tn__ckpt_step_of(const char *name); /* back: -1 where the name is not exactly step-N */
 /* The directory of a checkpoint of a run: the one `link` ("latest" or "best") names, or where that is missing or names
- * nothing whole, the newest (lowest held-out loss) that verifies. TN_BAD_FILE: none does. Where another one than the
+ * nothing whole, the newest (best) that verifies. TN_BAD_FILE: none does. Where another one than the
  * newest had to be taken, `why` (bytes long; may be NULL) says so, else it is empty. */
 tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTES], char *why, size_t bytes);
 /* The newest or best one for any path: a run's directory, a checkpoint's, or a file of tensors, which stands for itself. Where it is
@@ -127,6 +129,8 @@ bool tn__ckpt_see(const char *path, tn_ckpt_seen *out); /* false: it is not ther
 bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
 
 json_t *tn__ckpt_state_json(const tn_ckpt_state *st);
+/* Scores among the numbers of a file; lead: of their keys. False: something is missing, or no number. */
+bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out);
 /* `name` stands for the file in messages. */
 tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_state *out);
 

@@ -47,15 +47,14 @@ static tn_status look_at(const char *run, tn_ckpt_entry *e)
 {
     char path[TN_PATH_BYTES];
     json_t *manifest;
-    e->heldout = e->accuracy = NAN;
     TN_RETURN_IF(step_path(run, e->step, path));
     if (tn_ckpt_read_manifest(path, &manifest) != TN_OK) return TN_OK; /* not whole, which is an answer */
-    const json_t *heldout = json_object_get(json_object_get(manifest, "metrics"), "heldout");
-    const json_t *accuracy = json_object_get(json_object_get(manifest, "metrics"), "accuracy");
-    const char *select = json_string_value(json_object_get(json_object_get(manifest, "metrics"), "select"));
-    if (json_is_number(heldout)) e->heldout = json_number_value(heldout);
-    if (json_is_number(accuracy)) e->accuracy = json_number_value(accuracy);
-    e->by_accuracy = select && strcmp(select, "accuracy") == 0 && !isnan(e->accuracy);
+    const json_t *metrics = json_object_get(manifest, "metrics");
+    const char *select = json_string_value(json_object_get(metrics, "select")), *unit = json_string_value(json_object_get(metrics, "unit"));
+    if (!tn__ckpt_scores(metrics, "", &e->scores)) e->scores.n = 0;
+    snprintf(e->select, sizeof e->select, "%s", select ? select : "");
+    snprintf(e->unit, sizeof e->unit, "%s", unit ? unit : "nats");
+    e->lower = json_is_true(json_object_get(metrics, "lower"));
     e->whole = files_there(path, manifest, &e->bytes) && json_integer_value(json_object_get(manifest, "step")) == e->step;
     json_decref(manifest);
     const tn_status s = tn_tree_check(path, "step-0/", tn_run_owns);
@@ -132,10 +131,13 @@ void tn_ckpt_list_free(tn_ckpt_list *l)
 
 static bool counts(const tn_ckpt_entry *e, int64_t upto) { return e->whole && e->step <= upto; }
 
+static bool is_evaluated(const tn_ckpt_entry *e) { return !isnan(tn_scores_first(&e->scores)); }
+
 static bool is_better(const tn_ckpt_entry *a, const tn_ckpt_entry *b)
 {
-    if (a->by_accuracy && b->by_accuracy && a->accuracy != b->accuracy) return a->accuracy > b->accuracy;
-    return a->heldout < b->heldout;
+    const double x = tn_scores_get(&a->scores, a->select), y = tn_scores_get(&b->scores, b->select);
+    if (!isnan(x) && !isnan(y) && x != y && strcmp(a->select, b->select) == 0) return a->lower ? x < y : x > y;
+    return tn_scores_first(&a->scores) < tn_scores_first(&b->scores);
 }
 
 /* The best held-out result among those that count, but not `tried` (may be NULL); the earlier of equals. NULL: none was
@@ -145,7 +147,7 @@ static const tn_ckpt_entry *best_of(const tn_ckpt_list *l, int64_t upto, const b
     const tn_ckpt_entry *found = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *e = &l->entry[i];
-        if (!counts(e, upto) || isnan(e->heldout) || (tried && tried[i]) || (kept_only && !e->keep)) continue;
+        if (!counts(e, upto) || !is_evaluated(e) || (tried && tried[i]) || (kept_only && !e->keep)) continue;
         if (!found || is_better(e, found)) found = e;
     }
     return found;
@@ -164,7 +166,7 @@ static int64_t rank_of(const tn_ckpt_list *l, const tn_ckpt_entry *e, int64_t up
     int64_t better = 0;
     for (size_t i = 0; i < l->n; i++) {
         const tn_ckpt_entry *o = &l->entry[i];
-        if (!counts(o, upto) || isnan(o->heldout)) continue;
+        if (!counts(o, upto) || !is_evaluated(o)) continue;
         better += is_better(o, e) || (!is_better(e, o) && o->step < e->step);
     }
     return better;
@@ -177,7 +179,7 @@ void tn_ckpt_list_mark(tn_ckpt_list *l, int64_t latest, int64_t best, int64_t up
         tn_ckpt_entry *e = &l->entry[i - 1];
         e->keep = true;
         if (!counts(e, upto)) continue;
-        e->keep = seen++ < latest || e->other || (!isnan(e->heldout) && rank_of(l, e, upto) < best);
+        e->keep = seen++ < latest || e->other || (is_evaluated(e) && rank_of(l, e, upto) < best);
     }
     if (!newest(l, upto, true) && newest(l, upto, false)) newest(l, upto, false)->keep = true;
 }

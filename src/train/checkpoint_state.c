@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/* REAL: or null; LATER: a real number that older checkpoints lack, then NaN; SECONDS: a real number that is always known. */
-typedef enum kind { INTEGER, REAL, LATER, SECONDS } kind;
+/* REAL: or null; SECONDS: a real number that is always known. */
+typedef enum kind { INTEGER, REAL, SECONDS } kind;
 
 /* So large that no run gets there, and so small that counting on, or times the batches of a step, does not overflow. */
 #define STEPS_MAX 1e12
@@ -33,14 +33,8 @@ static const struct row {
     ROW(NULL, "length", INTEGER, length, 1, INT32_MAX),
     ROW(NULL, "seed", INTEGER, seed, 0, ANY),
     ROW("metrics", "loss", REAL, loss, -ANY, ANY),
-    ROW("metrics", "heldout", REAL, heldout, -ANY, ANY),
-    ROW("metrics", "last_heldout", REAL, last_heldout, -ANY, ANY),
     ROW("metrics", "lr", REAL, lr, 0, ANY),
     ROW("metrics", "grad_norm", REAL, grad_norm, 0, ANY),
-    ROW("best", "heldout", REAL, best, -ANY, ANY),
-    ROW("metrics", "accuracy", LATER, accuracy, 0, 1),
-    ROW("metrics", "last_accuracy", LATER, last_accuracy, 0, 1),
-    ROW("best", "accuracy", LATER, best_accuracy, 0, 1),
     ROW("best", "step", INTEGER, best_step, 0, STEPS_MAX),
     ROW("best", "stale", INTEGER, stale, 0, STEPS_MAX),
     ROW("time", "seconds", SECONDS, seconds, 0, STEPS_MAX),
@@ -76,28 +70,56 @@ static int set_row(json_t *root, const struct row *r, const tn_ckpt_state *st)
     return json_object_set_new(to, r->key, r->kind == INTEGER ? json_integer(*(const int64_t *)p) : real(*(const double *)p));
 }
 
-/* As far as something was asked; nothing where nothing was. */
-static int set_groups(json_t *metrics, const double *groups)
+/* --- scores --------------------------------------------------------------------------------------------------------- */
+
+/* The three sets of scores, among other numbers: the first score under "heldout", the others under their names. */
+static const struct {
+    const char *group, *lead;
+    size_t at;
+} sets[] = {
+    { "metrics", "", offsetof(tn_ckpt_state, now) },
+    { "metrics", "last_", offsetof(tn_ckpt_state, last) },
+    { "best", "", offsetof(tn_ckpt_state, best) },
+};
+enum { SETS = sizeof sets / sizeof *sets };
+
+static int set_scores(json_t *to, const char *lead, const tn_scores *s)
 {
-    int n = TN_CKPT_GROUPS;
-    while (n && isnan(groups[n - 1])) n--;
-    if (n == 0) return 0;
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        if (json_array_append_new(list, real(groups[i])) != 0) break;
-    return json_object_set_new(metrics, "groups", list);
+    char key[TN_SCORE_KEY];
+    int bad = 0;
+    for (size_t i = 0; (i == 0 || i < s->n) && !bad; i++) {
+        if (i && isnan(s->at[i].value)) continue;
+        snprintf(key, sizeof key, "%s%s", lead, i ? s->at[i].name : "heldout");
+        bad = json_object_set_new(to, key, real(i < s->n ? s->at[i].value : NAN));
+    }
+    return bad;
 }
 
-/* Accuracies, or null. False: something else. */
-static bool get_groups(const json_t *metrics, double *groups)
+/* Whether a key is a score's: not one of the numbers beside them, and of this set. */
+static bool is_score(const char *key, const char *lead)
 {
-    const json_t *list = json_object_get(metrics, "groups");
-    if (json_array_size(list) > TN_CKPT_GROUPS || (list && !json_is_array(list))) return false;
-    for (size_t i = 0; i < TN_CKPT_GROUPS; i++) {
-        const json_t *v = json_array_get(list, i);
-        groups[i] = json_is_number(v) ? json_number_value(v) : NAN;
-        if ((v && !json_is_number(v) && !json_is_null(v)) || groups[i] < 0 || groups[i] > 1) return false;
+    static const char *const others[] = { "loss", "heldout", "last_heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale" };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i], key) == 0) return false;
+    return *lead ? strncmp(key, lead, strlen(lead)) == 0 : strncmp(key, "last_", 5) != 0;
+}
+
+bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out)
+{
+    char key[TN_SCORE_KEY];
+    const char *name;
+    json_t *v;
+    tn_scores s = { 0 };
+    snprintf(key, sizeof key, "%sheldout", lead);
+    const json_t *first = json_object_get(from, key);
+    if (!json_is_number(first) && !json_is_null(first)) return false;
+    tn_scores_put(&s, "loss", json_is_null(first) ? NAN : json_number_value(first));
+    json_object_foreach((json_t *)(uintptr_t)from, name, v)
+    {
+        if (!is_score(name, lead) || json_is_null(v)) continue;
+        if (!json_is_number(v) || !tn_scores_put(&s, name + strlen(lead), json_number_value(v))) return false;
     }
+    *out = s;
     return true;
 }
 
@@ -106,7 +128,8 @@ json_t *tn__ckpt_state_json(const tn_ckpt_state *st)
     json_t *root = json_object();
     int bad = !root;
     for (size_t i = 0; i < ROWS && !bad; i++) bad = set_row(root, &rows[i], st);
-    if (!bad) bad = set_groups(json_object_get(root, "metrics"), st->last_groups);
+    for (size_t i = 0; i < SETS && !bad; i++)
+        bad = set_scores(json_object_get(root, sets[i].group), sets[i].lead, (const tn_scores *)((const char *)st + sets[i].at));
     if (!bad) bad = json_object_set_new(json_object_get(root, "guard"), "lr_factor", real((double)st->guard.lr_factor));
     if (!bad) bad = json_object_set_new(root, "loss_scale", json_real(st->scaling.scale));
     if (!bad) bad = json_object_set_new(root, "loss_scale_good", json_integer(st->scaling.good));
@@ -121,10 +144,6 @@ static tn_status get_row(const json_t *root, const struct row *r, const char *na
 {
     const json_t *from = r->group ? json_object_get(root, r->group) : root, *v = json_object_get(from, r->key);
     void *p = (char *)out + r->at;
-    if (r->kind == LATER && !v) {
-        *(double *)p = NAN;
-        return TN_OK;
-    }
     const bool ok = r->kind == INTEGER ? json_is_integer(v) : json_is_number(v) || (json_is_null(v) && r->kind != SECONDS);
     if (!ok)
         return tn_error(TN_BAD_FILE, "%.640s: %s%s%s is missing or no number; use another checkpoint", name, r->group ? r->group : "",
@@ -172,8 +191,9 @@ tn_status tn__ckpt_state_parse(const json_t *root, const char *name, tn_ckpt_sta
     TN_RETURN_IF(parse_scaling(root, name, &st));
     if (!settings || strlen(settings) >= sizeof st.settings)
         return tn_error(TN_BAD_FILE, "%.640s: settings is missing; use another checkpoint", name);
-    if (!get_groups(json_object_get(root, "metrics"), st.last_groups))
-        return tn_error(TN_BAD_FILE, "%.640s: metrics.groups is impossible; use another checkpoint", name);
+    for (size_t i = 0; i < SETS; i++)
+        if (!tn__ckpt_scores(json_object_get(root, sets[i].group), sets[i].lead, (tn_scores *)((char *)&st + sets[i].at)))
+            return tn_error(TN_BAD_FILE, "%.640s: a score in %s is missing or no number; use another checkpoint", name, sets[i].group);
     st.guard.lr_factor = (float)json_number_value(factor);
     memcpy(st.settings, settings, strlen(settings) + 1);
     json_t *cursor = json_object_get(root, "data");
@@ -218,9 +238,11 @@ json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file
     int bad = !files;
     for (size_t i = 0; i < n && !bad; i++)
         bad = json_object_set_new(files, file[i].name, json_pack("{s:I, s:s}", "bytes", (json_int_t)file[i].bytes, "xxh3", file[i].hash));
-    json_t *metrics = json_pack("{s:o, s:o}", "loss", real(st->loss), "heldout", real(st->heldout));
-    if (!bad && metrics && !isnan(st->accuracy)) bad = json_object_set_new(metrics, "accuracy", json_real(st->accuracy));
-    if (!bad && metrics && st->by_accuracy) bad = json_object_set_new(metrics, "select", json_string("accuracy"));
+    json_t *metrics = json_pack("{s:o}", "loss", real(st->loss));
+    if (!bad) bad = !metrics || set_scores(metrics, "", &st->now);
+    if (!bad && st->select[0]) bad = json_object_set_new(metrics, "select", json_string(st->select));
+    if (!bad && st->lower && st->select[0]) bad = json_object_set_new(metrics, "lower", json_true());
+    if (!bad && st->unit[0]) bad = json_object_set_new(metrics, "unit", json_string(st->unit));
     json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when, "step",
                              (json_int_t)st->step, "settings", st->settings, "metrics",
                              metrics, "files", files);

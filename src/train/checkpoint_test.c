@@ -53,8 +53,15 @@ static float one_step(rig *r, int64_t step, bool bad)
 static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
     tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
-                         .heldout = heldout, .last_heldout = 2.5, .best = NAN, .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
-                         .working = 0.5, .accuracy = NAN, .last_accuracy = 0.75, .best_accuracy = 0.875, .scaling = { 4096, 7 }, .settings = "abc" };
+                         .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
+                         .working = 0.5, .scaling = { 4096, 7 }, .settings = "abc" };
+    tn_scores_put(&st.now, "loss", heldout);
+    tn_scores_put(&st.now, "accuracy", NAN);
+    tn_scores_put(&st.last, "loss", 2.5);
+    tn_scores_put(&st.last, "accuracy", 0.75);
+    tn_scores_put(&st.last, "accuracy_8", -3);
+    tn_scores_put(&st.best, "loss", NAN);
+    tn_scores_put(&st.best, "accuracy", 0.875);
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
     st.cursor = json_pack("{s:i}", "at", 7);
@@ -118,8 +125,9 @@ static void round_trip(void **state)
     assert_true(x.applied == y.applied && x.good == y.good && x.bad == y.bad && x.lr_factor == y.lr_factor &&
                 x.snapshot_step == y.snapshot_step && x.snapshot_applied == y.snapshot_applied);
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
-    assert_true(st.loss == 0.1 && isnan(st.heldout) && st.last_heldout == 2.5 && isnan(st.best) && st.working == 0.5);
-    assert_true(isnan(st.accuracy) && st.last_accuracy == 0.75 && st.best_accuracy == 0.875);
+    assert_true(st.loss == 0.1 && isnan(tn_scores_first(&st.now)) && tn_scores_first(&st.last) == 2.5 && isnan(tn_scores_first(&st.best)) && st.working == 0.5);
+    assert_true(isnan(tn_scores_get(&st.now, "accuracy")) && tn_scores_get(&st.last, "accuracy") == 0.75 && tn_scores_get(&st.best, "accuracy") == 0.875 &&
+                tn_scores_get(&st.last, "accuracy_8") == -3 && st.last.n == 3);
     assert_true(st.scaling.scale == 4096 && st.scaling.good == 7);
     assert_string_equal(st.settings, "abc");
     assert_int_equal(json_integer_value(json_object_get(st.cursor, "at")), 7);
@@ -249,7 +257,8 @@ static void prune_rule(void **state)
     char kept[8] = "";
     for (; l.n < 6 && !isinf(r->heldout[l.n]); l.n++) {
         const char digit = (char)('1' + l.n);
-        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .heldout = r->heldout[l.n], .whole = !strchr(r->broken, digit) };
+        entry[l.n] = (tn_ckpt_entry){ .step = (int64_t)l.n + 1, .whole = !strchr(r->broken, digit) };
+        tn_scores_put(&entry[l.n].scores, "loss", r->heldout[l.n]);
     }
     tn_ckpt_list_mark(&l, r->latest, r->best, r->upto);
     for (size_t i = 0, n = 0; i < l.n; i++)
@@ -268,17 +277,48 @@ static void prune_accuracy(void **state)
     tn_tempdir_make_quick(&d);
     for (int i = 0; i < 5; i++) {
         tn_ckpt_state st = state_at(&a, i + 1, heldout[i]);
-        st.accuracy = accuracy[i];
-        st.by_accuracy = true;
+        tn_scores_put(&st.now, "accuracy", accuracy[i]);
+        snprintf(st.select, sizeof st.select, "accuracy");
         assert_ok(tn_ckpt_save(d.path, &(tn_ckpt_what){ .store = tn_trainer_store(a.trainer), .state = &st }));
         tn_ckpt_state_free(&st);
     }
     assert_ok(tn_ckpt_list_read(d.path, &l));
     tn_ckpt_list_mark(&l, 1, 2, 9);
     const bool kept[] = { false, false, true, true, true };
-    for (size_t i = 0; i < l.n; i++) assert_true(l.entry[i].accuracy == accuracy[i] && l.entry[i].keep == kept[i]);
+    for (size_t i = 0; i < l.n; i++) assert_true(tn_scores_get(&l.entry[i].scores, "accuracy") == accuracy[i] && l.entry[i].keep == kept[i]);
     assert_ok(tn_ckpt_list_prune(d.path, &l, 9));
     assert_int_equal(tn__ckpt_pointed(d.path, "best"), 3);
+    tn_ckpt_list_free(&l);
+    tn_tempdir_remove_all(&d);
+    close_rig(&a);
+}
+
+/* Any metric may decide, also one of which less is better; what has no value of it is judged by the loss. */
+static void prune_any_metric(void **state)
+{
+    (void)state;
+    rig a = open_rig("train.steps=9", "train.steps=9");
+    tn_tempdir d;
+    tn_ckpt_list l;
+    static const double miss[] = { 0.5, 0.1, 0.3, 0.1 }, heldout[] = { 1, 3, 0.5, 2 };
+    tn_tempdir_make_quick(&d);
+    for (int i = 0; i < 4; i++) {
+        tn_ckpt_state st = state_at(&a, i + 1, heldout[i]);
+        tn_scores_put(&st.now, "miss@5", miss[i]);
+        snprintf(st.select, sizeof st.select, "miss@5");
+        snprintf(st.unit, sizeof st.unit, "dB");
+        st.lower = true;
+        assert_ok(tn_ckpt_save(d.path, &(tn_ckpt_what){ .store = tn_trainer_store(a.trainer), .state = &st }));
+        tn_ckpt_state_free(&st);
+    }
+    assert_ok(tn_ckpt_list_read(d.path, &l));
+    for (size_t i = 0; i < l.n; i++) assert_true(tn_scores_get(&l.entry[i].scores, "miss@5") == miss[i] && l.entry[i].lower);
+    assert_string_equal(l.entry[0].unit, "dB");
+    tn_ckpt_list_mark(&l, 0, 1, 9);
+    assert_true(l.entry[3].keep && !l.entry[0].keep && !l.entry[1].keep && !l.entry[2].keep); /* of equals the lower loss */
+    l.entry[3].scores.n = l.entry[2].scores.n = 1;
+    tn_ckpt_list_mark(&l, 0, 1, 9);
+    assert_true(l.entry[2].keep && !l.entry[3].keep);
     tn_ckpt_list_free(&l);
     tn_tempdir_remove_all(&d);
     close_rig(&a);
@@ -294,7 +334,7 @@ static void older_state(void **state)
     json_object_del(json_object_get(root, "metrics"), "last_accuracy");
     json_object_del(json_object_get(root, "best"), "accuracy");
     assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
-    assert_true(back.step == 3 && isnan(back.accuracy) && isnan(back.last_accuracy) && isnan(back.best_accuracy));
+    assert_true(back.step == 3 && tn_scores_first(&back.now) == 1 && back.now.n == 1 && back.best.n == 1 && isnan(tn_scores_get(&back.last, "accuracy")));
     tn_ckpt_state_free(&back);
     tn_ckpt_state_free(&st);
     json_decref(root);
@@ -318,7 +358,7 @@ static const struct made_row {
     { "best", "step", "9223372036854775807", "best.step=" },
     { "best", "step", "7", "a counter says 7 after 5 steps" },
     { "best", "stale", "6", "a counter says 6 after 5 steps" },
-    { "best", "accuracy", "1.5", "best.accuracy=1.5" },
+    { "best", "accuracy", "\"much\"", "a score in best" },
     { "guard", "applied", "6", "a counter says 6" },
     { "guard", "good", "9000000000000000000", "guard.good" },
     { "guard", "bad", "2147483648", "guard.bad" },
@@ -331,10 +371,11 @@ static const struct made_row {
     { "time", "working", "1e300", "time.working" },
     { "metrics", "lr", "-1", "metrics.lr" },
     { "metrics", "grad_norm", "-3", "metrics.grad_norm" },
-    { "metrics", "accuracy", "-0.1", "metrics.accuracy" },
-    { "metrics", "groups", "[0.5, 2]", "metrics.groups" },
-    { "metrics", "groups", "[\"x\"]", "metrics.groups" },
-    { "metrics", "groups", "{}", "metrics.groups" },
+    { "metrics", "accuracy", "[0.5]", "a score in metrics" },
+    { "metrics", "heldout", "true", "a score in metrics" },
+    { "metrics", "last_heldout", "{}", "a score in metrics" },
+    { "metrics", "last_accuracy_8", "\"x\"", "a score in metrics" },
+    { "metrics", "a_metric_whose_name_is_longer_than_any_that_a_run_has", "1", "a score in metrics" },
     { NULL, "loss_scale", "0.5", "loss_scale" },
     { NULL, "loss_scale_good", "-1", "loss_scale" },
     { NULL, "loss_scale_good", "2.5", "loss_scale" },
@@ -525,6 +566,7 @@ void tn_tests_checkpoint(tn_test_list *l)
     for (size_t i = 0; i < sizeof prune_rows / sizeof *prune_rows; i++)
         tn_test_add(l, prune_rule, &prune_rows[i], "checkpoint: keep %s", prune_rows[i].what);
     tn_test_add(l, prune_accuracy, NULL, "checkpoint: the best by accuracy");
+    tn_test_add(l, prune_any_metric, NULL, "checkpoint: the best by any metric");
     for (size_t i = 0; i < sizeof made_rows / sizeof *made_rows; i++)
         tn_test_add(l, made_up, &made_rows[i], "checkpoint: made up %s %s", made_rows[i].key, made_rows[i].value);
     tn_test_add(l, older_state, NULL, "checkpoint: a state without accuracy");

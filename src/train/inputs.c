@@ -257,6 +257,7 @@ static void fill(void *at, tn_dtype type, int64_t from, int64_t to, double value
 
 void tn_feed_end(const tn_feed *f, int64_t n)
 {
+    *f->valid = n;
     for (size_t i = 0; i < f->inputs->n; i++) {
         const tn_input_slot *s = &f->inputs->slot[i];
         const int64_t each = s->each * (s->timed ? f->length : 1);

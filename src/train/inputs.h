@@ -61,6 +61,7 @@ tn_status tn_inputs_hash(const tn_inputs *in, const char *const *wants, char has
 typedef struct tn_feed {
     const tn_inputs *inputs;
     int64_t batch, length; /* B, T of the plan at work */
+    int64_t *valid;        /* rows that are no padding: all, until tn_feed_end says otherwise */
     void *at[TN_INPUTS_MAX];
 } tn_feed;
 

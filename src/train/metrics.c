@@ -157,12 +157,13 @@ static void write_known(tn_jsonl *w, const char *name, double x)
     if (!isnan(x)) tn_jsonl_number(w, name, x);
 }
 
-static void write_groups(tn_jsonl *w, const tn_progress_report *r)
+/* The first is there even where it is not a number: that is news. */
+static void write_scores(tn_jsonl *w, const tn_progress_report *r)
 {
-    char key[64];
-    for (int64_t i = 0; i < r->groups; i++) {
-        snprintf(key, sizeof key, "heldout_accuracy_%.40s", r->group_name[i]);
-        write_known(w, key, r->group_accuracy[i]);
+    char key[TN_SCORE_KEY];
+    for (size_t i = 0; i < r->last.n; i++) {
+        if (i && isnan(r->last.at[i].value)) continue;
+        tn_jsonl_number(w, tn_metric_key(&r->metrics, r->last.at[i].name, key), r->last.at[i].value);
     }
 }
 
@@ -271,10 +272,7 @@ tn_status tn_metrics_line(const tn_metrics *m, tn_progress_report *r, double fir
     tn_jsonl_integer(w, "step", r->step);
     write_known(w, "epoch", r->epoch);
     tn_jsonl_number(w, "loss", r->loss);
-    if (r->evaluated) tn_jsonl_number(w, "heldout", r->heldout);
-    if (r->evaluated) write_known(w, "heldout_accuracy", r->accuracy);
-    if (r->evaluated) write_groups(w, r);
-    if (r->evaluated) write_known(w, "bits_per_byte", r->heldout * r->bits);
+    if (r->evaluated) write_scores(w, r);
     tn_jsonl_number(w, "lr", r->lr);
     if (m->level >= TN_LOG_TRAINING) {
         write_known(w, "first_step_s", first_step_s);

@@ -1,6 +1,7 @@
 /* What is measured beside the loss, by log.level, and its lines in metrics.jsonl:
  *
- *   info         step, epoch, loss, heldout (tasks: heldout_accuracy, of a probe's groups heldout_accuracy_NAME, too) and bits_per_byte at evaluations, lr, loss_scale where there is one, step_ms,
+ *   info         step, epoch, loss, at evaluations every metric of the model (the loss as heldout, others as heldout_NAME or the key of their row,
+ *                by groups heldout_NAME_GROUP), lr, loss_scale where there is one, step_ms,
  *                seconds, nonfinite where something was done about it (stopped, skipped, ...), and where the step was looked into
  *                nonfinite_tensor and nonfinite_batch (diagnose.h)
  *   training     + first_step_s in a session's first line, grad_norm, tokens_per_s (tasks: samples_per_s), utilisation, memory_mb, stall_s, stall_frac, the model's instruments

@@ -13,7 +13,7 @@ static int shown_at(const double *x, int n, bool by_accuracy, tn_overfit_watch *
     int at = -1;
     double best = NAN;
     bool said = false;
-    tn_overfit_watch_begin(w, by_accuracy, NAN, 0);
+    tn_overfit_watch_begin(w, by_accuracy ? "accuracy" : "loss", by_accuracy, NAN, 0);
     for (int i = 0; i < n; i++) {
         const bool is_best = isnan(best) || (by_accuracy ? x[i] > best : x[i] < best);
         if (is_best) best = x[i];
@@ -69,7 +69,7 @@ static void a_later_best(void **state)
     tn_overfit_watch w;
     assert_int_equal(SHOWN(&w, false, 2, 2.1, 2.2, 2.3, 1.9), 3);
     assert_false(w.worse);
-    tn_overfit_watch_begin(&w, false, 1.0, 300); /* a run that goes on knows its best one alone */
+    tn_overfit_watch_begin(&w, "loss", false, 1.0, 300); /* a run that goes on knows its best one alone */
     assert_false(tn_overfit_watch_add(&w, 350, 1.1, false));
     assert_false(tn_overfit_watch_add(&w, 400, 1.2, false));
     assert_true(tn_overfit_watch_add(&w, 450, 1.3, false));

@@ -152,7 +152,7 @@ static void sessions(void **state)
         if (done < 23) assert_int_equal(s, TN_INTERRUPTED);
         if (done < 23 && done > 0) assert_non_null(strstr(tn_error_text(), "saved: the same command continues"));
     }
-    assert_true(last.step == 23 && last.heldout == whole.heldout && last.loss == whole.loss);
+    assert_true(last.step == 23 && tn_scores_first(&last.last) == tn_scores_first(&whole.last) && last.loss == whole.loss);
     same_metrics(&p);
     assert_ok(session(&p, "b", set, 7, false, -1, &last, &from)); /* finished: nothing changes */
     assert_true(from == 23 && last.step == 23);
@@ -174,7 +174,7 @@ static void ahead(void **state)
     assert_int_equal(session(&p, "b", set, 5, false, 12, &last, &from), TN_INTERRUPTED);
     assert_true(last.step == 12);
     assert_ok(session(&p, "b", set, 5, false, -1, &last, &from));
-    assert_true(from == 12 && last.step == 37 && last.loss == whole.loss && last.heldout == whole.heldout);
+    assert_true(from == 12 && last.step == 37 && last.loss == whole.loss && tn_scores_first(&last.last) == tn_scores_first(&whole.last));
     same_metrics(&p);
     tn_tempdir_remove_all(&p.d);
 }
@@ -261,10 +261,10 @@ static void best_is_kept(void **state)
     }
     tn_free((void *)(uintptr_t)text);
     assert_true(step > 0 && step < 40 && step % 4 == 0 && step % 7); /* the rate is too high: it gets worse again */
-    assert_true(last.best_step == step && last.best == lowest);
+    assert_true(last.best_step == step && tn_scores_first(&last.best) == lowest);
     assert_ok(tn_ckpt_list_read(tn_tempdir_file(&p.d, "a"), &l));
     for (size_t i = 0; i < l.n; i++) assert_true(l.entry[i].best == (l.entry[i].step == step));
-    for (size_t i = 0; i < l.n; i++) assert_true(!l.entry[i].best || l.entry[i].heldout == lowest);
+    for (size_t i = 0; i < l.n; i++) assert_true(!l.entry[i].best || tn_scores_first(&l.entry[i].scores) == lowest);
     assert_in_range(l.n, 2, 3); /* the two newest, of which it may be one */
     tn_ckpt_list_free(&l);
     tn_tempdir_remove_all(&p.d);

@@ -163,6 +163,7 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (st == TN_OK && o->weights) st = tn_weights_check(o->weights, s.model, s.settings, tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
+    if (st == TN_OK && s.source.ctx) st = tn_metric_settle(&s.source, s.trainer, s.settings);
     if (st != TN_OK) tn_session_close(&s);
     else *out = s;
     return st;

@@ -47,7 +47,7 @@ static tn_status train(const point *p, tn_shared *shared, tn_seat *seat, result 
     const tn_status s = tn_training_run(&job, NULL, &last);
     if (s == TN_OK) {
         const tn_bucket *b = tn_store_bucket(tn_trainer_store(on.trainer), 0);
-        *r = (result){ .n = b->count, .loss = last.heldout, .accuracy = last.best_accuracy, .param = tn_alloc(sizeof(float) * (size_t)b->count) };
+        *r = (result){ .n = b->count, .loss = tn_scores_first(&last.last), .accuracy = tn_scores_get(&last.best, "accuracy"), .param = tn_alloc(sizeof(float) * (size_t)b->count) };
         memcpy(r->param, b->param, sizeof(float) * (size_t)b->count);
     }
     tn_session_close(&on);

@@ -40,9 +40,10 @@ static void find_inputs(tn_trainer *t)
 {
     if (t->chunks) {
         t->feed = tn_chunks_feed(t->chunks);
+        t->feed.valid = &t->valid;
         return;
     }
-    t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length };
+    t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length, .valid = &t->valid };
     tn__step_resolve(t, &t->eval_step);
     for (size_t k = 0; k < t->n_train; k++) tn__step_resolve(t, &t->train[k]);
     for (size_t i = 0; i < t->inputs.n; i++) {
@@ -224,6 +225,7 @@ tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
 {
     t->now = t;
     while (t->now->narrower && t->now->narrower->length >= width) t->now = t->now->narrower;
+    t->now->valid = t->now->batch;
     return t->now->feed;
 }
 

@@ -117,6 +117,8 @@ tn_status tn_trainer_collect(tn_trainer *t, tn_stepped *out);
 tn_loss_scale_state tn_trainer_loss_scale(const tn_trainer *t);
 void tn_trainer_resume_loss_scale(tn_trainer *t, const tn_loss_scale_state *from);
 
+const tn_model *tn_trainer_model(const tn_trainer *t);
+const tn_settings *tn_trainer_settings(const tn_trainer *t);
 tn_store *tn_trainer_store(tn_trainer *t);
 tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_only */
 /* An output of the last evaluation ("loss", "xent", "logits", "nll"), with its numbers counted; NULL: the model has none. */
@@ -162,7 +164,6 @@ void tn_trainer_watch_data(const tn_trainer *t, double begun);
 /* The training plans of all widths say what is not finite, as tn_bound_check. NULL: no longer. */
 void tn_trainer_check(tn_trainer *t, tn_finding *f);
 
-const tn_model *tn_trainer_model(const tn_trainer *t);
 bool tn_trainer_has_instruments(const tn_trainer *t);
 /* After tn_trainer_eval: instruments may ask for the "look." outputs of this batch until the next training step. */
 void tn_trainer_keep_look(tn_trainer *t);

@@ -68,6 +68,7 @@ struct tn_trainer {
     bool steady, fresh; /* nobody else writes to the store (tn_trainer_steady); fresh: nothing has run since that was said */
     int64_t steps; /* of the schedule; 0: train.steps */
     tn_watch watch;
+    int64_t valid;                    /* rows of the feed */
     tn_feed feed;                     /* inputs of the training plan, or of the other where that has no use for them */
     tn_kept_output *kept; /* (n_kept): what instruments may ask for */
     size_t n_kept;

@@ -6,6 +6,10 @@
 #include <math.h>
 #include <string.h>
 
+const tn_model *tn_trainer_model(const tn_trainer *t) { return t->model; }
+
+const tn_settings *tn_trainer_settings(const tn_trainer *t) { return t->settings; }
+
 tn_memory_plan tn_trainer_memory(const tn_trainer *t)
 {
     tn_memory_plan m = { 0 };
@@ -161,7 +165,6 @@ static void pass_on_spread(void *ctx, const char *name, double value, const char
     c->spread(c->ctx, name, value, unit);
 }
 
-const tn_model *tn_trainer_model(const tn_trainer *t) { return t->model; }
 
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 

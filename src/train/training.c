@@ -42,6 +42,7 @@ typedef struct loop {
     tn_metrics m;
     int64_t steps, saved; /* how many, and at which the last checkpoint stands */
     double start, saved_s; /* clock: when second 0 of the run was, and of the last checkpoint, or the last try of one */
+    tn_evaluator *evaluator;
     tn_overfit_watch watch;
     tn_diagnosis bad; /* of the last step that was looked into */
     double begun, bests_s; /* clock, of this session; seconds of it that saving new bests took, */
@@ -54,11 +55,6 @@ typedef struct loop {
 static void note(const loop *l, const char *text)
 {
     if (l->t->note) l->t->note(l->t->ctx, text);
-}
-
-static tn_status evaluate_now(const tn_training *t, tn_evaluation *out)
-{
-    return tn_evaluate(t->trainer, t->source, tn_settings_int(t->settings, "train.eval_batches"), out);
 }
 
 static tn_status next_batch(loop *l, int64_t *count)
@@ -199,8 +195,7 @@ static tn_status write_checkpoint(loop *l)
 static tn_status save(loop *l)
 {
     if (!l->t->dir || l->at.step == 0 || (l->saved == l->at.step && !l->untidy)) return TN_OK;
-    l->at.heldout = l->r.evaluated ? l->r.heldout : NAN;
-    l->at.accuracy = l->r.evaluated ? l->r.accuracy : NAN;
+    l->at.now = l->r.evaluated ? l->r.last : (tn_scores){ 0 };
     return write_checkpoint(l);
 }
 
@@ -315,34 +310,43 @@ bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state)
     return state->step >= tn_settings_int(st, "train.steps") || out_of_patience(st, state);
 }
 
-tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_state *state)
+/* A checkpoint does not say what its first score is called. */
+static tn_scores named(const tn_scores *s, const tn_metric_list *l)
+{
+    tn_scores out = *s;
+    if (out.n) snprintf(out.at[0].name, sizeof out.at[0].name, "%s", l->row[0]->name);
+    return out;
+}
+
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics, const tn_ckpt_state *state)
 {
     tn_progress_report r = { .step = state->step, .steps = tn_settings_int(st, "train.steps"), .loss = state->loss,
                                  .tokens = state->tokens, .working_s = state->working,
-                                 .heldout = state->last_heldout, .accuracy = state->last_accuracy,
-                                 .best = state->best, .best_accuracy = state->best_accuracy, .best_step = state->best_step,
-                                 .by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0, .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
+                                 .metrics = *metrics, .select = tn_metric_selected(metrics, st), .last = named(&state->last, metrics),
+                                 .best = named(&state->best, metrics), .best_step = state->best_step,
+                                 .samples_per_s = NAN, .lr = state->lr, .grad_norm = state->grad_norm,
                                  .stopped = out_of_patience(st, state), .seconds = state->seconds, .bits = NAN, .epoch = NAN,
                                  .step_ms = NAN, .first_step_s = NAN, .utilisation = NAN, .stall_s = NAN, .stall_frac = NAN, .memory_bytes = NAN, .loss_scale = NAN,
                                  .tokens_per_s = state->working > 0 ? (double)state->tokens / state->working : 0 };
-    memcpy(r.group_accuracy, state->last_groups, sizeof r.group_accuracy);
+    if (!r.select) r.select = metrics->row[0];
     return r;
 }
 
 /* Whether this is the best evaluation so far; the first best is NaN. */
 static bool is_best(const loop *l, const tn_evaluation *e)
 {
-    if (isnan(e->loss)) return false;
-    if (l->at.by_accuracy && !isnan(l->at.best_accuracy) && e->accuracy != l->at.best_accuracy)
-        return e->accuracy > l->at.best_accuracy;
-    return !(e->loss >= l->at.best);
+    const double loss = tn_scores_first(&e->scores), now = tn_scores_get(&e->scores, l->r.select->name),
+                 best = tn_scores_get(&l->r.best, l->r.select->name);
+    if (isnan(loss)) return false;
+    if (!isnan(best) && now != best) return tn_metric_better(l->r.select, now, best);
+    return !(loss >= tn_scores_first(&l->r.best));
 }
 
 /* Said when it first shows, with what can be done about it. */
 static void watch_evaluation(loop *l, bool best)
 {
     char rise[160], text[512];
-    const bool first = tn_overfit_watch_add(&l->watch, l->at.step, l->at.by_accuracy ? l->r.accuracy : l->r.heldout, best);
+    const bool first = tn_overfit_watch_add(&l->watch, l->at.step, tn_scores_get(&l->r.last, l->r.select->name), best);
     l->r.worse = l->watch.worse;
     if (!first || !l->t->note) return;
     const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
@@ -356,18 +360,14 @@ static tn_status evaluate(loop *l)
 {
     tn_evaluation e;
     l->r.evaluated = false;
-    TN_RETURN_IF(evaluate_now(l->t, &e));
-    l->r.evaluated = e.tokens > 0;
+    TN_RETURN_IF(tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
+    l->r.evaluated = e.count > 0;
     if (!l->r.evaluated) return TN_OK;
     const bool best = is_best(l, &e);
-    l->r.heldout = l->at.last_heldout = e.loss;
-    l->r.accuracy = l->at.last_accuracy = e.accuracy;
-    memcpy(l->r.group_accuracy, e.group, sizeof e.group);
-    memcpy(l->at.last_groups, e.group, sizeof e.group);
+    l->r.last = l->at.last = e.scores;
     l->at.stale++;
     if (best) {
-        l->r.best = l->at.best = e.loss;
-        l->r.best_accuracy = l->at.best_accuracy = e.accuracy;
+        l->r.best = l->at.best = e.scores;
         l->r.best_step = l->at.best_step = l->at.step;
         l->at.stale = 0;
     }
@@ -490,29 +490,39 @@ static tn_status advance(loop *l)
     return l->queued - l->at.step < l->ahead ? TN_OK : finish_step(l);
 }
 
+/* What evaluations measure, and which of it says what is best. */
+static tn_status begin_metrics(loop *l)
+{
+    tn_metric_list metrics;
+    TN_RETURN_IF(tn_metric_list_of(tn_trainer_model(l->t->trainer), l->t->source, &metrics));
+    l->r = tn_training_report_at(l->t->settings, &metrics, &l->at);
+    const tn_metric_row *by = l->r.select;
+    snprintf(l->at.select, sizeof l->at.select, "%s", by == metrics.row[0] ? "" : by->name);
+    l->at.lower = by->better == TN_LOWER;
+    const char *unit = metrics.row[0]->unit ? metrics.row[0]->unit : "";
+    snprintf(l->at.unit, sizeof l->at.unit, "%s", strcmp(unit, "nats") == 0 ? "" : unit);
+    tn_overfit_watch_begin(&l->watch, by->name, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
+    return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
+}
+
 static tn_status begin(loop *l, const tn_ckpt_state *from)
 {
     const tn_settings *st = l->t->settings;
     if (from) l->at = *from;
-    else l->at = (tn_ckpt_state){ .best = NAN, .last_heldout = NAN, .heldout = NAN, .loss = NAN, .accuracy = NAN,
-                                 .last_accuracy = NAN, .best_accuracy = NAN };
-    for (int i = 0; i < TN_SOURCE_GROUPS && !from; i++) l->at.last_groups[i] = NAN;
+    else l->at = (tn_ckpt_state){ .loss = NAN };
     if (l->at.cursor) json_incref(l->at.cursor);
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
-    l->at.by_accuracy = strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0;
     l->queued = l->from = l->at.step;
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
     l->saved = from ? from->step : -1;
     l->saved_s = l->begun = tn_clock_s();
     l->start = l->saved_s - l->at.seconds;
-    tn_overfit_watch_begin(&l->watch, l->at.by_accuracy, l->at.by_accuracy ? l->at.best_accuracy : l->at.best, l->at.best_step);
-    l->r = tn_training_report_at(st, &l->at);
+    TN_RETURN_IF(begin_metrics(l));
     l->r.bits = l->t->source->bits;
-    l->r.groups = l->t->source->groups;
-    l->r.group_name = l->t->source->group_name;
+    l->r.counts = tn_metric_counts(l->t->source);
     TN_RETURN_IF(tn_metrics_open(l->t, &l->m));
     l->ahead = l->t->seconds > 0 || l->m.level >= TN_LOG_PERFORMANCE ? 1 : tn_trainer_ahead(l->t->trainer);
     TN_RETURN_IF(tn_metrics_plan(&l->m, !from));
@@ -576,6 +586,7 @@ tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_pr
     for (tn_stepped x; tn_trainer_queued(t->trainer);) (void)tn_trainer_collect(t->trainer, &x); /* behind one that ended the run */
     tn_metrics_settle(&l.m);
     tn_metrics_close(&l.m);
+    tn_evaluator_free(l.evaluator);
     *last = l.r;
     tn_ckpt_state_free(&l.at);
     return s;

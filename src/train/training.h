@@ -5,6 +5,7 @@
 
 #include "io/jsonl.h"
 #include "train/checkpoint.h"
+#include "train/scores.h"
 #include "train/sources/source.h"
 #include "train/trainer.h"
 
@@ -14,18 +15,15 @@ typedef struct tn_progress_report {
     int64_t tokens;      /* trained on so far */
     double working_s;    /* inside steps: without evaluations and files */
     double loss;         /* of this step, nats per token */
-    double heldout;      /* nats per token at the last evaluation; NaN before the first */
-    double accuracy;     /* tasks: there */
-    double best;          /* nats per token of the best evaluation so far (by train.select), */
-    double best_accuracy; /* tasks: of it, */
+    tn_metric_list metrics;      /* that evaluations have, */
+    const tn_metric_row *select; /* and the one that says which is best */
+    tn_scores last;       /* at the last evaluation; empty before the first */
+    tn_scores best;       /* of the best evaluation so far, */
     int64_t best_step;    /* which was after so many steps */
-    bool by_accuracy;     /* it is the best by accuracy, not by loss */
     bool worse;           /* results have become worse since (overfit_watch.h) */
-    int64_t groups;       /* kinds of answers that the source counts apart, */
-    const char *const *group_name;
-    double group_accuracy[TN_SOURCE_GROUPS]; /* at the last evaluation; NaN: none */
     double bits;         /* bits per byte of text that one nat per token stands for */
-    bool evaluated;      /* `heldout` is new */
+    bool evaluated;      /* `last` is new */
+    const char *counts;  /* what evaluations count: tokens, samples or questions */
     bool stopped;        /* early: train.stop_patience */
     double lr, grad_norm, tokens_per_s, seconds;
     double samples_per_s; /* tasks, instead of tokens */
@@ -83,19 +81,23 @@ typedef struct tn_training {
 tn_status tn_training_run(const tn_training *t, const tn_ckpt_state *from, tn_progress_report *last);
 
 typedef struct tn_evaluation {
-    double loss;     /* nats per token, without what a model adds to it to be trained better; NaN: no tokens */
-    double accuracy; /* tasks: part of the labels that the largest logit names, of several groups the mean; NaN: not a task, no
-                      * logits, no labels */
-    int64_t tokens;  /* labels, counted */
-    int64_t groups;  /* of the source */
-    double group[TN_SOURCE_GROUPS]; /* accuracy of each; NaN: nothing was asked */
+    tn_metric_list metrics;
+    tn_scores scores; /* NaN: nothing was counted */
+    int64_t count;    /* labels, or what else the source counts; 0: it has no held-out part */
 } tn_evaluation;
 
 /* The source's held-out part in its order, at most so many batches of it (0: all). Uses the trainer's inputs. */
 tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, tn_evaluation *out);
+
+/* The same for who evaluates often: memory is taken once, by the first run. TN_USAGE: a mistake in a metric's row. */
+typedef struct tn_evaluator tn_evaluator;
+tn_status tn_evaluator_new(tn_trainer *t, const tn_source *source, tn_evaluator **out);
+tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t batches, tn_evaluation *out);
+void tn_evaluator_free(tn_evaluator *e);
+
 /* Nothing is left to do: all steps are done, or train.stop_patience ended it. */
 bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state);
 /* What a run that stands at this checkpoint last reported. */
-tn_progress_report tn_training_report_at(const tn_settings *st, const tn_ckpt_state *state);
+tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics, const tn_ckpt_state *state);
 
 #endif

@@ -254,6 +254,9 @@ static void source_look(void *ctx, void (*report)(void *to, const char *name, do
     report(to, "reward_100", recent_mean(s), "");
 }
 
+/* Of the last episodes that were learned from. */
+const tn_metric_row tn_env_reward = { "reward", "", TN_HIGHER, TN_MEAN_BY_COUNT, .key = "reward" };
+
 static tn_status source_play(void *ctx, int64_t episodes, tn_source_play *out)
 {
     env_source *s = ctx;
@@ -406,7 +409,7 @@ static tn_status make(const tn_source_env_options *o, tn_source *out)
     *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout, .save = source_save,
                         .load = source_load, .look = source_look, .play = source_play, .count = source_count, .about = source_about,
                         .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS, .train_tokens = ENDLESS,
-                        .train_samples = ENDLESS, .bits = NAN };
+                        .train_samples = ENDLESS, .bits = NAN, .metrics = &tn_env_reward, .n_metrics = 1 };
     tn_source_add_number(out, "features", (double)e->F);
     tn_source_add_number(out, "labels", 1);
     return TN_OK;

@@ -11,6 +11,8 @@
 extern const tn_setting tn_rl_settings[];
 extern const size_t tn_rl_settings_n;
 
+extern const tn_metric_row tn_env_reward; /* of an episode: what environments are judged by */
+
 /* Rows of a batch that hold rl.episodes whole episodes, however long. */
 int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st);
 

@@ -120,6 +120,13 @@ static double share_of(const rig *r, int64_t group, int32_t says)
     return (double)right / (double)n;
 }
 
+static double group_of(const tn_evaluation *e, const tn_probe *p, int64_t group)
+{
+    char name[64];
+    snprintf(name, sizeof name, "accuracy_%s", p->group[group].name);
+    return tn_scores_get(&e->scores, name);
+}
+
 static void accuracy(void **state)
 {
     rig r;
@@ -134,20 +141,19 @@ static void accuracy(void **state)
         double sum = 0;
         int64_t asked = 0;
         assert_ok(tn_evaluate(r.trainer, &by_hand, 0, &e));
-        assert_int_equal(e.groups, p->groups);
+        assert_int_equal(e.scores.n, 2 + p->groups);
         for (int64_t g = 0; g < p->groups; g++) {
             const double want = g < r.known ? 1 : share_of(&r, g, r.says);
-            assert_true(fabs(e.group[g] - want) < 1e-12 && (g < r.known || want < 1));
+            assert_true(fabs(group_of(&e, p, g) - want) < 1e-12 && (g < r.known || want < 1));
             sum += want;
             asked += p->heldout * (p->task->reads[0] == 'p' && p->group[g].pairs > 1 ? p->group[g].pairs : 1);
         }
-        assert_true(fabs(e.accuracy - sum / (double)p->groups) < 1e-12);
-        assert_int_equal(e.tokens, asked);
-        for (int64_t g = p->groups; g < TN_SOURCE_GROUPS; g++) assert_true(isnan(e.group[g]));
+        assert_true(fabs(tn_scores_get(&e.scores, "accuracy") - sum / (double)p->groups) < 1e-12);
+        assert_int_equal(e.count, asked);
     }
-    assert_true(e.accuracy == 1 && e.loss < 1e-3);
+    assert_true(tn_scores_get(&e.scores, "accuracy") == 1 && tn_scores_get(&e.scores, "loss") < 1e-3);
     assert_ok(tn_evaluate(r.trainer, &by_hand, p->groups - 1, &e)); /* the last group was not asked */
-    assert_true(isnan(e.group[p->groups - 1]) && e.group[0] == 1 && e.accuracy == 1);
+    assert_true(isnan(group_of(&e, p, p->groups - 1)) && group_of(&e, p, 0) == 1 && tn_scores_get(&e.scores, "accuracy") == 1);
     close_rig(&r);
 }
 
@@ -218,8 +224,6 @@ static const struct setup_row {
 } setups[] = {
     { "task=mqar", "vocab", "1088" },
     { "task=mqar vocab=2000", "vocab", "2000" },
-    { "task=mqar", "train.select", "accuracy" },
-    { "task=mqar train.select=loss", "train.select", "loss" },
     { "task=mqar", "train.eval_batches", "0" },
     { "task=mqar", "train.test", "true" },
     { "task=tokens_copy task.lengths=64,512", "train.context", "512" },
@@ -317,17 +321,18 @@ static void stopped_and_continued(void **state)
     char command[900];
     tn_tempdir_make_quick(&d);
     assert_ok(session(&d, task, "a", -1, &whole));
-    assert_true(whole.groups > 0 && whole.group_accuracy[0] >= 0 && isnan(whole.epoch));
+    assert_true(whole.last.n > 3 && whole.last.at[2].value >= 0 && isnan(whole.epoch));
+    assert_string_equal(whole.select->name, "accuracy"); /* as the task prefers */
     for (int i = 0; i < 20; i++) {
         const tn_status s = session(&d, task, "b", 3 + i % 4, &last);
         if (s == TN_OK) break;
         assert_int_equal(s, TN_INTERRUPTED);
     }
     assert_int_equal(last.step, 24);
-    assert_memory_equal(last.group_accuracy, whole.group_accuracy, sizeof(double) * (size_t)whole.groups);
+    assert_memory_equal(&last.last, &whole.last, sizeof last.last);
     snprintf(command, sizeof command,
              "cd '%s' && for r in a b; do sed -E 's/,\"(tokens_per_s|first_step_s|seconds|step_ms|stall_s|stall_frac|memory_mb|utilisation)\":[^,}]*//g' "
-             "$r/metrics.jsonl >$r.txt; done; grep -q '\"heldout_accuracy_' a.txt && grep -q '\"groups\"' a/latest/state.json && cmp a.txt b.txt && "
+             "$r/metrics.jsonl >$r.txt; done; grep -q '\"heldout_accuracy_' a.txt && grep -q '\"last_accuracy_' a/latest/state.json && cmp a.txt b.txt && "
              "cmp a/latest/model.safetensors b/latest/model.safetensors && cmp a/latest/state.safetensors b/latest/state.safetensors",
              d.path);
     assert_int_equal(system(command), 0);

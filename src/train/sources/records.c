@@ -241,6 +241,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .apart = source_apart, .count = source_count, .about = source_about, .example = n > 0 ? source_example : NULL,
                         .close = source_close, .rows = set->rows, .n_rows = set->n_rows, .bits = NAN, .train_samples = n, .train_tokens = set->labels };
     tn_source_add_number(out, "samples", n);
+    for (size_t i = 0; i < set->n_numbers; i++) tn_source_add_number(out, set->number[i].name, set->number[i].value);
     return TN_OK;
 }
 
@@ -318,11 +319,10 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
         tn_error_prefix("model %s, data %s", o->model->name, r->name);
         return s;
     }
-    const tn_record_set set = { .kind = "records", .noun = "record", .rows = r->inputs, .n_rows = r->n_inputs,
+    tn_record_set set = { .kind = "records", .noun = "record", .rows = r->inputs, .n_rows = r->n_inputs,
                                 .count = { own->about.count[0], own->about.count[1], own->about.count[2] }, .labels = labels_of(own), .data = own,
                                 .read = read_own, .hash = hash_own, .about = about_own, .close = close_own,
                                 .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
-    TN_RETURN_IF(tn_source_records_make(&set, out));
-    for (size_t i = 0; i < own->about.n_numbers; i++) tn_source_add_number(out, own->about.numbers[i].name, own->about.numbers[i].value);
-    return TN_OK;
+    for (size_t i = 0; i < own->about.n_numbers && i < TN_SOURCE_NUMBERS; i++) set.number[set.n_numbers++] = own->about.numbers[i];
+    return tn_source_records_make(&set, out);
 }

@@ -13,6 +13,8 @@ typedef struct tn_record_set {
     size_t n_rows;
     int64_t count[TN_SPLITS];
     double labels; /* that count, of the training part */
+    tn_source_number number[TN_SOURCE_NUMBERS]; /* (n_numbers); "samples" is added to them */
+    size_t n_numbers;
     const void *data;
     int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at); /* as tn_records.read */
     int64_t (*number)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
@@ -23,7 +25,7 @@ typedef struct tn_record_set {
     uint64_t seed;                     /* of the orders */
 } tn_record_set;
 
-/* Not started. Numbers of its own are the caller's to add. The data are closed also where it fails. */
+/* Not started. The data are closed also where it fails. */
 tn_status tn_source_records_make(const tn_record_set *set, tn_source *out);
 
 #endif

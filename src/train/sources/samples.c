@@ -109,12 +109,10 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
     const tn_record_set records = { .kind = "task", .noun = "sample", .rows = rows, .n_rows = ROWS,
                                     .count = { set->count[0], set->count[1], set->count[2] }, .labels = counted_labels(set), .data = o,
                                     .read = read_sample, .number = number_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
-                                    .close = close_samples, .seed = seed };
-    TN_RETURN_IF(tn_source_records_make(&records, out));
-    tn_source_add_number(out, "features", (double)set->features);
-    tn_source_add_number(out, "labels", (double)set->labels);
-    tn_source_add_number(out, "answers", 1);
-    return TN_OK;
+                                    .close = close_samples, .seed = seed,
+                                    .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } },
+                                    .n_numbers = 3 };
+    return tn_source_records_make(&records, out);
 }
 
 tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out)

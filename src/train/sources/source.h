@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-enum { TN_SOURCE_GROUPS = TN_CKPT_GROUPS, TN_SOURCE_NUMBERS = TN_BATCH_NUMBERS };
+enum { TN_SOURCE_GROUPS = 40, TN_SOURCE_NUMBERS = TN_BATCH_NUMBERS };
 
 /* A place in a source: numbers that only it understands. Of one process: what is saved is a cursor. */
 typedef struct tn_source_mark {
@@ -85,6 +85,9 @@ struct tn_source {
     /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
     int64_t groups;                /* TN_SOURCE_GROUPS at most */
     const char *const *group_name; /* (groups) */
+    /* Metrics that are its own and not of held-out batches: `look` reports them by name. */
+    const tn_metric_row *metrics;
+    size_t n_metrics;
 };
 
 struct tn_shared;

@@ -80,8 +80,7 @@ static tn_status take_epochs(tn_settings *st, int64_t batches)
     return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
 }
 
-/* answers: they are counted, and how many are right says which evaluation is the best. */
-static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source, bool answers)
+static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source)
 {
     const int64_t train = set->count[TN_TRAIN];
     if (tn_settings_is_auto(st, "train.batch"))
@@ -93,8 +92,6 @@ static tn_status take_defaults(tn_settings *st, const char *name, const tn_sampl
         TN_RETURN_IF(set_number(st, "train.eval_every", (TN_TASK_EVAL_STEPS + steps - 1) / steps * steps, source));
     if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
     if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
-    if (answers && strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
-        TN_RETURN_IF(tn_settings_set(st, "train.select", "accuracy", "%s", source));
     if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
         return tn_error(TN_USAGE, "train.test=on, but the task %s has no test split: make task.test_frac larger than 0", name);
     return TN_OK;
@@ -106,8 +103,6 @@ static tn_status refuse_for_text(const tn_model *model, const tn_settings *st)
 {
     if (tn_settings_int(st, "train.epochs"))
         return tn_error(TN_USAGE, "train.epochs is for tasks, and %s learns from text: set train.steps instead", model->name);
-    if (strcmp(tn_settings_text(st, "train.select"), "accuracy") == 0)
-        return tn_error(TN_USAGE, "train.select=accuracy is for tasks, and %s learns from text: leave it at auto", model->name);
     return TN_OK;
 }
 
@@ -202,8 +197,6 @@ tn_status tn_task_fit_probe(tn_settings *st)
     const char *const values[][2] = { { "train.eval_batches", "0" }, { "train.test", "on" } };
     for (size_t i = 0; s == TN_OK && i < sizeof values / sizeof *values; i++)
         if (is_unset(st, values[i][0])) s = tn_settings_set(st, values[i][0], values[i][1], "%s", source);
-    if (s == TN_OK && strcmp(tn_settings_text(st, "train.select"), "auto") == 0)
-        s = tn_settings_set(st, "train.select", "accuracy", "%s", source);
     return s;
 }
 
@@ -280,12 +273,12 @@ tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set)
     const char *name = tn_settings_text(st, "task.name");
     snprintf(source, sizeof source, "task %s", name);
     TN_RETURN_IF(take_sizes(st, name, set, source));
-    return take_defaults(st, name, set, source, true);
+    return take_defaults(st, name, set, source);
 }
 
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like)
 {
     char source[96];
     snprintf(source, sizeof source, "data %s", name);
-    return take_defaults(st, name, like, source, false);
+    return take_defaults(st, name, like, source);
 }

@@ -15,13 +15,12 @@
  *   train.eval_every          unless set: once per epoch, and not more often than every TN_TASK_EVAL_STEPS steps
  *   train.eval_batches        unless set: 0, all of the held-out part
  *   train.test                unless set: on where the task has a test split
- *   train.select              where it is auto: accuracy
  *
  * Of an environment: train.batch holds rl.episodes whole episodes, train.steps unless set: TN_TASK_EPISODES episodes, value unless
  * set: on.
  *
  * Of a probe, for models that read tokens: vocab where it is auto, train.context where task.lengths say how long sequences are and
- * nobody else does, train.eval_batches, train.test and train.select as above.
+ * nobody else does, train.eval_batches and train.test as above.
  *
  * TN_USAGE names the remedy: sizes or settings that are not the task's. */
 tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set);

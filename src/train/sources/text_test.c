@@ -160,14 +160,15 @@ static void evaluation(void **state)
         open_rig(&r, "gpt", set, 6, k == 0 ? 1 : k == 1 ? 2 : 5, 32, TN_LOADER_PACK);
         assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
         assert_ok(tn_evaluate(r.trainer, &r.source, 0, &again));
-        assert_true(e.loss == again.loss && e.tokens == again.tokens);
+        assert_true(tn_scores_first(&e.scores) == tn_scores_first(&again.scores) && e.count == again.count);
         const tn_dataset_counts c = tn_dataset_count(r.data, TN_VALID);
-        assert_int_equal(e.tokens, c.tokens - c.documents);
+        assert_int_equal(e.count, c.tokens - c.documents);
+        assert_true(tn_scores_get(&e.scores, "bits_per_byte") == tn_scores_get(&e.scores, "loss") * r.source.bits);
         assert_float_equal(r.source.bits, 1 / log(2), 1e-12); /* a byte a token */
-        loss[k] = e.loss;
-        tokens[k] = e.tokens;
+        loss[k] = tn_scores_get(&e.scores, "loss");
+        tokens[k] = e.count;
         assert_ok(tn_evaluate(r.trainer, &r.source, 1, &e));
-        assert_true(e.tokens < tokens[k]);
+        assert_true(e.count < tokens[k]);
         close_rig(&r);
     }
     assert_true(tokens[0] == tokens[1] && tokens[0] == tokens[2]);
@@ -185,7 +186,7 @@ static void nothing_held_out(void **state)
     tn_source_close(&r.source);
     assert_ok(tn_source_open(&(tn_source_options){ .data = r.data, .batch = 2, .length = 32, .heldout = TN_TEST }, &r.source));
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
-    assert_true(e.tokens == 0 && isnan(e.loss) && isnan(r.source.bits));
+    assert_true(e.count == 0 && isnan(tn_scores_first(&e.scores)) && isnan(r.source.bits));
     close_rig(&r);
 }
 
@@ -217,7 +218,9 @@ static void quiet_steps(void **state)
     float loss;
     tn_applied a;
     tn_evaluation e;
+    tn_evaluator *evaluator;
     open_rig(&r, "ten", set, 10, 2, 32, TN_LOADER_PACK);
+    assert_ok(tn_evaluator_new(r.trainer, &r.source, &evaluator));
     assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 10; i++) {
@@ -225,8 +228,9 @@ static void quiet_steps(void **state)
         assert_ok(tn_trainer_grad(r.trainer, i, &loss));
         assert_ok(tn_trainer_apply(r.trainer, i, 1, loss, &a));
     }
-    assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
+    assert_ok(tn_evaluator_run(evaluator, &r.source, 0, &e));
     assert_int_equal(tn_alloc_count(), before);
+    tn_evaluator_free(evaluator);
     close_rig(&r);
 }
 

@@ -142,7 +142,7 @@ static tn_status source_back(void *ctx, const tn_source_mark *to)
     return TN_OK;
 }
 
-static long long number_at(const record_source *s, int64_t i) { return (long long)(s->set.number ? s->set.number(s->set.data, i) : i); }
+static long long number_at(const record_source *s, int64_t i) { return (long long)(s->set.place ? s->set.place(s->set.data, i) : i); }
 
 /* "batch 3 of epoch 1, sample 17 (row 4)", or "..., samples 17, 3, 90, 4 and 60 more" */
 static void source_describe(void *ctx, int64_t row, char *buf, size_t bytes)

@@ -17,7 +17,7 @@ typedef struct tn_record_set {
     size_t n_numbers;
     const void *data;
     int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at); /* as tn_records.read */
-    int64_t (*number)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
+    int64_t (*place)(const void *data, int64_t i); /* of training record i, for people; NULL: i */
     tn_status (*hash)(const void *data, char hash[TN_HASH_BYTES]);
     void (*about)(const void *data, FILE *f);
     size_t (*bytes)(const void *data); /* or NULL */

@@ -40,7 +40,7 @@ static int64_t read_sample(const void *data, int split, int64_t i, int64_t step,
     return counted;
 }
 
-static int64_t number_of(const void *data, int64_t i) { return ((const owned *)data)->set->index[TN_TRAIN][i]; }
+static int64_t place_of(const void *data, int64_t i) { return ((const owned *)data)->set->index[TN_TRAIN][i]; }
 
 static tn_status hash_samples(const void *data, char hash[TN_HASH_BYTES])
 {
@@ -108,7 +108,7 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
     snprintf(o->name, sizeof o->name, "%s", name);
     const tn_record_set records = { .kind = "task", .noun = "sample", .rows = rows, .n_rows = ROWS,
                                     .count = { set->count[0], set->count[1], set->count[2] }, .labels = counted_labels(set), .data = o,
-                                    .read = read_sample, .number = number_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
+                                    .read = read_sample, .place = place_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
                                     .close = close_samples, .seed = seed,
                                     .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } },
                                     .n_numbers = 3 };

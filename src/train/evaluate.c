@@ -34,6 +34,7 @@ struct tn_evaluator {
     metric *metric; /* (list.n) */
     const char *const *group_name;
     const char *step; /* whose outputs are looked at */
+    const atomic_bool *stop; /* or NULL */
 };
 
 /* --- one batch ---------------------------------------------------------------------------------------------------------- */
@@ -195,6 +196,7 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
         int64_t count;
         TN_RETURN_IF(source->heldout(source->ctx, i, e->trainer, &count));
         if (count == 0) break;
+        if (e->stop && atomic_load(e->stop)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(evaluate_batch(e, i, count));
         found.count += count;
     }
@@ -274,6 +276,8 @@ done:
     tn_evaluator_free(e);
     return s;
 }
+
+void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop) { e->stop = stop; }
 
 void tn_evaluator_free(tn_evaluator *e)
 {

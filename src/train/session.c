@@ -111,7 +111,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .labels = s->samples ? s->samples->labels : 0, .samples = s->samples ? s->samples->count[TN_TRAIN] : 0, .weighted = s->env != NULL,
                                    .logits = s->samples || s->probe, .widths = s->probe ? s->probe->lengths : NULL, .n_widths = s->probe ? s->probe->n_lengths : 0, .forward_only = o->evaluates, .documents = s->data && tn_source_marks_documents(s->mode),
-                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .beside = data_bytes(s, o, batch), .refused = refused, .shared = s->shared, .seat = s->seat };
+                                   .buckets = s->data && s->mode == TN_LOADER_BUCKET, .beside = data_bytes(s, o, batch), .refused = refused, .shared = s->shared, .seat = s->seat, .store = o->store };
     return tn_trainer_new(&t, out);
 }
 
@@ -225,7 +225,8 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
                                     .n_said = o->n_said,
                                     .overrides = o->overrides,
                                     .n = o->n };
-    tn_status st = tn_settings_resolve_from(&from, &s.settings, &s.model);
+    tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings) : tn_settings_resolve_from(&from, &s.settings, &s.model);
+    if (o->settings) s.model = o->model;
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) s.length = tn_settings_int(s.settings, "train.context");
     if (st == TN_OK) st = open_data(&s, o->needs_data, !o->evaluates);

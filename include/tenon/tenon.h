@@ -153,10 +153,10 @@ tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, dou
 
 /* --- metrics ---------------------------------------------------------------------------------------------------------- */
 
-/* What the model is judged by on held-out data, by name: "loss", "bits_per_byte", "accuracy", or what its rows say. */
+/* What the model is judged by on held-out data, by name: "loss", "bits_per_byte", or what its rows say. */
 typedef struct tenon_metric {
     size_t size;      /* sizeof(tenon_metric) */
-    const char *name; /* by groups NAME_GROUP: "accuracy_8" */
+    const char *name; /* where groups are counted apart also NAME_GROUP */
     const char *unit; /* "nats"; "": none */
     int higher;       /* 1: more is better */
     double value;     /* NaN: not known */

@@ -33,7 +33,7 @@ tn_status tn_metric_list_of(const tn_model *m, const struct tn_source *source, t
 const tn_metric_row *tn_metric_find(const tn_metric_list *l, const char *name);
 /* A number of the source ("bits", "answers", ...); NaN: it has none. */
 double tn_metric_number(const struct tn_source *source, const char *name);
-/* A score's key in metrics.jsonl: "heldout", "heldout_accuracy_8". */
+/* A score's key in metrics.jsonl: "heldout", "heldout_NAME". */
 const char *tn_metric_key(const tn_metric_list *l, const char *name, char key[TN_SCORE_KEY]);
 /* Whether a is better than b by this row; NaN is never. */
 bool tn_metric_better(const tn_metric_row *r, double a, double b);

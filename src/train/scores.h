@@ -31,7 +31,7 @@ void tn_metric_rows(const tn_model *m, tn_metric_list *out);
 tn_status tn_metric_list_of(const tn_model *m, const struct tn_source *source, tn_metric_list *out);
 /* The row of a name, or of NAME_GROUP where its groups are counted apart; NULL: there is none. */
 const tn_metric_row *tn_metric_find(const tn_metric_list *l, const char *name);
-/* A score's key in metrics.jsonl: "heldout", "heldout_accuracy_8". */
+/* A score's key in metrics.jsonl: "heldout", "heldout_NAME". */
 const char *tn_metric_key(const tn_metric_list *l, const char *name, char key[TN_SCORE_KEY]);
 /* Whether a is better than b by this row; NaN is never. */
 bool tn_metric_better(const tn_metric_row *r, double a, double b);

@@ -52,12 +52,6 @@ static tn_status value_of(const tn_trainer *t, const tn_schedule_row *row, int64
                     row->name, (long long)step, *out);
 }
 
-static int64_t last_step(const tn_trainer *t)
-{
-    const int64_t n = tn_settings_int(t->settings, "train.steps");
-    return n > 0 ? n - 1 : 0;
-}
-
 /* The values of a step, as all its plans take them. */
 static tn_status set_schedules(const tn_trainer *t, const tn_trainer_step *s, int64_t step)
 {
@@ -89,7 +83,7 @@ tn_status tn__schedules_check(const tn_trainer *t)
             return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is read, or remove the row",
                             t->model->name, row->name, row->name);
         TN_RETURN_IF(value_of(t, row, 0, &value));
-        TN_RETURN_IF(value_of(t, row, last_step(t), &value));
+        TN_RETURN_IF(value_of(t, row, t->last_step, &value));
     }
     return TN_OK;
 }
@@ -125,7 +119,7 @@ tn_status tn__step_choose(tn_trainer *t, int64_t step)
 tn_status tn__step_before_eval(tn_trainer *t)
 {
     give_inputs(t, &t->eval_step);
-    return set_schedules(t, &t->eval_step, last_step(t));
+    return set_schedules(t, &t->eval_step, t->last_step);
 }
 
 /* --- steps by name -------------------------------------------------------------------------------------------------------- */
@@ -172,7 +166,7 @@ tn_status tn_trainer_run_step(tn_trainer *t, const char *name)
     tn_trainer_step *s = NULL;
     TN_RETURN_IF(find_step(w, name, &s));
     give_inputs(w, s);
-    TN_RETURN_IF(set_schedules(w, s, last_step(w)));
+    TN_RETURN_IF(set_schedules(w, s, w->last_step));
     t->fresh = true; /* what was packed for the other plans is not this one's */
     return tn_run(s->bound);
 }

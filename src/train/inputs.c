@@ -273,18 +273,25 @@ void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width)
     }
 }
 
+/* What is drawn token by token: sequences side by side have one stream. */
+static bool is_sequence(const tn_input_slot *s) { return s->row->cut && s->row->type == TN_I32 && s->below; }
+
 void tn_feed_made_up(const tn_feed *f, tn_rng rng)
 {
+    uint64_t beside = 0, at = 0;
+    for (size_t i = 0; i < f->inputs->n; i++) beside += is_sequence(&f->inputs->slot[i]);
     for (size_t i = 0; i < f->inputs->n; i++) {
         const tn_input_slot *s = &f->inputs->slot[i];
-        const int64_t n = tn_input_items(s, f->batch, f->length);
-        const tn_rng own = { rng.seed, rng.stream + i };
+        const int64_t n = tn_input_items(s, f->batch, f->length), each = n / f->batch > 0 ? n / f->batch : 1;
+        const bool together = is_sequence(s);
+        const tn_rng own = { rng.seed, together ? rng.stream : rng.stream + i };
+        const uint64_t stride = together ? beside : 1, first = together ? at++ : 0;
         int32_t *whole = f->at[i];
         if (!f->at[i]) continue;
         if (s->row->type == TN_F32) tn_rng_normals(own, f->at[i], n);
         else
             for (int64_t k = 0; k < n; k++)
-                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k, (uint64_t)s->below) : (int32_t)(k / (n / f->batch > 0 ? n / f->batch : 1));
+                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k * stride + first, (uint64_t)s->below) : (int32_t)(k / each);
     }
     tn_feed_end(f, f->batch);
 }

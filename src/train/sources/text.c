@@ -408,6 +408,7 @@ tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
     const char *path = tn_settings_text(st, "data");
     tn_dataset *data = NULL;
     tn_status s = open_dataset(o, path, &data);
+    if (s != TN_OK) tn_error_prefix("data");
     if (s == TN_OK) s = take_vocab(o->settings, data, path);
     if (s != TN_OK) {
         tn_dataset_close(data);

@@ -20,8 +20,7 @@ static const struct {
 tn_status tn_source_find(const tn_source_open *o, tn_source *out)
 {
     *out = (tn_source){ 0 };
-    if (!o->model->n_inputs)
-        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", o->model->name);
+    TN_RETURN_IF(tn_inputs_check(o->model, o->settings));
     TN_RETURN_IF(tn_task_check(o->model, o->settings));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i].takes(o)) continue;

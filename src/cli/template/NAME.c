@@ -18,6 +18,7 @@ static const tn_input_row inputs[] = {
     { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" },
     { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab", .pad = -1 }, /* -1: not counted */
 };
+static const tn_source_number assumes[] = { { "vocab", 50257 } }; /* where there are no data: checks and benchmarks */
 
 /* What a run is judged by on held-out data; training minimises the first. A row here is all that a new metric takes. */
 static const tn_metric_row metrics[] = {
@@ -56,8 +57,7 @@ static tn_ref cell_layer(tn_graph *g, tn_ref x, bool carry)
 
 static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
-    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers");
-    const int64_t vocab = tn_settings_is_auto(st, "vocab") ? 50257 : tn_settings_int(st, "vocab");
+    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers"), vocab = tn_settings_int(st, "vocab");
     const tn_ref tokens = tn_in(b, "tokens"), labels = tn_in(b, "labels"); /* none where a text is written */
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
 
@@ -86,6 +86,8 @@ static const tn_model model = {
     .n_settings = sizeof settings / sizeof *settings,
     .build = NAME_build,
     TN_INPUTS(inputs),
+    .assumes = assumes,
+    .n_assumes = sizeof assumes / sizeof *assumes,
     TN_METRICS(metrics),
 };
 

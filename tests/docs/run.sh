@@ -5,6 +5,7 @@
 # build/tenon (or $TENON) first in PATH:
 #   ```sh        runs with `bash -e`; the current folder is kept from block to block
 #   ```c FILE    holds one function, which replaces the one of that name in FILE, with the comment above it
+#   ```c new FILE is all of FILE
 #   ```diff FILE changes FILE: lines with + are added, lines with - go, others (behind a space) stand around them; blank lines part the
 #                places, each of which is in FILE once
 # A block that python3 runs finds the package of this checkout, with the library beside the command (PYTHON names another interpreter).
@@ -83,6 +84,7 @@ follow() { # $1: a page
         elif [[ $line == '```' ]]; then
             case $kind in
             sh) run_block "$work/block" ;;
+            'c new '*) cp "$work/block" "$(cat "$work/cwd")/${kind#c new }" ;;
             'c '*) replace_function "$work/block" "${kind#c }" ;;
             'diff '*) change_file "$work/block" "${kind#diff }" ;;
             *) kind='' && continue ;;

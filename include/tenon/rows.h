@@ -3,11 +3,11 @@
  * reports, C and Python) walks these rows and knows none of their names.
  *
  *     static const tn_input_row inputs[] = {
- *         { "surface", TN_F32, { TN_B, "cells" } },
- *         { "target",  TN_F32, { TN_B, "cells" } },
+ *         { "surface", TN_F32, .dims = { TN_B, "cells" } },
+ *         { "target",  TN_F32, .dims = { TN_B, "cells" } },
  *     };
  *     static const tn_metric_row metrics[] = {
- *         { "loss", .how = TN_MEAN_BY_COUNT },
+ *         { "loss", "", TN_LOWER, .how = TN_MEAN_BY_COUNT },
  *         { "psnr", "dB", TN_HIGHER, TN_FROM_SUMS, .sums = { "squares", "cells" }, .make = psnr },
  *     };
  *

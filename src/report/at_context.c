@@ -27,8 +27,8 @@ static tn_status make_settings(const tn_at_context_options *o, tn_settings **out
 static tn_status check_positions(const tn_at_context_options *o, const tn_settings *st)
 {
     int64_t had, has, had_frozen, has_frozen;
-    TN_RETURN_IF(tn_tensors_count(o->model, o->settings, &had, &had_frozen));
-    TN_RETURN_IF(tn_tensors_count(o->model, st, &has, &has_frozen));
+    TN_RETURN_IF(tn_tensors_count(o->model, o->settings, NULL, &had, &had_frozen));
+    TN_RETURN_IF(tn_tensors_count(o->model, st, NULL, &has, &has_frozen));
     if (had == has && had_frozen == has_frozen) return TN_OK;
     return tn_error(TN_USAGE, "its %s train.context=%s", had != has ? "learned positions end at" : "table of positions ends at",
                     tn_settings_text(o->settings, "train.context"));

@@ -231,11 +231,12 @@ static bool is_there(tn_evaluator *e, const char *name, bool one)
 static tn_status find_sums(tn_evaluator *e, metric *m)
 {
     const tn_metric_row *r = m->row;
-    const char *const means[] = { r->sums[0], r->name, "loss" };
+    const bool of_loss = strcmp(r->name, "loss") == 0 || r->needs; /* in another unit */
+    const char *const means[] = { r->sums[0], of_loss || !r->sums[0] ? r->name : NULL, of_loss ? "loss" : NULL };
     if (r->how == TN_ADDED || r->how == TN_OF_WHOLE) return TN_OK;
     for (int k = 0; k < TN_SUMS_MAX && (k < 2 || r->how == TN_FROM_SUMS); k++) m->from[k] = r->sums[k];
     for (int k = 0; k < 3 && r->how == TN_MEAN_BY_COUNT; k++) {
-        m->from[0] = means[k];
+        if (means[k]) m->from[0] = means[k];
         if (means[k] && is_there(e, means[k], false)) break;
     }
     for (int k = 0; k < TN_SUMS_MAX; k++)

@@ -149,7 +149,7 @@ tn_status tn_saved_model_find(const tn_asked *asked, const char *target, const c
     TN_TRY(tn_settings_fix_sizes(m.model, m.settings));
     if (m.weights[0] && tn_model_cuts(m.model)) { /* samples: their sizes are the task's, which is not here */
         const int64_t context = tn_settings_int(m.settings, "train.context");
-        TN_TRY(tn_weights_check(m.weights, m.model, m.settings, context < 8 ? context : 8));
+        TN_TRY(tn_weights_check(m.weights, m.model, m.settings, NULL, context < 8 ? context : 8));
     }
     *out = m;
     m.settings = NULL;

@@ -168,8 +168,9 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
     if (o->settings) s.model = o->model;
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o);
-    if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);
-    if (st == TN_OK && o->weights) st = tn_weights_check(o->weights, s.model, s.settings, tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
+    const tn_supply supply = tn_source_supply(&s.source);
+    if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, s.source.ctx ? &supply : NULL, o->width, o->parameters, &s.width);
+    if (st == TN_OK && o->weights) st = tn_weights_check(o->weights, s.model, s.settings, s.source.ctx ? &supply : NULL, tn_model_cuts(s.model) && s.length > 8 ? 8 : s.length);
     if (st == TN_OK) st = open_trainer(&s, o);
     if (st == TN_OK) st = start_source(&s, o);
     if (st == TN_OK && s.source.ctx) st = tn_metric_settle(&s.source, s.trainer, s.settings);

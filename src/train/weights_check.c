@@ -30,7 +30,7 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-static tn_status check_found(const char *found, bool is_file, const tn_model *model, const tn_settings *st, int64_t length)
+static tn_status check_found(const char *found, bool is_file, const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t length)
 {
     tn_status s = TN_OK;
     tn_tensor_file f = { 0 };
@@ -41,7 +41,7 @@ static tn_status check_found(const char *found, bool is_file, const tn_model *mo
     else TN_TRY(tn_ckpt_tensors_path(found, "model", file));
     if (ends_with(file, ".bin")) return TN_OK; /* llama2.c: its settings are its header, whose sizes add up to the file's */
     TN_TRY(tn_tensor_file_open(file, tn_packed_most(file), &f));
-    const tn_graph_shape shape = { .batch = 1, .length = length, .expect = expect, .expect_ctx = f.tensors };
+    const tn_graph_shape shape = { .batch = 1, .length = length, .supply = supply, .expect = expect, .expect_ctx = f.tensors };
     TN_TRY(tn_graph_setup_build(&setup, model, st, &shape, &g));
 done:
     tn_graph_free(g);
@@ -49,12 +49,12 @@ done:
     return s;
 }
 
-tn_status tn_weights_check(const char *path, const tn_model *model, const tn_settings *st, int64_t length)
+tn_status tn_weights_check(const char *path, const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t length)
 {
     char found[TN_PATH_BYTES], none[TN_CKPT_NOTE]; /* whoever loads them says what stands in for what */
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, none);
-    if (s == TN_OK) do s = check_found(found, is_file, model, st, length);
+    if (s == TN_OK) do s = check_found(found, is_file, model, st, supply, length);
         while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;

@@ -11,12 +11,12 @@
 
 enum { ROUND = 8, LEAPS = 32 }; /* widths that machines like; refused values in a row that are stepped over */
 
-tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, int64_t *parameters, int64_t *frozen)
+tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters, int64_t *frozen)
 {
     tn_graph_setup setup;
     tn_graph *g = NULL;
     int64_t n = 0, still = 0;
-    const tn_graph_shape shape = { .batch = 1, .length = tn_inputs_length(model, st), .training = true };
+    const tn_graph_shape shape = { .batch = 1, .length = tn_inputs_length(model, st), .training = true, .supply = supply };
     TN_RETURN_IF(tn_graph_setup_read(st, &(tn_device){ TN_CPU }, 1, &setup));
     TN_RETURN_IF(tn_graph_setup_build(&setup, model, st, &shape, &g));
     for (size_t i = 1; i < g->n_tensors; i++) {
@@ -30,15 +30,16 @@ tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, int64_t
     return TN_OK;
 }
 
-tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, int64_t *out)
+tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *out)
 {
     int64_t frozen;
-    return tn_tensors_count(model, st, out, &frozen);
+    return tn_tensors_count(model, st, supply, out, &frozen);
 }
 
 typedef struct search {
     const tn_model *model;
     tn_settings *st; /* changed at every try */
+    const tn_supply *supply;
     const char *key;
     int64_t unit, most; /* values tried are multiples of the unit */
     int64_t wanted;
@@ -59,7 +60,7 @@ static tn_status try_width(search *s, int64_t value, int64_t *count)
 {
     *count = 0;
     TN_RETURN_IF(set_width(s, value));
-    const tn_status st = tn_parameters_count(s->model, s->st, count);
+    const tn_status st = tn_parameters_count(s->model, s->st, s->supply, count);
     if (st != TN_OK) return st == TN_USAGE ? TN_OK : st;
     if (s->best && distance(*count, s->wanted) >= distance(s->best_count, s->wanted)) return TN_OK;
     s->best = value;
@@ -104,7 +105,7 @@ static tn_status search_key(search *s, const char *key, int64_t unit)
     s->best = s->best_count = 0;
     TN_RETURN_IF(bisect(s));
     if (s->best) return set_width(s, s->best);
-    return tn_parameters_count(s->model, s->st, &s->best_count); /* for the model's own words */
+    return tn_parameters_count(s->model, s->st, s->supply, &s->best_count); /* for the model's own words */
 }
 
 static bool near_enough(const search *s)
@@ -146,11 +147,11 @@ static tn_status search_widths(search *s, const char *key, tn_width *w)
     return TN_OK;
 }
 
-tn_status tn_width_fit(const tn_model *model, tn_settings *st, const char *key, int64_t parameters, tn_width *out)
+tn_status tn_width_fit(const tn_model *model, tn_settings *st, const tn_supply *supply, const char *key, int64_t parameters, tn_width *out)
 {
     tn_status s = TN_OK;
     tn_width w = { 0 };
-    search k = { .model = model, .wanted = parameters };
+    search k = { .model = model, .supply = supply, .wanted = parameters };
     TN_RETURN_IF(tn_settings_clone(st, &k.st));
     TN_TRY(search_widths(&k, key, &w));
     w.parameters = k.best_count;

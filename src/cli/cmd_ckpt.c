@@ -157,8 +157,9 @@ static tn_status inspect(tn_cli *c)
     TN_RETURN_IF(tn_args_expect(&c->args, 2, 2));
     TN_RETURN_IF(tn_ckpt_resolve(path, "latest", found, &is_file, note));
     TN_RETURN_IF(tn_cli_warn(c, note));
+    tn_ckpt_seen seen = tn_ckpt_look(found);
     do s = read_all(found, is_file, &x);
-    while (s == TN_BAD_FILE && tn_ckpt_another(path, "latest", found));
+    while (s == TN_BAD_FILE && tn_ckpt_another(path, "latest", found, &seen));
     TN_TRY(s);
     if (!is_file && strcmp(found, path) != 0) { /* a run: its list, then its newest */
         TN_TRY(tn_ckpt_list_read(path, &l));

@@ -134,10 +134,11 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     if (e->view && !s->source.text)
         return tn_error(TN_USAGE, "%.640s learns from samples: positions, contexts and spectra are of models that learn from text", target);
     if (!s->source.play) TN_RETURN_IF(check_split(s, split));
+    tn_ckpt_seen seen = tn_ckpt_look(checkpoint);
     tn_status st;
     do st = is_file ? tn_weights_load(checkpoint, tn_trainer_store(s->trainer), note)
                     : tn_ckpt_load_weights(checkpoint, tn_trainer_store(s->trainer), note);
-    while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint));
+    while (st == TN_BAD_FILE && tn_ckpt_another(target, "best", checkpoint, &seen));
     TN_RETURN_IF(st);
     tn_session_describe(s, c->err);
     char shown[512]; /* a file's name may have lines of its own */

@@ -99,9 +99,15 @@ tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH
 /* That line from tn_ckpt_find's `why`. */
 void tn_ckpt_note(const char *link, const char *why, const char *used, char note[TN_CKPT_NOTE]);
 
-/* A run removes checkpoints while others read them. Where reading `found` of the run `path` failed because it is gone, the one
- * to read now is put there; false: it is still there, or no other is, or `path` is not a run but that checkpoint. */
-bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES]);
+/* A run removes checkpoints, and writes others under the same names, while they are read. Where reading `found` of the run `path` failed
+ * because it is no longer the one that `seen` is of, the one to read now is put there, and what it is into `seen`; false: it is still the
+ * same, or no other is there, or `path` is not a run but that checkpoint. */
+typedef struct tn_ckpt_seen {
+    uint64_t dev, ino;
+} tn_ckpt_seen;
+
+tn_ckpt_seen tn_ckpt_look(const char *found); /* before it is read */
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_seen *seen);
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
@@ -121,10 +127,6 @@ tn_status tn_ckpt_tensors_path(const char *path, const char *which, char out[TN_
 /* --- used by the files of this module -------------------------------------------------------------------------------- */
 
 /* A checkpoint's directory, to know afterwards whether it is still the same. */
-typedef struct tn_ckpt_seen {
-    uint64_t dev, ino;
-} tn_ckpt_seen;
-
 bool tn__ckpt_see(const char *path, tn_ckpt_seen *out); /* false: it is not there */
 bool tn__ckpt_gone(const char *path, const tn_ckpt_seen *was); /* or another has its name */
 

@@ -255,7 +255,10 @@ static tn_status find_once(const char *run, const char *link, char path[TN_PATH_
     *again = false;
     if (why) why[0] = 0;
     TN_TRY(tn_ckpt_list_read(run, &l));
-    if (l.n == 0) TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+    if (l.n == 0) {
+        *again = named >= 0 && !last; /* the only one is being replaced */
+        TN_FAIL(TN_BAD_FILE, "%.640s holds no checkpoint", run);
+    }
     tried = tn_alloc(l.n);
     if (!tried) TN_TRY(TN_MEMORY);
     if (is_gone(&l, run, link, named) && !last) { /* a save of the same step replaces it */
@@ -299,11 +302,18 @@ tn_status tn_ckpt_find(const char *run, const char *link, char path[TN_PATH_BYTE
     return s;
 }
 
-bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES])
+tn_ckpt_seen tn_ckpt_look(const char *found)
 {
-    tn_ckpt_seen here;
-    if (strcmp(path, found) == 0 || tn__ckpt_see(found, &here)) return false;
-    return tn_ckpt_find(path, link, found, NULL, 0) == TN_OK;
+    tn_ckpt_seen seen = { 0 };
+    return tn__ckpt_see(found, &seen) ? seen : (tn_ckpt_seen){ 0 };
+}
+
+bool tn_ckpt_another(const char *path, const char *link, char found[TN_PATH_BYTES], tn_ckpt_seen *seen)
+{
+    if (strcmp(path, found) == 0 || !tn__ckpt_gone(found, seen)) return false;
+    if (tn_ckpt_find(path, link, found, NULL, 0) != TN_OK) return false;
+    *seen = tn_ckpt_look(found);
+    return true;
 }
 
 tn_status tn_ckpt_resolve(const char *path, const char *link, char found[TN_PATH_BYTES], bool *is_file, char note[TN_CKPT_NOTE])

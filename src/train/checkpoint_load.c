@@ -216,8 +216,9 @@ tn_status tn_ckpt_load_weights(const char *path, tn_store *store, char note[TN_C
     char found[TN_PATH_BYTES];
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, note);
+    tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
     if (s == TN_OK) do s = load_found(found, is_file, store);
-        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found));
+        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

@@ -524,13 +524,14 @@ static void read_beside(tn_tempdir *d, rig *r, int round)
         break;
     default: /* as `ckpt inspect` does */
         assert_ok(tn_ckpt_find(d->path, "latest", found, NULL, 0));
+        tn_ckpt_seen seen = tn_ckpt_look(found);
         tn_status s;
         do {
             s = tn_ckpt_read_manifest(found, &manifest);
             if (s == TN_OK) json_decref(manifest);
             if (s == TN_OK) s = tn_ckpt_read_state(found, &st);
             if (s == TN_OK) tn_ckpt_state_free(&st);
-        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found));
+        } while (s == TN_BAD_FILE && tn_ckpt_another(d->path, "latest", found, &seen));
         assert_ok(s);
     }
 }

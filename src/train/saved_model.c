@@ -204,9 +204,10 @@ done:
 tn_status tn_saved_model_load(tn_saved_model *m, tn_store *store)
 {
     char none[TN_CKPT_NOTE]; /* weights name a checkpoint or a file, which nothing stands in for */
+    tn_ckpt_seen seen = tn_ckpt_look(m->weights);
     tn_status s;
     do s = tn_weights_load(m->weights, store, none);
-    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights));
+    while (s == TN_BAD_FILE && m->link && tn_ckpt_another(m->config, m->link, m->weights, &seen));
     return s;
 }
 

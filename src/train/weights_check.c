@@ -54,8 +54,9 @@ tn_status tn_weights_check(const char *path, const tn_model *model, const tn_set
     char found[TN_PATH_BYTES], none[TN_CKPT_NOTE]; /* whoever loads them says what stands in for what */
     bool is_file;
     tn_status s = tn_ckpt_resolve(path, "best", found, &is_file, none);
+    tn_ckpt_seen seen = s == TN_OK ? tn_ckpt_look(found) : (tn_ckpt_seen){ 0 };
     if (s == TN_OK) do s = check_found(found, is_file, model, st, supply, length);
-        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found));
+        while (s == TN_BAD_FILE && tn_ckpt_another(path, "best", found, &seen));
     if (s == TN_BAD_FILE && !strstr(tn_error_text(), path)) tn_error_prefix("%.300s", path);
     return s;
 }

@@ -154,7 +154,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (whole) t->inputs = whole->inputs;
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
-    TN_TRY(tn__steps_list(t));
+    TN_TRY(tn__steps_list(t, o->step));
     t->accumulate = tn_settings_int(o->settings, "train.accumulate");
     list_wants(t, o);
     t->now = t;

@@ -32,12 +32,12 @@ static tn_status check_rows(const tn_model *m)
     return TN_OK;
 }
 
-tn_status tn__steps_list(tn_trainer *t)
+tn_status tn__steps_list(tn_trainer *t, const char *only)
 {
     const tn_model *m = t->model;
     TN_RETURN_IF(check_rows(m));
     for (size_t i = 0; i < m->n_steps && !t->forward_only; i++)
-        if (m->steps[i].gradients) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
+        if (m->steps[i].gradients && (!only || strcmp(only, m->steps[i].name) == 0)) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
     if (!t->n_train && !t->forward_only) t->train[t->n_train++] = (tn_trainer_step){ .name = "train", .row = -1 };
     return TN_OK;
 }
@@ -85,7 +85,8 @@ tn_status tn__schedules_check(const tn_trainer *t)
         bool read = t->eval_step.scalar[i] != NULL;
         if (!row->name || !row->value) return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", t->model->name);
         for (size_t k = 0; k < t->n_train; k++) read |= t->train[k].scalar[i] != NULL;
-        if (!read && !t->forward_only && !t->chunks)
+        const bool all = !t->forward_only && !t->chunks && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
+        if (!read && all)
             return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is read, or remove the row",
                             t->model->name, row->name, row->name);
         TN_RETURN_IF(value_of(t, row, 0, &value));
@@ -109,7 +110,7 @@ tn_status tn__step_choose(tn_trainer *t, int64_t step)
     const tn_model *m = t->model;
     const int64_t of_optimizer = step / t->accumulate;
     size_t k = 0;
-    if (m->choose) {
+    if (m->choose && t->n_train > 1) {
         const size_t row = m->choose(t->settings, of_optimizer);
         while (k < t->n_train && t->train[k].row != (int)row) k++;
         if (k == t->n_train)

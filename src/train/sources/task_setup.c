@@ -136,9 +136,21 @@ static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
                     model->name, tn_task_names(false, names, sizeof names));
 }
 
+/* Data that it could not read must not be taken for read. */
+static tn_status check_for_records(const tn_model *model, const tn_settings *st)
+{
+    const char *const key[] = { "data", "task.name" }, *const said[] = { "data", "task" };
+    const bool reads[] = { tn_model_reads(model, "tokens"), tn_model_reads(model, "tokens") || tn_model_reads(model, "features") };
+    for (int i = 0; i < 2; i++)
+        if (tn_settings_text(st, key[i])[0] && !reads[i])
+            return tn_error(TN_USAGE, "%s=%.200s: model %s reads none of that, it has data of its own (%s): leave %s out", said[i],
+                            tn_settings_text(st, key[i]), model->name, model->records->name, said[i]);
+    return TN_OK;
+}
+
 tn_status tn_task_check(const tn_model *model, const tn_settings *st)
 {
-    if (model->records) return TN_OK;
+    if (model->records) return check_for_records(model, st);
     return tn_model_reads(model, "features") ? check_for_samples(model, st) : tn_model_reads(model, "tokens") ? check_for_tokens(model, st) : TN_OK;
 }
 

@@ -114,12 +114,12 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
 
 /* --- all of them ------------------------------------------------------------------------------------------------------ */
 
-static tn_status check_twins(const tn_model *model, const tn_input_row *rows, size_t n)
+static tn_status check_twins(const tn_model *model, const char *who, const tn_input_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < i; k++)
             if (rows[i].name && rows[k].name && strcmp(rows[i].name, rows[k].name) == 0)
-                return tn_error(TN_USAGE, "model %s has two inputs called %s: rename one of the rows", model->name, rows[i].name);
+                return tn_error(TN_USAGE, "model %s%s two inputs called %s: rename one of the rows", model->name, who, rows[i].name);
     return TN_OK;
 }
 
@@ -190,7 +190,8 @@ tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn
         return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", model->name);
     if (n > TN_INPUTS_MAX || model->n_inputs > TN_INPUTS_MAX)
         return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
-    TN_RETURN_IF(check_twins(model, model->inputs, model->n_inputs));
+    TN_RETURN_IF(check_twins(model, " has", model->inputs, model->n_inputs));
+    TN_RETURN_IF(check_twins(model, ": its data have", rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {
         if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !m.supply->optional))) continue;

@@ -105,10 +105,10 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
     int64_t epoch, next, batches;
     if (!kind || strcmp(kind, s->set.kind) != 0)
-        return tn_error(TN_USAGE, "the run was not trained on a task: give it the same data, or start over with --fresh");
+        return tn_error(TN_USAGE, "the run was trained on other data: give it the same, or start over with --fresh");
     if (!data || strcmp(data, s->hash) != 0)
-        return tn_error(TN_USAGE, "the samples of the task, or their splits, are not those the run began with: put the old files and "
-                                  "task.* settings back, or start over with --fresh or run=OTHER");
+        return tn_error(TN_USAGE, "the %ss, or their splits, are not those the run began with: put the old files and settings back, or start over "
+                                  "with --fresh or run=OTHER", s->set.noun);
     if (number_of(cursor, "seed") != (int64_t)s->set.seed || number_of(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
@@ -179,7 +179,7 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     record_source *s = self->ctx;
     const int64_t n = s->set.count[TN_TRAIN];
     if (n < 1 && !how->heldout_only)
-        return tn_error(TN_USAGE, "the task has no samples to train on: make task.valid_frac and task.test_frac smaller");
+        return tn_error(TN_USAGE, "there are no %ss to train on: hold out fewer (of a task: task.valid_frac, task.test_frac)", s->set.noun);
     s->at = *how;
     s->map = tn_feed_map_of(tn_trainer_inputs(how->trainer), s->set.rows, s->set.n_rows);
     self->epoch_batches = (n + how->batch - 1) / how->batch;

@@ -111,6 +111,27 @@ static void follows(void **state)
     tn_session_close(&s);
 }
 
+/* All plans read the batch that is there: without noise and drift the two losses are one. */
+static void same_batch(void **state)
+{
+    (void)state;
+    tn_session s;
+    int64_t count;
+    float first, other, again;
+    open_session(&s, WORDS("noise=0", "drift=0"));
+    assert_ok(tn_source_next(&s.source, 150, s.trainer, &count));
+    assert_ok(tn_trainer_grad(s.trainer, 2, &first));
+    assert_ok(tn_trainer_grad(s.trainer, 3, &other));
+    assert_true(is_consistency(&s) && first > 0.01f && first == other);
+    assert_ok(tn_source_next(&s.source, 150, s.trainer, &count));
+    assert_ok(tn_trainer_grad(s.trainer, 7, &other));
+    assert_ok(tn_trainer_grad(s.trainer, 8, &again));
+    assert_true(other != first && other == again);
+    assert_ok(tn_trainer_eval(s.trainer, &again));
+    assert_true(other == again);
+    tn_session_close(&s);
+}
+
 /* No step of either kind allocates, nor does an evaluation behind the first. */
 static void allocates_nothing(void **state)
 {
@@ -189,6 +210,7 @@ static void trace(void **state)
     assert_ok(tn_trainer_run_step(s.trainer, "trace"));
     const float *path = tn_trainer_step_output(s.trainer, "trace", "path", &type, &n);
     assert_true(path && type == TN_F32 && n == 16 * PATH * CELLS);
+    assert_true(path[0] != 0 && memcmp(path, path + CELLS, sizeof(float) * CELLS) != 0);
     float *surface = tn_trainer_input(s.trainer, "surface");
     for (int64_t b = 0; b < 16; b++) {
         memcpy(surface + b * CELLS, path + b * PATH * CELLS, sizeof(float) * CELLS);
@@ -211,6 +233,7 @@ void tn_tests_surfaces(tn_test_list *l)
     tn_test_add(l, batches, NULL, "families: surfaces, batches know their step");
     tn_test_add(l, follows, NULL, "families: surfaces, schedules and the choice of a step");
     tn_test_add(l, follows, "two", "families: surfaces, the same with two batches a step");
+    tn_test_add(l, same_batch, NULL, "families: surfaces, all plans read one batch");
     tn_test_add(l, allocates_nothing, NULL, "families: surfaces, steps allocate nothing");
     tn_test_add(l, from_sums, NULL, "families: surfaces, decibels are of sums");
     tn_test_add(l, trace, NULL, "families: surfaces, a step by name");

@@ -127,8 +127,12 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
         "seed"
     };
     for (size_t i = 0; i < sizeof live / sizeof *live; i++)
-        if (strcmp(live[i], key) == 0)
-            return (tenon_status)tn_settings_set(net->saved.settings, key, value, "tenon_set");
+        if (strcmp(live[i], key) == 0) {
+            const tn_status s = tn_settings_set(net->saved.settings, key, value, "tenon_set");
+            for (int k = 0; k < TN_NET_PARTS; k++)
+                if (net->part[k]) tn_trainer_reread(net->part[k]);
+            return (tenon_status)s;
+        }
     return (tenon_status)tn_error(TN_USAGE, "%.100s cannot be changed in a model that is open: give it to tenon_open",
                                   key);
 }

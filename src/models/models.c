@@ -79,12 +79,19 @@ const tn_view_row *tn_model_view(const tn_model *m, const tn_model **known)
     return m->n_views ? m->views : NULL;
 }
 
+/* `size` and `abi` stand first in every version; of another one nothing else may be looked at, for the struct is smaller or ordered otherwise. */
 static tn_status check_row(const char *path, const tn_model *m)
 {
     if (!m) return tn_error(TN_BAD_FILE, "%s: tenon_model() returned nothing", path);
-    if (m->abi != TENON_MODEL_ABI || m->size != sizeof *m)
-        return tn_error(TN_BAD_FILE, "%s was compiled for model interface %d, this is %d: compile it again", path, m->abi,
-                        TENON_MODEL_ABI);
+    if (m->abi < TENON_MODEL_ABI)
+        return tn_error(TN_BAD_FILE,
+                        "%.600s was compiled for model interface %d, this is %d: add TN_LANGUAGE_ROWS to its tn_model, write tn_in(b, \"tokens\") for "
+                        "b->tokens, tn_wants(b, \"logits\") for b->logits and tn_segment_begin for a layer's tn_region_begin, then compile it again "
+                        "(docs/models.md#from-interface-5)",
+                        path, m->abi, TENON_MODEL_ABI);
+    if (m->abi > TENON_MODEL_ABI || m->size != sizeof *m)
+        return tn_error(TN_BAD_FILE, "%.600s was compiled with the headers of another Tenon (model interface %d, this is %d): compile it again with these",
+                        path, m->abi, TENON_MODEL_ABI);
     if (!m->name || !m->name[0] || (!m->build && !m->n_steps))
         return tn_error(TN_BAD_FILE, "%s: the model has no name or no build function", path);
     return TN_OK;

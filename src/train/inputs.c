@@ -35,15 +35,21 @@ bool tn_model_cuts(const tn_model *model)
     return false;
 }
 
-static bool has_setting(const tn_settings *st, const char *key) { return tn_settings_find(st, key) < tn_settings_count(st); }
+bool tn_inputs_setting(const tn_settings *st, const char *key)
+{
+    const size_t i = tn_settings_find(st, key);
+    const tn_setting_type type = i < tn_settings_count(st) ? tn_settings_row_at(st, i)->type : TN_TYPE_TEXT;
+    return type == TN_TYPE_INT || type == TN_TYPE_AUTO_INT;
+}
 
 static bool is(const char *dim, const char *name) { return dim && strcmp(dim, name) == 0; }
 
 int64_t tn_inputs_length(const tn_model *model, const tn_settings *st)
 {
+    const char *time = model->time ? model->time : "train.context";
     for (size_t i = 0; i < model->n_inputs; i++)
         for (int k = 0; k < TN_INPUT_RANK; k++)
-            if (is(model->inputs[i].dims[k], TN_T)) return tn_settings_int(st, model->time ? model->time : "train.context");
+            if (is(model->inputs[i].dims[k], TN_T) && tn_inputs_setting(st, time)) return tn_settings_int(st, time);
     return 1;
 }
 
@@ -53,6 +59,7 @@ typedef struct matching {
     const tn_model *model;
     const tn_settings *st;
     const tn_supply *supply;
+    bool theirs; /* the row is the supplier's: its numbers say what it holds, whatever is set */
 } matching;
 
 /* Where nobody has data, what the model assumes of them; 0: nothing. */
@@ -68,18 +75,18 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
 {
     char *end;
     const double number = tn_supply_number(m->supply, name);
-    const bool known = has_setting(m->st, name), is_auto = known && tn_settings_is_auto(m->st, name);
+    const bool known = tn_inputs_setting(m->st, name), is_auto = known && tn_settings_is_auto(m->st, name);
     if (isdigit((unsigned char)name[0])) {
         *out = strtoll(name, &end, 10);
         if (*end) return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name", m->model->name, row->name, name);
-    } else if (known && !is_auto) *out = tn_settings_int(m->st, name);
-    else if (!isnan(number)) *out = (int64_t)number;
+    } else if (known && !is_auto && !(m->theirs && !isnan(number))) *out = tn_settings_int(m->st, name);
+    else if (!isnan(number)) *out = number >= 1 && number <= (double)MOST ? (int64_t)number : 0;
     else if (!known && assumed(m, name)) *out = (int64_t)assumed(m, name); /* a setting has it from tn_task_assume: the model reads it there */
     else if (is_auto)
         return tn_error(TN_USAGE, "model %s, input %s: %s is auto and there are no data to take it from: name them with task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);
     else
-        return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of the model nor a number of its data: add the setting, or correct the row",
+        return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of its data: add the setting, or correct the row",
                         m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
     return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row", m->model->name, row->name, name, (long long)*out);
@@ -88,14 +95,13 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
 /* Rows that models share may bound a number by a size that this one does not have: it is then any. */
 static bool is_known(const matching *m, const char *name)
 {
-    return isdigit((unsigned char)name[0]) || has_setting(m->st, name) || !isnan(tn_supply_number(m->supply, name));
+    return isdigit((unsigned char)name[0]) || tn_inputs_setting(m->st, name) || !isnan(tn_supply_number(m->supply, name));
 }
 
 static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_slot *out)
 {
     tn_input_slot s = { .row = row, .each = 1 };
     int64_t items = 1;
-    if (!row->name || !row->name[0]) return tn_error(TN_USAGE, "model %s has an input without a name: give its row one", m->model->name);
     if (row->type != TN_F32 && row->type != TN_I32)
         return tn_error(TN_USAGE, "model %s, input %s: its type is %s: use TN_F32 or TN_I32", m->model->name, row->name, tn_dtype_name(row->type));
     for (; s.rank < TN_INPUT_RANK && row->dims[s.rank]; s.rank++) {
@@ -120,12 +126,13 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
 
 /* --- all of them ------------------------------------------------------------------------------------------------------ */
 
-static tn_status check_twins(const tn_model *model, const char *who, const tn_input_row *rows, size_t n)
+/* Before any is looked for. */
+static tn_status check_names(const tn_model *model, const tn_input_row *rows, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++)
-            if (rows[i].name && rows[k].name && strcmp(rows[i].name, rows[k].name) == 0)
-                return tn_error(TN_USAGE, "model %s%s two inputs called %s: rename one of the rows", model->name, who, rows[i].name);
+    for (size_t i = 0; i < n; i++) {
+        if (!rows[i].name || !rows[i].name[0]) return tn_error(TN_USAGE, "model %s has an input without a name: give its row one", model->name);
+        if (find(rows, i, rows[i].name)) return tn_error(TN_USAGE, "model %s has two inputs called %s: rename one of the rows", model->name, rows[i].name);
+    }
     return TN_OK;
 }
 
@@ -156,7 +163,8 @@ static tn_status match_row(const matching *m, const tn_input_row *given, tn_inpu
     }
     tn_input_slot filled;
     TN_RETURN_IF(resolve(m, own, out));
-    TN_RETURN_IF(resolve(m, given, &filled));
+    const matching data = { m->model, m->st, m->supply, .theirs = m->supply->rows != NULL };
+    TN_RETURN_IF(resolve(&data, given, &filled));
     out->read = true;
     if (alike(out, &filled)) return TN_OK;
     return tn_error(TN_USAGE, "model %s, input %s: the model takes %s and the data have %s: change the model's settings or its row, or use other data",
@@ -184,20 +192,27 @@ static tn_status check_filled(const matching *m, const tn_input_row *rows, size_
     return TN_OK;
 }
 
+tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
+{
+    if (!model->n_inputs)
+        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", model->name);
+    if (model->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+    if (model->time && !tn_inputs_setting(st, model->time))
+        return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time", model->name, model->time);
+    return check_names(model, model->inputs, model->n_inputs);
+}
+
 tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out)
 {
     static const tn_supply none = { 0 };
-    const matching m = { model, st, supply ? supply : &none };
+    const matching m = { .model = model, .st = st, .supply = supply ? supply : &none };
     const bool own = !m.supply->rows;
     const tn_input_row *rows = own ? model->inputs : m.supply->rows;
     const size_t n = own ? model->n_inputs : m.supply->n_rows;
     tn_inputs in = { 0 };
-    if (!model->n_inputs)
-        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", model->name);
-    if (n > TN_INPUTS_MAX || model->n_inputs > TN_INPUTS_MAX)
-        return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
-    TN_RETURN_IF(check_twins(model, " has", model->inputs, model->n_inputs));
-    TN_RETURN_IF(check_twins(model, ": its data have", rows, n));
+    TN_RETURN_IF(tn_inputs_check(model, st));
+    if (n > TN_INPUTS_MAX) return tn_error(TN_USAGE, "model %s: its data have more than %d inputs: join some", model->name, TN_INPUTS_MAX);
+    TN_RETURN_IF(check_names(model, rows, n));
     if (!own) TN_RETURN_IF(check_filled(&m, rows, n));
     for (size_t i = 0; i < n; i++) {
         if (own && (rows[i].from == TN_TRAINER || (rows[i].optional && !m.supply->optional))) continue;
@@ -281,18 +296,25 @@ void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width)
     }
 }
 
+/* What is drawn token by token: sequences side by side have one stream. */
+static bool is_sequence(const tn_input_slot *s) { return s->row->cut && s->row->type == TN_I32 && s->below; }
+
 void tn_feed_made_up(const tn_feed *f, tn_rng rng)
 {
+    uint64_t beside = 0, at = 0;
+    for (size_t i = 0; i < f->inputs->n; i++) beside += is_sequence(&f->inputs->slot[i]);
     for (size_t i = 0; i < f->inputs->n; i++) {
         const tn_input_slot *s = &f->inputs->slot[i];
-        const int64_t n = tn_input_items(s, f->batch, f->length);
-        const tn_rng own = { rng.seed, rng.stream + i };
+        const int64_t n = tn_input_items(s, f->batch, f->length), each = n / f->batch > 0 ? n / f->batch : 1;
+        const bool together = is_sequence(s);
+        const tn_rng own = { rng.seed, together ? rng.stream : rng.stream + i };
+        const uint64_t stride = together ? beside : 1, first = together ? at++ : 0;
         int32_t *whole = f->at[i];
         if (!f->at[i]) continue;
         if (s->row->type == TN_F32) tn_rng_normals(own, f->at[i], n);
         else
             for (int64_t k = 0; k < n; k++)
-                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k, (uint64_t)s->below) : (int32_t)(k / (n / f->batch > 0 ? n / f->batch : 1));
+                whole[k] = s->below ? (int32_t)tn_rng_below(own, (uint64_t)k * stride + first, (uint64_t)s->below) : (int32_t)(k / each);
     }
     tn_feed_end(f, f->batch);
 }

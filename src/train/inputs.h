@@ -39,6 +39,8 @@ typedef struct tn_inputs {
     bool cut; /* one of them is: sequences of T tokens, else samples */
 } tn_inputs;
 
+/* Of the model's rows what can be said without data: TN_USAGE where there are none or too many, or names are wrong. */
+tn_status tn_inputs_check(const tn_model *model, const tn_settings *st);
 /* TN_USAGE, with model, row and remedy: a dim nobody knows, an input that nobody fills, types or sizes that differ, two of one name.
  * supply NULL: the model's own rows without the optional ones. */
 tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out);
@@ -48,6 +50,9 @@ bool tn_model_reads(const tn_model *model, const char *input);
 bool tn_model_cuts(const tn_model *model);
 /* T as the settings have it: the model's own setting for it, or train.context; 1 where no input has it. */
 int64_t tn_inputs_length(const tn_model *model, const tn_settings *st);
+
+/* Whether there is a setting of whole numbers by that name: sizes come from such alone. */
+bool tn_inputs_setting(const tn_settings *st, const char *key);
 
 /* Makes the inputs in the graph, for B rows of T tokens, and puts them and the numbers into the batch. only_cut: those alone. */
 void tn_inputs_build(const tn_inputs *in, tn_graph *g, tn_batch *b);

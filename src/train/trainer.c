@@ -2,8 +2,6 @@
  * for sequences in chunks. The schedule and the run-time scalars of the optimizer are set here, per step. */
 #include "train/trainer_internal.h"
 
-#include "optim/optim.h"
-#include "optim/schedule.h"
 #include "base/clock.h"
 
 #include <limits.h>
@@ -155,7 +153,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
     TN_TRY(tn__steps_list(t, o->step));
-    t->accumulate = tn_settings_int(o->settings, "train.accumulate");
+    tn_trainer_reread(t);
     list_wants(t, o);
     t->now = t;
     t->refused = o->refused;
@@ -328,7 +326,7 @@ tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
     TN_RETURN_IF(tn__step_choose(t->now, step));
     tn_bound *b = t->now->grad_bound;
     if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
-    tn_bound_seed(b, tn_settings_int(t->settings, "seed"), step);
+    tn_bound_seed(b, t->seed, step);
     return run_plan(t, b);
 }
 
@@ -368,16 +366,23 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 
 void tn_trainer_schedule(tn_trainer *t, int64_t steps) { t->steps = steps; }
 
-static tn_schedule schedule_of(const tn_trainer *t)
+void tn_trainer_reread(tn_trainer *t)
 {
     const tn_settings *st = t->settings;
     const char *kind = tn_settings_text(st, "train.schedule");
-    return (tn_schedule){ .kind = strcmp(kind, "wsd") == 0        ? TN_SCHEDULE_WSD
+    t->rate = (tn_schedule){ .kind = strcmp(kind, "wsd") == 0        ? TN_SCHEDULE_WSD
                                   : strcmp(kind, "constant") == 0 ? TN_SCHEDULE_CONSTANT
                                                                   : TN_SCHEDULE_COSINE,
                           .lr = tn_settings_float(st, "train.lr"), .lr_min_frac = tn_settings_float(st, "train.lr_min_frac"),
-                          .warmup = tn_settings_int(st, "train.warmup"), .steps = t->steps ? t->steps : tn_settings_int(st, "train.steps"),
+                          .warmup = tn_settings_int(st, "train.warmup"), .steps = tn_settings_int(st, "train.steps"),
                           .cooldown_frac = tn_settings_float(st, "train.cooldown_frac") };
+    t->fixed = (tn_optim_scalars){ .beta1 = (float)tn_settings_float(st, "train.beta1"), .beta2 = (float)tn_settings_float(st, "train.beta2"),
+                                   .eps = (float)tn_settings_float(st, "train.eps"), .momentum = (float)tn_settings_float(st, "train.momentum"),
+                                   .decay = (float)tn_settings_float(st, "train.decay"), .clip = (float)tn_settings_float(st, "train.clip") };
+    t->accumulate = tn_settings_int(st, "train.accumulate");
+    t->seed = tn_settings_int(st, "seed");
+    t->last_step = t->rate.steps > 0 ? t->rate.steps - 1 : 0;
+    if (t->narrower) tn_trainer_reread(t->narrower);
 }
 
 /* Gradients that overflowed although the loss is finite may do so for their scale: then it is halved and the guard, which
@@ -394,18 +399,13 @@ tn_status tn__trainer_after_step(tn_trainer *t, int64_t step, float loss, tn_app
 
 tn_status tn__trainer_set_apply(tn_trainer *t, int64_t step, float batches, int ahead, tn_applied *out)
 {
-    const tn_schedule schedule = schedule_of(t);
-    const tn_settings *st = t->settings;
+    tn_schedule schedule = t->rate;
+    tn_optim_scalars v = t->fixed;
     const float scaled = t->scales && !t->unscaled ? t->loss_scale.scale : 1;
-    const tn_optim_scalars v = { .lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard),
-                                 .beta1 = (float)tn_settings_float(st, "train.beta1"),
-                                 .beta2 = (float)tn_settings_float(st, "train.beta2"),
-                                 .eps = (float)tn_settings_float(st, "train.eps"),
-                                 .momentum = (float)tn_settings_float(st, "train.momentum"),
-                                 .decay = (float)tn_settings_float(st, "train.decay"),
-                                 .clip = (float)tn_settings_float(st, "train.clip"),
-                                 .scale = 1.f / (scaled * (batches > 0 ? batches : 1)),
-                                 .opt_step = tn_guard_applied(t->guard) + ahead + 1 };
+    if (t->steps) schedule.steps = t->steps;
+    v.lr = (float)tn_schedule_lr(&schedule, step) * tn_guard_lr_factor(t->guard);
+    v.scale = 1.f / (scaled * (batches > 0 ? batches : 1));
+    v.opt_step = tn_guard_applied(t->guard) + ahead + 1;
     t->unscaled = false;
     *out = (tn_applied){ .lr = v.lr, .loss_scale = t->scales ? t->loss_scale.scale : NAN };
     return tn_optim_set(t->apply_bound, &v);

@@ -77,6 +77,9 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 tn_status tn_trainer_run_step(tn_trainer *t, const char *name);
 const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count);
 
+/* The settings of steps (seed, learning rate, schedule, moments) are read when it is made: again, where somebody has changed them. */
+void tn_trainer_reread(tn_trainer *t);
+
 /* How many steps the learning rate's schedule is for from now on, where a run's end is not counted in steps (0: train.steps). */
 void tn_trainer_schedule(tn_trainer *t, int64_t steps);
 

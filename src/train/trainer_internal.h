@@ -2,6 +2,8 @@
 #ifndef TN_TRAIN_TRAINER_INTERNAL_H
 #define TN_TRAIN_TRAINER_INTERNAL_H
 
+#include "optim/optim.h"
+#include "optim/schedule.h"
 #include "plan/cache.h"
 #include "train/chunks.h"
 #include "train/graph_setup.h"
@@ -52,7 +54,9 @@ struct tn_trainer {
     tn_trainer_step eval_step;
     tn_trainer_step named[TN_STEPS_MAX]; /* (n_named): those that were asked for by name */
     size_t n_named;
-    int64_t accumulate; /* batches of an optimizer's step */
+    int64_t accumulate, seed, last_step; /* batches of an optimizer's step; of random numbers; the run's, for schedules */
+    tn_schedule rate;      /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
+    tn_optim_scalars fixed;
     const tn_plan *grad, *eval, *apply;               /* grad: of the training step at work, one of `train` */
     tn_bound *grad_bound, *eval_bound, *apply_bound;
     tn_chunks *chunks; /* instead of grad and eval, or NULL */

@@ -52,12 +52,6 @@ static tn_status value_of(const tn_trainer *t, const tn_schedule_row *row, int64
                     row->name, (long long)step, *out);
 }
 
-static int64_t last_step(const tn_trainer *t)
-{
-    const int64_t n = tn_settings_int(t->settings, "train.steps");
-    return n > 0 ? n - 1 : 0;
-}
-
 /* The values of a step, as all its plans take them. */
 static tn_status set_schedules(const tn_trainer *t, const tn_trainer_step *s, int64_t step)
 {
@@ -94,7 +88,7 @@ static tn_status find_training(const tn_trainer *t, int64_t step, size_t *out)
 static tn_status look_ahead(const tn_trainer *t)
 {
     enum { MOST = 4096 };
-    const int64_t last = last_step(t), n = t->forward_only || last == 0 ? 1 : last < MOST ? last : MOST;
+    const int64_t last = t->last_step, n = t->forward_only || last == 0 ? 1 : last < MOST ? last : MOST;
     size_t unused;
     double value;
     for (int64_t i = 0; i <= n; i++) {
@@ -144,7 +138,7 @@ tn_status tn__step_choose(tn_trainer *t, int64_t step)
 tn_status tn__step_before_eval(tn_trainer *t)
 {
     give_inputs(t, &t->eval_step);
-    return set_schedules(t, &t->eval_step, last_step(t));
+    return set_schedules(t, &t->eval_step, t->last_step);
 }
 
 /* --- steps by name -------------------------------------------------------------------------------------------------------- */
@@ -191,7 +185,7 @@ tn_status tn_trainer_run_step(tn_trainer *t, const char *name)
     tn_trainer_step *s = NULL;
     TN_RETURN_IF(find_step(w, name, &s));
     give_inputs(w, s);
-    TN_RETURN_IF(set_schedules(w, s, last_step(w)));
+    TN_RETURN_IF(set_schedules(w, s, w->last_step));
     t->fresh = true; /* what was packed for the other plans is not this one's */
     return tn_run(s->bound);
 }

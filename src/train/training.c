@@ -29,8 +29,15 @@ typedef struct pending {
     tn_source_mark from; /* its first batch's place, where the source has marks */
 } pending;
 
+/* Settings that every step asks about. */
+typedef struct often {
+    int64_t accumulate, eval_every, ckpt_every, sample_every, keep_best;
+    double ckpt_every_s;
+} often;
+
 typedef struct loop {
     const tn_training *t;
+    often often;
     tn_ckpt_state at; /* of the last step that is finished; cursor and tokens: of the last that is queued */
     int64_t queued; /* steps */
     int ahead;      /* of them may be unfinished */
@@ -80,7 +87,7 @@ static tn_status queue_step(loop *l)
 {
     const tn_training *t = l->t;
     const int64_t step = l->queued;
-    const int n = (int)tn_settings_int(t->settings, "train.accumulate");
+    const int n = (int)l->often.accumulate;
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
@@ -209,8 +216,8 @@ static const char *kept_text(const loop *l, char text[64])
 
 static const char *next_try(const loop *l, char text[64])
 {
-    const int64_t n = tn_settings_int(l->t->settings, "ckpt.every"), at = n ? (l->at.step / n + 1) * n : 0;
-    const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
+    const int64_t n = l->often.ckpt_every, at = n ? (l->at.step / n + 1) * n : 0;
+    const double every_s = l->often.ckpt_every_s;
     if (every_s > 0) snprintf(text, 64, "in %g s", every_s);
     else if (at > 0 && at < l->steps) snprintf(text, 64, "after step %lld", (long long)at);
     else snprintf(text, 64, "at the end");
@@ -269,22 +276,22 @@ static tn_status save_last(loop *l, bool hurry)
 /* The best parameters are those of an evaluation, not of the checkpoint that comes next: they are gone after one more step. */
 static bool is_new_best(const loop *l)
 {
-    return l->r.evaluated && l->at.best_step == l->at.step && tn_settings_int(l->t->settings, "ckpt.keep_best");
+    return l->r.evaluated && l->at.best_step == l->at.step && l->often.keep_best;
 }
 
 static bool save_due(const loop *l)
 {
-    const double every_s = tn_settings_float(l->t->settings, "ckpt.every_s");
+    const double every_s = l->often.ckpt_every_s;
     if (every_s > 0 && tn_clock_s() - l->saved_s >= every_s) return true;
     if (l->at.step != l->queued) return false;
-    return is_new_best(l) || every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    return is_new_best(l) || every(l->at.step, l->often.ckpt_every);
 }
 
 /* A new best is saved whatever it costs, since `best` must not depend on a clock. Where that is much of the time, it is said. */
 static tn_status save_timed(loop *l)
 {
     static const double LEAST_S = 10, MUCH = 0.1;
-    const bool best = is_new_best(l) && !every(l->at.step, tn_settings_int(l->t->settings, "ckpt.every"));
+    const bool best = is_new_best(l) && !every(l->at.step, l->often.ckpt_every);
     const double before = tn_clock_s();
     char text[256];
     TN_RETURN_IF(save_or_warn(l));
@@ -453,7 +460,7 @@ static tn_status finish_step(loop *l)
     r->bad_tensor = r->bad_batch = "";
     r->diverged = s == TN_DIVERGED;
     if (looks_into(l, s)) look_into(l, p, s);
-    r->evaluated = s == TN_OK && due(r->step, l->steps, tn_settings_int(t->settings, "train.eval_every"));
+    r->evaluated = s == TN_OK && due(r->step, l->steps, l->often.eval_every);
     if (r->evaluated) s = evaluate(l);
     r->stopped = r->evaluated && out_of_patience(t->settings, &l->at);
     r->seconds = tn_clock_s() - l->start;
@@ -473,10 +480,9 @@ static tn_status finish_all(loop *l)
  * whose end is of interest. */
 static bool looked_at(const loop *l)
 {
-    const tn_settings *st = l->t->settings;
     const int64_t n = l->queued;
-    return n == l->from + 1 || due(n, l->steps, tn_settings_int(st, "train.eval_every")) || every(n, tn_settings_int(st, "ckpt.every")) ||
-           (l->t->sample && every(n, tn_settings_int(st, "sample.every"))) ||
+    return n == l->from + 1 || due(n, l->steps, l->often.eval_every) || every(n, l->often.ckpt_every) ||
+           (l->t->sample && every(n, l->often.sample_every)) ||
            (tn_metrics_looks(&l->m) && tn_metrics_due(&l->m, n, l->steps));
 }
 
@@ -513,6 +519,9 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
     l->at.batch = l->t->batch;
     l->at.length = l->t->length;
     l->at.seed = tn_settings_int(st, "seed");
+    l->often = (often){ .accumulate = tn_settings_int(st, "train.accumulate"), .eval_every = tn_settings_int(st, "train.eval_every"),
+                        .ckpt_every = tn_settings_int(st, "ckpt.every"), .sample_every = tn_settings_int(st, "sample.every"),
+                        .keep_best = tn_settings_int(st, "ckpt.keep_best"), .ckpt_every_s = tn_settings_float(st, "ckpt.every_s") };
     l->queued = l->from = l->at.step;
     l->first_step_s = NAN;
     l->steps = l->t->seconds > 0 ? MANY_STEPS : tn_settings_int(st, "train.steps");
@@ -531,7 +540,7 @@ static tn_status begin(loop *l, const tn_ckpt_state *from)
 
 static bool sample_due(const loop *l)
 {
-    return l->t->sample && l->at.step == l->queued && every(l->at.step, tn_settings_int(l->t->settings, "sample.every"));
+    return l->t->sample && l->at.step == l->queued && every(l->at.step, l->often.sample_every);
 }
 
 static tn_status interrupted(loop *l)

@@ -13,6 +13,20 @@ static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("vocab", "auto", TN_RANGE(2, 1e7), "", "tokens of the vocabulary (auto: the data's, 50257 without)"),
 };
 
+/* What a step reads: B rows of T tokens, and the token that follows each. A row here is all that a new input takes. */
+static const tn_input_row inputs[] = {
+    { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" },
+    { "labels", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab", .pad = -1 }, /* -1: not counted */
+};
+static const tn_source_number assumes[] = { { "vocab", 50257 } }; /* where there are no data: checks and benchmarks */
+
+/* What a run is judged by on held-out data; training minimises the first. A row here is all that a new metric takes. */
+static const tn_metric_row metrics[] = {
+    { "loss", "nats", TN_LOWER, TN_MEAN_BY_COUNT, .key = "heldout" },
+    { "bits_per_byte", "bits/byte", TN_LOWER, TN_MEAN_BY_COUNT, .sums = { "loss" }, .needs = "bits", .key = "bits_per_byte" },
+    { "accuracy", "", TN_HIGHER, TN_ADDED, .add = tn_answers_add, .reads = "logits", .needs = "answers", .by_group = true },
+};
+
 /* One step of the cell. h (B,d) is the state; a (B,2d) holds W x_t + b of both gates; u (2d,d) is U. */
 static void cell(tn_graph *g, tn_body_io *io, void *user)
 {
@@ -43,13 +57,14 @@ static tn_ref cell_layer(tn_graph *g, tn_ref x, bool carry)
 
 static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
-    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers");
-    const int64_t vocab = tn_settings_is_auto(st, "vocab") ? 50257 : tn_settings_int(st, "vocab");
+    const int64_t d = tn_settings_int(st, "dim"), layers = tn_settings_int(st, "layers"), vocab = tn_settings_int(st, "vocab");
+    const tn_ref tokens = tn_in(b, "tokens"), labels = tn_in(b, "labels"); /* none where a text is written */
     const tn_ref table = tn_param(g, "embed", tn_shape(vocab, d), tn_normal(0.1f));
 
     /* Tokens are (B,T); a loop over time wants (T,B,d). */
-    tn_ref x = tn_embed(g, tn_transpose(g, tn_in(b, "tokens"), 1, 0), table);
+    tn_ref x = tn_embed(g, tn_transpose(g, tokens, 1, 0), table);
     for (int l = 0; l < layers; l++) {
+        /* A segment: parameters are called layer0.w, and plan.recompute=layer computes its inside again to save memory. */
         tn_region r = tn_segment_begin(g, "layer%d", l);
         x = tn_add(g, x, cell_layer(g, tn_rmsnorm(g, x, tn_param(g, "norm", tn_shape(d), tn_ones)), b->carry));
         tn_region_end(g, r);
@@ -57,8 +72,9 @@ static tn_status NAME_build(tn_graph *g, const tn_settings *st, const tn_batch *
     x = tn_transpose(g, x, 1, 0, 2); /* (B,T,d) again */
     x = tn_rmsnorm(g, x, tn_param(g, "norm_f", tn_shape(d), tn_ones));
 
-    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_linear(g, x, table)); /* the head is the embedding, transposed */
-    if (tn_in(b, "labels").id) tn_output(g, "loss", tn_linear_xent(g, x, table, tn_in(b, "labels"))); /* who writes text has none */
+    /* The head is the embedding, transposed. Whole logits are made only where somebody asks: sampling, and metrics that read them. */
+    if (tn_wants(b, "logits")) tn_output(g, "logits", tn_linear(g, x, table));
+    if (labels.id) tn_output(g, "loss", tn_linear_xent(g, x, table, labels));
     return tn_graph_status(g);
 }
 
@@ -69,7 +85,10 @@ static const tn_model model = {
     .settings = settings,
     .n_settings = sizeof settings / sizeof *settings,
     .build = NAME_build,
-    TN_LANGUAGE_ROWS, /* tokens and labels in; loss, and what is made of it, out */
+    TN_INPUTS(inputs),
+    .assumes = assumes,
+    .n_assumes = sizeof assumes / sizeof *assumes,
+    TN_METRICS(metrics),
 };
 
 const tn_model *tenon_model(void);

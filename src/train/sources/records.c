@@ -97,6 +97,9 @@ static json_t *source_save(void *ctx)
                      (json_int_t)s->set.seed, "train", (json_int_t)s->set.count[TN_TRAIN]);
 }
 
+/* Else a model's own: there is no task to speak of. */
+static bool of_task(const record_source *s) { return strcmp(s->set.kind, "task") == 0; }
+
 static int64_t number_of(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
 
 static tn_status source_load(void *ctx, const json_t *cursor)
@@ -105,10 +108,11 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *data = json_string_value(json_object_get(cursor, "data"));
     int64_t epoch, next, batches;
     if (!kind || strcmp(kind, s->set.kind) != 0)
-        return tn_error(TN_USAGE, "the run was trained on other data: give it the same, or start over with --fresh");
+        return tn_error(TN_USAGE, "the run was not trained on %s: give it the same data, or start over with --fresh",
+                        of_task(s) ? "a task" : "the model's own records");
     if (!data || strcmp(data, s->hash) != 0)
-        return tn_error(TN_USAGE, "the %ss, or their splits, are not those the run began with: put the old files and settings back, or start over "
-                                  "with --fresh or run=OTHER", s->set.noun);
+        return tn_error(TN_USAGE, "the %ss%s, or their splits, are not those the run began with: put the old files and %s back, or start over with "
+                                  "--fresh or run=OTHER", s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
     if (number_of(cursor, "seed") != (int64_t)s->set.seed || number_of(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
                         (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
@@ -116,7 +120,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
     if (next > s->set.count[TN_TRAIN])
-        return tn_error(TN_BAD_FILE, "the place in the samples is impossible: use another checkpoint");
+        return tn_error(TN_BAD_FILE, "the place in the %ss is impossible: use another checkpoint", s->set.noun);
     s->epoch = epoch;
     s->next = next;
     s->batches = batches;
@@ -179,7 +183,8 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
     record_source *s = self->ctx;
     const int64_t n = s->set.count[TN_TRAIN];
     if (n < 1 && !how->heldout_only)
-        return tn_error(TN_USAGE, "there are no %ss to train on: hold out fewer (of a task: task.valid_frac, task.test_frac)", s->set.noun);
+        return of_task(s) ? tn_error(TN_USAGE, "the task has no samples to train on: make task.valid_frac and task.test_frac smaller")
+                          : tn_error(TN_USAGE, "the model's data have no records to train on: use others");
     s->at = *how;
     s->map = tn_feed_map_of(tn_trainer_inputs(how->trainer), s->set.rows, s->set.n_rows);
     self->epoch_batches = (n + how->batch - 1) / how->batch;
@@ -296,7 +301,7 @@ static tn_status fit_settings(const tn_source_open *o, const owned *own)
     for (size_t i = 0; i < own->about.n_numbers; i++) {
         char text[32];
         const char *name = own->about.numbers[i].name;
-        if (tn_settings_find(o->settings, name) == tn_settings_count(o->settings) || !tn_settings_is_auto(o->settings, name)) continue;
+        if (!tn_inputs_setting(o->settings, name) || !tn_settings_is_auto(o->settings, name)) continue;
         snprintf(text, sizeof text, "%.17g", own->about.numbers[i].value);
         TN_RETURN_IF(tn_settings_set(o->settings, name, text, "data %s", own->rows->name));
     }

@@ -195,12 +195,12 @@ static void refusals(void **state)
     json_object_set_new(bad, "next", json_integer(TRAIN + 1));
     assert_fails(a.source.load(a.source.ctx, bad), TN_BAD_FILE, "use another checkpoint");
     json_object_set_new(bad, "kind", json_string("dataset"));
-    assert_fails(a.source.load(a.source.ctx, bad), TN_USAGE, "trained on other data");
+    assert_fails(a.source.load(a.source.ctx, bad), TN_USAGE, "not trained on a task");
     json_decref(bad);
     a.w.set.count[TN_TRAIN] = 0;
     tn_source none;
     assert_fails(open_samples(&a.w.set, a.trainer, B, 0, TN_TRAIN, &none), TN_USAGE,
-                 "hold out fewer (of a task: task.valid_frac");
+                 "make task.valid_frac and task.test_frac smaller");
     a.w.set.count[TN_TRAIN] = TRAIN;
     json_decref(cursor);
     close_rig(&a);

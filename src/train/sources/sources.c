@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "train/sources/ahead.h"
 #include "train/sources/task_setup.h"
+#include "train/train_settings.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,8 +21,7 @@ static const struct {
 tn_status tn_source_find(const tn_source_open *o, tn_source *out)
 {
     *out = (tn_source){ 0 };
-    if (!o->model->n_inputs)
-        return tn_error(TN_USAGE, "model %s declares no inputs: add TN_LANGUAGE_ROWS, or TN_INPUTS(rows) of its own, to its row", o->model->name);
+    TN_RETURN_IF(tn_inputs_check(o->model, o->settings));
     TN_RETURN_IF(tn_task_check(o->model, o->settings));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i].takes(o)) continue;
@@ -29,7 +29,7 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
         if (s != TN_OK) tn_source_close(out);
         return s;
     }
-    return o->needed ? tn_task_missing(o->model) : tn_task_assume(o->model, o->settings);
+    return o->needed ? tn_task_missing(o->model) : tn_settings_fix_sizes(o->model, o->settings);
 }
 
 void tn_source_close(tn_source *s)

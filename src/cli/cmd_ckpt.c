@@ -24,7 +24,7 @@ static const char *size_text(double bytes, char buf[24])
 static const char *scores_text(const tn_ckpt_entry *e, char *buf, size_t bytes)
 {
     const tn_scores *s = &e->scores;
-    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f %s", tn_scores_first(s), e->unit);
+    size_t n = (size_t)snprintf(buf, bytes, isnan(tn_scores_first(s)) ? "-" : "%.4f%s%s", tn_scores_first(s), e->unit[0] ? " " : "", e->unit);
     for (size_t i = 1; i < s->n && n < bytes; i++)
         if (strcmp(s->at[i].name, e->select) == 0) n += (size_t)snprintf(buf + n, bytes - n, ", %s %.4f", s->at[i].name, s->at[i].value);
     return buf;

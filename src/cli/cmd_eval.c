@@ -97,6 +97,8 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
 {
     const char *name = tn_data_split_names[split];
     if (tn_session_count(s, split) > 0) return TN_OK;
+    if (s->model->records && s->source.epoch_batches && !tn_settings_text(s->settings, "task.name")[0])
+        return tn_error(TN_USAGE, "the data of model %s have no %s split: have its records hold out some", s->model->name, name);
     if (s->source.epoch_batches)
         return tn_error(TN_USAGE, "the task %s has no %s split: train with task.%s_frac larger than 0",
                         tn_settings_text(s->settings, "task.name"), name, name);

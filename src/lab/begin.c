@@ -13,7 +13,7 @@ static char *join_lines(tn_arena *arena, const char *const *lines, size_t n)
     return all;
 }
 
-/* "ffi,fc": see take_kinds in load.c. */
+/* "ffi,fc;+-": see take_kinds and take_ways in load.c. */
 static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
 {
     char *all = tn_arena_strdup(arena, "");
@@ -22,6 +22,10 @@ static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
         for (size_t k = 0; all && k < p->sides[i].space.n; k++)
             all = tn_arena_printf(arena, "%s%c", all, "fic"[p->sides[i].space.dims[k].kind]);
     }
+    bool by_row = false;
+    for (size_t i = 0; i < p->n_objectives; i++) by_row |= p->objectives[i].by_row;
+    for (size_t i = 0; all && by_row && i < p->n_objectives; i++)
+        all = tn_arena_printf(arena, "%s%s%c", all, i ? "" : ";", p->objectives[i].maximise ? '+' : '-');
     return all;
 }
 

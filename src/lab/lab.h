@@ -28,6 +28,7 @@ typedef enum tn_trial_kind {
 typedef struct tn_objective {
     const char *name;
     bool maximise;
+    bool by_row; /* so says the row of its model, which only those know who have loaded the model: what they found is in the database */
     double reference; /* of the hypervolume; NaN: none is given */
 } tn_objective;
 

@@ -112,6 +112,14 @@ static void take_kinds(const tn_study_plan *plan, const char *kinds)
     }
 }
 
+/* Which way objectives are better, where models had to be asked: ";+-" behind the kinds, one sign an objective. */
+static void take_ways(const tn_study_plan *plan, const char *kinds)
+{
+    const char *way = strchr(kinds, ';');
+    for (size_t i = 0; way && i < plan->n_objectives && way[i + 1]; i++)
+        if (plan->objectives[i].by_row) ((tn_objective *)&plan->objectives[i])->maximise = way[i + 1] == '+';
+}
+
 static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
 {
     tn_study_plan plan;
@@ -130,6 +138,7 @@ static tn_status fill_study(tn_lab *lab, sqlite3_stmt *q, tn_study *s)
         return tn_error(TN_BAD_FILE, "%.640s is damaged: study %.80s calls itself %.80s", lab->path, s->name,
                         plan.name);
     take_kinds(&plan, kinds);
+    take_ways(&plan, kinds);
     tn_side *sides = tn_arena_alloc(&s->arena, sizeof *sides * plan.n_sides);
     if (!sides) return out_of_memory(lab);
     for (size_t i = 0; i < plan.n_sides; i++)

@@ -110,7 +110,7 @@ static tn_status read_objective(const tn_study_reader *r, const tn_yaml *v, tn_o
     const tn_metric_row *row = tn_study_metric(name);
     const bool given = row || tn_study_number(name, &out->maximise);
     if (row) out->maximise = row->better == TN_HIGHER;
-    if (n == 1 && !given) return TN__STUDY_FAIL(r, v, "%s: say whether it should be max or min", name);
+    out->by_row = n == 1 && !given;
     if (n > 1 && strcmp(way, "max") != 0 && strcmp(way, "min") != 0)
         return TN__STUDY_FAIL(r, v, "%s: \"%s\" is neither max nor min", name, way);
     if (n > 1) out->maximise = strcmp(way, "max") == 0;
@@ -435,6 +435,8 @@ static tn_status read_top(const tn_study_reader *r, const tn_yaml *tree, tn_stud
     TN_RETURN_IF(tn__study_sides(r, t.set, t.search, t.sides, t.base, out));
     TN_RETURN_IF(read_parameters(r, &t, out));
     TN_RETURN_IF(read_seeds(r, &t, out));
+    for (size_t i = 0; t.published && i < out->n_objectives; i++)
+        if (out->objectives[i].by_row) return TN__STUDY_FAIL(r, t.published, "%s: say whether it should be max or min", out->objectives[i].name);
     TN_RETURN_IF(tn__study_published(r, t.published, out));
     return write_essence(r, tree, out);
 }

@@ -199,10 +199,10 @@ static tn_status timeline(const tn_study *s, tn_arena *a, FILE *out)
 
 /* --- learning curves ----------------------------------------------------------------------------------------------------------- */
 
-static bool take_curve(const tn_study *s, const tn_trial *t, const tn_trial_curve *c, tn_arena *a, tn_series *out)
+static bool take_curve(const tn_study *s, const tn_trial *t, size_t objective, const tn_trial_curve *c, tn_arena *a, tn_series *out)
 {
     size_t k = 0;
-    while (k < c->metrics && strcmp(c->name[k], s->objectives[0].name) != 0) k++;
+    while (k < c->metrics && strcmp(c->name[k], s->objectives[objective].name) != 0) k++;
     if (k == c->metrics) k = 0; /* seconds or parameters have no curve: the first thing it reported */
     double *y = tn_arena_alloc(a, sizeof *y * (c->n + 1));
     char name[DIM_TEXT];
@@ -213,26 +213,26 @@ static bool take_curve(const tn_study *s, const tn_trial *t, const tn_trial_curv
     return out->name != NULL;
 }
 
-static tn_status curves(const tn_study *s, tn_lab *lab, int side, tn_arena *a, FILE *out)
+static tn_status curves(const tn_study *s, tn_lab *lab, int side, size_t objective, tn_arena *a, FILE *out)
 {
     tn_selection e;
     TN_RETURN_IF(tn_select_ended(s, side, a, &e));
     tn_series *v = tn_arena_alloc(a, sizeof *v * (CURVES_STRONG + CURVES_PALE));
     size_t n = 0;
     if (!v) return no_memory();
-    tn_select_sort(s, 0, e.trial, e.n);
+    tn_select_sort(s, objective, e.trial, e.n);
     const size_t strong = e.n < CURVES_STRONG ? e.n : CURVES_STRONG, rest = e.n - strong, pale = rest < CURVES_PALE ? rest : CURVES_PALE;
     for (size_t i = 0; i < pale + strong; i++) { /* pale ones first, evenly from all the others; the best last, on top */
         const size_t at = i < pale ? strong + i * rest / pale : pale + strong - 1 - i;
         tn_trial_curve c;
         TN_RETURN_IF(tn_lab_curve(lab, e.trial[at]->id, a, &c));
-        if (!take_curve(s, e.trial[at], &c, a, &v[n])) continue;
+        if (!take_curve(s, e.trial[at], objective, &c, a, &v[n])) continue;
         v[n].faint = i < pale;
         n++;
     }
     if (!n) return tn_error(TN_USAGE, "no trial of %s has reported a curve", side_name(s, (size_t)side));
     const tn_plot p = { .title = tn_arena_printf(a, "%s: how its trials learned", side_name(s, (size_t)side)), .x_label = "epoch",
-                        .y_label = s->objectives[0].name, .series = v, .count = n };
+                        .y_label = s->objectives[objective].name, .series = v, .count = n };
     return tn_plot_svg(&p, out);
 }
 
@@ -255,7 +255,7 @@ tn_status tn_study_chart_draw(tn_study_chart c, const tn_study *s, tn_lab *lab, 
     case TN_STUDY_PARALLEL: st = parallel(s, side, &a, out); break;
     case TN_STUDY_IMPORTANCE: st = importance(s, objective, &a, out); break;
     case TN_STUDY_TIMELINE: st = timeline(s, &a, out); break;
-    case TN_STUDY_CURVES: st = curves(s, lab, side, &a, out); break;
+    case TN_STUDY_CURVES: st = curves(s, lab, side, objective, &a, out); break;
     case TN_STUDY_CHARTS: break;
     }
     tn_arena_free(&a);

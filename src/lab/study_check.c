@@ -51,7 +51,7 @@ static void add_metrics(tn_study_plan *p, const tn_model *model)
     for (size_t i = 0; i < rows.n; i++)
         if (rows.row[i]->name && !tn_metric_find(&p->metrics, rows.row[i]->name) && p->metrics.n < TN_METRICS_MAX)
             p->metrics.row[p->metrics.n++] = rows.row[i];
-    for (size_t i = 0; i < p->n_objectives; i++) is_objective |= strcmp(p->objectives[i].name, p->prune_by) == 0;
+    for (size_t i = 0; i < p->n_objectives; i++) is_objective |= !p->objectives[i].by_row && strcmp(p->objectives[i].name, p->prune_by) == 0;
     const tn_metric_row *by = tn_metric_find(&rows, p->prune_by);
     if (by && !is_objective) p->prune_max = by->better == TN_HIGHER;
 }
@@ -199,6 +199,18 @@ static tn_status check_side(checker *c, tn_study_side *side)
     return tn__study_at(&r, c->p->sampler->check(&c->p->sampling, &side->space), "sampler", line);
 }
 
+/* Which way is better, where the file does not say it: the row of the model does. */
+static tn_status find_ways(const tn_study_plan *p)
+{
+    for (size_t i = 0; i < p->n_objectives; i++) {
+        tn_objective *o = (tn_objective *)&p->objectives[i];
+        const tn_metric_row *row = o->by_row ? tn_metric_find(&p->metrics, o->name) : NULL;
+        if (o->by_row && !row) return tn_error(TN_USAGE, "objectives: %s: say whether it should be max or min  (%s)", o->name, p->file);
+        if (row) o->maximise = row->better == TN_HIGHER;
+    }
+    return TN_OK;
+}
+
 tn_status tn_study_check(tn_study_plan *p)
 {
     checker c = { .p = p };
@@ -209,7 +221,7 @@ tn_status tn_study_check(tn_study_plan *p)
         c.st = NULL;
         if (s != TN_OK) return s;
     }
-    return TN_OK;
+    return find_ways(p);
 }
 
 tn_status tn_study_point(const tn_study_side *side, const double *x, tn_arena *arena, const char **out, size_t *n)

@@ -343,6 +343,8 @@ static const wrong wrongs[] = {
       "\"up\" is neither max nor min  (s.yaml:5)" },
     { "objective way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\n", TN_USAGE,
       "residual: say whether it should be max or min" },
+    { "published way", HEAD "search: {dim: 4..8}\nobjectives: [residual]\npublished: {source: x, sides: {all: {front: 3}}}\n", TN_USAGE,
+      "residual: say whether it should be max or min  (s.yaml:6)" },
     { "objective twice", HEAD "search: {dim: 4..8}\nobjectives: [loss, loss]\n", TN_USAGE,
       "loss is an objective twice" },
     { "reference", HEAD "search: {dim: 4..8}\nobjectives: [loss min much]\n", TN_USAGE,

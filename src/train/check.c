@@ -28,6 +28,7 @@ static tn_status open_trainer(const tn_check *c, tn_trainer_options *o, tn_train
     const tn_supply supply = c->source ? tn_source_supply(c->source) : (tn_supply){ 0 };
     o->model = c->model;
     o->settings = c->settings;
+    o->step = c->step;
     o->supply = c->source && c->source->ctx ? &supply : NULL;
     if (!tn_model_cuts(c->model)) o->batch = c->batch, o->length = c->length;
     TN_RETURN_IF(tn_trainer_new(o, t));

@@ -26,6 +26,7 @@ static const float NEAR_ZERO = 0.02f, BESIDE = 0.2f;
 /* One tensor as it was, its gradient, and room to move it: (n) each. */
 typedef struct probe {
     tn_trainer *trainer;
+    const char *step; /* whose loss it is; NULL: the model has one build for all */
     const tn_entry *e;
     int64_t n;
     float *kept, *grad, *moved;
@@ -38,14 +39,14 @@ static void close_probe(probe *p)
     tn_free(p->moved);
 }
 
-static tn_status open_probe(tn_trainer *t, const tn_entry *e, probe *p)
+static tn_status open_probe(tn_trainer *t, const char *step, const tn_entry *e, probe *p)
 {
     tn_status s = TN_OK;
     const tn_store *st = tn_trainer_store(t);
     const int64_t n = tn_dims_count(e->dims);
     const size_t bytes = sizeof(float) * (size_t)n;
     tn_host_copy host = { 0 };
-    *p = (probe){ .trainer = t, .e = e, .n = n, .kept = tn_alloc(bytes + 64), .grad = tn_alloc(bytes + 64), .moved = tn_alloc(bytes + 64) };
+    *p = (probe){ .trainer = t, .step = step, .e = e, .n = n, .kept = tn_alloc(bytes + 64), .grad = tn_alloc(bytes + 64), .moved = tn_alloc(bytes + 64) };
     if (!p->kept || !p->grad || !p->moved) TN_TRY(TN_MEMORY);
     for (int i = 0; i < 2; i++) {
         const void *x = tn_store_read(st, i ? (const void *)e->grad : e->data, bytes, &host);
@@ -58,11 +59,21 @@ done:
     return s;
 }
 
+/* Of the training step itself: the evaluation may be another graph. */
+static tn_status loss_of(const probe *p, float *loss)
+{
+    int64_t n;
+    if (!p->step) return tn_trainer_eval(p->trainer, loss);
+    TN_RETURN_IF(tn_trainer_run_step(p->trainer, p->step));
+    *loss = *(const float *)tn_trainer_step_output(p->trainer, p->step, "loss", NULL, &n);
+    return TN_OK;
+}
+
 static tn_status loss_at(const probe *p, float along, float *loss)
 {
     for (int64_t i = 0; i < p->n; i++) p->moved[i] = p->kept[i] + along * p->grad[i];
     TN_RETURN_IF(tn_store_write(tn_trainer_store(p->trainer), p->e->data, p->moved, sizeof(float) * (size_t)p->n));
-    return tn_trainer_eval(p->trainer, loss);
+    return loss_of(p, loss);
 }
 
 /* Slope of the loss along the tensor's own gradient, by central differences. */
@@ -148,6 +159,12 @@ done:
     return s;
 }
 
+/* Plans that are not trained have the schedules' last values, so the gradient is taken with those. */
+static int64_t step_of(const tn_check *c)
+{
+    return c->model->n_schedules ? (tn_settings_int(c->settings, "train.steps") - 1) * tn_settings_int(c->settings, "train.accumulate") : 0;
+}
+
 /* A trainer on the batch of the gradient check, and its gradients. exact: with the settings under which they are; f32: in it. */
 static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_settings **st, tn_trainer **t, float *loss)
 {
@@ -159,7 +176,7 @@ static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_sett
     still.settings = *st;
     TN_RETURN_IF(tn__check_open(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
     TN_RETURN_IF(leave_start(*t));
-    TN_RETURN_IF(tn_trainer_grad(*t, 0, loss));
+    TN_RETURN_IF(tn_trainer_grad(*t, step_of(c), loss));
     tn_trainer_unscale(*t);
     return TN_OK;
 }
@@ -273,47 +290,71 @@ done:
     return s;
 }
 
+typedef struct findings {
+    int checked, total, bad;
+    double worst;
+    char where[96];
+} findings;
+
 /* Worst difference over a spread of tensors; an odd stride meets every kind of tensor, each in another layer. */
-tn_status tn__check_gradients(const tn_check *c, tn_check_row *r)
+static tn_status check_tensors(const tn_check *c, tn_trainer *t, float loss, findings *f)
 {
-    tn_status s = TN_OK;
-    tn_trainer *t = NULL;
-    tn_settings *fixed = NULL;
-    float loss;
-    double worst = 0, rounding;
-    int checked = 0, total = 0, bad = 0;
-    char where[96] = "none";
-    TN_TRY(rounding_of(c, &rounding));
-    TN_TRY(open_gradients(c, true, rounding > 0, &fixed, &t, &loss));
     const double begun = tn_clock_s();
     const size_t n = tn_store_count(tn_trainer_store(t)), stride = n > MOST_TENSORS ? (n / MOST_TENSORS) | 1 : 1;
     for (size_t k = 0; k < n; k++) {
         const tn_entry *e = tn_store_at(tn_trainer_store(t), k);
         double error, noise;
         if (e->role != TN_ROLE_PARAM) continue;
-        total++;
+        f->total++;
         if (k % stride || tn_clock_s() - begun > 20) continue;
         probe p;
-        TN_TRY(open_probe(t, e, &p));
-        s = slope_error(&p, (double)loss, &error, &noise);
+        TN_RETURN_IF(open_probe(t, c->step, e, &p));
+        const tn_status s = slope_error(&p, (double)loss, &error, &noise);
         close_probe(&p);
-        if (s != TN_OK) goto done;
+        if (s != TN_OK) return s;
         if (noise > 0.05) continue;
-        checked++;
-        bad += error > 0.02 + noise;
-        if (error > worst) {
-            worst = error;
-            snprintf(where, sizeof where, "%s", e->name);
-        }
+        f->checked++;
+        f->bad += error > 0.02 + noise;
+        if (error <= f->worst) continue;
+        f->worst = error;
+        snprintf(f->where, sizeof f->where, "%s%s%s", e->name, c->step ? " of step " : "", c->step ? c->step : "");
     }
-    r->value = worst;
-    r->verdict = checked && !bad ? TN_PASS : TN_FAILED;
-    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", checked, total,
-             worst, where);
+    return TN_OK;
+}
+
+static tn_status check_step(const tn_check *c, findings *f, tn_check_row *r)
+{
+    tn_status s = TN_OK;
+    tn_trainer *t = NULL;
+    tn_settings *fixed = NULL;
+    float loss;
+    double rounding;
+    TN_TRY(rounding_of(c, &rounding));
+    TN_TRY(open_gradients(c, true, rounding > 0, &fixed, &t, &loss));
+    TN_TRY(check_tensors(c, t, loss, f));
+    r->value = f->worst;
+    r->verdict = f->checked && !f->bad ? TN_PASS : TN_FAILED;
+    snprintf(r->detail, sizeof r->detail, "%d of %d tensors against differences of the loss, worst %.1e at %s", f->checked, f->total, f->worst,
+             f->where);
     if (rounding > 0) TN_TRY(check_rounded(c, t, rounding, r));
     if (c->model->exact) TN_TRY(check_estimate(c, t, r));
 done:
     tn_trainer_free(t);
     tn_settings_free(fixed);
     return s;
+}
+
+/* Of every step that trains. */
+tn_status tn__check_gradients(const tn_check *c, tn_check_row *r)
+{
+    const tn_model *m = c->model;
+    findings f = { .where = "none" };
+    tn_check one = *c;
+    for (size_t i = 0; i < m->n_steps; i++) {
+        if (!m->steps[i].gradients) continue;
+        one.step = m->steps[i].name;
+        TN_RETURN_IF(check_step(&one, &f, r));
+        if (r->verdict != TN_PASS) return TN_OK;
+    }
+    return one.step ? TN_OK : check_step(&one, &f, r);
 }

@@ -31,7 +31,7 @@ typedef struct tn_ckpt_state {
     int64_t best_step, stale;        /* when, and how many evaluations ago */
     char select[TN_SCORE_NAME];      /* which score makes the best one, "" is the first; in the manifest only, as */
     bool lower;                      /* whether less of it is better, */
-    char unit[24];                   /* and the unit of the first, "" is nats */
+    char unit[24];                   /* and the unit of the first, which files say where it is not nats */
     double seconds, working;         /* of the run; inside steps */
     tn_guard_state guard;
     tn_loss_scale_state scaling;

@@ -234,7 +234,7 @@ json_t *tn__ckpt_manifest_json(const tn_ckpt_state *st, const tn_ckpt_file *file
     if (!bad) bad = !metrics || set_scores(metrics, "", &st->now);
     if (!bad && st->select[0]) bad = json_object_set_new(metrics, "select", json_string(st->select));
     if (!bad && st->lower && st->select[0]) bad = json_object_set_new(metrics, "lower", json_true());
-    if (!bad && st->unit[0]) bad = json_object_set_new(metrics, "unit", json_string(st->unit));
+    if (!bad && strcmp(st->unit, "nats") != 0) bad = json_object_set_new(metrics, "unit", json_string(st->unit));
     json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:s, s:o, s:o}", "format", TN_CKPT_FORMAT, "tenon", TN_VERSION, "time", when, "step",
                              (json_int_t)st->step, "settings", st->settings, "metrics",
                              metrics, "files", files);

@@ -52,7 +52,7 @@ static float one_step(rig *r, int64_t step, bool bad)
 
 static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
 {
-    tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
+    tn_ckpt_state st = { .step = step, .tokens = 77, .batch = B, .length = T, .seed = 5, .unit = "nats", .loss = 0.1, .lr = 1e-3, .grad_norm = 3,
                          .best_step = step < 4 ? step : 4, .stale = step < 2 ? step : 2, .seconds = 1.25,
                          .working = 0.5, .scaling = { 4096, 7 }, .settings = "abc" };
     tn_scores_put(&st.now, "loss", heldout);

@@ -152,7 +152,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (whole) t->inputs = whole->inputs;
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
-    TN_TRY(tn__steps_list(t));
+    TN_TRY(tn__steps_list(t, o->step));
     tn_trainer_reread(t);
     list_wants(t, o);
     t->now = t;

@@ -28,6 +28,7 @@ typedef struct tn_trainer_options {
     bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
     bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
+    const char *step;  /* the only one of the model's steps that trains; NULL: those that it chooses */
     const int64_t *widths; /* (n_widths), ascending: batches may be narrower than `length`. Plans for these widths too, on the same memory */
     int64_t n_widths;
     int threads;       /* 0: as the settings say */

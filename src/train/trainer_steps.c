@@ -32,12 +32,12 @@ static tn_status check_rows(const tn_model *m)
     return TN_OK;
 }
 
-tn_status tn__steps_list(tn_trainer *t)
+tn_status tn__steps_list(tn_trainer *t, const char *only)
 {
     const tn_model *m = t->model;
     TN_RETURN_IF(check_rows(m));
     for (size_t i = 0; i < m->n_steps && !t->forward_only; i++)
-        if (m->steps[i].gradients) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
+        if (m->steps[i].gradients && (!only || strcmp(only, m->steps[i].name) == 0)) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
     if (!t->n_train && !t->forward_only) t->train[t->n_train++] = (tn_trainer_step){ .name = "train", .row = -1 };
     return TN_OK;
 }
@@ -71,21 +71,47 @@ void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s)
     for (size_t i = 0; i < t->model->n_schedules; i++) s->scalar[i] = tn_bound_data(s->bound, t->model->schedules[i].name);
 }
 
+/* Which of the training steps the optimizer's step takes. */
+static tn_status find_training(const tn_trainer *t, int64_t step, size_t *out)
+{
+    const tn_model *m = t->model;
+    *out = 0;
+    if (!m->choose || t->n_train < 2) return TN_OK;
+    const size_t row = m->choose(t->settings, step);
+    for (size_t k = 0; k < t->n_train; k++)
+        if (t->train[k].row == (int)row) return *out = k, TN_OK;
+    return tn_error(TN_USAGE, "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of one in its steps", m->name,
+                    row, (long long)step);
+}
+
+/* A run should not end in the middle by what could be known before: all its steps are looked at, of a long one many. */
+static tn_status look_ahead(const tn_trainer *t)
+{
+    enum { MOST = 4096 };
+    const int64_t last = t->last_step, n = t->forward_only || last == 0 ? 1 : last < MOST ? last : MOST;
+    size_t unused;
+    double value;
+    for (int64_t i = 0; i <= n; i++) {
+        const int64_t step = last / n * i + last % n * i / n;
+        TN_RETURN_IF(find_training(t, step, &unused));
+        for (size_t k = 0; k < t->model->n_schedules; k++) TN_RETURN_IF(value_of(t, &t->model->schedules[k], step, &value));
+    }
+    return TN_OK;
+}
+
 tn_status tn__schedules_check(const tn_trainer *t)
 {
     for (size_t i = 0; i < t->model->n_schedules; i++) {
         const tn_schedule_row *row = &t->model->schedules[i];
-        double value;
         bool read = t->eval_step.scalar[i] != NULL;
         if (!row->name || !row->value) return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", t->model->name);
         for (size_t k = 0; k < t->n_train; k++) read |= t->train[k].scalar[i] != NULL;
-        if (!read && !t->forward_only && !t->chunks)
+        const bool all = !t->forward_only && !t->chunks && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
+        if (!read && all)
             return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is read, or remove the row",
                             t->model->name, row->name, row->name);
-        TN_RETURN_IF(value_of(t, row, 0, &value));
-        TN_RETURN_IF(value_of(t, row, t->last_step, &value));
     }
-    return TN_OK;
+    return t->model->n_schedules || t->model->choose ? look_ahead(t) : TN_OK;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------------ */
@@ -100,16 +126,9 @@ static void give_inputs(const tn_trainer *t, const tn_trainer_step *s)
 
 tn_status tn__step_choose(tn_trainer *t, int64_t step)
 {
-    const tn_model *m = t->model;
     const int64_t of_optimizer = step / t->accumulate;
-    size_t k = 0;
-    if (m->choose) {
-        const size_t row = m->choose(t->settings, of_optimizer);
-        while (k < t->n_train && t->train[k].row != (int)row) k++;
-        if (k == t->n_train)
-            return tn_error(TN_USAGE, "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of one in its steps", m->name,
-                            row, (long long)of_optimizer);
-    }
+    size_t k;
+    TN_RETURN_IF(find_training(t, of_optimizer, &k));
     t->grad = t->train[k].plan;
     t->grad_bound = t->train[k].bound;
     give_inputs(t, &t->train[k]);

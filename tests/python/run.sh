@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python package as a user gets it: a fresh venv, `pip install` of the checkout, then check.py against build/.
+# The Python package as a user gets it: a fresh venv, `pip install` of the checkout, then the families' drive.py and check.py against build/.
 # The venv sees the system's numpy, setuptools and wheel (scripts/install-deps python), so that nothing is downloaded;
 # where the interpreter has no numpy, pip fetches it. PYTHON names another interpreter.
 set -euo pipefail
@@ -22,4 +22,5 @@ import importlib.metadata, sys, tenon
 assert "venv" in tenon.__file__, tenon.__file__
 assert tenon.__version__ == importlib.metadata.version("tenon") == open(sys.argv[1]).read().strip()
 END
+for script in "$root"/tests/families/*/drive.py; do "$work/venv/bin/python" "$script"; done # families that join by their rows
 "$work/venv/bin/python" "$root/tests/python/check.py"

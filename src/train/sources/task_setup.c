@@ -80,7 +80,7 @@ static tn_status take_epochs(tn_settings *st, int64_t batches)
     return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
 }
 
-static tn_status take_defaults(tn_settings *st, const char *name, const tn_samples *set, const char *source)
+static tn_status take_defaults(tn_settings *st, const tn_samples *set, const char *source)
 {
     const int64_t train = set->count[TN_TRAIN];
     if (tn_settings_is_auto(st, "train.batch"))
@@ -93,7 +93,8 @@ static tn_status take_defaults(tn_settings *st, const char *name, const tn_sampl
     if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
     if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
     if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
-        return tn_error(TN_USAGE, "train.test=on, but the task %s has no test split: make task.test_frac larger than 0", name);
+        return tn_error(TN_USAGE, "train.test=on, but the %s has no test split: %s", source,
+                        strncmp(source, "task", 4) == 0 ? "make task.test_frac larger than 0" : "leave it off, or have the model hold out some records");
     return TN_OK;
 }
 
@@ -136,9 +137,21 @@ static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
                     model->name, tn_task_names(false, names, sizeof names));
 }
 
+/* Data that it could not read must not be taken for read. */
+static tn_status check_for_records(const tn_model *model, const tn_settings *st)
+{
+    const char *const key[] = { "data", "task.name" }, *const said[] = { "data", "task" };
+    const bool reads[] = { tn_model_reads(model, "tokens"), tn_model_reads(model, "tokens") || tn_model_reads(model, "features") };
+    for (int i = 0; i < 2; i++)
+        if (tn_settings_text(st, key[i])[0] && !reads[i])
+            return tn_error(TN_USAGE, "%s=%.200s: model %s reads none of that, it has data of its own (%s): leave %s out", said[i],
+                            tn_settings_text(st, key[i]), model->name, model->records->name, said[i]);
+    return TN_OK;
+}
+
 tn_status tn_task_check(const tn_model *model, const tn_settings *st)
 {
-    if (model->records) return TN_OK;
+    if (model->records) return check_for_records(model, st);
     return tn_model_reads(model, "features") ? check_for_samples(model, st) : tn_model_reads(model, "tokens") ? check_for_tokens(model, st) : TN_OK;
 }
 
@@ -273,12 +286,12 @@ tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set)
     const char *name = tn_settings_text(st, "task.name");
     snprintf(source, sizeof source, "task %s", name);
     TN_RETURN_IF(take_sizes(st, name, set, source));
-    return take_defaults(st, name, set, source);
+    return take_defaults(st, set, source);
 }
 
 tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like)
 {
     char source[96];
     snprintf(source, sizeof source, "data %s", name);
-    return take_defaults(st, name, like, source);
+    return take_defaults(st, like, source);
 }

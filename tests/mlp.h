@@ -18,6 +18,23 @@ static const tn_setting tn_mlp_rows[] = {
     TN_SETTING_INT("dim", "16", TN_RANGE(1, 65536), "", "width"),
 };
 
+/* What samples hold, with weights and targets where somebody gives them: also for other models of tests. */
+static const tn_input_row tn_mlp_inputs[] = {
+    { "features", TN_F32, .dims = { TN_B, TN_T, "inputs" } },
+    { "labels", TN_I32, { TN_B, "labels" }, .below = "classes", .pad = -1 },
+    { "count", TN_I32, { "1" }, .valid_rows = true },
+    { "sample", TN_I32, .dims = { TN_B } },
+    { "weights", TN_F32, .dims = { TN_B }, .optional = true },
+    { "targets", TN_F32, .dims = { TN_B }, .optional = true },
+};
+static const tn_source_number tn_mlp_assumes[] = { { "inputs", 64 }, { "tokens", 1 }, { "classes", 10 }, { "labels", 1 } };
+#define TN_MLP_ROWS \
+    TN_INPUTS(tn_mlp_inputs), .time = "tokens", .assumes = tn_mlp_assumes, .n_assumes = sizeof tn_mlp_assumes / sizeof *tn_mlp_assumes
+
+/* For a trainer without a source: labels of a sample, samples of the training set. */
+#define TN_MLP_SUPPLY(L, N, ...) \
+    &(tn_supply){ .numbers = (const tn_source_number[]){ { "labels", (double)(L) }, { "samples", (double)(N) } }, .n_numbers = 2, __VA_ARGS__ }
+
 /* One label for a sample: its tokens are one long row. One for each token: each is looked at alone. */
 static tn_status tn_mlp_build(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
@@ -54,7 +71,7 @@ static const tn_model tn_mlp = { TN_MODEL_HEAD,
                                  .n_settings = sizeof tn_mlp_rows / sizeof *tn_mlp_rows,
                                  .build = tn_mlp_build,
                                  .instruments = tn_mlp_instruments,
-                                 .features = true };
+                                 TN_MLP_ROWS };
 
 /* The settings of a run of it. */
 static inline tn_settings *tn_mlp_settings(const char *const *set, size_t n)

@@ -12,7 +12,7 @@ static tn_settings *open_log(const char *model, const char *word, const tn_study
     tn_settings *st;
     const tn_model *m;
     assert_ok(tn_settings_resolve(model, &word, 1, &st, &m));
-    assert_ok(tn_trial_log_open(p, m, st, 4, l));
+    assert_ok(tn_trial_log_open(p, st, m, &(tn_source){ 0 }, 4, l));
     return st;
 }
 

@@ -4,6 +4,7 @@
 
 #include "dataset_files.h"
 #include "report/reach.h"
+#include "train/sources/text.h"
 #include "train/train_settings.h"
 #include "train/training.h"
 
@@ -27,7 +28,7 @@ static void make_trainer(rig *r, const char *model, const char *const *more, boo
     for (int i = 0; i < 3 && more[i]; i++) set[n++] = more[i];
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &r->model));
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = r->model, .settings = r->settings, .batch = B, .length = T, .logits = true,
-                                                    .forward_only = true, .documents = documents }, &r->trainer));
+                                                    .forward_only = true, .supply = &(tn_supply){ .optional = documents } }, &r->trainer));
     const tn_entry *e = tn_store_find(tn_trainer_store(r->trainer), "embed"); /* so that labels differ */
     for (int64_t i = 0; i < tn_dims_count(e->dims); i++) ((float *)e->data)[i] *= 20;
 }
@@ -79,24 +80,25 @@ static void by_hand(rig *r, tn_loader_mode mode, direct *d)
     int64_t count, n;
     float loss;
     *d = (direct){ 0 };
-    assert_ok(tn_source_open(&(tn_source_options){ .data = r->data, .batch = B, .length = T, .mode = mode, .heldout = TN_VALID,
-                                                   .heldout_only = true }, &source));
+    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = mode },
+                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true }, &source));
     for (int64_t i = 0;; i++) {
         assert_ok(source.heldout(source.ctx, i, r->trainer, &count));
         if (count == 0) break;
         assert_ok(tn_trainer_eval(r->trainer, &loss));
         const float *logits = tn_trainer_output(r->trainer, "logits", &n);
-        const tn_feed f = tn_trainer_feed(r->trainer);
+        const int32_t *labels = tn_trainer_input(r->trainer, "labels"), *reset = tn_trainer_input(r->trainer, "reset"),
+                      *document = tn_trainer_input(r->trainer, "document");
         for (int b = 0; b < B; b++, d->rows++) {
             int at = 0;
             assert_true(d->rows < MOST_ROWS);
             for (int t = 0; t < T; t++, at++) {
                 const int k = b * T + t;
-                if (t && f.reset && f.reset[k]) at = 0;
-                if (t && !f.reset && f.document && f.document[k] != f.document[k - 1]) at = 0;
-                if (f.labels[k] < 0) continue;
+                if (t && reset && reset[k]) at = 0;
+                if (t && !reset && document && document[k] != document[k - 1]) at = 0;
+                if (labels[k] < 0) continue;
                 const int bucket = at < 2 ? 0 : at < 4 ? 1 : at < 8 ? 2 : at < 16 ? 3 : at < 32 ? 4 : 5;
-                d->loss[d->rows][bucket] += nll_of(logits + (int64_t)k * 256, f.labels[k]);
+                d->loss[d->rows][bucket] += nll_of(logits + (int64_t)k * 256, labels[k]);
                 d->tokens[d->rows][bucket]++;
             }
         }
@@ -147,8 +149,8 @@ static void positions(void **state)
     assert_int_equal(p.n, BUCKETS);
     assert_true(p.row[0].first == 0 && p.row[0].last == 1 && p.row[5].first == 32 && p.row[5].last == T - 1);
     for (int b = 0; b < BUCKETS; b++) compare(&d, &p.row[b], b);
-    assert_ok(tn_source_open(&(tn_source_options){ .data = r.data, .batch = B, .length = T, .mode = mode, .heldout = TN_VALID,
-                                                   .heldout_only = true }, &source));
+    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r.data, .mode = mode },
+                                  &(tn_source_start){ .trainer = r.trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true }, &source));
     assert_ok(tn_evaluate(r.trainer, &source, 0, &whole));
     assert_true(whole.count == p.tokens && fabs(tn_scores_get(&whole.scores, "loss") - p.loss) < 1e-5 && p.bits == source.bits);
     tn_source_close(&source);

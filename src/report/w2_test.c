@@ -18,8 +18,8 @@ static void open_trial(const char *grad, const char *stop, tn_session *s)
                                  "train.lr=1e-2", "threads=1", "log.level=info", grad, stop };
     const tn_session_options o = { .target = "tep", .overrides = list, .n = sizeof list / sizeof *list, .needs_data = true, .split = TN_TEST };
     assert_ok(tn_session_open_with(&o, s));
-    assert_int_equal(s->samples->count[TN_TRAIN], TRAIN);
-    assert_int_equal(s->samples->count[TN_TEST], TEST);
+    assert_int_equal(tn_session_count(s, TN_TRAIN), TRAIN);
+    assert_int_equal(tn_session_count(s, TN_TEST), TEST);
 }
 
 static tn_training training_of(tn_session *s)

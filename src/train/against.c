@@ -90,15 +90,18 @@ static tn_status load_numbers(const against *a, const char *name, int64_t step, 
     return TN_OK;
 }
 
+/* The numbers of samples may be left out: a row's own. What decides about the result may not. */
+static bool may_be_left_out(const tn_input_row *row) { return row->type == TN_I32 && !row->below; }
+
 static tn_status load_batch(const against *a, int64_t step)
 {
     const tn_feed f = tn_trainer_feed(a->trainer);
-    tn_feed_made_up(&f, (tn_rng){ .seed = 1 }); /* what the file leaves out: the numbers of samples */
+    tn_feed_made_up(&f, (tn_rng){ .seed = 1 });
     for (size_t i = 0; i < f.inputs->n; i++) {
         const tn_input_slot *s = &f.inputs->slot[i];
         char name[128];
         snprintf(name, sizeof name, "input.%.100s", s->row->name);
-        if (!f.at[i] || !tn_safetensors_has(a->file, name)) continue;
+        if (!f.at[i] || (may_be_left_out(s->row) && !tn_safetensors_has(a->file, name))) continue;
         TN_RETURN_IF(load_numbers(a, name, step, tn_input_items(s, f.batch, f.length), s->row->type == TN_I32 ? f.at[i] : NULL,
                                   s->row->type == TN_F32 ? f.at[i] : NULL));
     }
@@ -194,6 +197,23 @@ done:
     return s;
 }
 
+/* Sizes of the first input behind B and T are the model's. */
+static tn_status check_sizes(const against *a)
+{
+    const tn_input_slot *s = &tn_trainer_inputs(a->trainer)->slot[0];
+    const tn_file_tensor *t;
+    char name[128];
+    snprintf(name, sizeof name, "input.%.100s", s->row->name);
+    TN_RETURN_IF(tn_safetensors_find(a->file, name, &t));
+    for (int k = 0; k < s->rank && s->rank <= t->dims.rank; k++) {
+        const int64_t has = t->dims.dim[t->dims.rank - s->rank + k];
+        if (s->dim[k] && has != s->dim[k])
+            return tn_error(TN_BAD_FILE, "%s: %s has %lld numbers where the model has %s=%lld: write it for this model, or change the setting", a->path,
+                            name, (long long)has, s->row->dims[k], (long long)s->dim[k]);
+    }
+    return TN_OK;
+}
+
 /* The model's first input says B, T and, with an axis in front, S steps; labels how many a sample has. */
 static tn_status read_shape(against *a, tn_check *c, int64_t *labels)
 {
@@ -229,6 +249,7 @@ tn_status tn_check_against(const tn_check *given, const char *path)
                                    .supply = &(tn_supply){ .numbers = &(tn_source_number){ "labels", (double)labels }, .n_numbers = 1 },
                                    .logits = tn_safetensors_has(a.file, "output.logits") };
     TN_TRY(tn_trainer_new(&o, &a.trainer));
+    TN_TRY(check_sizes(&a));
     TN_TRY(load_weights(&a));
     TN_TRY(compare_outputs(&a));
     TN_TRY(compare_gradients(&a));

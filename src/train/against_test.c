@@ -55,14 +55,14 @@ static void ignore_row(void *ctx, const tn_check_row *r) { (void)ctx, (void)r; }
 static void against(void **state)
 {
     (void)state;
-    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build };
-    static const char *const set[] = { "threads=1" };
+    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build, TN_LANGUAGE_ROWS };
+    static const char *const set[] = { "threads=1", "vocab=5" };
     const tn_model *unused;
     tn_settings *st;
     tn_tempdir dir;
     tn_tempdir_make(&dir);
     const char *path = tn_tempdir_file(&dir, "ref.safetensors");
-    assert_ok(tn_settings_resolve("gpt_tiny", set, 1, &st, &unused));
+    assert_ok(tn_settings_resolve("gpt_tiny", set, 2, &st, &unused));
     const tn_check c = { .model = &model, .settings = st, .row = ignore_row };
     write_file(path, T * VOCAB, 0);
     assert_ok(tn_check_against(&c, path));
@@ -87,7 +87,7 @@ static tn_status build_samples(tn_graph *g, const tn_settings *st, const tn_batc
 }
 
 /* Weights of 0: the loss is log 2, and the gradient of the one sample that counts is half of it in each row. */
-static void write_samples(const char *path, int64_t inputs)
+static void write_samples(const char *path, int64_t inputs, bool labels)
 {
     static const float x[2][4] = { { 1, -2, 3, 0.5f }, { 9, 9, 9, 9 } }, w[8];
     static const int32_t y[2] = { 1, -1 };
@@ -105,26 +105,29 @@ static void write_samples(const char *path, int64_t inputs)
                 { "output.loss", TN_F32, tn_shape(1), &loss },                       { "output.losses", TN_F32, tn_shape(1), &loss },
                 { "output.logits", TN_F32, tn_shape(2, 2), logits } };
     assert_ok(tn_safetensors_writer_begin(path, NULL, 0, &f));
-    for (size_t i = 0; i < 7; i++) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
     for (size_t i = 0; i < 7; i++)
-        assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
+        if (i != 1 || labels) assert_ok(tn_safetensors_writer_declare(f, all[i].name, all[i].dtype, all[i].dims));
+    for (size_t i = 0; i < 7; i++)
+        if (i != 1 || labels) assert_ok(tn_safetensors_writer_put(f, all[i].name, all[i].data, (size_t)tn_dims_count(all[i].dims) * 4));
     assert_ok(tn_safetensors_writer_finish(f));
 }
 
 static void samples(void **state)
 {
     (void)state;
-    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build_samples, .features = true };
+    static const tn_model model = { TN_MODEL_HEAD, .name = "toy", .build = build_samples, TN_MLP_ROWS };
     static const char *const set[] = { "threads=1", "inputs=2", "tokens=2", "classes=2" };
     tn_settings *st = tn_mlp_settings(set, 4);
     tn_tempdir dir;
     tn_tempdir_make(&dir);
     const char *path = tn_tempdir_file(&dir, "ref.safetensors");
     const tn_check c = { .model = &model, .settings = st, .row = ignore_row };
-    write_samples(path, 2);
+    write_samples(path, 2, true);
     assert_ok(tn_check_against(&c, path));
-    write_samples(path, 4);
-    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "tokens of 4 numbers and inputs=2");
+    write_samples(path, 2, false);
+    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "input.labels");
+    write_samples(path, 4, true);
+    assert_fails(tn_check_against(&c, path), TN_BAD_FILE, "input.features has 4 numbers where the model has inputs=2");
     tn_settings_free(st);
     tn_tempdir_remove(&dir);
 }

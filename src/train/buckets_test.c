@@ -2,7 +2,7 @@
  * share the memory of the widest, tokens count alike in a step of several batches, and nothing is allocated on the way. */
 #include "base/alloc.h"
 #include "dataset_files.h"
-#include "train/sources/source.h"
+#include "train/sources/text.h"
 #include "train/train_settings.h"
 
 #include <math.h>
@@ -24,6 +24,7 @@ static void open_rig(rig *r, const char *target, const char *more, bool buckets)
     const tn_model *m;
     char text[4000];
     size_t n = 0;
+    int64_t widths[TN_LOADER_WIDTHS];
     *r = (rig){ 0 };
     tn_tempdir_make(&r->dir);
     for (int i = 0; i < 60; i++) /* 3 to 90 bytes */
@@ -32,10 +33,10 @@ static void open_rig(rig *r, const char *target, const char *more, bool buckets)
     tn_put_text(tn_tempdir_file(&r->dir, "d.jsonl"), text);
     assert_ok(tn_dataset_open(tn_tempdir_file(&r->dir, "d.jsonl"), &(tn_dataset_options){ .holdout_frac = 0.2 }, &r->data));
     assert_ok(tn_settings_resolve(target, set, sizeof set / sizeof *set, &r->settings, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T, .buckets = buckets },
-                             &r->trainer));
-    assert_ok(tn_source_open(&(tn_source_options){ .data = r->data, .batch = B, .length = T, .mode = TN_LOADER_BUCKET, .seed = 5,
-                                                   .workers = 1, .prefetch = 2, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T, .widths = widths,
+                                                    .n_widths = buckets ? tn_loader_widths(T, widths) : 0 }, &r->trainer));
+    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = TN_LOADER_BUCKET, .seed = 5, .workers = 1, .prefetch = 2 },
+                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -62,8 +63,8 @@ static void same_numbers(void **state)
         float x, y;
         int64_t n, m;
         double apart = 0, size = 0;
-        assert_ok(narrow.source.next(narrow.source.ctx, narrow.trainer, &n));
-        assert_ok(wide.source.next(wide.source.ctx, wide.trainer, &m));
+        assert_ok(narrow.source.next(narrow.source.ctx, i, narrow.trainer, &n));
+        assert_ok(wide.source.next(wide.source.ctx, i, wide.trainer, &m));
         assert_ok(tn_trainer_grad(narrow.trainer, i, &x));
         assert_ok(tn_trainer_grad(wide.trainer, i, &y));
         assert_true(n == m && n > 0 && fabsf(x - y) < 1e-5f * y);
@@ -100,7 +101,7 @@ static void tokens_count_alike(void **state)
     const int64_t count = grads(&r)->count;
     double *want = calloc((size_t)count, sizeof *want), worst = 0, total;
     for (int k = 0; k < 2; k++) {
-        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, r.trainer, &n[k]));
+        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, k, r.trainer, &n[k]));
         assert_ok(tn_trainer_grad(r.trainer, k, &loss));
         for (int64_t i = 0; i < count; i++) want[i] += (double)n[k] * (double)grads(&r)->grad[i];
         tn_store_zero_grad(tn_trainer_store(r.trainer));
@@ -110,7 +111,7 @@ static void tokens_count_alike(void **state)
     open_rig(&r, "gpt", "train.dropout=0", true);
     total = (double)(n[0] + n[1]);
     for (int k = 0; k < 2; k++) {
-        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, r.trainer, &n[k]));
+        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, k, r.trainer, &n[k]));
         tn_trainer_weigh(r.trainer, (float)n[k] / (B * T));
         assert_ok(tn_trainer_grad(r.trainer, k, &loss));
     }
@@ -131,7 +132,7 @@ static void allocates_nothing(void **state)
     open_rig(&r, "ten", "pattern=DO", true);
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 30; i++) {
-        assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+        assert_ok(r.source.next(r.source.ctx, i, r.trainer, &count));
         assert_ok(tn_trainer_grad(r.trainer, i, &loss));
         assert_ok(tn_trainer_apply(r.trainer, i, 1, loss, &a));
         if (i % 7 == 0) assert_ok(r.source.heldout(r.source.ctx, 0, r.trainer, &count));
@@ -162,7 +163,7 @@ static void widths(void **state)
     const tn_model *m;
     const char *const set[] = { "dim=32", "layers=2", "heads=2", "vocab=256", "threads=1", "train.context=48", "pattern=E", "tbptt=16" };
     assert_ok(tn_settings_resolve("ten", set, 8, &st, &m));
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = B, .length = 48, .buckets = true }, &t));
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = B, .length = 48, .widths = w, .n_widths = tn_loader_widths(48, w) }, &t));
     assert_true(tn_trainer_feed_for(t, 18).length == 48 && tn_trainer_feed_for(t, 12).length == 12);
     tn_trainer_free(t);
     tn_settings_free(st);

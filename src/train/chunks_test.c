@@ -69,7 +69,7 @@ static tn_status try_rig(const char *model, const setup *s, rig *r)
     if (s->chunk) list[n++] = chunk;
     assert_ok(tn_settings_resolve(model, list, n, &r->settings, &m));
     return tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T,
-                                                 .documents = s->documents, .logits = s->logits,
+                                                 .supply = &(tn_supply){ .optional = s->documents }, .logits = s->logits,
                                                  .threads = s->threads ? s->threads : 1 }, &r->trainer);
 }
 
@@ -115,15 +115,17 @@ static void enlarge(tn_store *st)
 /* Random tokens; some labels do not count, among them all of tokens 37 to 73; documents start at uneven places. */
 static void fill(rig *r)
 {
-    const tn_feed f = tn_trainer_feed(r->trainer);
+    int32_t *tokens = tn_trainer_input(r->trainer, "tokens"), *labels = tn_trainer_input(r->trainer, "labels");
+    int32_t *reset = tn_trainer_input(r->trainer, "reset"), *positions = tn_trainer_input(r->trainer, "positions"),
+            *document = tn_trainer_input(r->trainer, "document");
     for (int64_t i = 0; i < B * T; i++) {
         const int64_t t = i % T, start = t < 30 ? 0 : t < 31 ? 30 : t < 74 ? 31 : 74; /* 74 = 2 x 37: where a chunk starts too */
-        f.tokens[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)i, V);
-        f.labels[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)i, V);
-        if ((t >= 37 && t < 74) || i % 7 == 3) f.labels[i] = -1;
-        if (f.reset) f.reset[i] = t == start;
-        if (f.positions) f.positions[i] = (int32_t)(t - start);
-        if (f.document) f.document[i] = (int32_t)start;
+        tokens[i] = (int32_t)tn_rng_below((tn_rng){ 3, 1 }, (uint64_t)i, V);
+        labels[i] = (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)i, V);
+        if ((t >= 37 && t < 74) || i % 7 == 3) labels[i] = -1;
+        if (reset) reset[i] = t == start;
+        if (positions) positions[i] = (int32_t)(t - start);
+        if (document) document[i] = (int32_t)start;
     }
     enlarge(tn_trainer_store(r->trainer));
 }
@@ -199,12 +201,12 @@ static void boundaries_matter(void **state)
 {
     (void)state;
     static const char *const more[] = { "pattern=DOE", "layers=3", NULL };
-    rig whole = open_rig(&(setup){ .more = more, .chunk = 37, .supply = &(tn_supply){ .optional = true } });
-    rig apart = open_rig(&(setup){ .more = more, .chunk = 37, .supply = &(tn_supply){ .optional = true } });
+    rig whole = open_rig(&(setup){ .more = more, .chunk = 37, .documents = true });
+    rig apart = open_rig(&(setup){ .more = more, .chunk = 37, .documents = true });
     float a, b;
     for (int64_t i = 0; i < B * T; i++) {
-        tn_trainer_feed(whole.trainer).reset[i] = 0;
-        tn_trainer_feed(apart.trainer).reset[i] = i % T % 37 == 0;
+        ((int32_t *)tn_trainer_input(whole.trainer, "reset"))[i] = 0;
+        ((int32_t *)tn_trainer_input(apart.trainer, "reset"))[i] = i % T % 37 == 0;
     }
     assert_ok(tn_trainer_grad(whole.trainer, 0, &a));
     assert_ok(tn_trainer_grad(apart.trainer, 0, &b));
@@ -231,7 +233,7 @@ static void threads_and_allocations(void **state)
     (void)state;
     rig r[3];
     for (int i = 0; i < 3; i++) {
-        r[i] = open_rig(&(setup){ .more = mixed, .chunk = 16, .supply = &(tn_supply){ .optional = true }, .threads = i ? 2 : 1,
+        r[i] = open_rig(&(setup){ .more = mixed, .chunk = 16, .documents = true, .threads = i ? 2 : 1,
                                   .extra = i == 2 ? "opt.pack_weights=off" : NULL });
         tn_trainer_steady(r[i].trainer, true);
         for (int step = 0; step < 2; step++) {
@@ -254,7 +256,7 @@ static void queued_steps(void **state)
 {
     (void)state;
     enum { STEPS = 5 };
-    const setup s = { .more = mixed, .chunk = 16, .supply = &(tn_supply){ .optional = true } };
+    const setup s = { .more = mixed, .chunk = 16, .documents = true };
     rig waits = open_rig(&s), queues = open_rig(&s);
     double loss[STEPS];
     tn_stepped found[STEPS];
@@ -315,17 +317,18 @@ static void drops_the_same_twice(void **state)
 static void nothing_leaks(void **state)
 {
     (void)state;
-    rig whole = open_rig(&(setup){ .more = mixed, .logits = true, .supply = &(tn_supply){ .optional = true } });
-    rig r = open_rig(&(setup){ .more = mixed, .logits = true, .supply = &(tn_supply){ .optional = true }, .chunk = 37 });
+    rig whole = open_rig(&(setup){ .more = mixed, .logits = true, .documents = true });
+    rig r = open_rig(&(setup){ .more = mixed, .logits = true, .documents = true, .chunk = 37 });
     float loss, *before = malloc(sizeof *before * B * T * V);
     int64_t count, moved = 0;
+    int32_t *tokens = tn_trainer_input(r.trainer, "tokens");
     assert_ok(tn_trainer_eval(whole.trainer, &loss));
     assert_ok(tn_trainer_eval(r.trainer, &loss));
     memcpy(before, tn_trainer_output(r.trainer, "logits", &count), sizeof *before * B * T * V);
     assert_int_equal(count, B * T * V);
     const float *all = tn_trainer_output(whole.trainer, "logits", &count);
     assert_true(norm(before, all, count) < 1e-5 * norm(all, NULL, count));
-    for (int b = 0; b < B; b++) ((int32_t *)tn_trainer_input(r.trainer, "tokens"))[b * T + 50] = (((int32_t *)tn_trainer_input(r.trainer, "tokens"))[b * T + 50] + 1) % V;
+    for (int b = 0; b < B; b++) tokens[b * T + 50] = (tokens[b * T + 50] + 1) % V;
     assert_ok(tn_trainer_eval(r.trainer, &loss));
     const float *after = tn_trainer_output(r.trainer, "logits", &count);
     for (int64_t i = 0; i < count; i++) {
@@ -371,12 +374,12 @@ static tn_status build_stateless(tn_graph *g, const tn_settings *st, const tn_ba
 static void stateless(void **state)
 {
     (void)state;
-    static const tn_model model = { TN_MODEL_HEAD, .name = "stateless", .build = build_stateless };
-    static const char *const set[] = { "plan.recompute=chunk", "plan.chunk=10", "device=cpu" };
+    static const tn_model model = { TN_MODEL_HEAD, .name = "stateless", .build = build_stateless, TN_LANGUAGE_ROWS };
+    static const char *const set[] = { "plan.recompute=chunk", "plan.chunk=10", "device=cpu", "vocab=23" };
     tn_settings *st;
     const tn_model *m;
     tn_trainer *t;
-    assert_ok(tn_settings_resolve("ten", set, 3, &st, &m));
+    assert_ok(tn_settings_resolve("ten", set, 4, &st, &m));
     assert_fails(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = st, .batch = B, .length = T }, &t), TN_USAGE,
                  "carries no state");
     tn_settings_free(st);

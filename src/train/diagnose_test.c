@@ -6,6 +6,7 @@
 #include "mlp.h"
 #include "tempdir.h"
 #include "train/session.h"
+#include "train/sources/samples.h"
 
 #include <tenon/ops.h>
 
@@ -35,7 +36,7 @@ static const tn_model fragile = { TN_MODEL_HEAD,
                                   .settings = tn_mlp_rows,
                                   .n_settings = sizeof tn_mlp_rows / sizeof *tn_mlp_rows,
                                   .build = build_fragile,
-                                  .features = true };
+                                  TN_MLP_ROWS };
 
 typedef struct rig {
     float x[N * F];
@@ -77,13 +78,12 @@ static void open_rig(rig *r, const char *policy, const char *accumulate)
                                                     .settings = r->settings,
                                                     .batch = B,
                                                     .length = 1,
-                                                    .labels = 1,
-                                                    .samples = 20,
+                                                    .supply = TN_MLP_SUPPLY(1, 20),
                                                     .logits = true,
                                                     .ahead = 1 },
                              &r->trainer));
-    assert_ok(tn_source_task_open(
-        &(tn_source_task_options){ .samples = &r->set, .batch = B, .seed = 3, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_source_samples_open(&(tn_source_samples_options){ .samples = &r->set, .seed = 3 },
+                                     &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID }, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -313,7 +313,7 @@ static void healthy_solves(void **state)
     for (int step = 0; step < 3; step++) {
         on.source.mark(on.source.ctx, &at);
         for (int again = 0; again < 2; again++) {
-            assert_ok(on.source.next(on.source.ctx, on.trainer, &count));
+            assert_ok(on.source.next(on.source.ctx, step, on.trainer, &count));
             on.source.describe(on.source.ctx, 1, said[again], sizeof said[again]);
             tn_store_zero_grad(tn_trainer_store(on.trainer));
             assert_ok(tn_trainer_grad(on.trainer, step, &loss[again]));

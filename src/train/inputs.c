@@ -74,7 +74,7 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
         if (*end) return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name", m->model->name, row->name, name);
     } else if (known && !is_auto) *out = tn_settings_int(m->st, name);
     else if (!isnan(number)) *out = (int64_t)number;
-    else if (assumed(m, name)) *out = (int64_t)assumed(m, name);
+    else if (!known && assumed(m, name)) *out = (int64_t)assumed(m, name); /* a setting has it from tn_task_assume: the model reads it there */
     else if (is_auto)
         return tn_error(TN_USAGE, "model %s, input %s: %s is auto and there are no data to take it from: name them with task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);

@@ -6,6 +6,7 @@
 #include "io/yaml_settings.h"
 #include "tempdir.h"
 #include "train/same_settings.h"
+#include "train/sources/text.h"
 #include "train/train_settings.h"
 #include "train/training.h"
 
@@ -65,6 +66,7 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                             "train.accumulate=2", "train.eval_batches=1", "vocab=256", p->data };
     char dir[TN_PATH_BYTES];
     size_t count = 11;
+    int64_t widths[TN_LOADER_WIDTHS];
     tn_status s = TN_OK;
     tn_settings *st = NULL;
     tn_trainer *t = NULL;
@@ -86,15 +88,16 @@ static tn_status session(place *p, const char *run, const char *const *more, siz
                                                               : TN_LOADER_WINDOW;
     TN_TRY(tn_dataset_open(p->data + 5, &(tn_dataset_options){ .holdout_frac = 0.1, .window = 9, .content = true }, &data));
     TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = 2, .length = 8,
-                                                 .documents = tn_source_marks_documents(mode),
-                                                 .buckets = mode == TN_LOADER_BUCKET,
+                                                 .supply = &(tn_supply){ .optional = tn_source_marks_documents(mode) },
+                                                 .widths = widths,
+                                                 .n_widths = mode == TN_LOADER_BUCKET ? tn_loader_widths(8, widths) : 0,
                                                  .ahead = strcmp(run, "b") == 0 ? p->ahead : 0 }, &t));
-    TN_TRY(tn_source_open(&(tn_source_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .batch = 2,
-                                                .length = 8, .mode = mode, .workers = 1, .prefetch = 3, .heldout = TN_VALID },
-                          &source));
+    TN_TRY(tn_source_text_open(&(tn_source_text_options){ .data = data, .seed = (uint64_t)tn_settings_int(st, "seed"), .mode = mode,
+                                                          .workers = 1, .prefetch = 3 },
+                               &(tn_source_start){ .trainer = t, .batch = 2, .length = 8, .heldout = TN_VALID }, &source));
     TN_TRY(tn_run_open(st, "gpt", fresh, &r));
     if (r.checkpoint[0]) {
-        TN_TRY(tn_run_resume(&r, st, t, &source, 2, 8, &state));
+        TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = 2, .length = 8 }, &state));
         *from = state.step;
     }
     TN_TRY(tn_jsonl_open(tn_tempdir_file(&p->d, strcmp(run, "a") == 0 ? "a/metrics.jsonl" : "b/metrics.jsonl"), *from >= 0, &metrics));

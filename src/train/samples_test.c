@@ -12,16 +12,36 @@ typedef struct rig {
     tn_settings *settings;
     tn_trainer *trainer;
     tn_feed feed;
+    float *features;
+    int32_t *labels, *sample, *count;
+    int64_t each; /* labels of a sample */
 } rig;
+
+static int64_t items_of(const tn_feed *f, const char *name)
+{
+    for (size_t i = 0; i < f->inputs->n; i++)
+        if (strcmp(f->inputs->slot[i].row->name, name) == 0) return tn_input_items(&f->inputs->slot[i], 1, 1);
+    return 0;
+}
+
+static void find_feed(rig *r)
+{
+    r->feed = tn_trainer_feed(r->trainer);
+    r->features = tn_feed_at(&r->feed, "features");
+    r->labels = tn_feed_at(&r->feed, "labels");
+    r->sample = tn_feed_at(&r->feed, "sample");
+    r->count = tn_feed_at(&r->feed, "count");
+    r->each = items_of(&r->feed, "labels");
+}
 
 static rig open_rig(int64_t batch, int64_t labels, bool weighted)
 {
     const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1", "train.warmup=0" };
     rig r = { .settings = tn_mlp_settings(set, 5) };
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = r.settings, .batch = batch, .length = T,
-                                                    .labels = labels, .samples = 100, .logits = true, .weighted = weighted },
+                                                    .supply = TN_MLP_SUPPLY(labels, 100, .optional = weighted), .logits = true },
                              &r.trainer));
-    r.feed = tn_trainer_feed(r.trainer);
+    find_feed(&r);
     return r;
 }
 
@@ -34,15 +54,14 @@ static void close_rig(rig *r)
 /* Samples 0..n-1 of an endless supply, then padding. */
 static void give(const rig *r, int64_t n)
 {
-    const tn_feed *f = &r->feed;
-    for (int64_t b = 0; b < f->batch; b++) {
+    for (int64_t b = 0; b < r->feed.batch; b++) {
         for (int64_t i = 0; i < T * F; i++)
-            f->features[b * T * F + i] = b < n ? tn_rng_normal((tn_rng){ 3, 1 }, (uint64_t)(b * T * F + i)) : 0;
-        for (int64_t i = 0; i < f->labels_each; i++)
-            f->labels[b * f->labels_each + i] = b < n ? (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(b * f->labels_each + i), C) : -1;
-        f->sample[b] = b < n ? (int32_t)(7 + b) : 0;
+            r->features[b * T * F + i] = b < n ? tn_rng_normal((tn_rng){ 3, 1 }, (uint64_t)(b * T * F + i)) : 0;
+        for (int64_t i = 0; i < r->each; i++)
+            r->labels[b * r->each + i] = b < n ? (int32_t)tn_rng_below((tn_rng){ 3, 2 }, (uint64_t)(b * r->each + i), C) : -1;
+        r->sample[b] = b < n ? (int32_t)(7 + b) : 0;
     }
-    f->count[0] = (int32_t)n;
+    r->count[0] = (int32_t)n;
 }
 
 static void padding(void **state)
@@ -52,8 +71,8 @@ static void padding(void **state)
     float a, b, c;
     give(&whole, 5);
     give(&padded, 5);
-    assert_int_equal(padded.feed.inputs, F);
-    assert_int_equal(padded.feed.labels_each, labels);
+    assert_int_equal(items_of(&padded.feed, "features"), F);
+    assert_int_equal(padded.each, labels);
     assert_ok(tn_trainer_grad(whole.trainer, 0, &a));
     assert_ok(tn_trainer_grad(padded.trainer, 0, &b));
     assert_true(isfinite(a) && fabsf(a - b) < 1e-6f * a);
@@ -67,7 +86,7 @@ static void padding(void **state)
     assert_true(size > 0.01);
     assert_ok(tn_trainer_eval(padded.trainer, &c));
     assert_true(c == b);
-    padded.feed.labels[0] = (padded.feed.labels[0] + 1) % C; /* evaluation is given what stands there now */
+    padded.labels[0] = (padded.labels[0] + 1) % C; /* evaluation is given what stands there now */
     assert_ok(tn_trainer_eval(padded.trainer, &c));
     assert_true(c != b);
     close_rig(&whole);
@@ -98,7 +117,7 @@ static void instruments(void **state)
     tn_trainer_instruments(r.trainer, take, NULL, &before);
     assert_int_equal(before.n, 0); /* no step yet */
     give(&r, 5);
-    for (int b = 0; b < MOST; b++) first += (double)r.feed.features[b * T * F];
+    for (int b = 0; b < MOST; b++) first += (double)r.features[b * T * F];
     assert_ok(tn_trainer_grad(r.trainer, 0, &loss));
     assert_ok(tn_trainer_apply(r.trainer, 0, 1, loss, &a));
     give(&r, 3);
@@ -122,20 +141,21 @@ static void weights(void **state)
 {
     (void)state;
     const char *const set[] = { "inputs=3", "tokens=2", "classes=4", "threads=1" };
-    static const tn_model model = { TN_MODEL_HEAD, .name = "weighted", .build = build_weighted, .features = true };
+    static const tn_model model = { TN_MODEL_HEAD, .name = "weighted", .build = build_weighted, TN_MLP_ROWS };
     rig r = { .settings = tn_mlp_settings(set, 4) };
     float loss, again;
     double want = 0;
-    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = r.settings, .batch = 3, .length = T, .samples = 100,
-                                                    .weighted = true }, &r.trainer));
-    r.feed = tn_trainer_feed(r.trainer);
-    assert_null(r.feed.sample); /* which this model has no use for */
-    for (int i = 0; i < 3 * T * F; i++) r.feed.features[i] = (float)(i % 7) - 3;
+    assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &model, .settings = r.settings, .batch = 3, .length = T, 
+                                                    .supply = TN_MLP_SUPPLY(1, 100, .optional = true) }, &r.trainer));
+    find_feed(&r);
+    float *weight = tn_feed_at(&r.feed, "weights"), *target = tn_feed_at(&r.feed, "targets");
+    assert_null(r.sample); /* which this model has no use for */
+    for (int i = 0; i < 3 * T * F; i++) r.features[i] = (float)(i % 7) - 3;
     for (int b = 0; b < 3; b++) {
         double y = 0;
-        for (int i = 0; i < T * F; i++) y += (double)r.feed.features[b * T * F + i];
-        r.feed.weights[b] = (float)b - 0.5f;
-        r.feed.targets[b] = (float)b;
+        for (int i = 0; i < T * F; i++) y += (double)r.features[b * T * F + i];
+        weight[b] = (float)b - 0.5f;
+        target[b] = (float)b;
         want += (b - 0.5) * (y - b) * (y - b) / 3;
     }
     assert_ok(tn_trainer_grad(r.trainer, 0, &loss));
@@ -157,7 +177,7 @@ static void mistakes(void **state)
     assert_fails(tn_trainer_new(&o, &t), TN_MEMORY, "use a smaller batch");
     o.batch = 2;
     assert_ok(tn_settings_override(st, "inputs=auto"));
-    assert_fails(tn_trainer_new(&o, &t), TN_USAGE, "name one with task=NAME");
+    assert_fails(tn_trainer_new(&o, &t), TN_USAGE, "name them with task=NAME");
     tn_settings_free(st);
 }
 

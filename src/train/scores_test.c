@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "tempdir.h"
-#include "train/feed.h"
+#include "train/inputs.h"
 #include "train/train_settings.h"
 #include "train/training.h"
 
@@ -81,7 +81,13 @@ static const tn_metric_row toy_rows[] = {
     { "rare", "", TN_LOWER, TN_MEAN_BY_COUNT, .needs = "bits" },
 };
 
-static const tn_model toy = { TN_MODEL_HEAD, .name = "toy", .settings = toy_settings, .n_settings = 4, .build = toy_build, .features = true,
+static const tn_input_row toy_inputs[] = {
+    { "features", TN_F32, .dims = { TN_B, TN_T, "inputs" } },
+    { "labels", TN_I32, { TN_B, "1" }, .below = "classes", .pad = -1 },
+    { "count", TN_I32, { "1" }, .valid_rows = true },
+};
+
+static const tn_model toy = { TN_MODEL_HEAD, .name = "toy", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
                               TN_METRICS(toy_rows) };
 
 /* --- its data --------------------------------------------------------------------------------------------------------------- */
@@ -96,8 +102,8 @@ static tn_status heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
     (void)ctx;
     *count = i < BATCHES ? (i + 1 < BATCHES ? B : ROWS - B * (BATCHES - 1)) : 0;
     for (int64_t b = 0; b < *count; b++) {
-        for (int64_t k = 0; k < F; k++) f.features[b * F + k] = number(i * B + b, k);
-        f.labels[b] = label(i * B + b);
+        for (int64_t k = 0; k < F; k++) ((float *)tn_feed_at(&f, "features"))[b * F + k] = number(i * B + b, k);
+        ((int32_t *)tn_feed_at(&f, "labels"))[b] = label(i * B + b);
     }
     tn_feed_end(&f, *count);
     return TN_OK;
@@ -111,7 +117,8 @@ typedef struct rig {
 
 static tn_status open_rig(const tn_model *m, rig *r)
 {
-    *r = (rig){ .source = { .heldout = heldout, .bits = NAN, .train_tokens = ROWS, .train_samples = ROWS } };
+    *r = (rig){ .source = { .heldout = heldout, .bits = NAN, .train_tokens = ROWS, .train_samples = ROWS,
+                              .number = { { "samples", ROWS }, { "answers", 1 } }, .n_numbers = 2 } };
     assert_ok(tn_settings_new(&r->settings));
     assert_ok(tn_settings_common(r->settings));
     assert_ok(tn_settings_add(r->settings, toy_settings, 4, "toy"));
@@ -270,7 +277,7 @@ static const struct mistake_row {
 
 static tn_status open_wrong(const tn_metric_row *rows, size_t n)
 {
-    const tn_model wrong = { TN_MODEL_HEAD, .name = "wrong", .settings = toy_settings, .n_settings = 4, .build = toy_build, .features = true,
+    const tn_model wrong = { TN_MODEL_HEAD, .name = "wrong", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
                              .metrics = rows, .n_metrics = n };
     rig r;
     assert_ok(open_rig(&wrong, &r));
@@ -311,7 +318,7 @@ static void uneven(void **state)
 {
     (void)state;
     static const tn_metric_row rows[] = { { "loss", .how = TN_MEAN_BY_COUNT }, { "a", .how = TN_OF_WHOLE, .keep = { "few" }, .whole = of_whole } };
-    const tn_model model = { TN_MODEL_HEAD, .name = "uneven", .settings = toy_settings, .n_settings = 4, .build = build_uneven, .features = true,
+    const tn_model model = { TN_MODEL_HEAD, .name = "uneven", .settings = toy_settings, .n_settings = 4, .build = build_uneven, .time = "tokens", TN_INPUTS(toy_inputs),
                              TN_METRICS(rows) };
     rig r;
     tn_evaluation e;
@@ -339,6 +346,7 @@ static void selects(void **state)
     assert_fails(tn_metric_settle(&r.source, r.trainer, r.settings), TN_USAGE, "train.select=rare: toy has no such metric on these data");
     assert_ok(tn_settings_set(r.settings, "train.select", "auto", "test"));
     r.source.train_samples = 0;
+    r.source.n_numbers = 0;
     assert_ok(tn_metric_settle(&r.source, r.trainer, r.settings));
     assert_string_equal(tn_settings_text(r.settings, "train.select"), "auto"); /* the loss */
     close_rig(&r);

@@ -34,15 +34,16 @@ static tn_trainer *open_trainer(const tn_settings *st, const tn_model *model)
 {
     tn_trainer *t;
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = st, .batch = B, .length = T, .supply = &(tn_supply){ .optional = true }, .threads = 2 }, &t));
-    const tn_feed f = tn_trainer_feed(t);
+    int32_t *tokens = tn_trainer_input(t, "tokens"), *labels = tn_trainer_input(t, "labels"), *reset = tn_trainer_input(t, "reset"),
+            *document = tn_trainer_input(t, "document"), *positions = tn_trainer_input(t, "positions");
     uint32_t x = 5;
     for (int i = 0; i < B * T; i++) {
         const int at = i % T, start = at < 7 ? 0 : at < 16 ? 7 : 16;
-        f.tokens[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % 19;
-        f.labels[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % 19;
-        if (f.reset) f.reset[i] = at == start;
-        if (f.document) f.document[i] = start;
-        if (f.positions) f.positions[i] = at - start;
+        tokens[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % 19;
+        labels[i] = (int32_t)((x = x * 1664525u + 1013904223u) >> 24) % 19;
+        if (reset) reset[i] = at == start;
+        if (document) document[i] = start;
+        if (positions) positions[i] = at - start;
     }
     return t;
 }

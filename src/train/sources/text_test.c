@@ -1,7 +1,7 @@
 /* Data on its way into a step: a packed row gives the loss and gradients of its documents alone, whole evaluations are
  * weighed by tokens whatever the batch, bits per byte are those of the text, and nothing is allocated on the way. Beside
  * it: weight decay by kind of parameter, bf16 through a training step, memory limits. */
-#include "train/sources/source.h"
+#include "train/sources/text.h"
 
 #include "base/alloc.h"
 #include "dataset_files.h"
@@ -35,7 +35,7 @@ static tn_trainer *trainer_of(rig *r, const char *model, const char *const *set,
     r->settings = NULL;
     assert_ok(tn_settings_resolve(model, set, n, &r->settings, &m));
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = r->settings, .batch = B, .length = T,
-                                                    .documents = documents }, &t));
+                                                    .supply = &(tn_supply){ .optional = documents } }, &t));
     return t;
 }
 
@@ -44,8 +44,8 @@ static void open_rig(rig *r, const char *model, const char *const *set, size_t n
     *r = (rig){ 0 };
     open_data(r);
     r->trainer = trainer_of(r, model, set, n, B, T, tn_source_marks_documents(mode));
-    assert_ok(tn_source_open(&(tn_source_options){ .data = r->data, .batch = B, .length = T, .mode = mode, .seed = 5, .workers = 1,
-                                                   .prefetch = 2, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = mode, .seed = 5, .workers = 1, .prefetch = 2 },
+                                  &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID }, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -71,16 +71,27 @@ static const struct model_row {
 
 enum { T = 96 };
 
+/* A row by its names; NULL: the model does not read it. */
+typedef struct marked {
+    int32_t *tokens, *labels, *reset, *document;
+} marked;
+
+static marked row_of(tn_trainer *t)
+{
+    const tn_feed f = tn_trainer_feed(t);
+    return (marked){ tn_feed_at(&f, "tokens"), tn_feed_at(&f, "labels"), tn_feed_at(&f, "reset"), tn_feed_at(&f, "document") };
+}
+
 /* By whichever mark the model reads. */
-static bool starts_at(const tn_feed *row, int64_t i)
+static bool starts_at(const marked *row, int64_t i)
 {
     return i == 0 || (row->document ? row->document[i] != row->document[i - 1] : row->reset[i]);
 }
 
 /* The row's documents one by one, each at the start of a row of its own; weighed by their labels. */
-static double alone(tn_trainer *t, const tn_feed *row, float *grad, int64_t params)
+static double alone(tn_trainer *t, const marked *row, float *grad, int64_t params)
 {
-    const tn_feed one = tn_trainer_feed(t);
+    const marked one = row_of(t);
     const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), 0);
     double sum = 0, counted = 0;
     for (int i = 0; i < T; i++) counted += row->labels[i] >= 0;
@@ -117,10 +128,10 @@ static void packed_equals_alone(void **state)
         n++;
     }
     open_rig(&r, m->model, set, n, 1, T, TN_LOADER_PACK);
-    const tn_feed row = tn_trainer_feed(r.trainer);
+    const marked row = row_of(r.trainer);
     int starts = 0;
     for (int tries = 0; starts < 2 && tries < 50; tries++) { /* a row where a document starts inside */
-        assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+        assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
         assert_int_equal(count, T);
         starts = 0;
         for (int i = 0; i < T; i++) starts += starts_at(&row, i);
@@ -184,7 +195,8 @@ static void nothing_held_out(void **state)
     tn_evaluation e;
     open_rig(&r, "gpt", set, 6, 2, 32, TN_LOADER_PACK);
     tn_source_close(&r.source);
-    assert_ok(tn_source_open(&(tn_source_options){ .data = r.data, .batch = 2, .length = 32, .heldout = TN_TEST }, &r.source));
+    assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r.data },
+                                  &(tn_source_start){ .trainer = r.trainer, .batch = 2, .length = 32, .heldout = TN_TEST }, &r.source));
     assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
     assert_true(e.count == 0 && isnan(tn_scores_first(&e.scores)) && isnan(r.source.bits));
     close_rig(&r);
@@ -198,9 +210,9 @@ static void narrow_rows(void **state)
     rig r;
     int64_t count, counted = 0;
     open_rig(&r, "gpt", set, 6, 2, 512, TN_LOADER_BUCKET);
-    const tn_feed row = tn_trainer_feed(r.trainer);
+    const marked row = row_of(r.trainer);
     assert_null(row.reset);
-    assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+    assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
     for (int i = 0; i < 2 * 512; i++) counted += row.labels[i] >= 0;
     assert_true(counted == count && count < 2 * 512 && row.labels[511] == -1 && row.labels[1023] == -1);
     close_rig(&r);
@@ -221,10 +233,10 @@ static void quiet_steps(void **state)
     tn_evaluator *evaluator;
     open_rig(&r, "ten", set, 10, 2, 32, TN_LOADER_PACK);
     assert_ok(tn_evaluator_new(r.trainer, &r.source, &evaluator));
-    assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+    assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 10; i++) {
-        assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+        assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
         assert_ok(tn_trainer_grad(r.trainer, i, &loss));
         assert_ok(tn_trainer_apply(r.trainer, i, 1, loss, &a));
     }
@@ -291,7 +303,7 @@ static void bf16_steps(void **state)
         set[7] = k ? compute : "compute=f32";
         open_rig(&r, "gpt", set, 8, 2, 32, TN_LOADER_PACK);
         for (int i = 0; i < 4; i++) {
-            assert_ok(r.source.next(r.source.ctx, r.trainer, &count));
+            assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
             assert_ok(tn_trainer_grad(r.trainer, i, &loss[k]));
             assert_ok(tn_trainer_apply(r.trainer, i, 1, loss[k], &a));
             assert_true(a.ok);
@@ -339,7 +351,7 @@ static void limits(void **state)
     tn_tempdir_clear(&d);
 }
 
-void tn_tests_source(tn_test_list *l)
+void tn_tests_text(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof model_rows / sizeof *model_rows; i++)
         tn_test_add(l, packed_equals_alone, &model_rows[i], "source: packed documents as if alone: %s", model_rows[i].name);

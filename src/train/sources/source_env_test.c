@@ -2,7 +2,7 @@
  * cursor of another run is refused, likeliest actions repeat. That policies learn is a gate of its own (tests/long). */
 #include "train/sources/env.h"
 
-#include "testlib.h"
+#include "mlp.h"
 #include "train/sources/task_setup.h"
 #include "train/train_settings.h"
 
@@ -19,15 +19,18 @@ typedef struct rig {
 static void open_rig(rig *r, const char *const *set, size_t n)
 {
     const tn_model *model;
-    tn_samples *none;
+    const tn_task *task;
     *r = (rig){ 0 };
     assert_ok(tn_settings_resolve("tep", set, n, &r->settings, &model));
-    assert_ok(tn_task_setup(model, r->settings, true, &none, &r->env));
-    assert_true(r->env && !none);
+    assert_ok(tn_source_find(&(tn_source_open){ .model = model, .settings = r->settings, .needed = true, .trains = true }, &r->source));
+    assert_true(r->source.play && r->source.waits && !r->source.apart);
+    tn_source_close(&r->source);
+    assert_ok(tn_task_find(tn_settings_text(r->settings, "task.name"), &task));
+    r->env = task->env;
+    assert_non_null(r->env);
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r->settings, .batch = tn_source_env_rows(r->env, r->settings),
-                                                    .length = 1, .weighted = true, .threads = 1 }, &r->learner));
-    assert_ok(tn_source_env_open(&(tn_source_env_options){ .env = r->env, .model = model, .settings = r->settings, .learner = r->learner },
-                                 &r->source));
+                                                    .length = 1, .supply = TN_MLP_SUPPLY(1, 1, .optional = true), .threads = 1 }, &r->learner));
+    assert_ok(tn_source_env_open(&(tn_source_env_options){ .env = r->env, .model = model, .settings = r->settings }, r->learner, &r->source));
 }
 
 static void close_rig(rig *r)
@@ -37,10 +40,19 @@ static void close_rig(rig *r)
     tn_settings_free(r->settings);
 }
 
-static tn_feed next(rig *r, int64_t *count)
+/* A batch by its names. */
+typedef struct played {
+    int64_t batch;
+    int32_t *labels, *count;
+    float *features, *weights, *targets;
+} played;
+
+static played next(rig *r, int64_t *count)
 {
-    assert_ok(r->source.next(r->source.ctx, r->learner, count));
-    return tn_trainer_feed(r->learner);
+    assert_ok(r->source.next(r->source.ctx, 0, r->learner, count));
+    const tn_feed f = tn_trainer_feed(r->learner);
+    return (played){ .batch = f.batch, .labels = tn_feed_at(&f, "labels"), .count = tn_feed_at(&f, "count"), .features = tn_feed_at(&f, "features"),
+                     .weights = tn_feed_at(&f, "weights"), .targets = tn_feed_at(&f, "targets") };
 }
 
 static void learn(rig *r, int64_t step)
@@ -64,7 +76,7 @@ static void returns(void **state)
     int64_t count;
     int ends = 0, other = 0;
     open_rig(&r, small, 7);
-    const tn_feed f = next(&r, &count);
+    const played f = next(&r, &count);
     assert_true(count == f.count[0] && count >= 3 * 8 && count < f.batch);
     for (int64_t i = count - 1, behind = 0; i >= 0; i--, behind++) {
         if (f.targets[i] == 1.f) behind = 0, ends++;
@@ -86,7 +98,7 @@ static void standardised(void **state)
     int64_t count;
     double sum = 0, square = 0;
     open_rig(&r, (const char *const[]){ "task=cartpole", "dim=8", "mode=energy", "rl.episodes=2" }, 4);
-    const tn_feed f = next(&r, &count);
+    const played f = next(&r, &count);
     for (int64_t i = 0; i < count; i++) sum += (double)f.targets[i], square += (double)f.targets[i] * (double)f.targets[i];
     assert_float_equal(sum / (double)count, 0, 1e-5);
     assert_float_equal(square / (double)(count - 1), 1, 1e-4);
@@ -100,13 +112,13 @@ static void cut_short(void **state)
     rig r;
     int64_t count;
     open_rig(&r, (const char *const[]){ "task=acrobot", "dim=8", "mode=energy", "rl.standardise=off" }, 4);
-    const tn_feed f = next(&r, &count);
+    const played f = next(&r, &count);
     assert_int_equal(count, 500);
     for (int64_t i = 0; i < count; i++) assert_float_equal(f.targets[i], -100, 1e-3);
     close_rig(&r);
 }
 
-static bool same_feed(const tn_feed *a, const tn_feed *b)
+static bool same_feed(const played *a, const played *b)
 {
     const size_t n = (size_t)a->batch;
     return *a->count == *b->count && memcmp(a->features, b->features, 4 * n * sizeof(float)) == 0 &&
@@ -139,9 +151,9 @@ static void goes_on(void **state)
     assert_non_null(cursor);
     assert_ok(b.source.load(b.source.ctx, cursor));
     give_store(&a, &b);
-    const tn_feed one = next(&a, &count), two = next(&b, &count);
+    const played one = next(&a, &count), two = next(&b, &count);
     assert_true(same_feed(&one, &two));
-    const tn_feed first = next(&b, &count);
+    const played first = next(&b, &count);
     assert_false(same_feed(&one, &first)); /* another episode */
     json_object_set_new(cursor, "env", json_string("acrobot"));
     assert_fails(b.source.load(b.source.ctx, cursor), TN_USAGE, "was not trained in CartPole-v1");
@@ -157,10 +169,10 @@ static void plays(void **state)
 {
     (void)state;
     rig r;
-    tn_env_play a, b;
+    tn_source_play a, b;
     open_rig(&r, small, 7);
-    assert_ok(tn_source_env_play(&r.source, 4, &a));
-    assert_ok(tn_source_env_play(&r.source, 4, &b));
+    assert_ok(r.source.play(r.source.ctx, 4, &a));
+    assert_ok(r.source.play(r.source.ctx, 4, &b));
     assert_true(a.episodes == 4 && a.steps == b.steps && a.mean == b.mean && a.mean >= 8 && a.mean <= 500);
     assert_float_equal(a.mean * 4, (double)a.steps, 1e-9);
     close_rig(&r);

@@ -32,7 +32,7 @@ static tn_status echo_build(tn_graph *g, const tn_settings *st, const tn_batch *
 }
 
 static const tn_model echo = { TN_MODEL_HEAD, .name = "echo", .summary = "says what it hears", .settings = echo_rows, .n_settings = 1,
-                               .build = echo_build };
+                               .build = echo_build, TN_LANGUAGE_ROWS };
 
 typedef struct rig {
     tn_settings *settings;
@@ -61,8 +61,10 @@ static tn_status answer(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
     rig *r = ctx;
     TN_RETURN_IF(r->source.heldout(r->source.ctx, i, to, count));
     const tn_feed f = tn_trainer_feed_again(to);
+    int32_t *tokens = tn_feed_at(&f, "tokens");
+    const int32_t *labels = tn_feed_at(&f, "labels");
     for (int64_t k = 0; k < f.batch * f.length; k++)
-        if (f.labels[k] >= 0) f.tokens[k] = i % r->probe->groups < r->known ? f.labels[k] : r->says;
+        if (labels[k] >= 0) tokens[k] = i % r->probe->groups < r->known ? labels[k] : r->says;
     return TN_OK;
 }
 
@@ -73,17 +75,24 @@ static void write_identity(tn_trainer *t, const char *name, int64_t n, float by)
     for (int64_t i = 0; i < n * n; i++) x[i] = i % (n + 1) == 0 ? by : 0;
 }
 
+/* What the settings of a run become by its task. */
+static tn_status find(tn_settings *st, tn_source *out)
+{
+    return tn_source_find(&(tn_source_open){ .model = &echo, .settings = st, .needed = true, .trains = true }, out);
+}
+
 static void open_rig(rig *r, const char *words, uint64_t seed)
 {
-    tn_samples *none = NULL;
     *r = (rig){ .settings = settings_of(words) };
-    assert_ok(tn_task_setup(&echo, r->settings, true, &none, &(const tn_env *){ NULL }));
-    assert_null(none);
+    assert_ok(find(r->settings, &r->source));
+    assert_true(r->source.groups > 0 && !r->source.play);
+    tn_source_close(&r->source);
     assert_ok(tn_probe_open(r->settings, &r->probe));
     assert_int_equal(tn_settings_int(r->settings, "vocab"), r->probe->vocab);
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &echo, .settings = r->settings, .batch = B, .length = r->probe->length,
                                                     .logits = true, .widths = r->probe->lengths, .n_widths = r->probe->n_lengths }, &r->trainer));
-    assert_ok(tn_source_probe_open(&(tn_source_probe_options){ .probe = r->probe, .batch = B, .seed = seed, .heldout = TN_VALID }, &r->source));
+    assert_ok(tn_source_probe_open(&(tn_source_probe_options){ .probe = r->probe, .seed = seed },
+                                   &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = r->probe->length, .heldout = TN_VALID }, &r->source));
     write_identity(r->trainer, "table", r->probe->vocab, 1);
     write_identity(r->trainer, "head", r->probe->vocab, 20);
 }
@@ -163,10 +172,10 @@ static void accuracy(void **state)
 static int64_t take(rig *r, int32_t *tokens, int32_t *labels, int64_t *length)
 {
     int64_t count;
-    assert_ok(r->source.next(r->source.ctx, r->trainer, &count));
+    assert_ok(r->source.next(r->source.ctx, 0, r->trainer, &count));
     const tn_feed f = tn_trainer_feed_again(r->trainer);
-    memcpy(tokens, f.tokens, sizeof *tokens * (size_t)(f.batch * f.length));
-    memcpy(labels, f.labels, sizeof *labels * (size_t)(f.batch * f.length));
+    memcpy(tokens, tn_feed_at(&f, "tokens"), sizeof *tokens * (size_t)(f.batch * f.length));
+    memcpy(labels, tn_feed_at(&f, "labels"), sizeof *labels * (size_t)(f.batch * f.length));
     *length = f.length;
     return count;
 }
@@ -242,12 +251,13 @@ static void setup(void **state)
 {
     const struct setup_row *r = *state;
     tn_settings *st = settings_of(r->words);
-    tn_samples *set = NULL;
-    const tn_status s = tn_task_setup(&echo, st, true, &set, &(const tn_env *){ NULL });
+    tn_source source = { 0 };
+    const tn_status s = find(st, &source);
     if (r->key) {
         assert_ok(s);
         assert_string_equal(tn_settings_text(st, r->key), r->value);
     } else assert_fails(s, TN_USAGE, r->value);
+    tn_source_close(&source);
     tn_settings_free(st);
 }
 
@@ -293,7 +303,8 @@ static tn_status session(const tn_tempdir *d, const char *const *task, const cha
     snprintf(dir, sizeof dir, "run=%s", path);
     TN_TRY(tn_session_open(task[0], set, sizeof set / sizeof *set, true, &on));
     TN_TRY(tn_run_open(on.settings, "probe", false, &r));
-    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, on.settings, on.trainer, &on.source, on.batch, on.length, &state));
+    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = on.trainer, .settings = on.settings, .source = &on.source,
+                                                                   .batch = on.batch, .length = on.length }, &state));
     TN_TRY(tn_path_join(path, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_jsonl_open(path, r.checkpoint[0], &metrics));
     const tn_training job = { .trainer = on.trainer, .settings = on.settings, .source = &on.source, .metrics = metrics, .dir = r.dir,

@@ -47,8 +47,21 @@ typedef struct rig {
     tn_settings *settings;
     tn_trainer *trainer;
     tn_source source;
-    tn_feed feed;
+    float *features;
+    int32_t *labels, *sample, *count;
 } rig;
+
+static tn_status open_samples(const tn_samples *set, tn_trainer *t, int64_t batch, uint64_t seed, tn_data_split heldout, tn_source *out)
+{
+    return tn_source_samples_open(&(tn_source_samples_options){ .samples = set, .seed = seed },
+                                  &(tn_source_start){ .trainer = t, .batch = batch, .length = TOKENS, .heldout = heldout }, out);
+}
+
+/* What the settings of a run become by its data. */
+static tn_status find(const tn_model *model, tn_settings *st, bool needed, tn_source *out)
+{
+    return tn_source_find(&(tn_source_open){ .model = model, .settings = st, .needed = needed, .trains = true }, out);
+}
 
 static void open_rig(rig *r, bool bytes, int64_t labels, uint64_t seed, tn_data_split heldout)
 {
@@ -56,10 +69,12 @@ static void open_rig(rig *r, bool bytes, int64_t labels, uint64_t seed, tn_data_
     make_world(&r->w, bytes, labels);
     r->settings = tn_mlp_settings(set, 4);
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = r->settings, .batch = B, .length = TOKENS,
-                                                    .labels = labels, .samples = TRAIN, .logits = true }, &r->trainer));
-    assert_ok(tn_source_task_open(&(tn_source_task_options){ .samples = &r->w.set, .batch = B, .seed = seed, .heldout = heldout },
-                                  &r->source));
-    r->feed = tn_trainer_feed(r->trainer);
+                                                    .supply = TN_MLP_SUPPLY(labels, TRAIN), .logits = true }, &r->trainer));
+    assert_ok(open_samples(&r->w.set, r->trainer, B, seed, heldout, &r->source));
+    r->features = tn_trainer_input(r->trainer, "features");
+    r->labels = tn_trainer_input(r->trainer, "labels");
+    r->sample = tn_trainer_input(r->trainer, "sample");
+    r->count = tn_trainer_input(r->trainer, "count");
 }
 
 static void close_rig(rig *r)
@@ -72,7 +87,7 @@ static void close_rig(rig *r)
 static int64_t next(rig *r)
 {
     int64_t count;
-    assert_ok(r->source.next(r->source.ctx, r->trainer, &count));
+    assert_ok(r->source.next(r->source.ctx, 0, r->trainer, &count));
     return count;
 }
 
@@ -82,9 +97,9 @@ static void assert_row(const rig *r, int64_t b, int64_t row)
     float x[TOKENS * NUMBERS] = { 0 };
     const int64_t L = r->w.set.labels;
     if (row >= 0) tn_samples_read(&r->w.set, row, x);
-    assert_memory_equal(r->feed.features + b * TOKENS * NUMBERS, x, sizeof x);
-    for (int64_t i = 0; i < L; i++) assert_int_equal(r->feed.labels[b * L + i], row < 0 ? -1 : r->w.y[row * L + i]);
-    if (row < 0) assert_int_equal(r->feed.sample[b], 0);
+    assert_memory_equal(r->features + b * TOKENS * NUMBERS, x, sizeof x);
+    for (int64_t i = 0; i < L; i++) assert_int_equal(r->labels[b * L + i], row < 0 ? -1 : r->w.y[row * L + i]);
+    if (row < 0) assert_int_equal(r->sample[b], 0);
 }
 
 /* --- epochs ------------------------------------------------------------------------------------------------------------ */
@@ -97,12 +112,12 @@ static void one_epoch(rig *r, int32_t order[TRAIN])
     for (int batch = 0; batch < 3; batch++) {
         const int64_t count = next(r), rows = batch < 2 ? B : TRAIN - 2 * B;
         int64_t labels = 0;
-        assert_int_equal(r->feed.count[0], rows);
+        assert_int_equal(r->count[0], rows);
         for (int64_t b = 0; b < B; b++) {
-            const int32_t which = r->feed.sample[b];
+            const int32_t which = r->sample[b];
             assert_true(which >= 0 && which < TRAIN);
             assert_row(r, b, b < rows ? r->w.index[which] : -1);
-            for (int64_t i = 0; i < r->w.set.labels; i++) labels += r->feed.labels[b * r->w.set.labels + i] >= 0;
+            for (int64_t i = 0; i < r->w.set.labels; i++) labels += r->labels[b * r->w.set.labels + i] >= 0;
             if (b >= rows) continue;
             assert_false(seen[which]);
             seen[which] = true;
@@ -129,7 +144,7 @@ static void epochs(void **state)
     for (int i = 0; i < 7; i++) (void)next(&a);
     assert_int_equal(tn_alloc_count(), before);
     assert_true(a.source.train_samples == TRAIN && isnan(a.source.bits));
-    assert_int_equal(tn_source_task_batches(&a.w.set, B), 3);
+    assert_int_equal(tn_samples_batches(&a.w.set, B), 3);
     close_rig(&a);
     close_rig(&b);
 }
@@ -152,10 +167,10 @@ static void resume(void **state)
         assert_true(json_equal(cursor, copy));
         for (int i = 0; i < 7; i++) {
             assert_int_equal(next(&a), next(&b));
-            assert_memory_equal(a.feed.features, b.feed.features, sizeof(float) * B * TOKENS * NUMBERS);
-            assert_memory_equal(a.feed.labels, b.feed.labels, sizeof(int32_t) * B);
-            assert_memory_equal(a.feed.sample, b.feed.sample, sizeof(int32_t) * B);
-            assert_int_equal(a.feed.count[0], b.feed.count[0]);
+            assert_memory_equal(a.features, b.features, sizeof(float) * B * TOKENS * NUMBERS);
+            assert_memory_equal(a.labels, b.labels, sizeof(int32_t) * B);
+            assert_memory_equal(a.sample, b.sample, sizeof(int32_t) * B);
+            assert_int_equal(a.count[0], b.count[0]);
         }
         json_decref(copy);
         json_decref(cursor);
@@ -184,7 +199,7 @@ static void refusals(void **state)
     json_decref(bad);
     a.w.set.count[TN_TRAIN] = 0;
     tn_source none;
-    assert_fails(tn_source_task_open(&(tn_source_task_options){ .samples = &a.w.set, .batch = B }, &none), TN_USAGE,
+    assert_fails(open_samples(&a.w.set, a.trainer, B, 0, TN_TRAIN, &none), TN_USAGE,
                  "make task.valid_frac and task.test_frac smaller");
     a.w.set.count[TN_TRAIN] = TRAIN;
     json_decref(cursor);
@@ -203,7 +218,7 @@ static void heldout(void **state)
         for (int64_t i = 0;; i++) {
             assert_ok(r.source.heldout(r.source.ctx, i, r.trainer, &count));
             if (count == 0) break;
-            assert_int_equal(r.feed.count[0], count);
+            assert_int_equal(r.count[0], count);
             for (int64_t b = 0; b < B; b++) assert_row(&r, b, b < count ? r.w.set.index[split][at + b] : -1);
             at += count;
         }
@@ -229,9 +244,9 @@ static void accuracy(void **state)
         const int64_t row = r.w.set.index[TN_VALID][i];
         float unused;
         int64_t n;
-        memset(r.feed.labels, -1, sizeof(int32_t) * (size_t)(B * L));
-        tn_samples_read(&r.w.set, row, r.feed.features);
-        r.feed.count[0] = 1;
+        memset(r.labels, -1, sizeof(int32_t) * (size_t)(B * L));
+        tn_samples_read(&r.w.set, row, r.features);
+        r.count[0] = 1;
         assert_ok(tn_trainer_eval(r.trainer, &unused));
         const float *x = tn_trainer_output(r.trainer, "logits", &n);
         assert_int_equal(n, B * L * CLASSES);
@@ -302,17 +317,17 @@ static void setup(void **state)
 {
     const struct setup_row *r = *state;
     tn_settings *st = tn_mlp_settings(NULL, 0);
-    tn_samples *set = NULL;
+    tn_source source = { 0 };
     tn_status s = TN_OK;
     for (int i = 0; i < 4 && r->set[i] && s == TN_OK; i++) s = tn_settings_override(st, r->set[i]);
     if (!r->key && !r->value) assert_int_equal(s, TN_USAGE); /* by the setting's own range */
-    else if (!r->key) assert_fails(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, r->value);
+    else if (!r->key) assert_fails(find(&tn_mlp, st, true, &source), TN_USAGE, r->value);
     else {
         assert_ok(s);
-        assert_ok(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }));
+        assert_ok(find(&tn_mlp, st, true, &source));
         assert_string_equal(tn_settings_text(st, r->key), r->value);
     }
-    tn_samples_free(set);
+    tn_source_close(&source);
     tn_settings_free(st);
 }
 
@@ -321,25 +336,25 @@ static void setup_others(void **state)
 {
     (void)state;
     tn_settings *st = tn_mlp_settings(NULL, 0);
-    tn_samples *set;
+    tn_source source;
     const tn_model *gpt;
     const char *task = "task=xor";
-    assert_ok(tn_task_setup(&tn_mlp, st, false, &set, &(const tn_env *){ NULL }));
-    assert_null(set);
-    assert_true(tn_settings_inputs(st) == 64 && tn_settings_tokens(st) == 1 && tn_settings_classes(st) == 10);
+    assert_ok(find(&tn_mlp, st, false, &source));
+    assert_null(source.ctx);
+    assert_true(tn_settings_int(st, "inputs") == 64 && tn_settings_int(st, "tokens") == 1 && tn_settings_int(st, "classes") == 10);
     tn_settings_free(st);
     st = tn_mlp_settings(&task, 1);
     assert_ok(tn_settings_set(st, "train.epochs", "50", "preset some"));
     assert_ok(tn_settings_override(st, "train.steps=11"));
-    assert_ok(tn_task_setup(&tn_mlp, st, true, &set, &(const tn_env *){ NULL }));
+    assert_ok(find(&tn_mlp, st, true, &source));
     assert_true(tn_settings_int(st, "train.steps") == 11 && tn_settings_int(st, "train.epochs") == 0);
-    tn_samples_free(set);
+    tn_source_close(&source);
     tn_settings_free(st);
     assert_ok(tn_settings_resolve("gpt_tiny", &task, 1, &st, &gpt));
-    assert_fails(tn_task_setup(gpt, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, "gpt learns from text: name a text file with data=FILE");
+    assert_fails(find(gpt, st, true, &source), TN_USAGE, "gpt learns from text: name a text file with data=FILE");
     assert_ok(tn_settings_override(st, "task="));
     assert_ok(tn_settings_override(st, "train.epochs=2"));
-    assert_fails(tn_task_setup(gpt, st, true, &set, &(const tn_env *){ NULL }), TN_USAGE, "set train.steps instead");
+    assert_fails(find(gpt, st, true, &source), TN_USAGE, "set train.steps instead");
     tn_settings_free(st);
 }
 
@@ -374,11 +389,11 @@ static tn_status session(const tn_tempdir *d, const char *run, int64_t stop_afte
     snprintf(path, sizeof path, "%s/%s", d->path, run);
     snprintf(dir, sizeof dir, "run=%s", path);
     tn_settings *st = tn_mlp_settings(set, sizeof set / sizeof *set);
-    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = B, .length = TOKENS, .labels = 1,
-                                                 .samples = TRAIN, .logits = true }, &t));
-    TN_TRY(tn_source_task_open(&(tn_source_task_options){ .samples = &w.set, .batch = B, .seed = 3, .heldout = TN_VALID }, &source));
+    TN_TRY(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = B, .length = TOKENS, 
+                                                 .supply = TN_MLP_SUPPLY(1, TRAIN), .logits = true }, &t));
+    TN_TRY(open_samples(&w.set, t, B, 3, TN_VALID, &source));
     TN_TRY(tn_run_open(st, "mlp", false, &r));
-    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, st, t, &source, B, TOKENS, &state));
+    if (r.checkpoint[0]) TN_TRY(tn_run_resume(&r, &(tn_training){ .trainer = t, .settings = st, .source = &source, .batch = B, .length = TOKENS }, &state));
     TN_TRY(tn_path_join(path, "metrics.jsonl", path, sizeof path));
     TN_TRY(tn_jsonl_open(path, r.checkpoint[0], &metrics));
     const tn_training job = { .trainer = t, .settings = st, .source = &source, .metrics = metrics, .dir = r.dir, .batch = B,
@@ -472,7 +487,7 @@ static void short_batches(void **state)
         make_world(&w, true, 1);
         tn_settings *st = tn_mlp_settings(set, sizeof set / sizeof *set);
         assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &tn_mlp, .settings = st, .batch = batch, .length = TOKENS }, &t));
-        assert_ok(tn_source_task_open(&(tn_source_task_options){ .samples = &w.set, .batch = batch, .heldout = TN_VALID }, &source));
+        assert_ok(open_samples(&w.set, t, batch, 0, TN_VALID, &source));
         const tn_training job = { .trainer = t, .settings = st, .source = &source, .batch = batch, .length = TOKENS };
         assert_ok(tn_training_run(&job, NULL, &last));
         const tn_bucket *b = tn_store_bucket(tn_trainer_store(t), 0);
@@ -501,18 +516,19 @@ static void checks(void **state)
     const bool task = *(const bool *)*state;
     const char *const set[] = { "threads=1", task ? "task=xor" : "task=" };
     int seen[3] = { 0 };
-    tn_samples *samples;
+    tn_source source;
     tn_settings *st = tn_mlp_settings(set, 2);
-    assert_ok(tn_task_setup(&tn_mlp, st, false, &samples, &(const tn_env *){ NULL }));
-    const tn_check c = { .model = &tn_mlp, .settings = st, .batch = 8, .length = tn_settings_tokens(st), .samples = samples,
+    assert_ok(find(&tn_mlp, st, false, &source));
+    assert_true(task == (source.ctx != NULL));
+    const tn_check c = { .model = &tn_mlp, .settings = st, .batch = 8, .length = tn_inputs_length(&tn_mlp, st), .source = &source,
                          .only = "parameters,gradients,leak,overfit,determinism,allocations,speed", .ctx = seen, .row = take_check };
     assert_ok(tn_check_run(&c));
     assert_true(seen[TN_PASS] == 6 && seen[TN_SKIPPED] == 1);
-    tn_samples_free(samples);
+    tn_source_close(&source);
     tn_settings_free(st);
 }
 
-void tn_tests_source_task(tn_test_list *l)
+void tn_tests_source_samples(tn_test_list *l)
 {
     static const bool yes = true, no = false;
     static const tn_data_split valid = TN_VALID, test = TN_TEST;

@@ -199,12 +199,14 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     if (chunk && t->n_train > 1)
         return tn_error(TN_USAGE, "plan.recompute=chunk: model %s has %zu training steps, and chunks know one: use plan.recompute=layer", t->model->name, t->n_train);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
+    TN_RETURN_IF(tn__steps_plan(t, o->steps));
     if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(tn__trainer_fits(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     if (t->chunks) return tn_chunks_bind(t->chunks);
     for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(bind_plan(t, t->train[i].plan, &t->train[i].bound));
     t->grad_bound = t->train[0].bound;
+    for (size_t i = 0; i < t->n_named; i++) TN_RETURN_IF(bind_plan(t, t->named[i].plan, &t->named[i].bound));
     TN_RETURN_IF(bind_plan(t, t->eval, &t->eval_bound));
     t->eval_step = (tn_trainer_step){ .name = "eval", .row = -1, .plan = t->eval, .bound = t->eval_bound };
     return TN_OK;

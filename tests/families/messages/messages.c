@@ -47,11 +47,12 @@ static const tn_setting settings[] = {
 static const tn_input_row inputs[] = {
     { "source", TN_F32, { TN_B, "features" }, .pad = 0 },
     { "asked", TN_I32, { TN_B, "asked" }, .below = "sender.vocab" },
+    { "begin", TN_I32, { TN_B, "1" }, .below = "receiver.vocab" }, /* what an answer begins with: generation reads it, and nothing else does */
     { "said", TN_I32, { TN_B, "4" }, .below = "receiver.vocab" },
     { "labels", TN_I32, { TN_B, "4" }, .below = "receiver.vocab", .pad = -1 },
     { "rows", TN_I32, { "1" }, .valid_rows = true },
 };
-enum { SOURCE, ASKED, SAID, LABELS };
+enum { SOURCE, ASKED, BEGINS, SAID, LABELS };
 
 typedef struct data {
     uint64_t seed;
@@ -129,6 +130,7 @@ static int64_t data_read(const void *from, int split, int64_t i, int64_t step, v
     (void)step;
     if (at[SOURCE]) put_source(d, thing, stream, at[SOURCE]);
     if (at[ASKED]) put_asked(d, thing, tone, stream, at[ASKED]);
+    if (at[BEGINS]) *(int32_t *)at[BEGINS] = BEGIN;
     for (int t = 0; t < SPOKEN; t++) {
         if (at[SAID]) ((int32_t *)at[SAID])[t] = t ? answer[t - 1] : BEGIN;
         if (at[LABELS]) ((int32_t *)at[LABELS])[t] = answer[t];
@@ -225,9 +227,8 @@ static tn_status build_generate(tn_graph *g, const tn_settings *st, const tn_bat
     net n;
     tn_forward f;
     tn_status s = begin(&n, g, st, b);
-    tn_ref before = n.message, said = TN_NONE;
+    tn_ref before = n.message, said = tn_in(b, "begin");
     for (int t = 0; t < SPOKEN && s == TN_OK; t++) {
-        if (t == 0) said = tn_slice(g, tn_in(b, "said"), 1, 0, 1);
         s = ask(&n, &n.receiver, before, said, &f);
         if (s != TN_OK) break;
         before = tn_concat(g, ((const tn_ref[]){ before, tn_embed(g, said, tn_tied(g, "receiver.embed")) }), 2, 1);

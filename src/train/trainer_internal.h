@@ -42,6 +42,7 @@ struct tn_trainer {
     tn_graph_setup setup;
     tn_store *store;
     bool borrowed; /* the store */
+    bool sealed;   /* it has all weights that it will have */
     tn_context *context;
     bool seated;       /* the context is a seat's */
     tn_plan_cache *plans;

@@ -130,27 +130,16 @@ tn_status tn__step_before_eval(tn_trainer *t)
 
 /* --- steps by name -------------------------------------------------------------------------------------------------------- */
 
-static size_t count_weights(const tn_store *st)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < tn_store_count(st); i++) n += tn_store_at(st, i)->weight;
-    return n;
-}
-
 /* Its plan is among the named ones from then on: what fits is asked of all of them. */
 static tn_status plan_it(tn_trainer *t, const char *name)
 {
     const tn_step_row *row = find_row(t->model, name);
-    const size_t before = count_weights(t->store);
     if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
     if (t->chunks) return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer", t->model->name, name);
     tn_trainer_step *s = &t->named[t->n_named];
     *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
-    TN_RETURN_IF(tn__trainer_plan_step(t, s));
     t->n_named++;
-    if (count_weights(t->store) == before || (t->forward_only && !t->eval_bound)) return TN_OK; /* nothing has been loaded yet */
-    return tn_error(TN_USAGE, "model %s, step %s: it makes parameters that no step before it has: make them in the training step too, and name "
-                              "the step in a metric's .runs", t->model->name, s->name);
+    return tn__trainer_plan_step(t, s);
 }
 
 static tn_trainer_step *planned(tn_trainer *t, const char *name)
@@ -192,7 +181,7 @@ static void forget_last(tn_trainer *t)
 {
     tn_trainer_step *s = &t->named[--t->n_named];
     tn_bound_free(s->bound);
-    if (t->shared) tn_shared_return_plan(t->shared, s->plan);
+    if (t->shared && s->plan) tn_shared_return_plan(t->shared, s->plan);
 }
 
 static tn_status find_step(tn_trainer *t, const char *name, tn_trainer_step **out)

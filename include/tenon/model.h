@@ -161,7 +161,7 @@ tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_f
 #define TN_REPORTED(rows) .reported = (rows), .n_reported = sizeof(rows) / sizeof *(rows)
 
 /* Rows that language models share: tokens and labels (B,T), and where the data have them reset, document and positions; loss, bits per byte
- * and, where answers are counted, accuracy. */
+ * and, where answers are counted, how many are right. */
 enum { TN_LANGUAGE_INPUTS = 5, TN_LANGUAGE_LOSSES = 2, TN_LANGUAGE_METRICS = 3 };
 extern const tn_input_row tn_language_inputs[];
 extern const tn_loss_row tn_language_losses[];
@@ -170,7 +170,7 @@ extern const tn_metric_row tn_language_metrics[];
     .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                       \
     .n_losses = TN_LANGUAGE_LOSSES, .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
 
-/* tn_metric_row.add of an accuracy: labels that the largest logit of their row names (the first of equals), and those that count. */
+/* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those that count. */
 void tn_answers_add(const tn_metric_view *v, double *sums);
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

@@ -63,8 +63,8 @@ void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends 
 /* What should be known of the last tenon_open or tenon_load that succeeded, in one line: the run's best checkpoint is damaged, and
  * which one was read instead. "": nothing. */
 const char *tenon_note(const tenon_net *net);
-/* Ends the tenon_sample or tenon_evaluate that another thread is in: TENON_INTERRUPTED before its next token, piece of a prompt or
- * window. Where there is none, nothing happens: a call that begins later does not know of it. */
+/* Ends the tenon_sample, tenon_evaluate or tenon_measure that another thread is in: TENON_INTERRUPTED before its next token, piece of a prompt,
+ * window or batch. Where there is none, nothing happens: a call that begins later does not know of it. */
 void tenon_interrupt(tenon_net *net);
 const char *tenon_device(const tenon_net *net); /* where it computes: "cpu" or "cuda" */
 
@@ -150,6 +150,26 @@ tenon_status tenon_step(tenon_net *net, tenon_step_report *report);
 /* Mean nats per token of a row of n tokens: each but the first is predicted from those before it in its window of
  * `length` tokens (windows follow each other and share one token). counted may be NULL. */
 tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted);
+
+/* --- metrics ---------------------------------------------------------------------------------------------------------- */
+
+/* What the model is judged by on held-out data, by name: "loss", "bits_per_byte", or what its rows say. */
+typedef struct tenon_metric {
+    size_t size;      /* sizeof(tenon_metric) */
+    const char *name; /* where groups are counted apart also NAME_GROUP */
+    const char *unit; /* "nats"; "": none */
+    int higher;       /* 1: more is better */
+    double value;     /* NaN: not known */
+} tenon_metric;
+
+/* Evaluates the parameters as they are on the "valid" or "test" part of the data or task that the settings name, all of it, as
+ * `tenon eval` does. */
+tenon_status tenon_measure(tenon_net *net, const char *split);
+/* Those of the last tenon_measure; before it, as the checkpoint that was opened has them. Names are valid until the next tenon_measure or
+ * tenon_load. */
+size_t tenon_metrics(const tenon_net *net);
+tenon_status tenon_metric_at(const tenon_net *net, size_t i, tenon_metric *out);
+tenon_status tenon_metric_find(const tenon_net *net, const char *name, tenon_metric *out);
 
 /* --- tokenizers ------------------------------------------------------------------------------------------------------- */
 

@@ -22,7 +22,7 @@ import numpy as np
 from ._library import LongCall, TenonError, call, lib
 
 __version__ = lib.tenon_version().decode()
-__all__ = ["open", "Model", "Tokenizer", "Sample", "Step", "TenonError", "__version__"]
+__all__ = ["open", "Model", "Tokenizer", "Metric", "Sample", "Step", "TenonError", "__version__"]
 
 _TYPES = {0: np.float32, 1: np.uint16, 2: np.float16, 3: np.float64, 4: np.int32, 5: np.int64, 6: np.uint8}  # bf16: its bits
 
@@ -34,6 +34,10 @@ class _Tensor(C.Structure):
 
 class _StepReport(C.Structure):
     _fields_ = [("size", C.c_size_t), ("step", C.c_int64), ("lr", C.c_double), ("grad_norm", C.c_double), ("applied", C.c_int)]
+
+
+class _Metric(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("name", C.c_char_p), ("unit", C.c_char_p), ("higher", C.c_int), ("value", C.c_double)]
 
 
 _TEXT = C.CFUNCTYPE(C.c_int, C.c_void_p, C.c_int64, C.POINTER(C.c_char), C.c_size_t)
@@ -114,6 +118,15 @@ class Step:
 
     def __init__(self, r):
         self.step, self.lr, self.grad_norm, self.applied = r.step, r.lr, r.grad_norm, bool(r.applied)
+
+
+class Metric(float):
+    """The value of a metric, with its `unit` and whether `higher` is better."""
+
+    def __new__(cls, m):
+        self = super().__new__(cls, m.value)
+        self.unit, self.higher = m.unit.decode(), bool(m.higher)
+        return self
 
 
 class Sample(str):
@@ -258,9 +271,24 @@ class Model:
         call("tenon_step", self._handle.pointer, C.byref(r))
         return Step(r)
 
+    @property
     @_locked
-    def evaluate(self, tokens, length=None):
-        """Mean nats per token of a row of tokens, in windows of `length` (train.context)."""
+    def metrics(self):
+        """Held-out metrics by name: of the last evaluate(), before it as the run's checkpoint has them; a dict of Metric, which are floats."""
+        out = {}
+        for i in range(lib.tenon_metrics(self._handle.pointer)):
+            m = _Metric(size=C.sizeof(_Metric))
+            call("tenon_metric_at", self._handle.pointer, i, C.byref(m))
+            out[m.name.decode()] = Metric(m)
+        return out
+
+    @_locked
+    def evaluate(self, tokens=None, length=None, split="valid"):
+        """Without tokens: the metrics by name on a split of the data or task that the settings name, as `tenon eval` measures them.
+        With a row of tokens: its mean nats per token, in windows of `length` (train.context)."""
+        if tokens is None:
+            LongCall(self._handle.pointer).run("tenon_measure", self._handle.pointer, split.encode())
+            return self.metrics
         a, p = _ids(np.ravel(tokens))
         call("tenon_shape", self._handle.pointer, 1, length or int(self.settings["train.context"]))
         nats = C.c_double()

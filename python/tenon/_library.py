@@ -59,6 +59,7 @@ _FUNCTIONS = {
     "tenon_shape": (None, P, I64, I64), "tenon_forward": (None, P, IDS, C.POINTER(C.c_float)),
     "tenon_loss": (None, P, IDS, IDS, P), "tenon_gradients": (None, P, IDS, IDS, P), "tenon_zero_gradients": ("void", P),
     "tenon_step": (None, P, P), "tenon_evaluate": (None, P, IDS, SIZE, P, P),
+    "tenon_measure": (None, P, TEXT), "tenon_metrics": (SIZE, P), "tenon_metric_at": (None, P, SIZE, P),
     "tenon_tokenizer_open": (None, TEXT, P), "tenon_tokenizer_of": (None, P, P), "tenon_tokenizer_close": ("void", P),
     "tenon_tokenizer_vocab": (I64, P), "tenon_tokenizer_start": (C.c_int32, P), "tenon_tokenizer_end": (C.c_int32, P),
     "tenon_encode": (None, P, TEXT, SIZE, C.c_int, IDS, SIZE, P), "tenon_decode": (None, P, IDS, SIZE, P, SIZE, P),

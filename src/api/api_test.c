@@ -1,6 +1,8 @@
 /* The public interface: what it computes agrees with itself (losses from logits, gradients from differences, files with
  * memory), tensors keep their places, and mistakes are errors. */
 #include "tempdir.h"
+#include "train/session.h"
+#include "train/training.h"
 
 #include <math.h>
 #include <tenon/tenon.h>
@@ -281,6 +283,57 @@ static void samples(void **state)
     tenon_close(net);
 }
 
+/* By name, what an evaluation of the same parameters on the same data finds. */
+static void metrics(void **state)
+{
+    (void)state;
+    tn_tempdir d;
+    char data[TN_PATH_BYTES + 8];
+    tn_session on = { 0 };
+    tn_evaluation e;
+    tenon_net *net = NULL, *bare = NULL;
+    tenon_metric m = { .size = sizeof m }, half = { .size = offsetof(tenon_metric, unit) };
+    tn_tempdir_make(&d);
+    const char *path = tn_tempdir_file(&d, "text");
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 4000; i++) fprintf(f, "%d\n", i);
+    assert_int_equal(fclose(f), 0);
+    snprintf(data, sizeof data, "data=%s", path);
+    const char *const list[] = { "dim=16", "layers=1", "heads=2", "vocab=256", "train.context=24", "threads=1", "train.batch=4", data };
+    assert_fine(tenon_open("gpt", list, 8, &net));
+    assert_int_equal(tenon_metrics(net), 0); /* nothing is recorded of it */
+    assert_int_equal(tenon_metric_at(net, 0, &m), TENON_USAGE);
+    assert_fine(tenon_measure(net, "valid"));
+    assert_ok(tn_session_open("gpt", list, 8, true, &on));
+    assert_ok(tn_evaluate(on.trainer, &on.source, 0, &e));
+    assert_true(tenon_metrics(net) == 2 && e.scores.n == 2);
+    for (size_t i = 0; i < 2; i++) {
+        assert_fine(tenon_metric_at(net, i, &m));
+        assert_string_equal(m.name, e.scores.at[i].name);
+        assert_true(m.value == e.scores.at[i].value && m.value > 1 && m.higher == 0);
+    }
+    assert_fine(tenon_metric_find(net, "loss", &m));
+    assert_string_equal(m.unit, "nats");
+    assert_fine(tenon_metric_find(net, "bits_per_byte", &half)); /* an older caller's struct */
+    assert_string_equal(half.name, "bits_per_byte");
+    assert_true(half.unit == NULL && half.value == 0);
+    assert_int_equal(tenon_metric_find(net, "accuracy", &m), TENON_USAGE);
+    m.size = 0;
+    assert_int_equal(tenon_metric_at(net, 0, &m), TENON_USAGE);
+    assert_int_equal(tenon_measure(net, "train"), TENON_USAGE);
+    assert_non_null(strstr(tenon_error(), "the splits are valid and test"));
+    assert_int_equal(tenon_measure(net, "test"), TENON_USAGE);
+    assert_int_equal(tenon_metrics(net), 2); /* as they were */
+    assert_fine(tenon_open("gpt", list, 7, &bare));
+    assert_int_equal(tenon_measure(bare, "valid"), TENON_USAGE);
+    assert_non_null(strstr(tenon_error(), "data is not set"));
+    tenon_close(net);
+    tenon_close(bare);
+    tn_session_close(&on);
+    tn_tempdir_remove_all(&d);
+}
+
 static void tokenizers(void **state)
 {
     (void)state;
@@ -357,6 +410,7 @@ void tn_tests_api(tn_test_list *l)
         tn_test_add(l, samples, models[i], "api: samples, %s", models[i]);
     }
     tn_test_add(l, devices, NULL, "api: devices");
+    tn_test_add(l, metrics, NULL, "api: metrics by name");
     tn_test_add(l, tokenizers, NULL, "api: tokenizers");
     tn_test_add(l, mistakes, NULL, "api: mistakes are errors");
 }

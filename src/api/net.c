@@ -84,6 +84,7 @@ tenon_status tenon_open(const char *target, const char *const *overrides, size_t
     TN_TRY(adopt(net, device));
     if (net->saved.weights[0]) TN_TRY(tn_saved_model_load(&net->saved, net->store));
     memcpy(net->note, net->saved.note, sizeof net->note);
+    tn__api_recorded(net);
     *out = net;
     net = NULL;
 done:
@@ -140,6 +141,7 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
 tenon_status tenon_load(tenon_net *net, const char *path)
 {
     const tn_status s = tn__api_need(path, "path");
+    net->scores.n = 0; /* of other weights */
     return (tenon_status)(s == TN_OK ? tn_weights_load(path, net->store, net->note) : s);
 }
 

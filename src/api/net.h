@@ -5,6 +5,7 @@
 
 #include "token/tokenizer.h"
 #include "train/saved_model.h"
+#include "train/scores.h"
 #include "train/trainer.h"
 
 #include <tenon/tenon.h>
@@ -24,6 +25,8 @@ struct tenon_net {
     int64_t step;         /* done so far */
     int added;            /* batches whose gradients wait for a step, */
     double loss;          /* and the sum of their losses */
+    tn_metric_list metrics;  /* rows of the scores */
+    tn_scores scores;        /* as recorded, or as measured last */
     atomic_bool interrupted; /* by tenon_interrupt, which other threads and signal handlers call */
 };
 
@@ -32,6 +35,9 @@ struct tenon_tokenizer {
     tn_tokenizer_scratch *scratch;
     int32_t start;
 };
+
+/* The scores of the checkpoint that was opened, where it is one. */
+void tn__api_recorded(tenon_net *net);
 
 /* A text given by the caller may be NULL by mistake. */
 tn_status tn__api_need(const void *p, const char *what);

@@ -20,7 +20,7 @@ static const char *size_text(double bytes, char buf[24])
 
 /* --- inspect --------------------------------------------------------------------------------------------------------- */
 
-/* "1.2345 nats, accuracy 0.9000"; groups are left out. */
+/* "1.2345 nats", with what the best is chosen by. */
 static const char *scores_text(const tn_ckpt_entry *e, char *buf, size_t bytes)
 {
     const tn_scores *s = &e->scores;

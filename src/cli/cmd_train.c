@@ -27,7 +27,7 @@ static void keep_reward(void *to, const char *name, double value, const char *un
     if (strcmp(name, "reward_100") == 0) r->reward = value;
 }
 
-/* ", held out 1.2345 nats (1.781 bits per byte), accuracy ..." with the name of the split */
+/* ", held out 1.2345 nats (1.781 bits per byte)" with the name of the split */
 static void print_scores(tn_cli *c, const char *what, const tn_progress_report *r, const tn_scores *s)
 {
     if (isnan(tn_scores_first(s))) return;

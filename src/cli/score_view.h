@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "train/scores.h"
 
-/* "1.2345 nats per token, 1.7810 bits per byte", or briefly "1.2345 nats (1.781 bits per byte)"; others behind it: ", accuracy 0.9765 (8 0.9990,
+/* "1.2345 nats per token, 1.7810 bits per byte", or briefly "1.2345 nats (1.781 bits per byte)"; others behind it: ", NAME 0.9765 (8 0.9990,
  * 16 0.9531)". counts: what was counted (tn_metric_counts). Those that are not known are left out. */
 void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const char *counts, bool brief);
 /* A line for each that is known: "LEADNAME", its value and unit; with its split where one is given. */

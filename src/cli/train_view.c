@@ -82,7 +82,7 @@ static const char *details(const tn_progress_report *r, char *buf, size_t bytes)
 
 double tn_bits_of(const tn_progress_report *r) { return tn_score_scale(&r->metrics, r->bits); }
 
-/* "  held out 1.234 (1.78 b/B)", "  held out 0.123, accuracy 0.9000" */
+/* "  held out 1.234 (1.78 b/B)", "  held out 0.123, NAME 0.9000" */
 static const char *held_text(const tn_progress_report *r, char *buf, size_t bytes)
 {
     const double first = tn_scores_first(&r->last);

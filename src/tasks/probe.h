@@ -18,7 +18,7 @@
 enum { TN_PROBE_GROUPS = 40, TN_PROBE_LENGTHS = 8, TN_PROBE_NAME = 24 };
 
 typedef struct tn_probe_group {
-    char name[TN_PROBE_NAME]; /* "32": its accuracy is accuracy_32 */
+    char name[TN_PROBE_NAME]; /* "32": its metrics are NAME_32 */
     int64_t length;           /* of its sequences */
     int64_t pairs, depth;     /* as the task has use for them */
 } tn_probe_group;

@@ -20,6 +20,7 @@ typedef struct metric {
     const tn_metric_row *row;
     const char *from[TN_SUMS_MAX]; /* outputs of one number each; NULL: none, or what the source counts */
     double times;                  /* of the mean: the number of the source that it needs */
+    bool found;                    /* its step has all of these */
     bool apart;                    /* by groups */
     int64_t groups;                /* at least 1 */
     tally tally[TN_SOURCE_GROUPS];
@@ -37,6 +38,7 @@ struct tn_evaluator {
     float *floats[FLOATS]; /* whole numbers as such */
     size_t floats_capacity[FLOATS];
     int next_floats;
+    const atomic_bool *stop; /* or NULL */
 };
 
 /* --- one batch ---------------------------------------------------------------------------------------------------------- */
@@ -122,6 +124,8 @@ static tn_status add_batch(tn_evaluator *e, metric *m, int64_t batch, int64_t co
     return TN_OK;
 }
 
+static tn_status find_outputs(tn_evaluator *e, metric *m);
+
 static const char *step_of(const tn_metric_row *r) { return r->runs ? r->runs : "eval"; }
 
 /* All metrics of the step that has just run: the next one takes the place of its outputs. */
@@ -129,7 +133,10 @@ static tn_status add_step(tn_evaluator *e, const char *step, int64_t batch, int6
 {
     e->step = step;
     for (size_t i = 0; i < e->list.n; i++)
-        if (strcmp(step_of(e->list.row[i]), step) == 0) TN_RETURN_IF(add_batch(e, &e->metric[i], batch, count));
+        if (strcmp(step_of(e->list.row[i]), step) == 0) {
+            TN_RETURN_IF(find_outputs(e, &e->metric[i]));
+            TN_RETURN_IF(add_batch(e, &e->metric[i], batch, count));
+        }
     return TN_OK;
 }
 
@@ -195,6 +202,7 @@ tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t bat
         int64_t count;
         TN_RETURN_IF(tn_source_heldout(source, i, e->trainer, &count));
         if (count == 0) break;
+        if (e->stop && atomic_load(e->stop)) return tn_error(TN_INTERRUPTED, "interrupted");
         TN_RETURN_IF(evaluate_batch(e, i, count));
         found.count += count;
     }
@@ -215,7 +223,7 @@ static bool is_there(tn_evaluator *e, const char *name, bool one)
 {
     int64_t n;
     const tn_graph *g = tn_plan_graph(tn_trainer_plan(e->trainer, false)); /* of chunks: of one of them */
-    const tn_ref x = tn_graph_output(g, name);
+    const tn_ref x = e->step ? (tn_ref){ 0 } : tn_graph_output(g, name);
     return output_of(e, name, &n) && (n == 1 || !one) && (!x.id || tn_ref_dtype(g, x) == TN_F32);
 }
 
@@ -224,7 +232,7 @@ static tn_status find_sums(tn_evaluator *e, metric *m)
 {
     const tn_metric_row *r = m->row;
     const char *const means[] = { r->sums[0], r->name, "loss" };
-    if (r->how == TN_ADDED || r->how == TN_OF_WHOLE || r->runs) return TN_OK;
+    if (r->how == TN_ADDED || r->how == TN_OF_WHOLE) return TN_OK;
     for (int k = 0; k < TN_SUMS_MAX && (k < 2 || r->how == TN_FROM_SUMS); k++) m->from[k] = r->sums[k];
     for (int k = 0; k < 3 && r->how == TN_MEAN_BY_COUNT; k++) {
         m->from[0] = means[k];
@@ -237,8 +245,18 @@ static tn_status find_sums(tn_evaluator *e, metric *m)
 
 static tn_status find_kept(tn_evaluator *e, const metric *m)
 {
-    for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && !m->row->runs && m->row->keep[k]; k++)
+    for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && m->row->keep[k]; k++)
         if (!is_there(e, m->row->keep[k], false)) return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
+    return TN_OK;
+}
+
+/* Of the evaluation when it is opened; of another step, which is planned when it is first asked for, when it has run. */
+static tn_status find_outputs(tn_evaluator *e, metric *m)
+{
+    if (m->found) return TN_OK;
+    TN_RETURN_IF(find_sums(e, m));
+    TN_RETURN_IF(find_kept(e, m));
+    m->found = true;
     return TN_OK;
 }
 
@@ -246,8 +264,7 @@ static tn_status open_metric(tn_evaluator *e, metric *m, const tn_metric_row *r,
 {
     *m = (metric){ .row = r, .times = r->needs ? tn_source_number_of(source, r->needs) : 1, .apart = r->by_group && source->groups };
     m->groups = m->apart ? source->groups : 1;
-    TN_RETURN_IF(find_sums(e, m));
-    return find_kept(e, m);
+    return strcmp(step_of(r), "eval") == 0 ? find_outputs(e, m) : TN_OK;
 }
 
 tn_status tn_evaluator_new(tn_trainer *t, const tn_source *source, tn_evaluator **out)
@@ -274,6 +291,8 @@ done:
     tn_evaluator_free(e);
     return s;
 }
+
+void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop) { e->stop = stop; }
 
 void tn_evaluator_free(tn_evaluator *e)
 {

@@ -19,6 +19,9 @@ double tn_scores_first(const tn_scores *s);
 /* False: there is no room, or the name is too long. */
 bool tn_scores_put(tn_scores *s, const char *name, double value);
 
+/* Names that stand for something else where scores are written: no metric has one. */
+bool tn_score_taken(const char *name);
+
 /* Rows that apply: those of the model whose data the source has. */
 typedef struct tn_metric_list {
     size_t n;
@@ -31,7 +34,7 @@ void tn_metric_rows(const tn_model *m, tn_metric_list *out);
 tn_status tn_metric_list_of(const tn_model *m, const struct tn_source *source, tn_metric_list *out);
 /* The row of a name, or of NAME_GROUP where its groups are counted apart; NULL: there is none. */
 const tn_metric_row *tn_metric_find(const tn_metric_list *l, const char *name);
-/* A score's key in metrics.jsonl: "heldout", "heldout_accuracy_8". */
+/* A score's key in metrics.jsonl: "heldout", "heldout_NAME". */
 const char *tn_metric_key(const tn_metric_list *l, const char *name, char key[TN_SCORE_KEY]);
 /* Whether a is better than b by this row; NaN is never. */
 bool tn_metric_better(const tn_metric_row *r, double a, double b);

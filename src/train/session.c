@@ -53,7 +53,7 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .supply = src->ctx ? &supply : NULL, .waits = src->waits, .wants = wants, .steps = steps, .widths = src->width,
                                    .n_widths = src->n_widths, .forward_only = o->evaluates, .beside = src->bytes ? src->bytes(src->ctx, &how) : 0,
-                                   .refused = refused, .shared = s->shared, .seat = s->seat };
+                                   .refused = refused, .shared = s->shared, .seat = s->seat, .store = o->store };
     return tn_trainer_new(&t, out);
 }
 
@@ -169,7 +169,8 @@ tn_status tn_session_open_with(const tn_session_options *o, tn_session *out)
                                     .n_said = o->n_said,
                                     .overrides = o->overrides,
                                     .n = o->n };
-    tn_status st = tn_settings_resolve_from(&from, &s.settings, &s.model);
+    tn_status st = o->settings ? tn_settings_clone(o->settings, &s.settings) : tn_settings_resolve_from(&from, &s.settings, &s.model);
+    if (o->settings) s.model = o->model;
     if (st == TN_OK && o->evaluates) st = tn_graph_setup_here(s.settings, false);
     if (st == TN_OK) st = find_source(&s, o);
     if (st == TN_OK && o->parameters) st = tn_width_fit(s.model, s.settings, o->width, o->parameters, &s.width);

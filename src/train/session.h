@@ -28,6 +28,9 @@ typedef struct tn_session {
 typedef struct tn_session_options {
     const tn_asked *asked; /* what the user typed, for a model of their own; NULL: nothing */
     const char *target;    /* see tn_settings_resolve */
+    const tn_settings *settings; /* instead: as they were resolved, with their model */
+    const tn_model *model;
+    tn_store *store;             /* borrowed: its tensors are the trainer's; NULL: its own */
     const char
         *file; /* instead of a target: a file of weights, with the words that stand in it (see tn_settings_from) */
     const char *const *said;

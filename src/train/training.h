@@ -9,6 +9,8 @@
 #include "train/sources/source.h"
 #include "train/trainer.h"
 
+#include <stdatomic.h>
+
 /* Numbers that are not known, or not measured at this log.level, are NaN. */
 typedef struct tn_progress_report {
     int64_t step, steps; /* done so far, of how many (tn_training.seconds: of how many as it looks now) */
@@ -93,6 +95,8 @@ tn_status tn_evaluate(tn_trainer *t, const tn_source *source, int64_t batches, t
 typedef struct tn_evaluator tn_evaluator;
 tn_status tn_evaluator_new(tn_trainer *t, const tn_source *source, tn_evaluator **out);
 tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t batches, tn_evaluation *out);
+/* Asked between batches: TN_INTERRUPTED where it is true by then. */
+void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop);
 void tn_evaluator_free(tn_evaluator *e);
 
 /* Nothing is left to do: all steps are done, or train.stop_patience ended it. */

@@ -1,6 +1,7 @@
 """What the Python binding promises; ends with "N passed, N failed". Needs the installed package, numpy, and in $TENON the
 command."""
 import gc
+import json
 import math
 import os
 import signal
@@ -92,7 +93,26 @@ def command_says_the_same():
         assert net.sample("12", max_tokens=5, seed=1) == subprocess.run(
             [command, "sample", f"{folder}/run", "--prompt=12", "max_tokens=5", "seed=1"], check=True,
             capture_output=True).stdout.decode()[2:-1]
+        metrics_by_name(folder, command, heldout)
         damaged_best(folder, words)
+
+
+def metrics_by_name(folder, command, heldout):
+    """Those of the checkpoint, and measured anew over the whole split, as `tenon eval` says them."""
+    net = tenon.open(f"{folder}/run")
+    assert set(net.metrics) == {"loss", "bits_per_byte"} and net.metrics["loss"] == heldout
+    out = subprocess.run([command, "eval", f"{folder}/run", "--json"], check=True, capture_output=True, text=True).stdout
+    said = {line["name"]: line for line in map(json.loads, out.splitlines())}
+    for name, value in net.evaluate().items():
+        assert value == said[name]["value"] and not value.higher, name
+    assert net.metrics["loss"].unit == "nats" and net.metrics["bits_per_byte"].unit == "bits/byte"
+    net.parameters["embed"][:] *= 0.5
+    assert net.evaluate()["loss"] != said["loss"]["value"]
+    try:
+        net.evaluate(split="train")
+        raise AssertionError("there is no such split")
+    except tenon.TenonError as error:
+        assert "valid and test" in str(error)
 
 
 def damaged_best(folder, words):

@@ -36,7 +36,7 @@ static void list_steps(const tn_session *s, const char *steps[TN_METRICS_MAX + 1
     for (size_t i = 0; s->source.ctx && i < s->model->n_metrics && n < TN_METRICS_MAX; i++) {
         const tn_metric_row *m = &s->model->metrics[i];
         const bool there = !m->needs || !isnan(tn_source_number_of(&s->source, m->needs));
-        if (m->runs && there && strcmp(m->runs, "eval") != 0) steps[n++] = m->runs;
+        if (m->runs && there) steps[n++] = m->runs;
     }
     steps[n] = NULL;
 }

@@ -94,11 +94,11 @@ tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s);
 /* Steps and schedules (trainer_steps.c). */
 
 tn_status tn__steps_list(tn_trainer *t);                                  /* which there are; checks the rows */
-tn_status tn__steps_plan(tn_trainer *t, const char *const *names);        /* those that will be asked for; not bound */
 void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s);           /* once it is bound */
 tn_status tn__schedules_check(const tn_trainer *t);
 tn_status tn__step_choose(tn_trainer *t, int64_t step);                   /* before a training plan runs: which, with inputs and scalars */
 tn_status tn__step_before_eval(tn_trainer *t);
+tn_status tn__steps_plan(tn_trainer *t, const char *const *names);        /* those that will be asked for by name; not bound */
 
 /* Parts of a step, for trainer_ring.c. */
 

@@ -149,11 +149,11 @@ static tn_trainer_step *planned(tn_trainer *t, const char *name)
     return NULL;
 }
 
-/* Where there is none of a name, whoever runs it says so. */
+/* Where there is none of a name, whoever runs it says so. The evaluation's is there already. */
 tn_status tn__steps_plan(tn_trainer *t, const char *const *names)
 {
     for (; names && *names; names++)
-        if (find_row(t->model, *names) && !planned(t, *names)) TN_RETURN_IF(plan_it(t, *names));
+        if (strcmp(*names, "eval") != 0 && find_row(t->model, *names) && !planned(t, *names)) TN_RETURN_IF(plan_it(t, *names));
     return TN_OK;
 }
 

@@ -38,6 +38,10 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
+    if (!tn_model_reads(net->saved.model, "tokens")) {
+        (void)tn_error(TN_USAGE, "model %s reads no tokens, which this call takes: use tenon_measure, or `tenon train`", net->saved.model->name);
+        return TN_USAGE;
+    }
     const tn_trainer_options o = { .model = net->saved.model,
                                    .settings = net->saved.settings,
                                    .batch = net->batch,

@@ -55,10 +55,7 @@ static const char *const *all_steps(const tn_model *m, const char **names)
 static tn_status adopt(tenon_net *n, tn_device device)
 {
     tn_trainer *t;
-    if (!tn_model_cuts(n->saved.model))
-        return tn_error(TN_USAGE, "%s learns from the samples of a task, and this interface takes tokens: use `tenon train` and `tenon "
-                                  "eval`", n->saved.model->name);
-    const int64_t context = tn_settings_int(n->saved.settings, "train.context");
+    const int64_t context = tn_inputs_length(n->saved.model, n->saved.settings);
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const tn_trainer_options o = { .model = n->saved.model,
                                    .settings = n->saved.settings,

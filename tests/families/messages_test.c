@@ -187,6 +187,38 @@ static void recall_of_equals(void **state)
     assert_true(recall_1(two, 3, each, NULL) == 1.0 / 3);
 }
 
+static const int32_t told[] = { 1, 7, 13, END, 2, 8, 14, END, -1, -1, -1, -1 };
+static float word_of[SPOKEN][3];
+
+static const float *word_at(void *ctx, const char *name, int64_t *count)
+{
+    *count = 3;
+    return strcmp(name, ctx) == 0 ? NULL : word_of[name[4] - '0'];
+}
+
+static const void *labels_at(void *ctx, const char *name, int64_t *count)
+{
+    (void)ctx;
+    *count = 12;
+    return strcmp(name, "labels") == 0 ? told : NULL;
+}
+
+/* An answer is right where every word is; rows behind the last valid one are none. */
+static void exact_by_word(void **state)
+{
+    (void)state;
+    for (int wrong = -1; wrong < 2 * SPOKEN; wrong++) {
+        double sums[TN_SUMS_MAX] = { 0 };
+        const tn_metric_view v = { .rows = 2, .ctx = (void *)(uintptr_t)"none", .output = word_at, .input = labels_at };
+        for (int i = 0; i < 3 * SPOKEN; i++) word_of[i % SPOKEN][i / SPOKEN] = (float)(told[i] + (i == wrong));
+        add_exact(&v, sums);
+        assert_true(sums[0] == (wrong < 0 ? 2 : 1) && sums[1] == 2);
+        const tn_metric_view without = { .rows = 2, .ctx = (void *)(uintptr_t)"word2", .output = word_at, .input = labels_at };
+        add_exact(&without, sums);
+        assert_true(sums[0] == (wrong < 0 ? 2 : 1) && sums[1] == 4);
+    }
+}
+
 /* --- frozen parts ------------------------------------------------------------------------------------------------------------- */
 
 static bool is_frozen(const char *name) { return strncmp(name, "sender.", 7) == 0 || strncmp(name, "receiver.", 9) == 0; }
@@ -402,6 +434,7 @@ void tn_tests_messages(tn_test_list *l)
 {
     tn_test_add(l, metrics_by_hand, NULL, "messages: recall@k and exact match are what they are by hand, before and after training");
     tn_test_add(l, recall_of_equals, NULL, "messages: recall of equal embeddings is none");
+    tn_test_add(l, exact_by_word, NULL, "messages: an answer is right where every word is");
     tn_test_add(l, parts_stay, NULL, "messages: frozen parts stay bit for bit, all else moves");
     tn_test_add(l, records_are_what_they_say, NULL, "messages: records are answered by source and question together");
     tn_test_add(l, lean_evaluation, NULL, "messages: a step that a metric runs has parameters that evaluation has not");

@@ -420,9 +420,9 @@ static void asked_later(void **state)
     const size_t before = tn_trainer_memory(r.trainer).total;
     assert_ok(tn_trainer_run_step(r.trainer, "trace"));
     assert_true(tn_trainer_memory(r.trainer).total > before);
-    const int32_t *told = tn_trainer_step_output(r.trainer, "trace", "told", &type, &n);
-    assert_true(told && type == TN_I32 && n == B * SPOKEN);
-    assert_memory_equal(told, tn_trainer_input(r.trainer, "labels"), sizeof *told * (size_t)n);
+    const int32_t *got = tn_trainer_step_output(r.trainer, "trace", "told", &type, &n);
+    assert_true(got && type == TN_I32 && n == B * SPOKEN);
+    assert_memory_equal(got, tn_trainer_input(r.trainer, "labels"), sizeof *got * (size_t)n);
     const uint64_t allocated = tn_alloc_count();
     assert_ok(tn_trainer_run_step(r.trainer, "trace"));
     assert_int_equal(tn_alloc_count(), allocated);

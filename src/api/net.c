@@ -44,6 +44,13 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
     return TN_OK;
 }
 
+/* Of all its steps, training ones too: into names. */
+static const char *const *all_steps(const tn_model *m, const char **names)
+{
+    for (size_t i = 0; i < m->n_steps && i < TN_STEPS_MAX; i++) names[i] = m->steps[i].name;
+    return names;
+}
+
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. */
 static tn_status adopt(tenon_net *n, tn_device device)
 {
@@ -55,6 +62,7 @@ static tn_status adopt(tenon_net *n, tn_device device)
                                    .batch = 1,
                                    .length = context < 8 ? context : 8,
                                    .logits = true,
+                                   .steps = all_steps(n->saved.model, (const char *[TN_STEPS_MAX + 1]){ NULL }),
                                    .forward_only = true,
                                    .threads = 1,
                                    .store = n->store };

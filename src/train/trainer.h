@@ -71,6 +71,7 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 /* One of the model's own steps on the batch of the feed, without gradients; planned when it is first asked for, not inside a training step.
  * Then an output of it, f32 or i32 (*type; may be NULL); NULL: it has none of that name. */
 tn_status tn_trainer_run_step(tn_trainer *t, const char *name);
+tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name); /* NULL: it has not been asked for */
 const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count);
 
 /* How many steps the learning rate's schedule is for from now on, where a run's end is not counted in steps (0: train.steps). */

@@ -99,10 +99,10 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
         if (!f.at[i]) continue; /* the plan has no use for it */
         if (net->input[k].filled) memcpy(f.at[i], net->input[k].data, sizeof(float) * (size_t)n);
         else if (s->row->valid_rows) *(int32_t *)f.at[i] = (int32_t)net->batch;
-        else if (all) return tn_error(TN_USAGE, "input %s of model %s is not filled: call tenon_fill for it", s->row->name, net->saved.model->name);
+        else if (all) return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
         else pad(f.at[i], s->row, n);
     }
-    return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: call tenon_fill for what it reads", net->saved.model->name);
+    return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
 }
 
 /* Outputs join those that were asked for before, so that asking in turn makes no plans. */
@@ -190,11 +190,13 @@ tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outp
 
 /* --- tokens ----------------------------------------------------------------------------------------------------------- */
 
-/* Plans first: a shape that is refused reads nothing. labels may be NULL: none counts. */
+/* Plans come before the arrays: a shape that is refused reads nothing. labels may be NULL: none counts. */
 static tn_status fill_tokens(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels)
 {
     tn_trainer *t;
+    tenon_input in = { .size = sizeof in };
     const size_t n = (size_t)(net->batch * net->length);
+    TN_RETURN_IF((tn_status)tenon_input_find(net, "tokens", &in));
     tenon_clear(net);
     TN_RETURN_IF(need_part(net, which, &t));
     TN_RETURN_IF((tn_status)tenon_fill(net, "tokens", TENON_I32, tokens, n));

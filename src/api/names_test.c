@@ -192,7 +192,7 @@ static void mistakes_by_name(void **state)
     tenon_input in = { 0 };
     tenon_tensor out = { .size = sizeof out };
     tenon_net *net = open_tep(features, labels);
-    refused(tenon_run(net, "eval", NULL, 0, &x), "input features of model tep is not filled");
+    refused(tenon_run(net, "eval", NULL, 0, &x), "input features of model tep is missing: fill it");
     refused(tenon_run(net, "eval", (const char *const[]){ "logits" }, 1, NULL), "no input of model tep is filled");
     refused(tenon_fill(net, "surface", TENON_F32, features, 1), "model tep has no input surface: it has features, labels, count, sample, weights, targets");
     refused(tenon_fill(net, "features", TENON_I32, labels, SAMPLES), "input features is f32, and i32 is given");
@@ -203,7 +203,7 @@ static void mistakes_by_name(void **state)
     refused(tenon_fill(net, "labels", TENON_I32, labels, SAMPLES), "labels[4] is 3, outside -1 to 2");
     refused(tenon_fill(net, "count", TENON_I32, &many, 1), "count[0] is 13, outside 0 to 12");
     assert_fine(tenon_fill(net, "features", TENON_F32, features, SAMPLES * FEATURES));
-    refused(tenon_run(net, "train", NULL, 0, &x), "input labels of model tep is not filled");
+    refused(tenon_run(net, "train", NULL, 0, &x), "input labels of model tep is missing: fill it");
     refused(tenon_run(net, "generate", NULL, 0, &x), "model tep has no step generate: it has train, eval");
     refused(tenon_run(net, "eval", (const char *const[]){ "picture" }, 1, NULL), "puts out no picture: it puts out");
     refused(tenon_run(net, "train", (const char *const[]){ "logits" }, 1, NULL), "step train has no outputs");

@@ -164,11 +164,12 @@ tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_f
  * and, where answers are counted, how many are right. */
 enum { TN_LANGUAGE_INPUTS = 5, TN_LANGUAGE_LOSSES = 2, TN_LANGUAGE_METRICS = 3 };
 extern const tn_input_row tn_language_inputs[];
+extern const tn_source_number tn_language_assumes[]; /* a vocabulary of 50257 */
 extern const tn_loss_row tn_language_losses[];
 extern const tn_metric_row tn_language_metrics[];
 #define TN_LANGUAGE_ROWS                                                                                              \
     .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                       \
-    .n_losses = TN_LANGUAGE_LOSSES, .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
+    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
 
 /* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those that count. */
 void tn_answers_add(const tn_metric_view *v, double *sums);

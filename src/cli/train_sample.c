@@ -125,7 +125,7 @@ tn_status tn_session_prompt(tn_session *on, size_t bytes, tn_text *out)
     int64_t count, n = 0;
     size_t first;
     TN_TRY(check_readable(on, "prepare them with one"));
-    TN_TRY(on->source.heldout(on->source.ctx, 0, on->trainer, &count));
+    TN_TRY(tn_source_heldout(&on->source, 0, on->trainer, &count));
     const tn_feed feed = tn_trainer_feed(on->trainer); /* of the width that was filled */
     const int32_t *tokens = tn_feed_at(&feed, "tokens"), *labels = tn_feed_at(&feed, "labels");
     while (count && tokens && labels && n < feed.length && n < 2 * (int64_t)bytes && labels[n] >= 0) n++; /* of one document */

@@ -13,6 +13,8 @@ const tn_input_row tn_language_inputs[] = {
 };
 _Static_assert(sizeof tn_language_inputs / sizeof *tn_language_inputs == TN_LANGUAGE_INPUTS, "as model.h says");
 
+const tn_source_number tn_language_assumes[] = { { "vocab", 50257 } };
+
 const tn_loss_row tn_language_losses[] = { { "xent", "labels" }, { "extra", TN_T } };
 _Static_assert(sizeof tn_language_losses / sizeof *tn_language_losses == TN_LANGUAGE_LOSSES, "as model.h says");
 

@@ -50,7 +50,7 @@ static tn_status one_step(bench *b, double *seconds)
     float loss;
     tn_applied applied;
     const double start = tn_clock_s();
-    TN_RETURN_IF(b->source.next(b->source.ctx, 0, b->at.trainer, &count));
+    TN_RETURN_IF(tn_source_next(&b->source, 0, b->at.trainer, &count));
     TN_RETURN_IF(tn_trainer_grad(b->at.trainer, 0, &loss));
     TN_RETURN_IF(tn_trainer_apply(b->at.trainer, 0, 1, loss, &applied));
     *seconds = tn_clock_s() - start;

@@ -90,7 +90,7 @@ static tn_status walk(const tn_positions_options *o, tn_trainer *t, const tn_sou
         float loss;
         int64_t count, n;
         if (o->interrupted && o->interrupted(o->ctx)) return tn_error(TN_INTERRUPTED, "interrupted while measuring positions");
-        TN_RETURN_IF(source->heldout(source->ctx, i, t, &count));
+        TN_RETURN_IF(tn_source_heldout(source, i, t, &count));
         if (count == 0) break;
         TN_RETURN_IF(tn_trainer_eval(t, &loss));
         const float *nll = tn_trainer_output(t, "nll", &n);

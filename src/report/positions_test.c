@@ -83,7 +83,7 @@ static void by_hand(rig *r, tn_loader_mode mode, direct *d)
     assert_ok(tn_source_text_open(&(tn_source_text_options){ .data = r->data, .mode = mode },
                                   &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = T, .heldout = TN_VALID, .heldout_only = true }, &source));
     for (int64_t i = 0;; i++) {
-        assert_ok(source.heldout(source.ctx, i, r->trainer, &count));
+        assert_ok(tn_source_heldout(&source, i, r->trainer, &count));
         if (count == 0) break;
         assert_ok(tn_trainer_eval(r->trainer, &loss));
         const float *logits = tn_trainer_output(r->trainer, "logits", &n);

@@ -63,8 +63,8 @@ static void same_numbers(void **state)
         float x, y;
         int64_t n, m;
         double apart = 0, size = 0;
-        assert_ok(narrow.source.next(narrow.source.ctx, i, narrow.trainer, &n));
-        assert_ok(wide.source.next(wide.source.ctx, i, wide.trainer, &m));
+        assert_ok(tn_source_next(&narrow.source, i, narrow.trainer, &n));
+        assert_ok(tn_source_next(&wide.source, i, wide.trainer, &m));
         assert_ok(tn_trainer_grad(narrow.trainer, i, &x));
         assert_ok(tn_trainer_grad(wide.trainer, i, &y));
         assert_true(n == m && n > 0 && fabsf(x - y) < 1e-5f * y);
@@ -101,7 +101,7 @@ static void tokens_count_alike(void **state)
     const int64_t count = grads(&r)->count;
     double *want = calloc((size_t)count, sizeof *want), worst = 0, total;
     for (int k = 0; k < 2; k++) {
-        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, k, r.trainer, &n[k]));
+        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(tn_source_next(&r.source, k, r.trainer, &n[k]));
         assert_ok(tn_trainer_grad(r.trainer, k, &loss));
         for (int64_t i = 0; i < count; i++) want[i] += (double)n[k] * (double)grads(&r)->grad[i];
         tn_store_zero_grad(tn_trainer_store(r.trainer));
@@ -111,7 +111,7 @@ static void tokens_count_alike(void **state)
     open_rig(&r, "gpt", "train.dropout=0", true);
     total = (double)(n[0] + n[1]);
     for (int k = 0; k < 2; k++) {
-        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(r.source.next(r.source.ctx, k, r.trainer, &n[k]));
+        for (int skip = 0; skip < (k ? 5 : 1); skip++) assert_ok(tn_source_next(&r.source, k, r.trainer, &n[k]));
         tn_trainer_weigh(r.trainer, (float)n[k] / (B * T));
         assert_ok(tn_trainer_grad(r.trainer, k, &loss));
     }
@@ -132,10 +132,10 @@ static void allocates_nothing(void **state)
     open_rig(&r, "ten", "pattern=DO", true);
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 30; i++) {
-        assert_ok(r.source.next(r.source.ctx, i, r.trainer, &count));
+        assert_ok(tn_source_next(&r.source, i, r.trainer, &count));
         assert_ok(tn_trainer_grad(r.trainer, i, &loss));
         assert_ok(tn_trainer_apply(r.trainer, i, 1, loss, &a));
-        if (i % 7 == 0) assert_ok(r.source.heldout(r.source.ctx, 0, r.trainer, &count));
+        if (i % 7 == 0) assert_ok(tn_source_heldout(&r.source, 0, r.trainer, &count));
         if (i % 7 == 0) assert_ok(tn_trainer_eval(r.trainer, &loss));
     }
     assert_int_equal(tn_alloc_count(), before);

@@ -95,15 +95,6 @@ static int set_scores(json_t *to, const char *lead, const tn_scores *s)
     return bad;
 }
 
-/* Whether a key is a score's: not one of the numbers beside them, and of this set. */
-static bool is_score(const char *key, const char *lead)
-{
-    static const char *const others[] = { "loss", "heldout", "last_heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale" };
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strcmp(others[i], key) == 0) return false;
-    return *lead ? strncmp(key, lead, strlen(lead)) == 0 : strncmp(key, "last_", 5) != 0;
-}
-
 bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out)
 {
     char key[TN_SCORE_KEY];
@@ -116,8 +107,9 @@ bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out)
     tn_scores_put(&s, "loss", json_is_null(first) ? NAN : json_number_value(first));
     json_object_foreach((json_t *)(uintptr_t)from, name, v)
     {
-        if (!is_score(name, lead) || json_is_null(v)) continue;
-        if (!json_is_number(v) || !tn_scores_put(&s, name + strlen(lead), json_number_value(v))) return false;
+        const char *score = strncmp(name, lead, strlen(lead)) == 0 ? name + strlen(lead) : "loss"; /* of another set, or a number beside them */
+        if (tn_score_taken(score) || strcmp(score, "loss") == 0 || json_is_null(v)) continue;
+        if (!json_is_number(v) || !tn_scores_put(&s, score, json_number_value(v))) return false;
     }
     *out = s;
     return true;

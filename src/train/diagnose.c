@@ -81,7 +81,7 @@ static tn_status compute(const tn_training *t, int64_t step, tn_finding *f, tn_d
         tn_trainer_steady(t->trainer, true); /* packed anew, from the parameters as they are */
         TN_RETURN_IF(tn__trainer_run_grad(t->trainer, step * n + i));
         if (f->found || n == 1)
-            t->source->describe(t->source->ctx, f->found ? row_of(t, f) : -1, out->batch, sizeof out->batch);
+            tn_source_describe(t->source, f->found ? row_of(t, f) : -1, out->batch, sizeof out->batch);
     }
     if (!f->found && n > 1)
         snprintf(out->batch, sizeof out->batch, "the %lld batches of step %lld", (long long)n, (long long)step + 1);
@@ -121,10 +121,10 @@ tn_status tn_diagnose(const tn_training *t, const tn_source_mark *from, int64_t 
     tn_diagnosis d = { .tensor = "" };
     *out = d;
     if (!t->source->mark || t->undiagnosed) return TN_OK;
-    t->source->mark(t->source->ctx, &now);
-    TN_RETURN_IF(t->source->back(t->source->ctx, from));
+    tn_source_mark_here(t->source, &now);
+    TN_RETURN_IF(tn_source_back(t->source, from));
     tn_status s = diagnose(t, step, &d);
-    const tn_status back = t->source->back(t->source->ctx, &now);
+    const tn_status back = tn_source_back(t->source, &now);
     if (s == TN_OK) s = back;
     if (s == TN_OK) *out = d;
     return s;

@@ -311,14 +311,14 @@ static void healthy_solves(void **state)
     assert_ok(tn_session_open(row[0], set, sizeof set / sizeof *set, true, &on));
     tn_trainer_check(on.trainer, &f);
     for (int step = 0; step < 3; step++) {
-        on.source.mark(on.source.ctx, &at);
+        tn_source_mark_here(&on.source, &at);
         for (int again = 0; again < 2; again++) {
-            assert_ok(on.source.next(on.source.ctx, step, on.trainer, &count));
-            on.source.describe(on.source.ctx, 1, said[again], sizeof said[again]);
+            assert_ok(tn_source_next(&on.source, step, on.trainer, &count));
+            tn_source_describe(&on.source, 1, said[again], sizeof said[again]);
             tn_store_zero_grad(tn_trainer_store(on.trainer));
             assert_ok(tn_trainer_grad(on.trainer, step, &loss[again]));
             if (f.found) fail_msg("%s", f.text);
-            if (!again) assert_ok(on.source.back(on.source.ctx, &at));
+            if (!again) assert_ok(tn_source_back(&on.source, &at));
         }
         assert_string_equal(said[0], said[1]);
         if (!carries(tn_trainer_store(on.trainer))) assert_memory_equal(&loss[0], &loss[1], sizeof *loss);

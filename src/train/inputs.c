@@ -85,6 +85,12 @@ static tn_status size_of(const matching *m, const tn_input_row *row, const char 
     return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row", m->model->name, row->name, name, (long long)*out);
 }
 
+/* Rows that models share may bound a number by a size that this one does not have: it is then any. */
+static bool is_known(const matching *m, const char *name)
+{
+    return isdigit((unsigned char)name[0]) || has_setting(m->st, name) || !isnan(tn_supply_number(m->supply, name));
+}
+
 static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_slot *out)
 {
     tn_input_slot s = { .row = row, .each = 1 };
@@ -105,7 +111,7 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
     if (!s.rank) return tn_error(TN_USAGE, "model %s, input %s has no dims: write for example { TN_B, \"inputs\" }", m->model->name, row->name);
     if (row->cut && !s.timed)
         return tn_error(TN_USAGE, "model %s, input %s is cut along time and has no TN_T: add it, or remove .cut", m->model->name, row->name);
-    if (row->below) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
+    if (row->below && is_known(m, row->below)) TN_RETURN_IF(size_of(m, row, row->below, &s.below));
     s.each = is(row->dims[0], TN_B) ? items : 0;
     s.all = items;
     *out = s;

@@ -65,6 +65,15 @@ typedef struct tn_feed {
     void *at[TN_INPUTS_MAX];
 } tn_feed;
 
+/* Who hands out feeds: for rows of `width` tokens, the narrowest that holds them. */
+typedef struct tn_feeder {
+    void *ctx;
+    tn_feed (*feed)(void *ctx, int64_t width);
+} tn_feeder;
+
+static inline tn_feed tn_feed_for(const tn_feeder *f, int64_t width) { return f->feed(f->ctx, width); }
+static inline tn_feed tn_feed_whole(const tn_feeder *f) { return f->feed(f->ctx, INT64_MAX); }
+
 /* Which slots somebody's rows are: found once, used in every step. */
 typedef struct tn_feed_map {
     int slot[TN_INPUTS_MAX]; /* by row; -1: nobody reads it */

@@ -384,11 +384,11 @@ done:
 /* Where the data go on, and what whoever runs it has kept beside that. */
 static tn_status load_cursor(const json_t *cursor, const tn_source *source, const tn_keeper *keeper)
 {
-    if (!keeper) return source->load(source->ctx, cursor);
+    if (!keeper) return tn_source_load(source, cursor);
     const json_t *own = json_object_get(cursor, keeper->name);
     if (!own) return tn_error(TN_USAGE, "the checkpoint is not one of a %s", keeper->name);
     TN_RETURN_IF(keeper->load(keeper->ctx, own));
-    return source->load(source->ctx, json_object_get(cursor, "data"));
+    return tn_source_load(source, json_object_get(cursor, "data"));
 }
 
 tn_status tn_run_resume(const tn_run_dir *r, const tn_training *how, tn_ckpt_state *out)

@@ -39,8 +39,7 @@ static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *
     return tn_error(TN_USAGE, "model %s: metric %s: %s", m->name, r->name ? r->name : "without a name", what);
 }
 
-/* Names that stand for something else where metrics are written. */
-static bool is_taken(const char *name)
+bool tn_score_taken(const char *name)
 {
     static const char *const taken[] = { "heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale", "train_loss" };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
@@ -55,7 +54,7 @@ static tn_status check_name(const tn_model *m, const tn_metric_row *r, bool firs
     if (strlen(p) > TN_SCORE_NAME / 2) return mistake(m, r, "the name is too long: use at most 24 letters");
     while (isalnum((unsigned char)*p) || (*p && strchr("_.@", *p))) p++;
     if (*p) return mistake(m, r, "a name has letters, digits, _, . and @ only: choose another");
-    if (is_taken(r->name)) return mistake(m, r, "the name is that of another number of a run: choose another");
+    if (tn_score_taken(r->name)) return mistake(m, r, "the name is that of another number of a run: choose another");
     if (!first && strcmp(r->name, "loss") == 0) return mistake(m, r, "the loss is what training minimises: make it the first row");
     return TN_OK;
 }

@@ -19,6 +19,9 @@ double tn_scores_first(const tn_scores *s);
 /* False: there is no room, or the name is too long. */
 bool tn_scores_put(tn_scores *s, const char *name, double value);
 
+/* Names that stand for something else where scores are written: no metric has one. */
+bool tn_score_taken(const char *name);
+
 /* Rows that apply: those of the model whose data the source has. */
 typedef struct tn_metric_list {
     size_t n;

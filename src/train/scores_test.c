@@ -40,6 +40,12 @@ static tn_status toy_build(tn_graph *g, const tn_settings *st, const tn_batch *b
 
 static double decibel(const double *sums, const tn_settings *st) { return log(sums[1] / sums[0]) / log(tn_settings_float(st, "base")); }
 
+static double first_sum(const double *added, const tn_settings *st)
+{
+    (void)st;
+    return added[0];
+}
+
 /* How many rows have the label that their first number says. */
 static void add_hits(const tn_metric_view *v, double *sums)
 {
@@ -96,9 +102,9 @@ static float number(int64_t row, int64_t k) { return (float)((row * 7 + k * 5) %
 
 static int32_t label(int64_t row) { return row % 3 == 0; }
 
-static tn_status heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
-    const tn_feed f = tn_trainer_feed(to);
+    const tn_feed f = tn_feed_whole(to);
     (void)ctx;
     *count = i < BATCHES ? (i + 1 < BATCHES ? B : ROWS - B * (BATCHES - 1)) : 0;
     for (int64_t b = 0; b < *count; b++) {
@@ -225,7 +231,7 @@ static void groups(void **state)
     close_rig(&r);
 }
 
-static tn_status nothing(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status nothing(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     (void)ctx, (void)i, (void)to;
     *count = 0;
@@ -327,6 +333,78 @@ static void uneven(void **state)
     close_rig(&r);
 }
 
+/* --- other steps ------------------------------------------------------------------------------------------------------------- */
+
+/* As a step that generates: what it puts out is its own, and the evaluation's outputs are not there. */
+static tn_status build_twice(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    (void)st;
+    assert_string_equal(b->step, "twice");
+    const tn_ref x = tn_live(g, tn_reshape(g, tn_in(b, "features"), tn_shape(b->batch, F)), tn_in(b, "count")), w = tn_param(g, "w", tn_shape(1, F), tn_ones);
+    tn_output(g, "doubled", tn_add(g, x, x));
+    tn_output(g, "total", tn_sum_all(g, tn_linear(g, x, w)));
+    tn_output(g, "mean_first", tn_mean_all(g, tn_slice(g, tn_add(g, x, x), 1, 0, 1)));
+    tn_output(g, "said", tn_copy(g, tn_in(b, "labels")));
+    return tn_graph_status(g);
+}
+
+static const tn_step_row toy_steps[] = {
+    { "train", toy_build, true },
+    { "eval", toy_build, false },
+    { "twice", build_twice, false },
+};
+
+/* Whole numbers of a step come as floats. */
+static void add_said(const tn_metric_view *v, double *added)
+{
+    int64_t n, m;
+    const float *said = v->output(v->ctx, "said", &n);
+    const int32_t *labels = v->input(v->ctx, "labels", &m);
+    assert_true(said && labels && n == B && m == B && !v->output(v->ctx, "squares", &n));
+    for (int64_t i = 0; i < v->rows; i++) added[0] += said[i] == (float)labels[i];
+    added[1] += (double)v->rows;
+}
+
+static double last_of(const float *const *kept, int64_t rows, const int64_t *each, const tn_settings *st)
+{
+    (void)st;
+    return rows == ROWS && each[0] == F ? (double)kept[0][rows * F - 1] : NAN;
+}
+
+static void other_steps(void **state)
+{
+    (void)state;
+    static const tn_metric_row rows[] = {
+        { "loss", .how = TN_MEAN_BY_COUNT },
+        { "mean_first", .how = TN_MEAN_BY_COUNT, .runs = "twice" },
+        { "sum", .how = TN_FROM_SUMS, .sums = { "total" }, .make = first_sum, .runs = "twice" },
+        { "one", .how = TN_QUOTIENT, .sums = { "total", "total" }, .runs = "twice" },
+        { "squares", .how = TN_FROM_SUMS, .sums = { "squares" }, .make = first_sum },
+        { "exact", "", TN_HIGHER, TN_ADDED, .add = add_said, .runs = "twice" },
+        { "last", .how = TN_OF_WHOLE, .keep = { "doubled" }, .whole = last_of, .runs = "twice" },
+    };
+    static const tn_metric_row missing[] = { { "loss", .how = TN_MEAN_BY_COUNT }, { "a", .how = TN_QUOTIENT, .sums = { "squares", "total" }, .runs = "twice" } };
+    tn_model model = { TN_MODEL_HEAD, .name = "stepped", .settings = toy_settings, .n_settings = 4, .build = toy_build, .time = "tokens", TN_INPUTS(toy_inputs),
+                       TN_METRICS(rows), TN_STEPS(toy_steps) };
+    rig r;
+    tn_evaluation e;
+    assert_ok(open_rig(&model, &r));
+    assert_ok(tn_evaluate(r.trainer, &r.source, 0, &e));
+    const sums all = by_hand(0, ROWS);
+    assert_score(&e, "mean_first", 2 * all.first / ROWS);
+    assert_score(&e, "sum", all.total);
+    assert_score(&e, "one", 1);
+    assert_score(&e, "squares", all.squares);
+    assert_score(&e, "exact", 1);
+    assert_score(&e, "last", 2 * (double)number(ROWS - 1, 1));
+    close_rig(&r);
+    model.metrics = missing;
+    model.n_metrics = 2;
+    assert_ok(open_rig(&model, &r));
+    assert_fails(tn_evaluate(r.trainer, &r.source, 0, &e), TN_USAGE, "model stepped: metric a: its step twice has no sum squares");
+    close_rig(&r);
+}
+
 /* --- train.select -------------------------------------------------------------------------------------------------------------- */
 
 static void selects(void **state)
@@ -380,5 +458,6 @@ void tn_tests_scores(tn_test_list *l)
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) tn_test_add(l, mistake, &mistakes[i], "scores: mistake, %s", mistakes[i].says);
     tn_test_add(l, mistakes_of_all, NULL, "scores: mistakes of rows together");
     tn_test_add(l, uneven, NULL, "scores: rows of other sizes");
+    tn_test_add(l, other_steps, NULL, "scores: outputs of other steps");
     tn_test_add(l, selects, NULL, "scores: train.select");
 }

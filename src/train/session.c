@@ -107,11 +107,19 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
     return st == TN_MEMORY && o->evaluates && !s->source.waits && !typed ? find_batch(s, o) : st;
 }
 
+/* Batches that are made ahead by a thread. Trials of a study have the cores for themselves. */
+static int ahead_of(const tn_session *s)
+{
+    if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
+    if (!tn_settings_is_auto(s->settings, "loader.prefetch")) return (int)tn_settings_int(s->settings, "loader.prefetch");
+    return s->shared ? 0 : s->source.prefers_ahead;
+}
+
 static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
     const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, s->batch);
-    const tn_status st = s->source.start(&s->source, &how);
+    const tn_status st = tn_source_begin(&s->source, &how, ahead_of(s));
     if (st != TN_OK) tn_error_prefix("%s", s->source.what);
     return st;
 }

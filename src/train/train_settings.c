@@ -22,7 +22,7 @@ const tn_setting tn_train_settings[] = {
     TN_SETTING_CHOICE("loader.mode", "auto", "auto|window|pack|bucket",
                       "rows are random places, documents in a row, or one document each (auto: pack; one raw file: window)"),
     TN_SETTING_INT("loader.workers", "1", TN_RANGE(0, 256), "threads", "threads that make batches ahead (0: made when needed)"),
-    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches", "batches made ahead (auto: 4, or as many as 256 MB hold)"),
+    TN_SETTING_AUTO_INT("loader.prefetch", "auto", TN_RANGE(1, 4096), "batches", "batches made ahead (auto: of text 4, or as many as 256 MB hold; of made-up data 2; of samples none)"),
     TN_SETTING_TEXT("run", "", "directory of the run (empty: runs/NAME)"),
     TN_SETTING_CHOICE("device", "auto", "auto|cpu|cuda", "where to compute"),
     TN_SETTING_AUTO_INT("threads", "auto", TN_RANGE(1, 1024), "threads", "worker threads (auto: one per core)"),
@@ -274,9 +274,7 @@ tn_status tn_settings_resolve(const char *target, const char *const *overrides, 
 
 tn_status tn_settings_fix_sizes(const tn_model *model, tn_settings *st)
 {
-    TN_RETURN_IF(tn_task_assume(model, st));
-    if (tn_settings_find(st, "vocab") == tn_settings_count(st) || !tn_settings_is_auto(st, "vocab")) return TN_OK;
-    return tn_settings_set(st, "vocab", "50257", "no data");
+    return tn_task_assume(model, st);
 }
 
 int64_t tn_settings_vocab(const tn_settings *st)

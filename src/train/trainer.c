@@ -229,6 +229,16 @@ tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width)
     return t->now->feed;
 }
 
+static tn_feed hand_out(void *t, int64_t width) { return tn_trainer_feed_for(t, width); }
+
+tn_feeder tn_trainer_feeder(tn_trainer *t) { return (tn_feeder){ t, hand_out }; }
+
+int64_t tn_trainer_width(const tn_trainer *t, int64_t width)
+{
+    while (t->narrower && t->narrower->length >= width) t = t->narrower;
+    return t->length;
+}
+
 tn_feed tn_trainer_feed_again(tn_trainer *t) { return t->now->feed; }
 
 tn_feed tn_trainer_feed(tn_trainer *t) { return tn_trainer_feed_for(t, t->length); }

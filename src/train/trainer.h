@@ -54,6 +54,9 @@ void *tn_trainer_input(tn_trainer *t, const char *name);
  * eval then runs. Without `widths` there is one. */
 tn_feed tn_trainer_feed_for(tn_trainer *t, int64_t width);
 tn_feed tn_trainer_feed_again(tn_trainer *t); /* the one that was asked for last */
+tn_feeder tn_trainer_feeder(tn_trainer *t);
+/* The length of the plan that rows of `width` tokens would go to. */
+int64_t tn_trainer_width(const tn_trainer *t, int64_t width);
 
 /* Until it says false, the caller promises that parameters change through tn_trainer_apply alone: weights packed for one
  * batch then serve the next (opt.pack_weights). Who writes to the store in between says so again. */

@@ -84,7 +84,7 @@ static tn_status queue_step(loop *l)
     pending *p = pending_of(l, step);
     *p = (pending){ .line = tn_metrics_due(&l->m, step + 1, l->steps), .begun = tn_clock_s() };
     tn_metrics_before(&l->m, p->line);
-    if (t->source->mark && !t->undiagnosed) t->source->mark(t->source->ctx, &p->from);
+    if (t->source->mark && !t->undiagnosed) tn_source_mark_here(t->source, &p->from);
     const int64_t tokens = l->at.tokens;
     for (int i = 0; i < n; i++) {
         int64_t count;
@@ -149,7 +149,7 @@ static json_t *make_cursor(const tn_training *t)
 {
     json_t *own = t->keeper ? t->keeper->save(t->keeper->ctx) : NULL; /* first: it may write down what the checkpoint builds on */
     if (t->keeper && !own) return NULL;
-    json_t *data = t->source->save(t->source->ctx);
+    json_t *data = tn_source_save(t->source);
     return t->keeper ? json_pack("{s:o*, s:o*}", "data", data, t->keeper->name, own) : data;
 }
 

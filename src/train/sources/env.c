@@ -209,11 +209,11 @@ static int64_t fill(env_source *s, const tn_feed *f)
     return row;
 }
 
-static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *count)
+static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     (void)step;
     env_source *s = ctx;
-    const tn_feed f = tn_trainer_feed(to);
+    const tn_feed f = tn_feed_whole(to);
     double sum = 0;
     TN_RETURN_IF(play(s, &(match){ .first = s->episode, .begin = s->train_begin, .act = s->train_act }));
     for (int64_t e = 0; e < s->E; e++) {
@@ -231,7 +231,7 @@ static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *c
 }
 
 /* There is no held-out part: every episode is new. */
-static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     (void)ctx, (void)i, (void)to;
     *count = 0;

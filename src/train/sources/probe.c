@@ -36,13 +36,13 @@ static int32_t *row_of(const probe_source *s, const tn_feed *f, int which, int64
 }
 
 /* Tokens behind a sequence (the trainer may have no plan of its length) count nowhere, and nothing before them sees them. */
-static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *count)
+static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     probe_source *s = ctx;
     tn_probe_which w;
     (void)step;
     tn_probe_batch(s->o.probe, s->batches, &w);
-    const tn_feed f = tn_trainer_feed_for(to, w.length);
+    const tn_feed f = tn_feed_for(to, w.length);
     for (int64_t b = 0; b < s->at.batch; b++) {
         (void)tn_probe_train(s->o.probe, s->o.seed, &w, s->at.batch, b, s->scratch, row_of(s, &f, TOKENS, b), row_of(s, &f, LABELS, b));
         if (w.length < f.length) tn_feed_pad_row(&f, b, w.length);
@@ -52,14 +52,14 @@ static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *c
     return TN_OK;
 }
 
-static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     probe_source *s = ctx;
     const tn_probe *p = s->o.probe;
     const int64_t group = i % p->groups, first = i / p->groups * s->at.batch, T = p->group[group].length;
     *count = 0;
     if (first >= p->heldout) return TN_OK;
-    const tn_feed f = tn_trainer_feed_for(to, T);
+    const tn_feed f = tn_feed_for(to, T);
     for (int64_t b = 0; b < s->at.batch; b++) {
         const bool there = first + b < p->heldout;
         int32_t *labels = row_of(s, &f, LABELS, b);
@@ -178,7 +178,7 @@ static tn_status make(const tn_source_probe_options *o, tn_probe *own, tn_source
     *out = (tn_source){ .ctx = s, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout, .save = source_save,
                         .load = source_load, .mark = source_mark, .back = source_back, .describe = source_describe, .apart = source_apart,
                         .count = source_count, .about = source_about, .close = source_close, .rows = rows, .n_rows = ROWS, .bits = NAN,
-                        .train_tokens = NAN, .groups = o->probe->groups, .group_name = s->name, .n_widths = o->probe->n_lengths };
+                        .train_tokens = NAN, .prefers_ahead = 2, .groups = o->probe->groups, .group_name = s->name, .n_widths = o->probe->n_lengths };
     memcpy(out->width, o->probe->lengths, sizeof *out->width * (size_t)out->n_widths);
     tn_source_add_number(out, "vocab", (double)o->probe->vocab);
     tn_source_add_number(out, "answers", 1);

@@ -51,10 +51,10 @@ static int64_t put(const tn_record_set *set, const tn_feed_map *m, const tn_feed
     return set->read(set->data, split, i, step, at);
 }
 
-static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *count)
+static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     record_source *s = ctx;
-    const tn_feed f = tn_trainer_feed(to);
+    const tn_feed f = tn_feed_whole(to);
     if (s->next == s->set.count[TN_TRAIN]) {
         s->epoch++;
         s->next = 0;
@@ -71,10 +71,10 @@ static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *c
 }
 
 /* A batch without a label that counts would look like the end. */
-static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     record_source *s = ctx;
-    const tn_feed f = tn_trainer_feed(to);
+    const tn_feed f = tn_feed_whole(to);
     const int64_t all = s->set.count[s->at.heldout];
     if (i == 0) s->shown = 0;
     *count = 0;
@@ -324,5 +324,7 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
                                 .read = read_own, .hash = hash_own, .about = about_own, .close = close_own,
                                 .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
     for (size_t i = 0; i < own->about.n_numbers && i < TN_SOURCE_NUMBERS; i++) set.number[set.n_numbers++] = own->about.numbers[i];
-    return tn_source_records_make(&set, out);
+    TN_RETURN_IF(tn_source_records_make(&set, out));
+    out->prefers_ahead = 2;
+    return TN_OK;
 }

@@ -48,11 +48,11 @@ struct tn_source {
     tn_status (*start)(tn_source *s, const tn_source_start *how);
     /* Memory that it takes, or will when started so. NULL: none worth counting. */
     size_t (*bytes)(void *ctx, const tn_source_start *how);
-    /* The next batch, for this step of the optimizer, into the trainer's inputs, of the width that it needs (tn_trainer_feed_for); *count:
+    /* The next batch, for this step of the optimizer, into inputs of the width that it needs (tn_feed_for); *count:
      * labels that are counted, or what else a run on it is measured in. Inside a step: no allocation, no file. */
-    tn_status (*next)(void *ctx, int64_t step, tn_trainer *to, int64_t *count);
-    /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last; *rows: valid ones. */
-    tn_status (*heldout)(void *ctx, int64_t i, tn_trainer *to, int64_t *count);
+    tn_status (*next)(void *ctx, int64_t step, const tn_feeder *to, int64_t *count);
+    /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
+    tn_status (*heldout)(void *ctx, int64_t i, const tn_feeder *to, int64_t *count);
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory. After a failed `next`: where the step that failed began */
     /* TN_USAGE: the data are not those the cursor is for. */
     tn_status (*load)(void *ctx, const json_t *cursor);
@@ -74,6 +74,8 @@ struct tn_source {
     const tn_dataset *text;   /* what it reads, where that is a data set of tokens; else NULL */
     tn_loader_mode mode;      /* and how its rows are filled */
     bool waits;               /* batches depend on the parameters: none is made ahead */
+    int prefers_ahead;        /* batches worth making ahead where nobody says how many; 0: they are there at once, or it does that itself */
+    struct tn_ahead *ahead;   /* who makes them, or NULL */
     int64_t width[TN_LOADER_WIDTHS]; /* (n_widths): of rows that are narrower than T, ascending */
     int64_t n_widths;
     double train_tokens;  /* labels of an epoch; NaN: there is always more */
@@ -110,9 +112,16 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out);
 #undef TN_SOURCE_KIND
 
 void tn_source_close(tn_source *s); /* takes a zeroed one */
-/* next and heldout, told to whoever watches the trainer. */
+/* Starts it, with so many batches made ahead (0: in the call). */
+tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
+/* The functions above, for a run: whoever watches the trainer is told, and what is made ahead is taken or undone. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
+json_t *tn_source_save(const tn_source *s);
+tn_status tn_source_load(const tn_source *s, const json_t *cursor);
+void tn_source_mark_here(const tn_source *s, tn_source_mark *out);
+tn_status tn_source_back(const tn_source *s, const tn_source_mark *to);
+void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes);
 /* For a trainer: what it fills, while it stays where it is. */
 tn_supply tn_source_supply(const tn_source *s);
 void tn_source_add_number(tn_source *s, const char *name, double value); /* or says it anew */

@@ -49,7 +49,7 @@ typedef struct played {
 
 static played next(rig *r, int64_t *count)
 {
-    assert_ok(r->source.next(r->source.ctx, 0, r->learner, count));
+    assert_ok(tn_source_next(&r->source, 0, r->learner, count));
     const tn_feed f = tn_trainer_feed(r->learner);
     return (played){ .batch = f.batch, .labels = tn_feed_at(&f, "labels"), .count = tn_feed_at(&f, "count"), .features = tn_feed_at(&f, "features"),
                      .weights = tn_feed_at(&f, "weights"), .targets = tn_feed_at(&f, "targets") };

@@ -56,11 +56,11 @@ static tn_settings *settings_of(const char *words)
 }
 
 /* What a network would have to say stands in the tokens: it repeats them. */
-static tn_status answer(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status answer(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     rig *r = ctx;
     TN_RETURN_IF(r->source.heldout(r->source.ctx, i, to, count));
-    const tn_feed f = tn_trainer_feed_again(to);
+    const tn_feed f = tn_trainer_feed_again(r->trainer);
     int32_t *tokens = tn_feed_at(&f, "tokens");
     const int32_t *labels = tn_feed_at(&f, "labels");
     for (int64_t k = 0; k < f.batch * f.length; k++)
@@ -172,7 +172,7 @@ static void accuracy(void **state)
 static int64_t take(rig *r, int32_t *tokens, int32_t *labels, int64_t *length)
 {
     int64_t count;
-    assert_ok(r->source.next(r->source.ctx, 0, r->trainer, &count));
+    assert_ok(tn_source_next(&r->source, 0, r->trainer, &count));
     const tn_feed f = tn_trainer_feed_again(r->trainer);
     memcpy(tokens, tn_feed_at(&f, "tokens"), sizeof *tokens * (size_t)(f.batch * f.length));
     memcpy(labels, tn_feed_at(&f, "labels"), sizeof *labels * (size_t)(f.batch * f.length));

@@ -87,7 +87,7 @@ static void close_rig(rig *r)
 static int64_t next(rig *r)
 {
     int64_t count;
-    assert_ok(r->source.next(r->source.ctx, 0, r->trainer, &count));
+    assert_ok(tn_source_next(&r->source, 0, r->trainer, &count));
     return count;
 }
 
@@ -161,7 +161,7 @@ static void resume(void **state)
         open_rig(&b, true, 1, 7, TN_VALID);
         for (int i = 0; i < stop; i++) (void)next(&a);
         json_t *cursor = a.source.save(a.source.ctx);
-        assert_ok(a.source.heldout(a.source.ctx, 0, a.trainer, &count)); /* which leaves the place where it is */
+        assert_ok(tn_source_heldout(&a.source, 0, a.trainer, &count)); /* which leaves the place where it is */
         assert_ok(b.source.load(b.source.ctx, cursor));
         json_t *copy = b.source.save(b.source.ctx);
         assert_true(json_equal(cursor, copy));
@@ -216,7 +216,7 @@ static void heldout(void **state)
     for (int round = 0; round < 2; round++) {
         int64_t count, at = 0;
         for (int64_t i = 0;; i++) {
-            assert_ok(r.source.heldout(r.source.ctx, i, r.trainer, &count));
+            assert_ok(tn_source_heldout(&r.source, i, r.trainer, &count));
             if (count == 0) break;
             assert_int_equal(r.count[0], count);
             for (int64_t b = 0; b < B; b++) assert_row(&r, b, b < count ? r.w.set.index[split][at + b] : -1);
@@ -226,7 +226,7 @@ static void heldout(void **state)
     }
     for (int64_t b = 0; b < B; b++) r.w.y[r.w.set.index[split][b]] = -1; /* a first batch without labels does not end it */
     int64_t count;
-    assert_ok(r.source.heldout(r.source.ctx, 0, r.trainer, &count));
+    assert_ok(tn_source_heldout(&r.source, 0, r.trainer, &count));
     assert_int_equal(count, r.w.set.count[split] - B);
     close_rig(&r);
 }

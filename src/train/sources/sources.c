@@ -2,6 +2,7 @@
 #include "train/sources/source.h"
 
 #include "base/status.h"
+#include "train/sources/ahead.h"
 #include "train/sources/task_setup.h"
 
 #include <math.h>
@@ -33,14 +34,26 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
 
 void tn_source_close(tn_source *s)
 {
+    tn_ahead_free(s->ahead);
     if (s->ctx) s->close(s->ctx);
     *s = (tn_source){ 0 };
+}
+
+/* --- a run's calls -------------------------------------------------------------------------------------------------------- */
+
+tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead)
+{
+    tn_ahead_free(s->ahead);
+    s->ahead = NULL;
+    TN_RETURN_IF(s->start(s, how));
+    return ahead > 0 && !s->waits && !s->text && s->mark && !how->heldout_only ? tn_ahead_new(s, how, ahead, &s->ahead) : TN_OK;
 }
 
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
 {
     const double begun = tn_trainer_watch_clock(to);
-    TN_RETURN_IF(s->next(s->ctx, step, to, count));
+    const tn_feeder feeder = tn_trainer_feeder(to);
+    TN_RETURN_IF(s->ahead ? tn_ahead_next(s->ahead, step, &feeder, count) : s->next(s->ctx, step, &feeder, count));
     tn_trainer_watch_data(to, begun);
     return TN_OK;
 }
@@ -48,10 +61,41 @@ tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count)
 {
     const double begun = tn_trainer_watch_clock(to);
-    TN_RETURN_IF(s->heldout(s->ctx, i, to, count));
+    const tn_feeder feeder = tn_trainer_feeder(to);
+    if (s->ahead) tn_ahead_pause(s->ahead);
+    const tn_status st = s->heldout(s->ctx, i, &feeder, count);
+    if (s->ahead) tn_ahead_go_on(s->ahead);
     tn_trainer_watch_data(to, begun);
-    return TN_OK;
+    return st;
 }
+
+json_t *tn_source_save(const tn_source *s) { return s->ahead && tn_ahead_settle(s->ahead, false) != TN_OK ? NULL : s->save(s->ctx); }
+
+tn_status tn_source_load(const tn_source *s, const json_t *cursor)
+{
+    if (s->ahead) TN_RETURN_IF(tn_ahead_settle(s->ahead, false));
+    return s->load(s->ctx, cursor);
+}
+
+void tn_source_mark_here(const tn_source *s, tn_source_mark *out)
+{
+    if (s->ahead) tn_ahead_mark(s->ahead, out);
+    else s->mark(s->ctx, out);
+}
+
+tn_status tn_source_back(const tn_source *s, const tn_source_mark *to)
+{
+    if (s->ahead) TN_RETURN_IF(tn_ahead_settle(s->ahead, false));
+    return s->back(s->ctx, to);
+}
+
+void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes)
+{
+    buf[0] = 0;
+    if (!s->ahead || tn_ahead_settle(s->ahead, true) == TN_OK) s->describe(s->ctx, row, buf, bytes);
+}
+
+/* --- numbers --------------------------------------------------------------------------------------------------------------- */
 
 tn_supply tn_source_supply(const tn_source *s)
 {

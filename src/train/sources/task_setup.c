@@ -38,7 +38,7 @@ tn_status tn_task_assume(const tn_model *model, tn_settings *st)
 {
     for (size_t i = 0; i < model->n_assumes; i++) {
         const tn_source_number *a = &model->assumes[i];
-        if (has(st, a->name) && tn_settings_is_auto(st, a->name)) TN_RETURN_IF(set_number(st, a->name, (int64_t)a->value, "no task"));
+        if (has(st, a->name) && tn_settings_is_auto(st, a->name)) TN_RETURN_IF(set_number(st, a->name, (int64_t)a->value, "no data"));
     }
     return TN_OK;
 }

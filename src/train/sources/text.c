@@ -59,18 +59,18 @@ static void copy_row(const tn_loader_batch *b, int64_t row, const tn_feed *to, c
     if (document || positions) mark_row(b->reset + row * W, W, document ? document + row * T : NULL, positions ? positions + row * T : NULL);
 }
 
-static tn_status take(const dataset_source *s, tn_loader *l, tn_trainer *t, int64_t *count)
+static tn_status take(const dataset_source *s, tn_loader *l, const tn_feeder *t, int64_t *count)
 {
     const tn_loader_batch *b;
     TN_RETURN_IF(tn_loader_next(l, &b));
     *count = b ? b->count : 0;
     if (!b) return TN_OK;
-    const tn_feed to = tn_trainer_feed_for(t, b->width);
+    const tn_feed to = tn_feed_for(t, b->width);
     for (int64_t row = 0; row < b->rows; row++) copy_row(b, row, &to, &s->map);
     return TN_OK;
 }
 
-static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *count)
+static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64_t *count)
 {
     dataset_source *s = ctx;
     (void)step;
@@ -81,7 +81,7 @@ static tn_status source_next(void *ctx, int64_t step, tn_trainer *to, int64_t *c
     return st;
 }
 
-static tn_status source_heldout(void *ctx, int64_t i, tn_trainer *to, int64_t *count)
+static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
 {
     dataset_source *s = ctx;
     *count = 0;
@@ -408,6 +408,7 @@ tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
     const char *path = tn_settings_text(st, "data");
     tn_dataset *data = NULL;
     tn_status s = open_dataset(o, path, &data);
+    if (s != TN_OK) tn_error_prefix("data");
     if (s == TN_OK) s = take_vocab(o->settings, data, path);
     if (s != TN_OK) {
         tn_dataset_close(data);

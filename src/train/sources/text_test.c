@@ -131,7 +131,7 @@ static void packed_equals_alone(void **state)
     const marked row = row_of(r.trainer);
     int starts = 0;
     for (int tries = 0; starts < 2 && tries < 50; tries++) { /* a row where a document starts inside */
-        assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
+        assert_ok(tn_source_next(&r.source, 0, r.trainer, &count));
         assert_int_equal(count, T);
         starts = 0;
         for (int i = 0; i < T; i++) starts += starts_at(&row, i);
@@ -212,7 +212,7 @@ static void narrow_rows(void **state)
     open_rig(&r, "gpt", set, 6, 2, 512, TN_LOADER_BUCKET);
     const marked row = row_of(r.trainer);
     assert_null(row.reset);
-    assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
+    assert_ok(tn_source_next(&r.source, 0, r.trainer, &count));
     for (int i = 0; i < 2 * 512; i++) counted += row.labels[i] >= 0;
     assert_true(counted == count && count < 2 * 512 && row.labels[511] == -1 && row.labels[1023] == -1);
     close_rig(&r);
@@ -233,10 +233,10 @@ static void quiet_steps(void **state)
     tn_evaluator *evaluator;
     open_rig(&r, "ten", set, 10, 2, 32, TN_LOADER_PACK);
     assert_ok(tn_evaluator_new(r.trainer, &r.source, &evaluator));
-    assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
+    assert_ok(tn_source_next(&r.source, 0, r.trainer, &count));
     const uint64_t before = tn_alloc_count();
     for (int i = 0; i < 10; i++) {
-        assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
+        assert_ok(tn_source_next(&r.source, 0, r.trainer, &count));
         assert_ok(tn_trainer_grad(r.trainer, i, &loss));
         assert_ok(tn_trainer_apply(r.trainer, i, 1, loss, &a));
     }
@@ -303,7 +303,7 @@ static void bf16_steps(void **state)
         set[7] = k ? compute : "compute=f32";
         open_rig(&r, "gpt", set, 8, 2, 32, TN_LOADER_PACK);
         for (int i = 0; i < 4; i++) {
-            assert_ok(r.source.next(r.source.ctx, 0, r.trainer, &count));
+            assert_ok(tn_source_next(&r.source, 0, r.trainer, &count));
             assert_ok(tn_trainer_grad(r.trainer, i, &loss[k]));
             assert_ok(tn_trainer_apply(r.trainer, i, 1, loss[k], &a));
             assert_true(a.ok);

@@ -195,7 +195,8 @@ void tenon_clear(tenon_net *net); /* nothing is filled */
  * model's own, an input that is not filled holds its padding. Else every input that the step reads must be filled. "train" takes none.
  * loss: NaN where a step of the model's own has none; may be NULL. */
 tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss);
-/* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that computes. */
+/* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that computes.
+ * With plan.recompute=chunk only the loss and the logits are kept: data of others is NULL in tenon_output_at, and tenon_output_find has none. */
 size_t tenon_outputs(const tenon_net *net);
 tenon_status tenon_output_at(tenon_net *net, size_t i, tenon_tensor *out);
 tenon_status tenon_output_find(tenon_net *net, const char *name, tenon_tensor *out);

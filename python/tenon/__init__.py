@@ -296,8 +296,7 @@ class Model:
     def _output(self, name, *where):
         t = _Tensor(size=C.sizeof(_Tensor))
         call(name, self._handle.pointer, *where, C.byref(t))
-        shape, dtype = tuple(t.shape[:t.rank]), _TYPES[t.dtype]
-        return t.name.decode(), _view(None, t.data, shape, dtype).copy()
+        return t.name.decode(), _view(None, t.data, tuple(t.shape[:t.rank]), _TYPES[t.dtype]).copy() if t.data else None
 
     def _fill(self, arrays):
         """The batch, by name; what is not given is not filled."""
@@ -327,7 +326,8 @@ class Model:
         self._run(step, inputs, outputs or ())
         if outputs:
             return dict(self._output("tenon_output_find", name.encode()) for name in outputs)
-        return dict(self._output("tenon_output_at", i) for i in range(lib.tenon_outputs(self._handle.pointer)))
+        every = dict(self._output("tenon_output_at", i) for i in range(lib.tenon_outputs(self._handle.pointer)))
+        return {name: x for name, x in every.items() if x is not None}  # chunks of a sequence do not keep all
 
     @_locked
     def forward(self, tokens=None, outputs="logits", **inputs):

@@ -105,7 +105,7 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
     return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
 }
 
-/* Outputs join those that were asked for before, so that asking in turn makes no plans. */
+/* Outputs join those that were asked for before, so that asking in turn makes no plans; where there is no room for both, those before go. */
 static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
 {
     const size_t before = net->n_wants;
@@ -115,8 +115,10 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
         while (k < net->n_wants && strcmp(net->want[k], outputs[i]) != 0) k++;
         if (k < net->n_wants) continue;
         if (k == TN_BATCH_WANTS || strlen(outputs[i]) >= TN_NET_NAME) {
-            net->n_wants = before;
-            return tn_error(TN_USAGE, "output %.60s: %d can be asked for, with names of up to %d letters", outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
+            net->n_wants = 0;
+            drop(net, TN_NET_WANTS);
+            if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
+            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
     }

@@ -216,6 +216,10 @@ static void mistakes_by_name(void **state)
     refused(tenon_evaluate(net, labels, SAMPLES, &x, NULL), "model tep has no input tokens");
     refused(tenon_set(net, "labels", "0"), "a size is a whole number");
     refused(tenon_set(net, "inputs", "7"), "cannot be changed");
+    static const char *const nine[] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" };
+    refused(tenon_run(net, "eval", nine, 9, NULL), "at most 8 are asked for");
+    refused(tenon_run(net, "eval", nine, 8, NULL), "puts out no a");
+    assert_fine(tenon_run(net, "eval", (const char *const[]){ "state", "logits" }, 2, NULL));
     assert_fine(tenon_set(net, "labels", "2")); /* of each sample; nothing is filled any more */
     assert_fine(tenon_input_find(net, "labels", &in));
     assert_true(in.shape[1] == 2 && !in.filled);

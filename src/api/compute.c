@@ -58,7 +58,7 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
         tn_trainer *t;
         tn_input_row rows[TN_INPUTS_MAX];
         const tn_supply supply = tn__api_supply(net, false, rows);
-        const char *wants[TN_BATCH_WANTS + 1] = { NULL };
+        const char *wants[TN_BATCH_WANTS + 1] = { NULL }, *steps[TN_STEPS_MAX + 1] = { NULL };
         for (size_t i = 0; which == TN_NET_WANTS && i < net->n_wants; i++) wants[i] = net->want[i];
         const tn_trainer_options o = { .model = net->saved.model,
                                        .settings = net->saved.settings,
@@ -66,6 +66,7 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
                                        .length = net->length,
                                        .supply = &supply,
                                        .wants = wants,
+                                       .steps = tn__api_steps(net->saved.model, false, steps),
                                        .forward_only = which != TN_NET_GRAD,
                                        .store = net->store };
         TN_RETURN_IF(tn_trainer_new(&o, &t));

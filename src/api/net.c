@@ -45,6 +45,13 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
     return TN_OK;
 }
 
+const char *const *tn__api_steps(const tn_model *m, bool training, const char **names)
+{
+    for (size_t i = 0, n = 0; i < m->n_steps && n < TN_STEPS_MAX; i++)
+        if (training || !m->steps[i].gradients) names[n++] = m->steps[i].name;
+    return names;
+}
+
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. Training steps of the model's own may have
  * more of them than its evaluation. */
 static tn_status adopt(tenon_net *n, tn_device device)
@@ -65,7 +72,8 @@ static tn_status adopt(tenon_net *n, tn_device device)
                                    .length = tn_model_cuts(m) && length > 8 ? 8 : length,
                                    .supply = &supply,
                                    .logits = true,
-                                   .forward_only = !m->n_steps,
+                                   .steps = tn__api_steps(m, true, (const char *[TN_STEPS_MAX + 1]){ NULL }),
+                                   .forward_only = true,
                                    .threads = 1,
                                    .store = n->store };
     TN_RETURN_IF(tn_trainer_new(&o, &t));

@@ -105,6 +105,7 @@ done:
 tn_status tn_part_forward(tn_graph *g, const tn_part *p, const tn_batch *b, tn_forward *out)
 {
     tn_forward made = { TN_NONE, TN_NONE, TN_NONE };
+    TN_RETURN_IF(tn_graph_status(g)); /* what went wrong before is not this part's */
     const tn_region r = tn_region_begin(g, "%s", p->scope);
     tn_settings_watch(p->settings);
     const tn_status built = p->model->forward(g, p->settings, b, &made), mistake = tn_settings_mistake(p->settings);

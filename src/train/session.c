@@ -29,16 +29,29 @@ static void list_wants(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1
     wants[n] = NULL;
 }
 
+/* Steps that metrics run. */
+static void list_steps(const tn_session *s, const char *steps[TN_METRICS_MAX + 1])
+{
+    size_t n = 0;
+    for (size_t i = 0; s->source.ctx && i < s->model->n_metrics && n < TN_METRICS_MAX; i++) {
+        const tn_metric_row *m = &s->model->metrics[i];
+        const bool there = !m->needs || !isnan(tn_source_number_of(&s->source, m->needs));
+        if (m->runs && there) steps[n++] = m->runs;
+    }
+    steps[n] = NULL;
+}
+
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
 {
     const tn_source *src = &s->source;
     const bool looks = o->looks || (!o->evaluates && tn_log_level_of(s->settings) >= TN_LOG_TRAINING);
     const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, batch);
     const tn_supply supply = tn_source_supply(src);
-    const char *wants[TN_BATCH_WANTS + 1];
+    const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
     list_wants(s, wants);
+    list_steps(s, steps);
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
-                                   .supply = src->ctx ? &supply : NULL, .waits = src->waits, .wants = wants, .widths = src->width,
+                                   .supply = src->ctx ? &supply : NULL, .waits = src->waits, .wants = wants, .steps = steps, .widths = src->width,
                                    .n_widths = src->n_widths, .forward_only = o->evaluates, .beside = src->bytes ? src->bytes(src->ctx, &how) : 0,
                                    .refused = refused, .shared = s->shared, .seat = s->seat, .store = o->store };
     return tn_trainer_new(&t, out);

@@ -35,7 +35,7 @@ static void start_loss_scale(tn_trainer *t)
         &(tn_loss_scale_options){ .first = (float)first, .grow_after = growth ? (int)growth : INT_MAX });
 }
 
-/* Where the host writes each input: of the training plan, or of the other where that has no use for it. */
+/* Where the host writes each input: of the training plan, or of another where that has no use for it. */
 static void find_inputs(tn_trainer *t)
 {
     if (t->chunks) {
@@ -46,9 +46,11 @@ static void find_inputs(tn_trainer *t)
     t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length, .valid = &t->valid };
     tn__step_resolve(t, &t->eval_step);
     for (size_t k = 0; k < t->n_train; k++) tn__step_resolve(t, &t->train[k]);
+    for (size_t k = 0; k < t->n_named; k++) tn__step_resolve(t, &t->named[k]);
     for (size_t i = 0; i < t->inputs.n; i++) {
         for (size_t k = 0; k < t->n_train && !t->feed.at[i]; k++) t->feed.at[i] = t->train[k].at[i];
         if (!t->feed.at[i]) t->feed.at[i] = t->eval_step.at[i];
+        for (size_t k = 0; k < t->n_named && !t->feed.at[i]; k++) t->feed.at[i] = t->named[k].at[i];
     }
 }
 

@@ -25,6 +25,7 @@ typedef struct tn_trainer_options {
     bool waits;        /* the next batch depends on the parameters: no step is queued before the last is finished */
     const char *const *wants; /* outputs that evaluation puts out beside its own, NULL at the end; or NULL */
     bool logits;       /* "logits" among them */
+    const char *const *steps; /* of the model's own that will be run: planned at once, so that what fits is known; NULL at the end; or NULL */
     bool nll;          /* evaluation also puts out "nll" (B,T); not in chunks (plan.recompute=chunk) */
     bool look;         /* evaluation also puts out what the model's instruments ask for; not in chunks */
     bool forward_only; /* no gradients, no optimizer */
@@ -71,7 +72,8 @@ void tn_trainer_unscale(tn_trainer *t);
 /* Forward only, dropout off. */
 tn_status tn_trainer_eval(tn_trainer *t, float *loss);
 
-/* One of the model's own steps on the batch of the feed, without gradients; planned when it is first asked for, not inside a training step.
+/* One of the model's own steps on the batch of the feed, without gradients; planned at opening where the options name it, else when it is
+ * first asked for, not inside a training step: it may then read no input and no parameter that the others do not.
  * Then an output of it, f32 or i32 (*type; may be NULL); NULL: it has none of that name. */
 tn_status tn_trainer_run_step(tn_trainer *t, const char *name);
 tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name); /* NULL: it has not been asked for */

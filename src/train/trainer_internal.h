@@ -42,6 +42,7 @@ struct tn_trainer {
     tn_graph_setup setup;
     tn_store *store;
     bool borrowed; /* the store */
+    bool sealed;   /* it has all weights that it will have */
     tn_context *context;
     bool seated;       /* the context is a seat's */
     tn_plan_cache *plans;
@@ -97,6 +98,7 @@ void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s);           /* onc
 tn_status tn__schedules_check(const tn_trainer *t);
 tn_status tn__step_choose(tn_trainer *t, int64_t step);                   /* before a training plan runs: which, with inputs and scalars */
 tn_status tn__step_before_eval(tn_trainer *t);
+tn_status tn__steps_plan(tn_trainer *t, const char *const *names);        /* those that will be asked for by name; not bound */
 
 /* Parts of a step, for trainer_ring.c. */
 

@@ -81,6 +81,16 @@ tn_status tn__trainer_fits(const tn_trainer *t)
 
 /* --- making plans --------------------------------------------------------------------------------------------------------- */
 
+/* Where weights have been trained or loaded, more of them would have the numbers of a seed. */
+static tn_status check_known(const tn_trainer *t, const tn_graph *g, const char *step)
+{
+    for (size_t i = 1; i < g->n_tensors && t->sealed; i++)
+        if (g->tensor[i].weight && g->tensor[i].base == (int32_t)i && !tn_store_find(t->store, g->tensor[i].name))
+            return tn_error(TN_USAGE, "model %s, step %s: it makes the parameter %s, which no step before it has: make it in the training step too, "
+                                      "and name the step in a metric's .runs", t->model->name, step, g->tensor[i].name);
+    return TN_OK;
+}
+
 /* The model's graph for this shape; what the store lacks is added to it. */
 static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_graph **out)
 {
@@ -91,6 +101,7 @@ static tn_status build_graph(tn_trainer *t, bool training, const char *step, tn_
                                    .look = t->look && !training, .inputs = &t->inputs };
     TN_TRY(tn_graph_setup_build(&t->setup, t->model, t->settings, &shape, &g));
     TN_TRY(check_graph_fits(t, g));
+    TN_TRY(check_known(t, g, step));
     TN_TRY(tn_store_adopt(t->store, g));
     *out = g;
     g = NULL;
@@ -169,6 +180,7 @@ static tn_status make_whole(tn_trainer *t)
 tn_status tn__trainer_plan_step(tn_trainer *t, tn_trainer_step *s)
 {
     TN_RETURN_IF(get_plan(t, "step", s->name, make_eval, &s->plan));
+    if (t->shared) TN_RETURN_IF(check_known(t, tn_plan_graph(s->plan), s->name));
     return adopt(t, s->plan);
 }
 
@@ -199,12 +211,16 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     if (chunk && t->n_train > 1)
         return tn_error(TN_USAGE, "plan.recompute=chunk: model %s has %zu training steps, and chunks know one: use plan.recompute=layer", t->model->name, t->n_train);
     TN_RETURN_IF(chunk ? make_chunks(t, o, chunk) : make_whole(t));
+    t->sealed = !t->forward_only;
+    TN_RETURN_IF(tn__steps_plan(t, o->steps));
+    t->sealed = true;
     if (!t->forward_only && !t->part) TN_RETURN_IF(make_update(t));
     TN_RETURN_IF(tn__trainer_fits(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     if (t->chunks) return tn_chunks_bind(t->chunks);
     for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(bind_plan(t, t->train[i].plan, &t->train[i].bound));
     t->grad_bound = t->train[0].bound;
+    for (size_t i = 0; i < t->n_named; i++) TN_RETURN_IF(bind_plan(t, t->named[i].plan, &t->named[i].bound));
     TN_RETURN_IF(bind_plan(t, t->eval, &t->eval_bound));
     t->eval_step = (tn_trainer_step){ .name = "eval", .row = -1, .plan = t->eval, .bound = t->eval_bound };
     return TN_OK;

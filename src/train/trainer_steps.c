@@ -130,40 +130,67 @@ tn_status tn__step_before_eval(tn_trainer *t)
 
 /* --- steps by name -------------------------------------------------------------------------------------------------------- */
 
-static size_t count_parameters(const tn_store *st)
+/* Its plan is among the named ones from then on: what fits is asked of all of them. */
+static tn_status plan_it(tn_trainer *t, const char *name)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < tn_store_count(st); i++) n += tn_store_at(st, i)->role == TN_ROLE_PARAM;
-    return n;
+    const tn_step_row *row = find_row(t->model, name);
+    if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
+    if (t->chunks) return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer", t->model->name, name);
+    tn_trainer_step *s = &t->named[t->n_named];
+    *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
+    t->n_named++;
+    return tn__trainer_plan_step(t, s);
 }
 
-static tn_status plan_it(tn_trainer *t, const tn_step_row *row, tn_trainer_step *s)
+static tn_trainer_step *planned(tn_trainer *t, const char *name)
 {
-    const size_t before = count_parameters(t->store);
-    *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
-    TN_RETURN_IF(tn__trainer_plan_step(t, s));
-    if (count_parameters(t->store) != before)
-        return tn_error(TN_USAGE, "model %s, step %s: it makes parameters that no training step has: make them there too", t->model->name, s->name);
+    for (size_t i = 0; i < t->n_named; i++)
+        if (strcmp(t->named[i].name, name) == 0) return &t->named[i];
+    return NULL;
+}
+
+/* Where there is none of a name, whoever runs it says so. The evaluation's is there already. */
+tn_status tn__steps_plan(tn_trainer *t, const char *const *names)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, "eval") != 0 && find_row(t->model, *names) && !planned(t, *names)) TN_RETURN_IF(plan_it(t, *names));
+    return TN_OK;
+}
+
+/* The batch is there already: what only this step reads, nobody has filled. */
+static tn_status check_fed(const tn_trainer *t, const tn_trainer_step *s)
+{
+    for (size_t i = 0; i < t->inputs.n; i++)
+        if (s->at[i] && !t->feed.at[i])
+            return tn_error(TN_USAGE, "model %s, step %s: it reads the input %s, which no step before it does: name the step in a metric's .runs",
+                            t->model->name, s->name, t->inputs.slot[i].row->name);
+    return TN_OK;
+}
+
+static tn_status plan_late(tn_trainer *t, const char *name)
+{
+    TN_RETURN_IF(plan_it(t, name));
+    tn_trainer_step *s = &t->named[t->n_named - 1];
     TN_RETURN_IF(tn__trainer_fits(t));
     TN_RETURN_IF(tn__trainer_bind_step(t, s));
     tn__step_resolve(t, s);
-    return TN_OK;
+    return check_fed(t, s);
+}
+
+static void forget_last(tn_trainer *t)
+{
+    tn_trainer_step *s = &t->named[--t->n_named];
+    tn_bound_free(s->bound);
+    if (t->shared && s->plan) tn_shared_return_plan(t->shared, s->plan);
 }
 
 static tn_status find_step(tn_trainer *t, const char *name, tn_trainer_step **out)
 {
-    for (size_t i = 0; i < t->n_named; i++)
-        if (strcmp(t->named[i].name, name) == 0) {
-            *out = &t->named[i];
-            return TN_OK;
-        }
-    const tn_step_row *row = find_row(t->model, name);
-    if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
-    if (t->chunks) return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer", t->model->name, name);
-    const tn_status s = plan_it(t, row, &t->named[t->n_named]);
-    if (s != TN_OK) return s;
-    *out = &t->named[t->n_named++];
-    return TN_OK;
+    const size_t before = t->n_named;
+    const tn_status s = planned(t, name) ? TN_OK : plan_late(t, name);
+    if (s != TN_OK && t->n_named > before) forget_last(t);
+    if (s == TN_OK) *out = planned(t, name);
+    return s;
 }
 
 tn_status tn_trainer_run_step(tn_trainer *t, const char *name)

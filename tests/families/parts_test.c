@@ -336,6 +336,18 @@ static void settings_and_mistakes(void **state)
     assert_fails(forward_alone(st, "a", "gpt", odd), TN_USAGE, "part a: dim=9 must be a multiple of heads=2");
     tn_settings_free(st);
 
+    st = settings_of(NULL); /* an error from before is not the part's */
+    g = tn_world_graph(NULL);
+    assert_ok(tn_part_open(g, st, "reader", "gpt_tiny", NULL, &p));
+    (void)tn_tied(g, "nothing");
+    tn_forward f;
+    tn_batch b = { .size = sizeof b, .batch = 1, .length = 4, .step = "eval" };
+    tn_batch_add(&b, "tokens", tn_input(g, "tokens", tn_shape(1, 4), TN_I32));
+    assert_fails(tn_part_forward(g, &p, &b, &f), TN_USAGE, "there is no tensor nothing");
+    assert_null(strstr(tn_error_text(), "part reader"));
+    tn_graph_free(g);
+    tn_settings_free(st);
+
     g = tn_world_graph(NULL);
     tn_param(g, "w", tn_shape(2), tn_ones);
     tn_frozen_begin(g);

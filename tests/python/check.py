@@ -4,6 +4,7 @@ import gc
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -443,11 +444,42 @@ def three_threads_take_turns():
     assert sum(sums) == expected[0] and np.array_equal(net.grads["embed"], expected[1])
 
 
+def a_model_of_parts():
+    """A shared object with data, steps and metrics of its own (tests/families/messages): its run, opened and measured by its names."""
+    command, root = os.environ["TENON"], os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with tempfile.TemporaryDirectory() as folder:
+        def run(*words):
+            return subprocess.run(words, check=True, capture_output=True, text=True, cwd=folder).stdout
+        run(command, "new", "model", "messages")
+        shutil.copy(f"{root}/tests/families/messages/messages.c", f"{folder}/messages")
+        run("make", "-s", "-C", "messages")
+        model = f"{folder}/messages/messages.so"
+        run(command, "train", model, f"run={folder}/run", "threads=1", "train.steps=80", "train.eval_every=80", "train.test=off")
+        said = [json.loads(l) for l in run(command, "eval", "run", f"model={model}", "--json").splitlines()]
+        want = {r["name"]: r["value"] for r in said if not r["name"].startswith("samples")}
+        net = tenon.open(f"{folder}/run", f"model={model}")
+        assert list(net.metrics) == ["loss", "answer", "recall@1", "recall@5", "exact"] and net.metrics == want  # as the run recorded them
+        got = net.evaluate()
+        assert got == want and got["exact"].higher and not got["loss"].higher and got["answer"].unit == "nats"
+        assert 0 < got["exact"] < 1 and got["recall@1"] > 0.8 and net.evaluate(split="test")["exact"] > 0
+        assert all(n.startswith(("sender.", "receiver.")) for n in net.frozen) and len(net.frozen) == 28 and len(net.parameters) == 9
+        assert net.frozen["sender.embed"].shape == (21, 32) and net.frozen["receiver.embed"].shape == (20, 64)
+        kept, net.parameters["ear"] = net.parameters["ear"].copy(), 0
+        deaf = net.evaluate()
+        assert deaf["exact"] == 0 and deaf["recall@1"] == got["recall@1"]  # it hears nothing, and compares as before
+        net.parameters["ear"] = kept
+        net.save(f"{folder}/w.safetensors")
+        other = tenon.open(model, "seed=0")
+        other.load(f"{folder}/w.safetensors")
+        assert other.evaluate() == want
+        raises(2, "has no input tokens", net.loss, TOKENS, LABELS)
+
+
 def main():
     passed = failed = 0
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
                  sampling_repeats, tokenizers_turn_around, mistakes_raise, arrays_by_name, steps_by_name, example_learns, files_run_no_code,
-                 ctrl_c_arrives, three_threads_take_turns):
+                 ctrl_c_arrives, three_threads_take_turns, a_model_of_parts):
         try:
             test()
             passed += 1

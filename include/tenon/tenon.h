@@ -7,6 +7,13 @@
  *     tenon_step(net, NULL);                                     clip, optimizer, gradients back to zero
  *     tenon_close(net);
  *
+ * A model that reads something else than tokens is driven by the names of its inputs and outputs (below: by name):
+ *
+ *     tenon_shape(net, 16, 1);                                   16 samples
+ *     tenon_fill(net, "surface", TENON_F32, surface, 16 * 64);   and so on for each of tenon_inputs
+ *     tenon_run(net, "train", NULL, 0, &loss);                   gradients; "eval": the loss alone
+ *     tenon_step(net, NULL);
+ *
  * Every call that can fail returns a tenon_status; outputs are then untouched and tenon_error() says what went wrong, where,
  * and what to do. Nothing here prints, exits or reads the environment.
  *
@@ -73,7 +80,8 @@ const char *tenon_setting(const tenon_net *net, const char *key);
 size_t tenon_settings(const tenon_net *net);                   /* how many keys */
 const char *tenon_setting_key(const tenon_net *net, size_t i); /* NULL beyond the last */
 /* Keys that a step reads anew: train.lr, .schedule, .warmup, .steps, .lr_min_frac, .cooldown_frac, .beta1, .beta2, .eps,
- * .momentum, .decay, .clip, and seed. Others shape the plans: TENON_USAGE. */
+ * .momentum, .decay, .clip, and seed; and sizes of the model's inputs that are no settings but its data's ("labels" of a sample, "samples"
+ * of the training set), which are what the model assumes until they are said here. Other keys shape the plans: TENON_USAGE. */
 tenon_status tenon_set(tenon_net *net, const char *key, const char *value);
 
 /* Parameters from a run, a checkpoint or a file of weights; all or none. Pointers to tensors stay valid. */
@@ -119,14 +127,15 @@ tenon_status tenon_write(tenon_net *net, const char *name, tenon_part part, cons
 
 /* --- computing -------------------------------------------------------------------------------------------------------- */
 
-/* Sequences and tokens of every call below, until the next tenon_shape. At first 1 and train.context. Plans for it are made
- * when a call first needs them; an optimizer's memory and counts stay. */
+/* Sequences and tokens of every call below, until the next tenon_shape. At first 1 and train.context; where the model learns from samples,
+ * samples and the tokens of one. Plans for it are made when a call first needs them; an optimizer's memory and counts stay. */
 tenon_status tenon_shape(tenon_net *net, int64_t batch, int64_t length);
 int64_t tenon_batch(const tenon_net *net);
 int64_t tenon_length(const tenon_net *net);
 int64_t tenon_vocab(const tenon_net *net); /* last axis of the logits; 0: the model puts out none */
 
-/* tokens (B,T), each in [0, vocab); labels (B,T), -1 = not counted. logits (B,T,vocab) is filled. */
+/* The next three are tenon_clear, tenon_fill and tenon_run for models that read "tokens" and "labels".
+ * tokens (B,T), each in [0, vocab); labels (B,T), -1 = not counted. logits (B,T,vocab) is filled. */
 tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits);
 /* Mean loss in nats over the labels that count; no gradients, no dropout. */
 tenon_status tenon_loss(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss);
@@ -150,6 +159,47 @@ tenon_status tenon_step(tenon_net *net, tenon_step_report *report);
 /* Mean nats per token of a row of n tokens: each but the first is predicted from those before it in its window of
  * `length` tokens (windows follow each other and share one token). counted may be NULL. */
 tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted);
+
+/* --- by name ---------------------------------------------------------------------------------------------------------- */
+
+/* What the model reads. */
+typedef struct tenon_input {
+    size_t size;       /* sizeof(tenon_input) */
+    const char *name;  /* "tokens", "features" */
+    tenon_dtype dtype; /* TENON_F32 or TENON_I32 */
+    int rank;
+    int64_t shape[4]; /* outermost first, for the shape that is set */
+    int batch, time;  /* 1: shape[0] is the batch; 1: shape[1] is the length */
+    int64_t below;    /* TENON_I32: its numbers are 0 to below-1, or pad; 0: any */
+    double pad;       /* what stands where there is nothing */
+    int optional;     /* 1: it takes part where it is filled ("reset"); the model does without it elsewhere */
+    int filled;       /* 1: since the last tenon_clear, or change of the shape */
+} tenon_input;
+
+size_t tenon_inputs(const tenon_net *net);
+tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out);
+tenon_status tenon_input_find(const tenon_net *net, const char *name, tenon_input *out);
+
+/* The n numbers of an input, copied: all of its shape, in its dtype, in its range. They stay until they are filled anew, so that what does not
+ * change is filled once. How many rows of a batch are valid, where a model asks for it, is the batch unless it is filled. */
+tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n);
+void tenon_clear(tenon_net *net); /* nothing is filled */
+
+/* Runs a step of the model on what is filled:
+ *
+ *     "train"    loss with gradients, which are added up for tenon_step; of several training steps the one that the model chooses
+ *     "eval"     loss without gradients or dropout
+ *     others     those of the model's own, without gradients: "generate", "trace", ...
+ *
+ * outputs: n names of what is asked for beside what the step puts out anyway ("logits"), 8 different ones at most; then, and in steps of the
+ * model's own, an input that is not filled holds its padding. Else every input that the step reads must be filled. "train" takes none.
+ * loss: NaN where a step of the model's own has none; may be NULL. */
+tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss);
+/* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that computes.
+ * With plan.recompute=chunk only the loss and the logits are kept: data of others is NULL in tenon_output_at, and tenon_output_find has none. */
+size_t tenon_outputs(const tenon_net *net);
+tenon_status tenon_output_at(tenon_net *net, size_t i, tenon_tensor *out);
+tenon_status tenon_output_find(tenon_net *net, const char *name, tenon_tensor *out);
 
 /* --- metrics ---------------------------------------------------------------------------------------------------------- */
 

@@ -8,6 +8,13 @@
     net.step()
     print(net.sample("Once upon a time", max_tokens=50, seed=1))
 
+A model that reads something else than tokens takes its inputs by name, as arrays: net.inputs says which.
+
+    net = tenon.open("./surfaces.so")
+    loss = net.gradients(surface=a, target=b)
+    y = net.forward(surface=a, outputs="next")
+    path = net.run("trace", surface=a)["path"]      # a step of the model's own
+
 With device="cuda" it computes on a GPU, where tensors are copied: net.parameters[name] is a copy that cannot be written to, and
 net.parameters[name] = array writes, there as here.
 """
@@ -22,9 +29,10 @@ import numpy as np
 from ._library import LongCall, TenonError, call, lib
 
 __version__ = lib.tenon_version().decode()
-__all__ = ["open", "Model", "Tokenizer", "Metric", "Sample", "Step", "TenonError", "__version__"]
+__all__ = ["open", "Model", "Tokenizer", "Input", "Metric", "Sample", "Step", "TenonError", "__version__"]
 
 _TYPES = {0: np.float32, 1: np.uint16, 2: np.float16, 3: np.float64, 4: np.int32, 5: np.int64, 6: np.uint8}  # bf16: its bits
+_TYPES_BACK = {np.float32: 0, np.int32: 4}  # of inputs
 
 
 class _Tensor(C.Structure):
@@ -34,6 +42,11 @@ class _Tensor(C.Structure):
 
 class _StepReport(C.Structure):
     _fields_ = [("size", C.c_size_t), ("step", C.c_int64), ("lr", C.c_double), ("grad_norm", C.c_double), ("applied", C.c_int)]
+
+
+class _Input(C.Structure):
+    _fields_ = [("size", C.c_size_t), ("name", C.c_char_p), ("dtype", C.c_int), ("rank", C.c_int), ("shape", C.c_int64 * 4), ("batch", C.c_int),
+                ("time", C.c_int), ("below", C.c_int64), ("pad", C.c_double), ("optional", C.c_int), ("filled", C.c_int)]
 
 
 class _Metric(C.Structure):
@@ -113,11 +126,43 @@ def _ids(x):
     return a, a.ctypes.data_as(C.POINTER(C.c_int32))
 
 
+def _given(inputs, **more):
+    return {**{name: x for name, x in more.items() if x is not None}, **inputs}
+
+
 class Step:
     """What a step did: step, lr, grad_norm, applied."""
 
     def __init__(self, r):
         self.step, self.lr, self.grad_norm, self.applied = r.step, r.lr, r.grad_norm, bool(r.applied)
+
+
+class Input:
+    """What a model reads: name, dtype, dims ("B" and "T" stand for the batch and the length), below (numbers are 0 to below-1, or pad; 0: any),
+    pad, optional."""
+
+    def __init__(self, i):
+        self.name, self.dtype, self.below, self.pad, self.optional = i.name.decode(), np.dtype(_TYPES[i.dtype]), i.below, i.pad, bool(i.optional)
+        self.dims = tuple("B" if i.batch and k == 0 else "T" if i.time and k == 1 else i.shape[k] for k in range(i.rank))
+
+    def __repr__(self):
+        return f"{self.name} {self.dtype} ({','.join(map(str, self.dims))})"
+
+    def _array(self, x, sizes):
+        """As the library takes it; what B and T are goes into sizes, and must agree with what is there."""
+        try:
+            a = np.asarray(x)
+            b = np.ascontiguousarray(a, self.dtype)
+        except (TypeError, ValueError) as error:
+            raise TenonError(2, f"input {self.name} is {self.dtype}: {error}") from None
+        if self.dtype == np.int32 and not np.array_equal(a, b):
+            raise TenonError(2, f"input {self.name} is int32: its numbers must be integers that fit 32 bits")
+        same = a.ndim == len(self.dims) and all(
+            n == (sizes.setdefault(d, n) if isinstance(d, str) else d) for d, n in zip(self.dims, a.shape))
+        if not same:
+            known = "".join(f", where {d} is {n}" for d, n in sizes.items() if a.ndim == len(self.dims) and d in self.dims)
+            raise TenonError(2, f"input {self.name} has the shape {a.shape}, and the model takes ({','.join(map(str, self.dims))}){known}")
+        return b
 
 
 class Metric(float):
@@ -216,7 +261,7 @@ class Model:
 
     @_locked
     def set(self, key, value):
-        """A setting that steps read anew: train.lr, train.clip, ..."""
+        """A setting that steps read anew: train.lr, train.clip, ...; or a size of the inputs that is the data's: labels."""
         call("tenon_set", self._handle.pointer, key.encode(), str(value).encode())
 
     def load(self, path):
@@ -237,28 +282,83 @@ class Model:
         call("tenon_shape", self._handle.pointer, *a.shape)
         return a, b
 
+    @property
     @_locked
-    def forward(self, tokens):
-        """Logits (B,T,vocab)."""
-        a, _ = self._batch(tokens)
-        out = np.empty((*a.shape, self.vocab), np.float32)
-        call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
+    def inputs(self):
+        """What the model reads, by name: a dict of Input."""
+        out = {}
+        for i in range(lib.tenon_inputs(self._handle.pointer)):
+            raw = _Input(size=C.sizeof(_Input))
+            call("tenon_input_at", self._handle.pointer, i, C.byref(raw))
+            out[raw.name.decode()] = Input(raw)
         return out
 
+    def _output(self, name, *where):
+        t = _Tensor(size=C.sizeof(_Tensor))
+        call(name, self._handle.pointer, *where, C.byref(t))
+        return t.name.decode(), _view(None, t.data, tuple(t.shape[:t.rank]), _TYPES[t.dtype]).copy() if t.data else None
+
+    def _fill(self, arrays):
+        """The batch, by name; what is not given is not filled."""
+        p, rows, sizes = self._handle.pointer, self.inputs, {}
+        for name in arrays:
+            if name not in rows:
+                raise TenonError(2, f"the model has no input {name}: it has {', '.join(rows)}")
+        ready = {name: row._array(arrays[name], sizes) for name, row in rows.items() if name in arrays}
+        if not ready:
+            raise TenonError(2, f"no input is given: the model has {', '.join(rows)}")
+        call("tenon_shape", p, sizes.get("B", lib.tenon_batch(p)), sizes.get("T", lib.tenon_length(p)))
+        lib.tenon_clear(p)
+        for name, a in ready.items():
+            call("tenon_fill", p, name.encode(), _TYPES_BACK[a.dtype.type], a.ctypes.data, a.size)
+
     @_locked
-    def _loss(self, name, tokens, labels):
+    def _run(self, step, arrays, outputs=()):
+        self._fill(arrays)
+        loss, names = C.c_double(), [name.encode() for name in outputs]
+        call("tenon_run", self._handle.pointer, step.encode(), (C.c_char_p * max(len(names), 1))(*names), len(names), C.byref(loss))
+        return loss.value
+
+    @_locked
+    def run(self, step, /, outputs=None, **inputs):
+        """One of the model's own steps ("generate", "trace"), without gradients: what it puts out, as a dict of arrays. outputs: names of those
+        that are wanted, a step may make some only then. Inputs that are not given hold their padding."""
+        self._run(step, inputs, outputs or ())
+        if outputs:
+            return dict(self._output("tenon_output_find", name.encode()) for name in outputs)
+        every = dict(self._output("tenon_output_at", i) for i in range(lib.tenon_outputs(self._handle.pointer)))
+        return {name: x for name, x in every.items() if x is not None}  # chunks of a sequence do not keep all
+
+    @_locked
+    def forward(self, tokens=None, outputs="logits", **inputs):
+        """Logits (B,T,vocab) of tokens; or, of inputs by name, an output, or a list of them as a dict. Inputs that are not given hold their
+        padding."""
+        if tokens is not None and not inputs and outputs == "logits":
+            a, _ = self._batch(tokens)
+            out = np.empty((*a.shape, self.vocab), np.float32)
+            call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
+            return out
+        got = self.run("eval", [outputs] if isinstance(outputs, str) else list(outputs), **_given(inputs, tokens=tokens))
+        return got[outputs] if isinstance(outputs, str) else got
+
+    @_locked
+    def _loss(self, name, step, tokens, labels, inputs):
+        if tokens is None or inputs:
+            return self._run(step, _given(inputs, tokens=tokens, labels=labels))
+        if labels is None:
+            raise TenonError(2, "labels are missing: give them with the tokens")
         a, b = self._batch(tokens, labels)
         loss = C.c_double()
         call(name, self._handle.pointer, _ids(a)[1], _ids(b)[1], C.byref(loss))
         return loss.value
 
-    def loss(self, tokens, labels):
-        """Mean loss in nats, without gradients."""
-        return self._loss("tenon_loss", tokens, labels)
+    def loss(self, tokens=None, labels=None, **inputs):
+        """Mean loss, without gradients: of tokens and labels (B,T), in nats; or of the model's inputs by name."""
+        return self._loss("tenon_loss", "eval", tokens, labels, inputs)
 
-    def gradients(self, tokens, labels):
+    def gradients(self, tokens=None, labels=None, **inputs):
         """The same; adds to `grads`."""
-        return self._loss("tenon_gradients", tokens, labels)
+        return self._loss("tenon_gradients", "train", tokens, labels, inputs)
 
     @_locked
     def zero_gradients(self):

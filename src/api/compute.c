@@ -1,21 +1,31 @@
-/* Computing with a handle: shapes, forward passes, losses, gradients, steps, evaluation. */
+/* Computing with a handle: shapes, the steps of its model on what is filled, the same for tokens, the optimizer's steps, rows of tokens. */
 #include "api/net.h"
 
 #include "base/alloc.h"
 #include "base/status.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+static const int64_t MOST = (int64_t)1 << 40; /* tokens of a shape: far beyond any machine, far below overflow */
 
 /* --- shapes ----------------------------------------------------------------------------------------------------------- */
 
 /* The optimizer's counts outlive its trainer; moments lie in the store. */
-static void drop_parts(tenon_net *net)
+static void drop(tenon_net *net, tn_net_part which)
 {
-    if (net->part[TN_NET_GRAD]) net->guard = tn_guard_state_of(tn_trainer_guard(net->part[TN_NET_GRAD]));
-    for (int i = 0; i < TN_NET_PARTS; i++) {
-        tn_trainer_free(net->part[i]);
-        net->part[i] = NULL;
-    }
+    tn_trainer *t = net->part[which];
+    if (t && which == TN_NET_GRAD) net->guard = tn_guard_state_of(tn_trainer_guard(t));
+    if (net->ran == t) net->ran = NULL;
+    tn_trainer_free(t);
+    net->part[which] = NULL;
+}
+
+void tn__api_drop(tenon_net *net)
+{
+    for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
+    tenon_clear(net);
 }
 
 tenon_status tenon_shape(tenon_net *net, int64_t batch, int64_t length)
@@ -23,8 +33,10 @@ tenon_status tenon_shape(tenon_net *net, int64_t batch, int64_t length)
     if (batch < 1 || length < 1)
         return (tenon_status)tn_error(TN_USAGE, "a shape of %lld sequences of %lld tokens: both must be 1 or more",
                                       (long long)batch, (long long)length);
+    if (batch > MOST || length > MOST / batch)
+        return (tenon_status)tn_error(TN_USAGE, "a shape of %lld sequences of %lld tokens is too large", (long long)batch, (long long)length);
     if (batch == net->batch && length == net->length) return TENON_OK;
-    drop_parts(net);
+    tn__api_drop(net);
     net->batch = batch;
     net->length = length;
     return TENON_OK;
@@ -38,23 +50,29 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
-    if (!tn_model_reads(net->saved.model, "tokens")) {
-        (void)tn_error(TN_USAGE, "model %s reads no tokens, which this call takes: use tenon_measure, or `tenon train`", net->saved.model->name);
-        return TN_USAGE;
-    }
-    const tn_trainer_options o = { .model = net->saved.model,
-                                   .settings = net->saved.settings,
-                                   .batch = net->batch,
-                                   .length = net->length,
-                                   .logits = which == TN_NET_LOGITS,
-                                   .forward_only = which != TN_NET_GRAD,
-                                   .store = net->store };
+    const unsigned optional = tn__api_optional(net);
+    if (optional != net->optional)
+        for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
+    net->optional = optional;
     if (!net->part[which]) {
         tn_trainer *t;
+        tn_input_row rows[TN_INPUTS_MAX];
+        const tn_supply supply = tn__api_supply(net, false, rows);
+        const char *wants[TN_BATCH_WANTS + 1] = { NULL }, *steps[TN_STEPS_MAX + 1] = { NULL };
+        for (size_t i = 0; which == TN_NET_WANTS && i < net->n_wants; i++) wants[i] = net->want[i];
+        const tn_trainer_options o = { .model = net->saved.model,
+                                       .settings = net->saved.settings,
+                                       .batch = net->batch,
+                                       .length = net->length,
+                                       .supply = &supply,
+                                       .wants = wants,
+                                       .steps = tn__api_steps(net->saved.model, false, steps),
+                                       .forward_only = which != TN_NET_GRAD,
+                                       .store = net->store };
         TN_RETURN_IF(tn_trainer_new(&o, &t));
         net->part[which] = t;
-        if (which == TN_NET_GRAD && net->step > 0)
-            TN_RETURN_IF(tn_guard_resume(tn_trainer_guard(t), &net->guard, false, net->step));
+        if (which == TN_NET_GRAD && net->steps > 0)
+            TN_RETURN_IF(tn_guard_resume(tn_trainer_guard(t), &net->guard, false, net->steps));
     }
     *out = net->part[which];
     return TN_OK;
@@ -62,41 +80,145 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 
 /* --- one batch -------------------------------------------------------------------------------------------------------- */
 
-static tn_status check_ids(const tenon_net *net, const char *what, const int32_t *ids, int64_t n, int32_t least)
+static void pad(void *at, const tn_input_row *row, int64_t n)
 {
-    TN_RETURN_IF(tn__api_need(ids, what));
     for (int64_t i = 0; i < n; i++)
-        if (ids[i] < least || (net->vocab && ids[i] >= net->vocab))
-            return tn_error(TN_USAGE, "%s[%lld] is %d, outside %d to %lld", what, (long long)i, (int)ids[i], (int)least,
-                            (long long)net->vocab - 1);
+        if (row->type == TN_F32) ((float *)at)[i] = (float)row->pad;
+        else ((int32_t *)at)[i] = (int32_t)row->pad;
+}
+
+/* What is filled goes to the trainer. all: nothing that it reads may be missing. */
+static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
+{
+    const tn_feed f = tn_trainer_feed(t);
+    bool any = false;
+    for (size_t i = 0, k = 0; i < f.inputs->n; i++) {
+        const tn_input_slot *s = &f.inputs->slot[i];
+        const int64_t n = tn_input_items(s, net->batch, net->length);
+        while (net->inputs.slot[k].row != s->row) k++; /* in the model's order, both */
+        any |= net->input[k].filled;
+        if (!f.at[i]) continue; /* the plan has no use for it */
+        if (net->input[k].filled) memcpy(f.at[i], net->input[k].data, sizeof(float) * (size_t)n);
+        else if (s->row->valid_rows) *(int32_t *)f.at[i] = (int32_t)net->batch;
+        else if (all) return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
+        else pad(f.at[i], s->row, n);
+    }
+    return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
+}
+
+/* Outputs join those that were asked for before, so that asking in turn makes no plans; where there is no room for both, those before go. */
+static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
+{
+    const size_t before = net->n_wants;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        TN_RETURN_IF(tn__api_need(outputs[i], "a name in outputs"));
+        while (k < net->n_wants && strcmp(net->want[k], outputs[i]) != 0) k++;
+        if (k < net->n_wants) continue;
+        if (k == TN_BATCH_WANTS || strlen(outputs[i]) >= TN_NET_NAME) {
+            net->n_wants = 0;
+            drop(net, TN_NET_WANTS);
+            if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
+            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
+        }
+        strcpy(net->want[net->n_wants++], outputs[i]);
+    }
+    if (net->n_wants > before) drop(net, TN_NET_WANTS);
     return TN_OK;
 }
 
-/* labels may be NULL: none counts. */
-static tn_status fill(const tenon_net *net, tn_trainer *t, const int32_t *tokens, const int32_t *labels)
+/* The step's name as the model has it. */
+static tn_status find_step(const tenon_net *net, const char *step, const char **out)
 {
-    const int64_t n = net->batch * net->length;
-    TN_RETURN_IF(check_ids(net, "tokens", tokens, n, 0));
-    if (labels) TN_RETURN_IF(check_ids(net, "labels", labels, n, -1));
-    int32_t *in = tn_trainer_input(t, "tokens"), *out = tn_trainer_input(t, "labels");
-    if (in) memcpy(in, tokens, sizeof *tokens * (size_t)n);
-    if (labels && out) memcpy(out, labels, sizeof *labels * (size_t)n);
-    else if (out) memset(out, 0xff, sizeof *labels * (size_t)n); /* -1 */
+    const tn_model *m = net->saved.model;
+    char names[320] = "train, eval";
+    size_t at = strlen(names);
+    TN_RETURN_IF(tn__api_need(step, "step"));
+    *out = strcmp(step, "train") == 0 ? "train" : strcmp(step, "eval") == 0 ? "eval" : NULL;
+    for (size_t i = 0; !*out && i < m->n_steps; i++) {
+        const char *is = m->steps[i].name;
+        if (strcmp(is, step) == 0) *out = is;
+        if (strcmp(is, "train") != 0 && strcmp(is, "eval") != 0 && at < sizeof names) at += (size_t)snprintf(names + at, sizeof names - at, ", %s", is);
+    }
+    return *out ? TN_OK : tn_error(TN_USAGE, "model %s has no step %.60s: it has %s", m->name, step, names);
+}
+
+static tn_status add_gradients(tenon_net *net, double *loss)
+{
+    tn_trainer *t;
+    float x;
+    TN_RETURN_IF(need_part(net, TN_NET_GRAD, &t));
+    TN_RETURN_IF(give(net, t, true));
+    TN_RETURN_IF(tn_trainer_grad(t, net->steps, &x));
+    tn_trainer_unscale(t);
+    net->added++;
+    net->loss += (double)x;
+    if (loss) *loss = (double)x;
     return TN_OK;
+}
+
+static tn_status run(tenon_net *net, const char *name, const char *const *outputs, size_t n, double *loss)
+{
+    tn_trainer *t;
+    float x = NAN;
+    const char *step;
+    TN_RETURN_IF(find_step(net, name, &step));
+    net->ran = NULL;
+    if (n) TN_RETURN_IF(tn__api_need(outputs, "outputs"));
+    if (strcmp(step, "train") == 0)
+        return n ? tn_error(TN_USAGE, "step train has no outputs: ask for %.60s in eval or another step", outputs[0]) : add_gradients(net, loss);
+    if (n) TN_RETURN_IF(want(net, outputs, n));
+    TN_RETURN_IF(need_part(net, n ? TN_NET_WANTS : TN_NET_EVAL, &t));
+    const bool eval = strcmp(step, "eval") == 0;
+    TN_RETURN_IF(give(net, t, eval && !n));
+    TN_RETURN_IF(eval ? tn_trainer_eval(t, &x) : tn_trainer_run_step(t, step));
+    net->ran = t;
+    net->step = step;
+    tenon_tensor out = { .size = sizeof out };
+    for (size_t i = 0; i < n; i++)
+        if (tenon_output_find(net, outputs[i], &out) != TENON_OK) {
+            net->n_wants = 0; /* not to ask for it again */
+            drop(net, TN_NET_WANTS);
+            return TN_USAGE;
+        }
+    if (loss && !eval && tn__api_output(net, "loss", &out) && out.dtype == TENON_F32) x = *(const float *)out.data;
+    if (loss) *loss = (double)x;
+    return TN_OK;
+}
+
+tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss)
+{
+    return (tenon_status)run(net, step, outputs, n, loss);
+}
+
+/* --- tokens ----------------------------------------------------------------------------------------------------------- */
+
+/* Plans come before the arrays: a shape that is refused reads nothing. labels may be NULL: none counts. */
+static tn_status fill_tokens(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels)
+{
+    tn_trainer *t;
+    tenon_input in = { .size = sizeof in };
+    const size_t n = (size_t)(net->batch * net->length);
+    TN_RETURN_IF((tn_status)tenon_input_find(net, "tokens", &in));
+    tenon_clear(net);
+    TN_RETURN_IF(need_part(net, which, &t));
+    TN_RETURN_IF((tn_status)tenon_fill(net, "tokens", TENON_I32, tokens, n));
+    return labels ? (tn_status)tenon_fill(net, "labels", TENON_I32, labels, n) : TN_OK;
 }
 
 static tn_status forward(tenon_net *net, const int32_t *tokens, float *logits)
 {
-    tn_trainer *t;
-    float loss;
+    static const char *const outputs[] = { "logits" };
+    tenon_tensor out = { .size = sizeof out };
+    size_t n = 1;
     TN_RETURN_IF(tn__api_need(logits, "logits"));
     if (!net->vocab) return tn_error(TN_USAGE, "model %s puts out no \"logits\"", net->saved.model->name);
-    TN_RETURN_IF(need_part(net, TN_NET_LOGITS, &t));
-    TN_RETURN_IF(fill(net, t, tokens, NULL));
-    TN_RETURN_IF(tn_trainer_eval(t, &loss));
-    int64_t count;
-    const float *from = tn_trainer_output(t, "logits", &count);
-    memcpy(logits, from, sizeof *logits * (size_t)count);
+    TN_RETURN_IF(want(net, outputs, 1));
+    TN_RETURN_IF(fill_tokens(net, TN_NET_WANTS, tokens, NULL));
+    TN_RETURN_IF(run(net, "eval", outputs, 1, NULL));
+    TN_RETURN_IF((tn_status)tenon_output_find(net, "logits", &out));
+    for (int k = 0; k < out.rank; k++) n *= (size_t)out.shape[k];
+    memcpy(logits, out.data, sizeof *logits * n);
     return TN_OK;
 }
 
@@ -107,24 +229,14 @@ tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits)
 
 static tn_status loss_of(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels, double *loss)
 {
-    tn_trainer *t;
-    float x;
     TN_RETURN_IF(tn__api_need(labels, "labels"));
-    TN_RETURN_IF(need_part(net, which, &t));
-    TN_RETURN_IF(fill(net, t, tokens, labels));
-    if (which == TN_NET_GRAD) {
-        TN_RETURN_IF(tn_trainer_grad(t, net->step, &x));
-        tn_trainer_unscale(t);
-        net->added++;
-        net->loss += (double)x;
-    } else TN_RETURN_IF(tn_trainer_eval(t, &x));
-    if (loss) *loss = (double)x;
-    return TN_OK;
+    TN_RETURN_IF(fill_tokens(net, which, tokens, labels));
+    return run(net, which == TN_NET_GRAD ? "train" : "eval", NULL, 0, loss);
 }
 
 tenon_status tenon_loss(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss)
 {
-    return (tenon_status)loss_of(net, TN_NET_LOSS, tokens, labels, loss);
+    return (tenon_status)loss_of(net, TN_NET_EVAL, tokens, labels, loss);
 }
 
 tenon_status tenon_gradients(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss)
@@ -149,14 +261,14 @@ static tn_status step(tenon_net *net, tenon_step_report *report)
         return tn_error(TN_USAGE, "tenon_step_report.size is %zu: set it to sizeof(tenon_step_report)", report->size);
     TN_RETURN_IF(need_part(net, TN_NET_GRAD, &t));
     const double mean = net->added ? net->loss / net->added : 0;
-    const tn_status s = tn_trainer_apply(t, net->step, net->added, (float)mean, &a);
+    const tn_status s = tn_trainer_apply(t, net->steps, net->added, (float)mean, &a);
     net->added = 0;
     net->loss = 0;
     TN_RETURN_IF(s);
-    net->step++;
+    net->steps++;
     if (!report) return TN_OK;
     const tenon_step_report r = {
-        .size = report->size, .step = net->step, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok
+        .size = report->size, .step = net->steps, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok
     };
     memcpy(report, &r, report->size < sizeof r ? report->size : sizeof r);
     return TN_OK;
@@ -173,8 +285,8 @@ static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t 
     int64_t counted = 0;
     for (int64_t i = 0; i < net->batch * net->length; i++) {
         const int64_t at = first * net->length + i; /* windows lie one after another, as do the rows of a batch */
-        if (in) in[i] = at < n ? tokens[at] : 0;
-        if (out) out[i] = at + 1 < n ? tokens[at + 1] : -1;
+        in[i] = at < n ? tokens[at] : 0;
+        out[i] = at + 1 < n ? tokens[at + 1] : -1;
         counted += at + 1 < n;
     }
     return counted;
@@ -182,24 +294,25 @@ static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t 
 
 static tn_status evaluate(tenon_net *net, const int32_t *tokens, int64_t n, double *nats, size_t *counted)
 {
-    tn_status s = TN_OK;
     tn_trainer *t;
-    double sum = 0;
-    TN_TRY(tn__api_need(nats, "nats"));
-    if (n < 2) TN_FAIL(TN_USAGE, "%lld tokens: the first is not predicted, so two are needed", (long long)n);
-    TN_TRY(check_ids(net, "tokens", tokens, n, 0));
-    TN_TRY(need_part(net, TN_NET_LOSS, &t));
+    void *in, *out;
+    double sum = 0, loss;
+    TN_RETURN_IF(tn__api_need(nats, "nats"));
+    if (n < 2) return tn_error(TN_USAGE, "%lld tokens: the first is not predicted, so two are needed", (long long)n);
+    TN_RETURN_IF(tn__api_check_values(net, "tokens", tokens, (size_t)n));
+    tenon_clear(net);
+    TN_RETURN_IF(need_part(net, TN_NET_EVAL, &t));
+    TN_RETURN_IF(tn__api_input(net, "tokens", &in));
+    TN_RETURN_IF(tn__api_input(net, "labels", &out));
     for (int64_t first = 0; first * net->length < n - 1; first += net->batch) {
-        float loss;
-        if (atomic_load(&net->interrupted)) TN_FAIL(TN_INTERRUPTED, "interrupted");
-        const int64_t count = cut_windows(net, tokens, n, first, tn_trainer_input(t, "tokens"), tn_trainer_input(t, "labels"));
-        TN_TRY(tn_trainer_eval(t, &loss));
-        sum += (double)loss * (double)count;
+        if (atomic_load(&net->interrupted)) return tn_error(TN_INTERRUPTED, "interrupted");
+        const int64_t count = cut_windows(net, tokens, n, first, in, out);
+        TN_RETURN_IF(run(net, "eval", NULL, 0, &loss));
+        sum += loss * (double)count;
     }
     *nats = sum / (double)(n - 1);
     if (counted) *counted = (size_t)(n - 1);
-done:
-    return s;
+    return TN_OK;
 }
 
 tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted)

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/status.h"
 #include "train/graph_setup.h"
+#include "train/weights_check.h"
 
 #include <string.h>
 
@@ -44,32 +45,41 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
     return TN_OK;
 }
 
-/* Of all its steps, training ones too: into names. */
-static const char *const *all_steps(const tn_model *m, const char **names)
+const char *const *tn__api_steps(const tn_model *m, bool training, const char **names)
 {
-    for (size_t i = 0; i < m->n_steps && i < TN_STEPS_MAX; i++) names[i] = m->steps[i].name;
+    for (size_t i = 0, n = 0; i < m->n_steps && n < TN_STEPS_MAX; i++)
+        if (training || !m->steps[i].gradients) names[n++] = m->steps[i].name;
     return names;
 }
 
-/* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. */
+/* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. Training steps of the model's own may have
+ * more of them than its evaluation. */
 static tn_status adopt(tenon_net *n, tn_device device)
 {
     tn_trainer *t;
-    const int64_t context = tn_inputs_length(n->saved.model, n->saved.settings);
+    tn_input_row rows[TN_INPUTS_MAX];
+    const tn_model *m = n->saved.model;
+    const int64_t length = tn_inputs_length(m, n->saved.settings);
+    tn__api_assume(n);
+    TN_RETURN_IF(tn__api_sizes(n));
+    if (length < 1) return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name, m->time);
+    if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const tn_trainer_options o = { .model = n->saved.model,
+    const tn_supply supply = tn__api_supply(n, false, rows);
+    const tn_trainer_options o = { .model = m,
                                    .settings = n->saved.settings,
                                    .batch = 1,
-                                   .length = context < 8 ? context : 8,
+                                   .length = tn_model_cuts(m) && length > 8 ? 8 : length,
+                                   .supply = &supply,
                                    .logits = true,
-                                   .steps = all_steps(n->saved.model, (const char *[TN_STEPS_MAX + 1]){ NULL }),
+                                   .steps = tn__api_steps(m, true, (const char *[TN_STEPS_MAX + 1]){ NULL }),
                                    .forward_only = true,
                                    .threads = 1,
                                    .store = n->store };
     TN_RETURN_IF(tn_trainer_new(&o, &t));
     n->vocab = vocab_of(t);
     n->batch = 1;
-    n->length = context;
+    n->length = length;
     tn_trainer_free(t);
     return TN_OK;
 }
@@ -101,6 +111,7 @@ void tenon_close(tenon_net *net)
 {
     if (!net) return;
     for (int i = 0; i < TN_NET_PARTS; i++) tn_trainer_free(net->part[i]);
+    for (int i = 0; i < TN_INPUTS_MAX; i++) tn_free(net->input[i].data);
     tn_store_free(net->store);
     tn_saved_model_free(&net->saved);
     tn_free(net);
@@ -141,6 +152,7 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
                 if (net->part[k]) tn_trainer_reread(net->part[k]);
             return (tenon_status)s;
         }
+    if (tn__api_is_number(net, key)) return (tenon_status)tn__api_set_number(net, key, value);
     return (tenon_status)tn_error(TN_USAGE, "%.100s cannot be changed in a model that is open: give it to tenon_open",
                                   key);
 }

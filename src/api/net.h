@@ -13,7 +13,16 @@
 #include <stdatomic.h>
 
 /* What a trainer is for; each is made when a call first needs it. */
-typedef enum tn_net_part { TN_NET_GRAD, TN_NET_LOSS, TN_NET_LOGITS, TN_NET_PARTS } tn_net_part;
+typedef enum tn_net_part { TN_NET_GRAD, TN_NET_EVAL, TN_NET_WANTS, TN_NET_PARTS } tn_net_part;
+
+/* An input as the caller filled it. */
+typedef struct tn_net_input {
+    void *data;   /* (items), owned */
+    size_t items; /* that there is room for */
+    bool filled;
+} tn_net_input;
+
+enum { TN_NET_NAME = 64 };
 
 struct tenon_net {
     tn_saved_model saved;
@@ -21,8 +30,17 @@ struct tenon_net {
     tn_store *store;
     int64_t batch, length, vocab;
     tn_trainer *part[TN_NET_PARTS];
+    tn_inputs inputs; /* all that a caller may fill, for this model and these numbers */
+    tn_net_input input[TN_INPUTS_MAX]; /* by slot of it */
+    tn_source_number number[TN_BATCH_NUMBERS]; /* (n_numbers): sizes that are no settings */
+    size_t n_numbers;
+    unsigned optional; /* those that the trainers were made for, a bit for each slot */
+    char want[TN_BATCH_WANTS][TN_NET_NAME]; /* (n_wants): outputs of part[TN_NET_WANTS] beside its own */
+    size_t n_wants;
+    tn_trainer *ran;  /* whose outputs can be read, or NULL */
+    const char *step; /* that it ran: "eval", or one of the model's own */
     tn_guard_state guard; /* of the trainer that was, while part[TN_NET_GRAD] is NULL */
-    int64_t step;         /* done so far */
+    int64_t steps;        /* done so far */
     int added;            /* batches whose gradients wait for a step, */
     double loss;          /* and the sum of their losses */
     tn_metric_list metrics;  /* rows of the scores */
@@ -35,6 +53,25 @@ struct tenon_tokenizer {
     tn_tokenizer_scratch *scratch;
     int32_t start;
 };
+
+/* What inputs there are, and how large; again when a number has changed. */
+tn_status tn__api_sizes(tenon_net *net);
+/* Numbers of the data: what the model assumes, and whether a name is one that its inputs know; saying it. */
+void tn__api_assume(tenon_net *net);
+bool tn__api_is_number(const tenon_net *net, const char *name);
+tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value);
+/* For a trainer: what is filled by callers. optional: all those too; else those that are filled. rows outlive the supply. */
+tn_supply tn__api_supply(const tenon_net *net, bool optional, tn_input_row rows[TN_INPUTS_MAX]);
+unsigned tn__api_optional(const tenon_net *net); /* the bits of those that are filled */
+/* Of the model's own, with those that train or without, into names (TN_STEPS_MAX + 1), which are NULL. */
+const char *const *tn__api_steps(const tn_model *m, bool training, const char **names);
+/* The copy of an input, to be filled by the caller. */
+tn_status tn__api_input(tenon_net *net, const char *name, void **out);
+tn_status tn__api_check_values(const tenon_net *net, const char *name, const int32_t *values, size_t n);
+/* An output of what ran last; false: it has none of that name. */
+bool tn__api_output(tenon_net *net, const char *name, tenon_tensor *out);
+/* Trainers of another shape are needed: the old ones go. */
+void tn__api_drop(tenon_net *net);
 
 /* The scores of the checkpoint that was opened, where it is one. */
 void tn__api_recorded(tenon_net *net);

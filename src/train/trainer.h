@@ -77,6 +77,7 @@ tn_status tn_trainer_eval(tn_trainer *t, float *loss);
  * first asked for, not inside a training step: it may then read no input and no parameter that the others do not.
  * Then an output of it, f32 or i32 (*type; may be NULL); NULL: it has none of that name. */
 tn_status tn_trainer_run_step(tn_trainer *t, const char *name);
+tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name); /* NULL: it has not been asked for */
 const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count);
 
 /* The settings of steps (seed, learning rate, schedule, moments) are read when it is made: again, where somebody has changed them. */

@@ -217,16 +217,22 @@ tn_status tn_trainer_run_step(tn_trainer *t, const char *name)
     return tn_run(s->bound);
 }
 
-const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count)
+tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name)
 {
     const tn_trainer *w = t->now;
-    for (size_t i = 0; i < w->n_named; i++) {
-        if (strcmp(w->named[i].name, name) != 0) continue;
-        const tn_graph *g = tn_plan_graph(w->named[i].plan);
-        const tn_ref x = tn_graph_output(g, output);
-        *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
-        if (x.id && type) *type = tn_ref_dtype(g, x);
-        return x.id ? tn_bound_data(w->named[i].bound, output) : NULL;
-    }
+    for (size_t i = 0; i < w->n_named; i++)
+        if (strcmp(w->named[i].name, name) == 0) return w->named[i].bound;
     return NULL;
+}
+
+const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count)
+{
+    tn_bound *b = tn_trainer_step_bound(t, name);
+    const tn_graph *g = b ? tn_plan_graph(tn_bound_plan(b)) : NULL;
+    const tn_ref x = b ? tn_graph_output(g, output) : TN_NONE;
+    *count = 0;
+    if (!x.id) return NULL;
+    *count = tn_dims_count(tn_ref_dims(g, x));
+    if (type) *type = tn_ref_dtype(g, x);
+    return tn_bound_data(b, output);
 }

@@ -225,6 +225,108 @@ def mistakes_raise():
     assert r.returncode == 1 and "run `make` in Tenon's checkout" in r.stderr, r.stderr
 
 
+def samples(n, classes=3, features=6):
+    """Rows (n,1,features) of which every third number is larger by 1: which one is their label (n,1)."""
+    y = np.arange(n) % classes
+    x = np.eye(classes)[y].repeat(features // classes, 1) + 0.1 * np.random.default_rng(1).normal(size=(n, features))
+    return x[:, None, :], y[:, None]
+
+
+def arrays_by_name():
+    """A model that reads no tokens learns from arrays; a wrong name, shape, type or number is one line."""
+    net = tenon.open("tep", *TINY[5:], inputs=6, classes=3, dim=8)
+    x, y = samples(12)
+    assert list(net.inputs) == ["features", "labels", "count", "sample", "weights", "targets"]
+    assert net.inputs["features"].dims == ("B", "T", 6) and net.inputs["labels"].dims == ("B", 1) and net.inputs["labels"].dtype == np.int32
+    assert net.inputs["labels"].below == 3 and net.inputs["labels"].pad == -1 and net.inputs["weights"].optional
+    first = net.loss(features=x, labels=y)
+    for _ in range(80):
+        net.gradients(features=x, labels=y)
+        assert net.step().applied
+    last = net.loss(features=x, labels=y)
+    assert last < 0.1 * first
+    logits = net.forward(features=x)
+    assert logits.shape == (12, 1, 3) and (logits.argmax(-1) == y).all()
+    got = net.forward(features=x[:5], outputs=["logits", "steps"])
+    assert np.allclose(got["logits"], logits[:5], atol=1e-6) and got["steps"].shape == (5,) and got["steps"].dtype == np.int32
+    count = np.where(np.arange(12) < 5, y[:, 0], -1)[:, None]
+    assert abs(net.loss(features=x, labels=count, count=[5]) - net.loss(features=x[:5], labels=y[:5])) < 1e-6
+    raises(2, "no input featurs: it has features, labels", net.loss, featurs=x, labels=y)
+    raises(2, "input labels of model tep is missing", net.gradients, features=x)
+    raises(2, "features has the shape (12, 6), and the model takes (B,T,6)", net.loss, features=x[:, 0], labels=y)
+    raises(2, "labels has the shape (5, 1), and the model takes (B,1), where B is 12", net.loss, features=x, labels=y[:5])
+    raises(2, "labels is int32: its numbers must be integers", net.loss, features=x, labels=y + 0.5)
+    raises(2, "features is float32", net.loss, features="many", labels=y)
+    raises(2, "labels[2] is 3, outside -1 to 2", net.loss, features=x, labels=y + 1)
+    raises(2, "puts out no picture: it puts out", net.forward, features=x, outputs="picture")
+    raises(2, "model tep has no input tokens", net.loss, TOKENS, LABELS)
+    assert net.loss(features=x, labels=y) == last
+    tokens = tenon.open("ten", *TINY)
+    assert tokens.loss(TOKENS, LABELS) == tokens.loss(tokens=TOKENS, labels=LABELS)
+    marks = np.zeros_like(TOKENS)
+    assert abs(tokens.loss(tokens=TOKENS, labels=LABELS, reset=marks) - tokens.loss(TOKENS, LABELS)) < 1e-6
+    marks[:, 16] = 1
+    assert tokens.loss(tokens=TOKENS, labels=LABELS, reset=marks) != tokens.loss(TOKENS, LABELS)
+    assert np.array_equal(tokens.forward(TOKENS), tokens.forward(tokens=TOKENS, outputs=["logits"])["logits"])
+
+
+STEPS = """
+#include <tenon/model.h>
+static const tn_setting settings[] = { TN_SETTING_INT("cells", "8", TN_RANGE(1, 64), "", "cells of a surface") };
+static tn_ref moved(tn_graph *g, const tn_settings *st, tn_ref x)
+{
+    const int64_t n = tn_settings_int(st, "cells");
+    return tn_linear(g, x, tn_param(g, "w", tn_shape(n, n), tn_normal(0.1f)));
+}
+static tn_status learn(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_output(g, "loss", tn_mse(g, moved(g, st, tn_in(b, "surface")), tn_in(b, "target")));
+    return tn_graph_status(g);
+}
+static tn_status trace(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    const tn_ref one = moved(g, st, tn_in(b, "surface"));
+    tn_output(g, "one", one);
+    tn_output(g, "two", moved(g, st, one));
+    return tn_graph_status(g);
+}
+static const tn_input_row inputs[] = { { "surface", TN_F32, { TN_B, "cells" } }, { "target", TN_F32, { TN_B, "cells" } } };
+static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "eval", learn }, { "trace", trace } };
+static const tn_model model = { TN_MODEL_HEAD, .name = "cell", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps) };
+const tn_model *tenon_model(void);
+const tn_model *tenon_model(void) { return &model; }
+"""
+
+
+def steps_by_name():
+    """A shared object with rows of its own: float inputs and targets, and a step beside training and evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([os.environ["TENON"], "new", "model", "cell"], cwd=folder, check=True, capture_output=True)
+        with open(f"{folder}/cell/cell.c", "w") as f:
+            f.write(STEPS)
+        subprocess.run(["make", "-s", "-C", "cell"], cwd=folder, check=True, capture_output=True)
+        net = tenon.open(f"{folder}/cell/cell.so", *TINY[5:])
+        a = np.random.default_rng(3).normal(size=(32, 8)).astype(np.float32)
+        for _ in range(300):
+            net.gradients(surface=a, target=a[:, ::-1])
+            net.step()
+        assert net.loss(surface=a, target=a[:, ::-1]) < 1e-3
+        out = net.run("trace", surface=a[:3])
+        w = net.parameters["w"]
+        assert list(out) == ["one", "two"] and np.allclose(out["one"], a[:3] @ w.T, atol=1e-5) and np.allclose(out["two"], a[:3] @ w.T @ w.T, atol=1e-5)
+        assert list(net.run("trace", ["two"], surface=a)) == ["two"] and net.vocab == 0
+        raises(2, "has no step generate: it has train, eval, trace", net.run, "generate", surface=a)
+        net.save(f"{folder}/w.safetensors")
+        again = tenon.open(f"{folder}/w.safetensors", model=f"{folder}/cell/cell.so")
+        assert np.array_equal(again.run("trace", surface=a)["two"], net.run("trace", surface=a)["two"])
+
+
+def example_learns():
+    here = os.path.dirname(os.path.abspath(__file__))
+    r = subprocess.run([sys.executable, f"{here}/../../examples/python/samples.py"], capture_output=True, text=True)
+    assert r.returncode == 0 and "of 500 new points are right" in r.stdout, r.stderr
+
+
 CONSTRUCTOR = """
 #include <stdio.h>
 __attribute__((constructor)) static void ran(void) { FILE *f = fopen("MARK", "w"); if (f) fclose(f); }
@@ -370,14 +472,14 @@ def a_model_of_parts():
         other = tenon.open(model, "seed=0")
         other.load(f"{folder}/w.safetensors")
         assert other.evaluate() == want
-        raises(2, "reads no tokens", net.loss, TOKENS, LABELS)
+        raises(2, "has no input tokens", net.loss, TOKENS, LABELS)
 
 
 def main():
     passed = failed = 0
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
-                 sampling_repeats, tokenizers_turn_around, mistakes_raise, files_run_no_code, ctrl_c_arrives, three_threads_take_turns,
-                 a_model_of_parts):
+                 sampling_repeats, tokenizers_turn_around, mistakes_raise, arrays_by_name, steps_by_name, example_learns, files_run_no_code,
+                 ctrl_c_arrives, three_threads_take_turns, a_model_of_parts):
         try:
             test()
             passed += 1

@@ -63,9 +63,9 @@ static tn_status adopt(tenon_net *n, tn_device device)
     tn__api_assume(n);
     TN_RETURN_IF(tn__api_sizes(n));
     if (length < 1) return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name, m->time);
-    if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, length));
-    TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const tn_supply supply = tn__api_supply(n, false, rows);
+    if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
+    TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
     const tn_trainer_options o = { .model = m,
                                    .settings = n->saved.settings,
                                    .batch = 1,

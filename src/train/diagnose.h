@@ -15,7 +15,4 @@ typedef struct tn_diagnosis {
  * found again: `tensor` then says so. "" where the source cannot go back. */
 tn_status tn_diagnose(const tn_training *t, const tn_source_mark *from, int64_t step, tn_diagnosis *out);
 
-/* How much a batch with so many labels counts among those of its step (training.c). */
-float tn__training_weight(const tn_training *t, int64_t count);
-
 #endif

@@ -73,13 +73,6 @@ static tn_status next_batch(loop *l, int64_t *count)
     return TN_OK;
 }
 
-/* Of a batch among those of its step, as its source weighs it. */
-float tn__training_weight(const tn_training *t, int64_t count)
-{
-    const tn_source *s = t->source;
-    return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1;
-}
-
 static pending *pending_of(loop *l, int64_t step) { return &l->pending[step % TN_TRAINER_AHEAD]; }
 
 /* One optimizer step: train.accumulate batches, then apply. */
@@ -101,7 +94,7 @@ static tn_status queue_step(loop *l)
             l->at.tokens = tokens;
             return s;
         }
-        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn__training_weight(t, count) : 1, p->line && i == n - 1));
+        TN_RETURN_IF(tn_trainer_queue_grad(t->trainer, step * n + i, n > 1 ? tn_source_weight(t->source, count) : 1, p->line && i == n - 1));
         p->flops += tn_trainer_flops(t->trainer);
     }
     if (t->seconds > 0) tn_trainer_schedule(t->trainer, l->steps);

@@ -122,6 +122,8 @@ tn_status tn_source_load(const tn_source *s, const json_t *cursor);
 void tn_source_mark_here(const tn_source *s, tn_source_mark *out);
 tn_status tn_source_back(const tn_source *s, const tn_source_mark *to);
 void tn_source_describe(const tn_source *s, int64_t row, char *buf, size_t bytes);
+/* Of a batch of so many labels among those of its step. */
+static inline float tn_source_weight(const tn_source *s, int64_t count) { return s->weigh_of > 0 ? (float)((double)count * s->weigh_by / s->weigh_of) : 1; }
 /* For a trainer: what it fills, while it stays where it is. */
 tn_supply tn_source_supply(const tn_source *s);
 void tn_source_add_number(tn_source *s, const char *name, double value); /* or says it anew */

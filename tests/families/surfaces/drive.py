@@ -51,11 +51,25 @@ def drive(so, run):
     net.save(f"{run}/w.safetensors")
     assert abs(tenon.open(f"{run}/w.safetensors", f"model={so}").evaluate()["psnr"] - psnr) < 1e-4  # batches of another size
     tokens = np.zeros((1, 4), np.int32)
-    refused("model surfaces reads no tokens", net.loss, tokens, tokens)
+    refused("model surfaces has no input tokens", net.loss, tokens, tokens)
 
     # Without a run: what the seed begins with, before any evaluation.
     fresh = tenon.open(so, "train.batch=16")
     assert fresh.metrics == {} and fresh.evaluate()["psnr"] < psnr
+
+    # Trained on arrays of one's own, by the names of its inputs; its own step by name.
+    rng = np.random.default_rng(1)
+    cells = fresh.inputs["surface"].dims[1]
+    x = rng.standard_normal((16, cells)).astype(np.float32)
+    batch = dict(surface=x, target=0.5 * x, grain=np.zeros_like(x), rows=np.array([16], np.int32))
+    losses = []
+    for _ in range(40):
+        losses.append(fresh.gradients(**batch))
+        fresh.step()
+    assert losses[-1] < 0.5 * losses[0], losses
+    assert fresh.loss(**batch) < losses[0]
+    refused("surface", fresh.loss, **{**batch, "surface": x[:, 1:]})
+    assert fresh.run("trace", **batch)
 
 
 with tempfile.TemporaryDirectory() as folder:

@@ -92,7 +92,7 @@ static void clear(shelf *s)
 
 struct tn_shared {
     pthread_mutex_t lock; /* held while something is made: who wants the same waits for it */
-    shelf samples, plans;
+    shelf sets, plans;
 };
 
 static void release_samples(void *set) { tn_samples_free(set); }
@@ -103,7 +103,7 @@ tn_status tn_shared_new(tn_shared **out)
 {
     tn_shared *s = tn_alloc(sizeof *s);
     if (!s) return TN_MEMORY;
-    s->samples = (shelf){ .idle = 1, .release = release_samples };
+    s->sets = (shelf){ .idle = 1, .release = release_samples };
     s->plans = (shelf){ .idle = TN_SHARED_PLANS, .release = release_plan };
     pthread_mutex_init(&s->lock, NULL);
     *out = s;
@@ -113,7 +113,7 @@ tn_status tn_shared_new(tn_shared **out)
 void tn_shared_free(tn_shared *s)
 {
     if (!s) return;
-    clear(&s->samples);
+    clear(&s->sets);
     clear(&s->plans);
     pthread_mutex_destroy(&s->lock);
     tn_free(s);
@@ -125,10 +125,10 @@ tn_status tn_shared_samples(tn_shared *s, const char *key, tn_samples_make *make
     char *copy = NULL;
     pthread_mutex_lock(&s->lock);
     tn_status st = TN_OK;
-    *out = take(&s->samples, key);
-    if (!*out) st = reserve(&s->samples, key, &copy);
+    *out = take(&s->sets, key);
+    if (!*out) st = reserve(&s->sets, key, &copy);
     if (!*out && st == TN_OK) st = make(user, &set);
-    if (!*out && st == TN_OK) put(&s->samples, copy, *out = set);
+    if (!*out && st == TN_OK) put(&s->sets, copy, *out = set);
     if (st != TN_OK) tn_free(copy);
     pthread_mutex_unlock(&s->lock);
     return st;
@@ -137,7 +137,7 @@ tn_status tn_shared_samples(tn_shared *s, const char *key, tn_samples_make *make
 void tn_shared_return_samples(tn_shared *s, const tn_samples *set)
 {
     pthread_mutex_lock(&s->lock);
-    if (set) give_back(&s->samples, set);
+    if (set) give_back(&s->sets, set);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -234,8 +234,8 @@ enum { TRAIN, CONSISTENCY };
 static const tn_step_row steps[] = {
     [TRAIN] = { "train", build_train, .gradients = true },
     [CONSISTENCY] = { "consistency", build_consistency, .gradients = true },
-    { "eval", build_eval },
-    { "trace", build_trace },
+    { "eval", .build = build_eval },
+    { "trace", .build = build_trace },
 };
 
 static size_t choose(const tn_settings *st, int64_t step)

@@ -215,11 +215,18 @@ tn_status tn_plan_key(const tn_model *model, const tn_settings *st, char key[TN_
     return TN_OK;
 }
 
-tn_status tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b)
+float *tn_plan_scalar(tn_bound *b, const char *name)
 {
-    for (const char *const *k = model->scalars; k && *k; k++)
-        if (tn_plan_extern_find(tn_bound_plan(b), *k) >= 0) TN_RETURN_IF(tn_bound_set(b, *k, (float)tn_settings_float(st, *k)));
-    return TN_OK;
+    const int i = tn_plan_extern_find(tn_bound_plan(b), name);
+    return i >= 0 && tn_plan_extern(tn_bound_plan(b), i)->role == TN_ROLE_SCALAR ? tn_bound_data(b, name) : NULL;
+}
+
+void tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b)
+{
+    for (const char *const *k = model->scalars; k && *k; k++) {
+        float *x = tn_plan_scalar(b, *k);
+        if (x) *x = (float)tn_settings_float(st, *k);
+    }
 }
 
 /* --- seats ------------------------------------------------------------------------------------------------------------------------ */

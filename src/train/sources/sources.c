@@ -6,7 +6,6 @@
 #include "train/sources/task_setup.h"
 #include "train/train_settings.h"
 
-#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -113,9 +112,8 @@ void tn_source_add_number(tn_source *s, const char *name, double value)
 
 double tn_source_number_of(const tn_source *s, const char *name)
 {
-    for (size_t i = 0; i < s->n_numbers; i++)
-        if (strcmp(s->number[i].name, name) == 0) return s->number[i].value;
-    return NAN;
+    const tn_supply has = tn_source_supply(s);
+    return tn_supply_number(&has, name);
 }
 
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)

@@ -113,23 +113,15 @@ static bool near_enough(const search *s)
     return (double)distance(s->best_count, s->wanted) <= TN_WIDTH_TOLERANCE * (double)s->wanted;
 }
 
-static bool is_integer(const tn_settings *st, const char *key)
-{
-    const size_t i = tn_settings_find(st, key);
-    if (i == tn_settings_count(st)) return false;
-    const tn_setting_type type = tn_settings_row_at(st, i)->type;
-    return type == TN_TYPE_INT || type == TN_TYPE_AUTO_INT;
-}
-
 static tn_status search_widths(search *s, const char *key, tn_width *w)
 {
     const char *first = key ? key : "dim";
-    if (!is_integer(s->st, first))
+    if (!tn_inputs_setting(s->st, first))
         return tn_error(TN_USAGE, "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
                         s->model->name, first);
     TN_RETURN_IF(search_key(s, first, ROUND));
     snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
-    if (!near_enough(s) && !key && is_integer(s->st, "ffn")) {
+    if (!near_enough(s) && !key && tn_inputs_setting(s->st, "ffn")) {
         const search before = *s;
         char was[32];
         snprintf(was, sizeof was, "%s", tn_settings_text(s->st, "ffn"));

@@ -24,6 +24,7 @@ typedef struct owned {
     tn_samples *own; /* the same, where they go with it: back to `shared`, or freed */
     tn_shared *shared;
     char name[64]; /* of the task */
+    tn_source_number number[3];
 } owned;
 
 static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, void *const *at)
@@ -104,14 +105,13 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
         else tn_samples_free(own);
         return TN_MEMORY;
     }
-    *o = (owned){ .set = set, .own = own, .shared = shared };
+    *o = (owned){ .set = set, .own = own, .shared = shared,
+                  .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } } };
     snprintf(o->name, sizeof o->name, "%s", name);
     const tn_record_set records = { .kind = "task", .noun = "sample", .rows = rows, .n_rows = ROWS,
                                     .count = { set->count[0], set->count[1], set->count[2] }, .labels = counted_labels(set), .data = o,
                                     .read = read_sample, .place = place_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
-                                    .close = close_samples, .seed = seed,
-                                    .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } },
-                                    .n_numbers = 3 };
+                                    .close = close_samples, .seed = seed, .numbers = o->number, .n_numbers = 3 };
     return tn_source_records_make(&records, out);
 }
 

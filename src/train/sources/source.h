@@ -46,7 +46,7 @@ struct tn_source {
 
     /* Before next and heldout; again to begin anew, with another batch. TN_USAGE names what does not fit. */
     tn_status (*start)(tn_source *s, const tn_source_start *how);
-    /* Memory that it takes, or will when started so. NULL: none worth counting. */
+    /* Memory that it takes when started so, without batches made ahead (tn_source_bytes). NULL: none worth counting. */
     size_t (*bytes)(void *ctx, const tn_source_start *how);
     /* The next batch, for this step of the optimizer, into inputs of the width that it needs (tn_feed_for); *count:
      * labels that are counted, or what else a run on it is measured in. Inside a step: no allocation, no file. */
@@ -114,6 +114,9 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out);
 void tn_source_close(tn_source *s); /* takes a zeroed one */
 /* Starts it, with so many batches made ahead (0: in the call). */
 tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
+/* Memory that it takes when it is begun so; how->trainer is not asked for. */
+tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how, int ahead, size_t *out);
+void tn_source_stop(tn_source *s); /* no batch is made ahead any more: before its trainer goes */
 /* The functions above, for a run: whoever watches the trainer is told, and what is made ahead is taken or undone. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);

@@ -144,7 +144,7 @@ static void epochs(void **state)
     for (int i = 0; i < 7; i++) (void)next(&a);
     assert_int_equal(tn_alloc_count(), before);
     assert_true(a.source.train_samples == TRAIN && isnan(a.source.bits));
-    assert_int_equal(tn_samples_batches(&a.w.set, B), 3);
+    assert_int_equal(a.source.epoch_batches, 3);
     close_rig(&a);
     close_rig(&b);
 }

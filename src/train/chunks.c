@@ -556,8 +556,6 @@ const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *cou
     return NULL;
 }
 
-const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].plan; }
-
 tn_bound *tn_chunks_bound(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].bound; }
 
 tn_bound *tn_chunks_part(const tn_chunks *c, int i, int64_t *runs)

@@ -47,8 +47,7 @@ const float *tn_chunks_losses(const tn_chunks *c, size_t *n, const double **fact
 /* "loss", "xent" or "logits" (B,T,vocab) of the last evaluation, or NULL. */
 const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *count);
 
-/* The plan that most of the time goes to, and its bound form; what all of them do in one batch. */
-const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training);
+/* The plan that most of the time goes to. */
 tn_bound *tn_chunks_bound(const tn_chunks *c, bool training);
 /* The training plans of a batch one after the other (i = 0, 1, ...) and how often each runs in it; NULL: there are no more. */
 tn_bound *tn_chunks_part(const tn_chunks *c, int i, int64_t *runs);

@@ -134,12 +134,16 @@ tn_status tn_shared_samples(tn_shared *s, const char *key, tn_samples_make *make
     return st;
 }
 
-void tn_shared_return_samples(tn_shared *s, const tn_samples *set)
+static void put_back(tn_shared *s, shelf *of, const void *thing)
 {
     pthread_mutex_lock(&s->lock);
-    if (set) give_back(&s->samples, set);
+    if (thing) give_back(of, thing);
     pthread_mutex_unlock(&s->lock);
 }
+
+void tn_shared_return_samples(tn_shared *s, const tn_samples *set) { put_back(s, &s->samples, set); }
+
+void tn_shared_return_plan(tn_shared *s, const tn_plan *p) { put_back(s, &s->plans, p); }
 
 tn_status tn_shared_plan(tn_shared *s, const char *key, tn_plan_make *make, void *user, const tn_plan **out)
 {
@@ -155,13 +159,6 @@ tn_status tn_shared_plan(tn_shared *s, const char *key, tn_plan_make *make, void
     else *out = p ? p : made;
     pthread_mutex_unlock(&s->lock);
     return st;
-}
-
-void tn_shared_return_plan(tn_shared *s, const tn_plan *p)
-{
-    pthread_mutex_lock(&s->lock);
-    if (p) give_back(&s->plans, p);
-    pthread_mutex_unlock(&s->lock);
 }
 
 int64_t tn_shared_plans_made(tn_shared *s)

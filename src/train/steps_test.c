@@ -138,6 +138,11 @@ static void mistakes(void **state)
     assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy, loss loss: its count is \"labels\", which is no input");
     m.losses = empty;
     assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy has a loss row without an output or a count");
+    static const tn_cost_row cost[] = { { "looks", "seen", .eval = false } };
+    m = toy;
+    m.costs = cost;
+    m.n_costs = 1;
+    assert_fails(open_toy(&m, st, &t), TN_USAGE, "model toy, cost looks: its output seen is not i32 (B)");
     m = toy;
     m.inputs = counts;
     m.n_inputs = 2;

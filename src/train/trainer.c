@@ -167,7 +167,7 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     if (!whole) start_loss_scale(t);
     if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
     find_inputs(t);
-    TN_TRY(tn__schedules_check(t));
+    TN_TRY(tn__steps_check(t));
     TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
@@ -437,32 +437,23 @@ tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-static const tn_trainer_step *at_work(const tn_trainer *w, bool training)
-{
-    static const tn_trainer_step none = { 0 };
-    return !training ? w->eval : w->forward_only ? &none : w->grad;
-}
-
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training)
+tn_bound *tn_trainer_bound(const tn_trainer *t, bool training)
 {
     const tn_trainer *w = t->now;
-    return w->chunks ? tn_chunks_bound(w->chunks, training) : at_work(w, training)->bound;
+    if (w->chunks) return tn_chunks_bound(w->chunks, training);
+    return !training ? w->eval->bound : w->forward_only ? NULL : w->grad->bound;
 }
 
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training)
 {
-    const tn_trainer *w = t->now;
-    return w->chunks ? tn_chunks_plan(w->chunks, training) : at_work(w, training)->plan;
+    const tn_bound *b = tn_trainer_bound(t, training);
+    return b ? tn_bound_plan(b) : NULL;
 }
 
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
 {
     const tn_trainer *w = t->now;
-    if (w->chunks) return tn_chunks_output(w->chunks, name, count);
-    const tn_graph *g = tn_plan_graph(w->eval->plan);
-    const tn_ref x = tn_graph_output(g, name);
-    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
-    return x.id ? tn_bound_data(w->eval->bound, name) : NULL;
+    return w->chunks ? tn_chunks_output(w->chunks, name, count) : tn__step_output(w->eval, name, NULL, count);
 }
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }

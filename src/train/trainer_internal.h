@@ -95,7 +95,9 @@ tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s);
 
 tn_status tn__steps_list(tn_trainer *t, const char *only); /* which there are; checks the rows. only: of those that train, or NULL */
 void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s); /* once it is bound */
-tn_status tn__schedules_check(const tn_trainer *t);
+/* By name, with its numbers counted; type may be NULL. NULL: it has none. */
+const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype *type, int64_t *count);
+tn_status tn__steps_check(const tn_trainer *t); /* schedules and costs, once all is bound */
 tn_status tn__step_choose(tn_trainer *t, int64_t step); /* before a training plan runs: which, with inputs and scalars */
 tn_status tn__step_before_eval(tn_trainer *t);
 tn_status tn__steps_plan(tn_trainer *t, const char *const *names); /* those that will be asked for by name; not bound */

@@ -109,8 +109,24 @@ static tn_status look_ahead(const tn_trainer *t)
     return TN_OK;
 }
 
-tn_status tn__schedules_check(const tn_trainer *t)
+/* Counts are read for every row of the batch. */
+static tn_status check_costs(const tn_trainer *t)
 {
+    for (size_t i = 0; i < t->model->n_costs; i++)
+        for (size_t k = 0; k < t->n_steps && !t->chunks; k++) {
+            const tn_graph *g = tn_plan_graph(t->step[k].plan);
+            const tn_cost_row *row = &t->model->costs[i];
+            const tn_ref x = tn_graph_output(g, row->output);
+            if (x.id && (tn_ref_dtype(g, x) != TN_I32 || tn_dims_count(tn_ref_dims(g, x)) != t->batch))
+                return tn_error(TN_USAGE, "model %s, cost %s: its output %s is not i32 (B): put out one whole number for each row of the batch",
+                                t->model->name, row->name, row->output);
+        }
+    return TN_OK;
+}
+
+tn_status tn__steps_check(const tn_trainer *t)
+{
+    TN_RETURN_IF(check_costs(t));
     for (size_t i = 0; i < t->model->n_schedules; i++) {
         const char *name = t->model->schedules[i].name;
         bool read = t->chunks && tn_chunks_schedule(t->chunks, i, 0);
@@ -232,14 +248,18 @@ tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name)
     return s ? s->bound : NULL;
 }
 
+const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype *type, int64_t *count)
+{
+    const tn_graph *g = tn_plan_graph(s->plan);
+    const tn_ref x = tn_graph_output(g, name);
+    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
+    if (x.id && type) *type = tn_ref_dtype(g, x);
+    return x.id ? tn_bound_data(s->bound, name) : NULL;
+}
+
 const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count)
 {
-    tn_bound *b = tn_trainer_step_bound(t, name);
-    const tn_graph *g = b ? tn_plan_graph(tn_bound_plan(b)) : NULL;
-    const tn_ref x = b ? tn_graph_output(g, output) : TN_NONE;
+    const tn_trainer_step *s = planned(t->now, name);
     *count = 0;
-    if (!x.id) return NULL;
-    *count = tn_dims_count(tn_ref_dims(g, x));
-    if (type) *type = tn_ref_dtype(g, x);
-    return tn_bound_data(b, output);
+    return s ? tn__step_output(s, output, type, count) : NULL;
 }

@@ -305,8 +305,7 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     int64_t episode, steps;
     if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->o.env->name) != 0)
         return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->o.env->name);
-    if (json_integer_value(json_object_get(cursor, "seed")) != (json_int_t)s->seed ||
-        json_integer_value(json_object_get(cursor, "together")) != s->E)
+    if (tn_cursor_number(cursor, "seed") != (int64_t)s->seed || tn_cursor_number(cursor, "together") != s->E)
         return tn_error(TN_USAGE, "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
     TN_RETURN_IF(tn_cursor_count(cursor, "episode", &episode));
     TN_RETURN_IF(tn_cursor_count(cursor, "steps", &steps));
@@ -418,9 +417,7 @@ static tn_status make(const tn_source_env_options *o, tn_source *out)
 tn_status tn_source_env_open(const tn_source_env_options *o, tn_trainer *learner, tn_source *out)
 {
     TN_RETURN_IF(make(o, out));
-    const tn_status s = source_start(out, &(tn_source_start){ .trainer = learner, .batch = tn_source_env_rows(o->env, o->settings), .length = 1 });
-    if (s != TN_OK) tn_source_close(out);
-    return s;
+    return tn_source_started(out, &(tn_source_start){ .trainer = learner, .batch = tn_source_env_rows(o->env, o->settings), .length = 1 });
 }
 
 bool tn_source_takes_env(const tn_source_open *o)

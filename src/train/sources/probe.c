@@ -79,8 +79,6 @@ static json_t *source_save(void *ctx)
                      (json_int_t)s->at.batch, "seed", (json_int_t)s->o.seed);
 }
 
-static int64_t number_of(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
-
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     probe_source *s = ctx;
@@ -92,9 +90,9 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     if (!data || strcmp(data, s->hash) != 0)
         return tn_error(TN_USAGE, "the sequences of the task are not those the run began with: put the old task.* settings, train.context "
                                   "and task.data back, or start over with --fresh or run=OTHER");
-    if (number_of(cursor, "seed") != (int64_t)s->o.seed || number_of(cursor, "rows") != s->at.batch)
+    if (tn_cursor_number(cursor, "seed") != (int64_t)s->o.seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
-                        (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
+                        (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
     s->batches = batches;
     return TN_OK;
@@ -188,7 +186,7 @@ static tn_status make(const tn_source_probe_options *o, tn_probe *own, tn_source
 tn_status tn_source_probe_open(const tn_source_probe_options *o, const tn_source_start *how, tn_source *out)
 {
     TN_RETURN_IF(make(o, NULL, out));
-    return source_start(out, how);
+    return tn_source_started(out, how);
 }
 
 bool tn_source_takes_probe(const tn_source_open *o)

@@ -100,8 +100,6 @@ static json_t *source_save(void *ctx)
 /* Else a model's own: there is no task to speak of. */
 static bool of_task(const record_source *s) { return strcmp(s->set.kind, "task") == 0; }
 
-static int64_t number_of(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
-
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     record_source *s = ctx;
@@ -113,9 +111,9 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     if (!data || strcmp(data, s->hash) != 0)
         return tn_error(TN_USAGE, "the %ss%s, or their splits, are not those the run began with: put the old files and %s back, or start over with "
                                   "--fresh or run=OTHER", s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
-    if (number_of(cursor, "seed") != (int64_t)s->set.seed || number_of(cursor, "rows") != s->at.batch)
+    if (tn_cursor_number(cursor, "seed") != (int64_t)s->set.seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
-                        (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
+                        (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
     TN_RETURN_IF(tn_cursor_count(cursor, "epoch", &epoch));
     TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
@@ -227,9 +225,7 @@ static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *
     tn_record_set set = ((const record_source *)ctx)->set;
     set.close = NULL;
     TN_RETURN_IF(tn_source_records_make(&set, out));
-    const tn_status s = source_start(out, how);
-    if (s != TN_OK) tn_source_close(out);
-    return s;
+    return tn_source_started(out, how);
 }
 
 tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)

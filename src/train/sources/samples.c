@@ -80,11 +80,16 @@ static void about(const void *data, FILE *f)
             (long long)set->count[TN_VALID], (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
 }
 
+static void give_back(tn_shared *shared, tn_samples *own)
+{
+    if (shared) tn_shared_return_samples(shared, own);
+    else tn_samples_free(own);
+}
+
 static void close_samples(void *data)
 {
     owned *o = data;
-    if (o->shared) tn_shared_return_samples(o->shared, o->own);
-    else tn_samples_free(o->own);
+    give_back(o->shared, o->own);
     tn_free(o);
 }
 
@@ -101,8 +106,7 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
 {
     owned *o = tn_alloc(sizeof *o);
     if (!o) {
-        if (shared) tn_shared_return_samples(shared, own);
-        else tn_samples_free(own);
+        give_back(shared, own);
         return TN_MEMORY;
     }
     *o = (owned){ .set = set, .own = own, .shared = shared,
@@ -118,9 +122,7 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
 tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out)
 {
     TN_RETURN_IF(make(o->samples, NULL, NULL, "", o->seed, out));
-    const tn_status s = out->start(out, how);
-    if (s != TN_OK) tn_source_close(out);
-    return s;
+    return tn_source_started(out, how);
 }
 
 bool tn_source_takes_samples(const tn_source_open *o)
@@ -136,7 +138,6 @@ tn_status tn_source_open_samples(const tn_source_open *o, tn_source *out)
     TN_RETURN_IF(tn_task_samples(o->settings, o->shared, &set));
     const tn_status s = tn_task_fit_samples(o->settings, set);
     if (s == TN_OK) return make(set, set, o->shared, name, (uint64_t)tn_settings_int(o->settings, "seed"), out);
-    if (o->shared) tn_shared_return_samples(o->shared, set);
-    else tn_samples_free(set);
+    give_back(o->shared, set);
     return s;
 }

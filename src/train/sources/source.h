@@ -112,6 +112,7 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out);
 #undef TN_SOURCE_KIND
 
 void tn_source_close(tn_source *s); /* takes a zeroed one */
+tn_status tn_source_started(tn_source *s, const tn_source_start *how); /* started, or closed where that fails */
 /* Starts it, with so many batches made ahead (0: in the call). */
 tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
 /* Memory that it takes when it is begun so; how->trainer is not asked for. */
@@ -135,5 +136,7 @@ double tn_source_number_of(const tn_source *s, const char *name);        /* NaN:
 /* A counter of a cursor: an integer from 0 to TN_CURSOR_MAX, from where it can be counted on. TN_BAD_FILE: it is none. */
 #define TN_CURSOR_MAX ((int64_t)1 << 50)
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out);
+/* Of a key that was looked at, or that is compared. */
+static inline int64_t tn_cursor_number(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
 
 #endif

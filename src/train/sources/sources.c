@@ -45,6 +45,13 @@ void tn_source_close(tn_source *s)
     *s = (tn_source){ 0 };
 }
 
+tn_status tn_source_started(tn_source *s, const tn_source_start *how)
+{
+    const tn_status st = s->start(s, how);
+    if (st != TN_OK) tn_source_close(s);
+    return st;
+}
+
 /* --- a run's calls -------------------------------------------------------------------------------------------------------- */
 
 static bool can_be_ahead(const tn_source *s, const tn_source_start *how)

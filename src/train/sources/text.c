@@ -163,11 +163,7 @@ static json_t *source_save(void *ctx)
                      (json_int_t)c.length, "mode", (json_int_t)c.mode);
 }
 
-/* Of a key that was looked at. */
-static uint64_t number_of(const json_t *cursor, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(cursor, key));
-}
+static uint64_t number_of(const json_t *cursor, const char *key) { return (uint64_t)tn_cursor_number(cursor, key); }
 
 static tn_status check_counts(const json_t *cursor)
 {
@@ -353,12 +349,8 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
 
 tn_status tn_source_text_open(const tn_source_text_options *o, const tn_source_start *how, tn_source *out)
 {
-    tn_source made;
-    TN_RETURN_IF(make(o, NULL, how->length, &made));
-    const tn_status s = source_start(&made, how);
-    if (s == TN_OK) *out = made;
-    else tn_source_close(&made);
-    return s;
+    TN_RETURN_IF(make(o, NULL, how->length, out));
+    return tn_source_started(out, how);
 }
 
 /* --- by settings ------------------------------------------------------------------------------------------------------- */

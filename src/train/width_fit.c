@@ -26,14 +26,8 @@ tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const t
     }
     tn_graph_free(g);
     *parameters = n;
-    *frozen = still;
+    if (frozen) *frozen = still;
     return TN_OK;
-}
-
-tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *out)
-{
-    int64_t frozen;
-    return tn_tensors_count(model, st, supply, out, &frozen);
 }
 
 typedef struct search {
@@ -60,7 +54,7 @@ static tn_status try_width(search *s, int64_t value, int64_t *count)
 {
     *count = 0;
     TN_RETURN_IF(set_width(s, value));
-    const tn_status st = tn_parameters_count(s->model, s->st, s->supply, count);
+    const tn_status st = tn_tensors_count(s->model, s->st, s->supply, count, NULL);
     if (st != TN_OK) return st == TN_USAGE ? TN_OK : st;
     if (s->best && distance(*count, s->wanted) >= distance(s->best_count, s->wanted)) return TN_OK;
     s->best = value;
@@ -105,7 +99,7 @@ static tn_status search_key(search *s, const char *key, int64_t unit)
     s->best = s->best_count = 0;
     TN_RETURN_IF(bisect(s));
     if (s->best) return set_width(s, s->best);
-    return tn_parameters_count(s->model, s->st, s->supply, &s->best_count); /* for the model's own words */
+    return tn_tensors_count(s->model, s->st, s->supply, &s->best_count, NULL); /* for the model's own words */
 }
 
 static bool near_enough(const search *s)

@@ -119,9 +119,9 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
     return tn_source_records_make(&records, out);
 }
 
-tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out)
+tn_status tn_source_samples_open(const tn_samples *set, uint64_t seed, const tn_source_start *how, tn_source *out)
 {
-    TN_RETURN_IF(make(o->samples, NULL, NULL, "", o->seed, out));
+    TN_RETURN_IF(make(set, NULL, NULL, "", seed, out));
     return tn_source_started(out, how);
 }
 

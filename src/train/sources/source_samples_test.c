@@ -53,7 +53,7 @@ typedef struct rig {
 
 static tn_status open_samples(const tn_samples *set, tn_trainer *t, int64_t batch, uint64_t seed, tn_data_split heldout, tn_source *out)
 {
-    return tn_source_samples_open(&(tn_source_samples_options){ .samples = set, .seed = seed },
+    return tn_source_samples_open(set, seed,
                                   &(tn_source_start){ .trainer = t, .batch = batch, .length = TOKENS, .heldout = heldout }, out);
 }
 

@@ -15,7 +15,8 @@ static bool has(const tn_settings *st, const char *key) { return tn_settings_fin
 
 static bool is_unset(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "default") == 0; }
 
-const char *tn_task_names(bool tokens, char *buf, size_t bytes)
+/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
+static const char *names_of(bool tokens, char *buf, size_t bytes)
 {
     size_t at = 0;
     buf[0] = 0;
@@ -115,7 +116,7 @@ static tn_status check_for_tokens(const tn_model *model, const tn_settings *st)
     TN_RETURN_IF(tn_task_find(name, &task));
     if (task->probe) return TN_OK;
     return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
-                              "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
+                              "data=FILE instead, or one of the tasks %s", name, model->name, names_of(true, names, sizeof names));
 }
 
 static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
@@ -133,7 +134,7 @@ static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
     TN_RETURN_IF(tn_task_find(name, &task));
     if (!task->probe) return TN_OK;
     return tn_error(TN_USAGE, "task=%s is for models that read tokens, and %s learns from samples: name another, such as %s", name,
-                    model->name, tn_task_names(false, names, sizeof names));
+                    model->name, names_of(false, names, sizeof names));
 }
 
 /* Data that it could not read must not be taken for read. */
@@ -159,7 +160,7 @@ tn_status tn_task_missing(const tn_model *model)
     char names[512];
     if (tn_model_reads(model, "tokens")) return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
-                    model->name, tn_task_names(false, names, sizeof names));
+                    model->name, names_of(false, names, sizeof names));
 }
 
 /* --- probes ------------------------------------------------------------------------------------------------------------- */

@@ -44,7 +44,4 @@ enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 /* Settings that are auto become what the model assumes without data. */
 tn_status tn_task_assume(const tn_model *model, tn_settings *st);
 
-/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
-const char *tn_task_names(bool tokens, char *buf, size_t bytes);
-
 #endif

@@ -113,8 +113,8 @@ typedef struct tn_model {
     const tn_source_number *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
     size_t n_assumes;
     const char *time; /* the setting that says what TN_T is; NULL: train.context */
-    /* Parts of "loss", in the order in which they are added up; those that a graph does not put out are left out. NULL: "loss" as a whole, by
-     * the labels that count where there are some, else by tokens. */
+    /* Parts of "loss", in the order in which they are added up. Where a graph does not put out all of them, "loss" counts as a whole, by what
+     * the first row counts. NULL: "loss" as a whole, by tokens. */
     const tn_loss_row *losses;
     size_t n_losses;
     const tn_metric_row *metrics;

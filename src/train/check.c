@@ -55,15 +55,15 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
     tn_status s = TN_OK;
     tn_trainer *t = NULL;
     float *before = NULL, loss;
-    const int64_t B = c->batch, T = c->length, V = tn_settings_vocab(c->settings), at = T / 2;
-    int64_t count;
+    const int64_t B = c->batch, T = c->length, at = T / 2;
+    int64_t count, V;
     if (!tn_model_cuts(c->model) || !tn_model_reads(c->model, "tokens")) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
         return TN_OK;
     }
     TN_TRY(tn__check_open(c, B, T, 0, true, true, &t));
-    if (!tn_trainer_output(t, "logits", &count)) {
+    if (!tn_trainer_output(t, "logits", &count) || (V = count / (B * T)) < 2 || count % (B * T)) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
         goto done;

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "models/carry.h"
 #include "models/models.h"
+#include "train/shared.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +31,7 @@ typedef struct piece {
     tn_bound *bound;
     void *input[TN_INPUTS_MAX];    /* by slot */
     float *weight[TN_LOSSES_MAX];  /* of each part of the loss */
+    float *scalar[TN_SCHEDULES_MAX]; /* by schedule */
     const void *loss[TN_LOSSES_MAX]; /* f32 (1) */
     void **state, **next, **d_state, **d_next; /* by state */
 } piece;
@@ -164,7 +166,7 @@ static size_t losses_of(const tn_chunks *c, const tn_graph *g, tn_loss_row *out)
     size_t n = 0;
     for (; n < m->n_losses && n < TN_LOSSES_MAX && tn_graph_output(g, m->losses[n].output).id; n++) out[n] = m->losses[n];
     if (n && n == m->n_losses) return n;
-    out[0] = (tn_loss_row){ "loss", n || m->n_losses ? m->losses[0].count : TN_T };
+    out[0] = (tn_loss_row){ "loss", m->n_losses ? m->losses[0].count : TN_T };
     return 1;
 }
 
@@ -204,6 +206,20 @@ static tn_status make_plan(tn_chunks *c, role r)
     return tn_graph_compile(g, &o, &c->piece[r].plan);
 }
 
+/* The inputs that losses are means over: of each chunk its part. */
+static tn_status find_counts(tn_chunks *c)
+{
+    for (size_t k = 0; k < c->each; k++) {
+        c->counts[k] = -1;
+        for (size_t i = 0; i < c->inputs->n; i++)
+            if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0) c->counts[k] = (int)i;
+        if (c->counts[k] >= 0 && !c->inputs->slot[c->counts[k]].timed)
+            return tn_error(TN_USAGE, "plan.recompute=chunk: model %s, loss %s is a mean over the input %s, which is not cut along time: use "
+                                      "plan.recompute=layer", c->model->name, c->loss[k].output, c->loss[k].count);
+    }
+    return TN_OK;
+}
+
 static tn_status list_states(tn_chunks *c)
 {
     const tn_graph *g = tn_plan_graph(c->piece[EVAL].plan);
@@ -219,12 +235,7 @@ static tn_status list_states(tn_chunks *c)
     const tn_ref logits = tn_graph_output(g, "logits");
     c->vocab = logits.id ? tn_ref_dim(g, logits, -1) : 0;
     c->each = losses_of(c, g, c->loss);
-    for (size_t k = 0; k < c->each; k++) {
-        c->counts[k] = -1;
-        for (size_t i = 0; i < c->inputs->n; i++)
-            if (c->inputs->slot[i].read && strcmp(c->inputs->slot[i].row->name, c->loss[k].count) == 0) c->counts[k] = (int)i;
-    }
-    return TN_OK;
+    return find_counts(c);
 }
 
 tn_status tn_chunks_new(const tn_chunks_options *o, tn_chunks **out)
@@ -273,6 +284,7 @@ static void resolve(tn_chunks *c, piece *p, void **pointer)
         p->loss[k] = tn_bound_place(b, c->loss[k].output);
         p->weight[k] = tn_bound_data(b, weight_name[k]);
     }
+    for (size_t i = 0; i < c->model->n_schedules; i++) p->scalar[i] = tn_plan_scalar(b, c->model->schedules[i].name);
     p->state = pointer;
     p->next = pointer + c->n_states;
     p->d_state = pointer + 2 * c->n_states;
@@ -391,10 +403,14 @@ static int64_t count(const tn_chunks *c, size_t part, int64_t start, int64_t len
 {
     if (c->counts[part] < 0) return length;
     const tn_input_slot *s = &c->inputs->slot[c->counts[part]];
-    const int32_t pad = (int32_t)s->row->pad, *x = c->input[c->counts[part]];
+    const bool real = s->row->type == TN_F32;
+    const float real_pad = (float)s->row->pad;
+    const int32_t pad = (int32_t)s->row->pad;
     int64_t n = 0;
-    for (int64_t b = 0; b < c->batch; b++)
-        for (int64_t t = 0; t < length * s->each; t++) n += x[(b * c->length + start) * s->each + t] != pad;
+    for (int64_t b = 0; b < c->batch; b++) {
+        const int32_t *x = c->input[c->counts[part]] + (b * c->length + start) * s->each;
+        for (int64_t t = 0; t < length * s->each; t++) n += real ? ((const float *)x)[t] != real_pad : x[t] != pad;
+    }
     return n;
 }
 
@@ -429,17 +445,17 @@ static tn_status keep_loss(tn_chunks *c, const piece *p, total *t)
 }
 
 /* Waits for the walk. */
-static tn_status sum_losses(tn_chunks *c)
+tn_status tn_chunks_loss(tn_chunks *c, float *loss)
 {
-    double loss = 0, sum[TN_LOSSES_MAX] = { 0 };
+    double all = 0, sum[TN_LOSSES_MAX] = { 0 };
     const size_t n = c->each * (size_t)c->n;
     TN_RETURN_IF(c->backend->download(c->queue, c->seen, c->part, sizeof *c->seen * n));
     for (size_t i = 0; i < n; i++) {
         const double x = c->factor[i] * (double)c->seen[i];
-        loss += x;
+        all += x;
         sum[i % c->each] += x;
     }
-    c->total = (float)loss;
+    *loss = c->total = (float)all;
     for (size_t k = 0; k < c->each; k++) c->sum[k] = (float)sum[k];
     return TN_OK;
 }
@@ -464,9 +480,19 @@ static tn_status advance(tn_chunks *c, int64_t seed, int64_t step, bool *again)
     return TN_OK;
 }
 
-tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float scale)
+bool tn_chunks_schedule(const tn_chunks *c, size_t i, float value)
 {
-    const int64_t seed = tn_settings_int(c->settings, "seed");
+    bool any = false;
+    for (role r = 0; r < ROLES; r++) {
+        if (!c->piece[r].scalar[i]) continue;
+        *c->piece[r].scalar[i] = value;
+        any = true;
+    }
+    return any;
+}
+
+tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t seed, int64_t step, bool again, float scale)
+{
     total t = begin_total(c);
     TN_RETURN_IF(advance(c, seed, step, &again));
     TN_RETURN_IF(c->backend->zero(c->queue, c->d, c->slot_bytes));
@@ -482,14 +508,6 @@ tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float sca
         TN_RETURN_IF(copy_states(c, p->d_state, NULL, c->d));
         TN_RETURN_IF(keep_loss(c, p, &t));
     }
-    return TN_OK;
-}
-
-tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, float *loss)
-{
-    TN_RETURN_IF(tn_chunks_queue_grad(c, step, again, scale));
-    TN_RETURN_IF(sum_losses(c));
-    *loss = c->total;
     return TN_OK;
 }
 
@@ -522,9 +540,7 @@ tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss)
         TN_RETURN_IF(keep_loss(c, p, &t));
         TN_RETURN_IF(keep_logits(c, p, i));
     }
-    TN_RETURN_IF(sum_losses(c));
-    *loss = c->total;
-    return TN_OK;
+    return tn_chunks_loss(c, loss);
 }
 
 /* --- looking -------------------------------------------------------------------------------------------------------------- */
@@ -539,8 +555,6 @@ const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *cou
         if (strcmp(name, c->loss[k].output) == 0) return &c->sum[k];
     return NULL;
 }
-
-const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].plan; }
 
 tn_bound *tn_chunks_bound(const tn_chunks *c, bool training) { return c->piece[training ? GRAD : EVAL].bound; }
 

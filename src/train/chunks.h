@@ -5,7 +5,7 @@
  * differentiating it, the gradient of its end given by the chunk behind it. Memory: n states and the activations of one
  * chunk. Not for models whose past is a cache by position (attention): tn_chunks_new says so.
  *
- *     tn_chunks_new (plans only) -> tn_chunks_memory -> tn_chunks_bind (allocates) -> fill the feed -> tn_chunks_grad ... */
+ *     tn_chunks_new (plans only) -> tn_chunks_memory -> tn_chunks_bind (allocates) -> fill the feed -> tn_chunks_queue_grad -> tn_chunks_loss ... */
 #ifndef TN_TRAIN_CHUNKS_H
 #define TN_TRAIN_CHUNKS_H
 
@@ -35,18 +35,19 @@ tn_status tn_chunks_bind(tn_chunks *c);
 void tn_chunks_free(tn_chunks *c);
 tn_feed tn_chunks_feed(tn_chunks *c);
 
-/* As tn_trainer_grad and tn_trainer_eval; again: no weight has changed since the last call; scale: of all gradients. */
-tn_status tn_chunks_grad(tn_chunks *c, int64_t step, bool again, float scale, float *loss);
+/* The value of the model's schedule i in all plans that read it; false: none does. */
+bool tn_chunks_schedule(const tn_chunks *c, size_t i, float value);
+/* As tn_trainer_grad, without waiting for it, and tn_trainer_eval; again: no weight has changed since the last call; scale: of all gradients. */
+tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t seed, int64_t step, bool again, float scale);
 tn_status tn_chunks_eval(tn_chunks *c, bool again, float *loss);
-/* The first without waiting for it: then the losses of the parts, n numbers where the plans run, and what each counts in the
+/* The loss of the last batch, waiting for it; or the losses of the parts, n numbers where the plans run, and what each counts in the
  * batch's. Both are there until the next call. */
-tn_status tn_chunks_queue_grad(tn_chunks *c, int64_t step, bool again, float scale);
+tn_status tn_chunks_loss(tn_chunks *c, float *loss);
 const float *tn_chunks_losses(const tn_chunks *c, size_t *n, const double **factor);
 /* "loss", "xent" or "logits" (B,T,vocab) of the last evaluation, or NULL. */
 const float *tn_chunks_output(const tn_chunks *c, const char *name, int64_t *count);
 
-/* The plan that most of the time goes to, and its bound form; what all of them do in one batch. */
-const tn_plan *tn_chunks_plan(const tn_chunks *c, bool training);
+/* The plan that most of the time goes to. */
 tn_bound *tn_chunks_bound(const tn_chunks *c, bool training);
 /* The training plans of a batch one after the other (i = 0, 1, ...) and how often each runs in it; NULL: there are no more. */
 tn_bound *tn_chunks_part(const tn_chunks *c, int i, int64_t *runs);

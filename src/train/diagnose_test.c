@@ -82,7 +82,7 @@ static void open_rig(rig *r, const char *policy, const char *accumulate)
                                                     .logits = true,
                                                     .ahead = 1 },
                              &r->trainer));
-    assert_ok(tn_source_samples_open(&(tn_source_samples_options){ .samples = &r->set, .seed = 3 },
+    assert_ok(tn_source_samples_open(&r->set, 3,
                                      &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = 1, .heldout = TN_VALID }, &r->source));
 }
 

@@ -62,34 +62,30 @@ typedef struct matching {
     bool theirs; /* the row is the supplier's: its numbers say what it holds, whatever is set */
 } matching;
 
-/* Where nobody has data, what the model assumes of them; 0: nothing. */
-static double assumed(const matching *m, const char *name)
-{
-    for (size_t i = 0; !m->supply->rows && i < m->model->n_assumes; i++)
-        if (strcmp(m->model->assumes[i].name, name) == 0) return m->model->assumes[i].value;
-    return 0;
-}
-
 /* A size by its name: digits, a setting that is not auto, a number of the data. */
 static tn_status size_of(const matching *m, const tn_input_row *row, const char *name, int64_t *out)
 {
     char *end;
-    const double number = tn_supply_number(m->supply, name);
+    const tn_supply assumes = { .numbers = m->model->assumes, .n_numbers = m->supply->rows ? 0 : m->model->n_assumes }; /* nobody has data */
+    const double number = tn_supply_number(m->supply, name), assumed = tn_supply_number(&assumes, name);
     const bool known = tn_inputs_setting(m->st, name), is_auto = known && tn_settings_is_auto(m->st, name);
     if (isdigit((unsigned char)name[0])) {
         *out = strtoll(name, &end, 10);
-        if (*end) return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name", m->model->name, row->name, name);
+        if (*end)
+            return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is no number: write digits, TN_B, TN_T or a name", m->model->name,
+                            row->name, name);
     } else if (known && !is_auto && !(m->theirs && !isnan(number))) *out = tn_settings_int(m->st, name);
     else if (!isnan(number)) *out = number >= 1 && number <= (double)MOST ? (int64_t)number : 0;
-    else if (!known && assumed(m, name)) *out = (int64_t)assumed(m, name); /* a setting has it from tn_task_assume: the model reads it there */
+    else if (!known && !isnan(assumed)) *out = (int64_t)assumed; /* a setting has it from tn_task_assume: the model reads it there */
     else if (is_auto)
         return tn_error(TN_USAGE, "model %s, input %s: %s is auto and there are no data to take it from: name them with task=NAME or data=FILE, or set %s",
                         m->model->name, row->name, name, name);
     else
-        return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of its data: add the setting, or correct the row",
-                        m->model->name, row->name, name);
+        return tn_error(TN_USAGE, "model %s, input %s: dim \"%s\" is neither TN_B, TN_T, digits, a setting of whole numbers nor a number of "
+                                  "its data: add the setting, or correct the row", m->model->name, row->name, name);
     if (*out >= 1 && *out <= MOST) return TN_OK;
-    return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row", m->model->name, row->name, name, (long long)*out);
+    return tn_error(TN_USAGE, "model %s, input %s: %s is %lld, and a size is at least 1: set it, or correct the row", m->model->name,
+                    row->name, name, (long long)*out);
 }
 
 static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_slot *out)
@@ -98,6 +94,8 @@ static tn_status resolve(const matching *m, const tn_input_row *row, tn_input_sl
     int64_t items = 1;
     if (row->type != TN_F32 && row->type != TN_I32)
         return tn_error(TN_USAGE, "model %s, input %s: its type is %s: use TN_F32 or TN_I32", m->model->name, row->name, tn_dtype_name(row->type));
+    if (row->valid_rows && (row->type != TN_I32 || !is(row->dims[0], "1") || row->dims[1]))
+        return tn_error(TN_USAGE, "model %s, input %s: .valid_rows is for TN_I32 and dims { \"1\" }: correct the row", m->model->name, row->name);
     for (; s.rank < TN_INPUT_RANK && row->dims[s.rank]; s.rank++) {
         const char *dim = row->dims[s.rank];
         if (is(dim, TN_B) ? s.rank != 0 : is(dim, TN_T) && (s.rank != 1 || !is(row->dims[0], TN_B)))
@@ -186,6 +184,20 @@ static tn_status check_filled(const matching *m, const tn_input_row *rows, size_
     return TN_OK;
 }
 
+static tn_status check_losses(const tn_model *m)
+{
+    if (m->n_losses > TN_LOSSES_MAX) return tn_error(TN_USAGE, "model %s has more than %d loss rows: join some", m->name, TN_LOSSES_MAX);
+    for (size_t i = 0; i < m->n_losses; i++) {
+        const tn_loss_row *row = &m->losses[i];
+        if (!row->output || !row->count)
+            return tn_error(TN_USAGE, "model %s has a loss row without an output or a count: complete it", m->name);
+        if (!is(row->count, TN_T) && !tn_model_reads(m, row->count))
+            return tn_error(TN_USAGE, "model %s, loss %s: its count is \"%s\", which is no input: name one of the model's, or TN_T", m->name,
+                            row->output, row->count);
+    }
+    return TN_OK;
+}
+
 tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
 {
     if (!model->n_inputs)
@@ -193,7 +205,8 @@ tn_status tn_inputs_check(const tn_model *model, const tn_settings *st)
     if (model->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "model %s has more than %d inputs: join some", model->name, TN_INPUTS_MAX);
     if (model->time && !tn_inputs_setting(st, model->time))
         return tn_error(TN_USAGE, "model %s: .time is \"%s\", which is no setting of whole numbers: add it, or remove .time", model->name, model->time);
-    return check_names(model, model->inputs, model->n_inputs);
+    TN_RETURN_IF(check_names(model, model->inputs, model->n_inputs));
+    return check_losses(model);
 }
 
 tn_status tn_inputs_match(const tn_model *model, const tn_settings *st, const tn_supply *supply, tn_inputs *out)

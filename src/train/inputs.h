@@ -39,7 +39,7 @@ typedef struct tn_inputs {
     bool cut; /* one of them is: sequences of T tokens, else samples */
 } tn_inputs;
 
-/* Of the model's rows what can be said without data: TN_USAGE where there are none or too many, or names are wrong. */
+/* Of the model's rows of inputs and losses what can be said without data: TN_USAGE where there are none or too many, or names are wrong. */
 tn_status tn_inputs_check(const tn_model *model, const tn_settings *st);
 /* TN_USAGE, with model, row and remedy: a dim nobody knows, an input that nobody fills, types or sizes that differ, two of one name.
  * supply NULL: the model's own rows without the optional ones. */
@@ -54,7 +54,7 @@ int64_t tn_inputs_length(const tn_model *model, const tn_settings *st);
 /* Whether there is a setting of whole numbers by that name: sizes come from such alone. */
 bool tn_inputs_setting(const tn_settings *st, const char *key);
 
-/* Makes the inputs in the graph, for B rows of T tokens, and puts them and the numbers into the batch. only_cut: those alone. */
+/* Makes the inputs in the graph, for B rows of T tokens, and puts them and the numbers into the batch. */
 void tn_inputs_build(const tn_inputs *in, tn_graph *g, tn_batch *b);
 /* Items of a slot at this size. */
 int64_t tn_input_items(const tn_input_slot *s, int64_t B, int64_t T);
@@ -89,7 +89,7 @@ static inline void *tn_feed_row(const tn_feed *f, const tn_feed_map *m, int row)
 
 /* By name; not inside a step. */
 void *tn_feed_at(const tn_feed *f, const char *name);
-/* The first n rows are valid; those behind become padding, and an input "count" of one number becomes n. */
+/* The first n rows are valid; those behind become padding, and an input that has .valid_rows becomes n. */
 void tn_feed_end(const tn_feed *f, int64_t n);
 /* Row b of all cut inputs has its first `width` tokens; those behind become padding. */
 void tn_feed_pad_row(const tn_feed *f, int64_t b, int64_t width);

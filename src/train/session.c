@@ -18,27 +18,25 @@ static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool
                               .heldout = heldout, .heldout_only = heldout_only };
 }
 
-/* Outputs that metrics read beside the plan's own. */
-static void list_wants(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1])
+/* Of the metrics that the data allow: outputs of evaluations beside the plan's own, and steps of their own, which are run on data alone. */
+static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1], const char *steps[TN_METRICS_MAX + 1])
 {
-    size_t n = 0;
-    for (size_t i = 0; i < s->model->n_metrics && n < TN_BATCH_WANTS; i++) {
+    size_t n = 0, runs = 0;
+    for (size_t i = 0; i < s->model->n_metrics; i++) {
         const tn_metric_row *m = &s->model->metrics[i];
-        if (m->reads && !m->runs && (!m->needs || !isnan(tn_source_number_of(&s->source, m->needs)))) wants[n++] = m->reads;
+        if (m->needs && isnan(tn_source_number_of(&s->source, m->needs))) continue;
+        if (m->reads && !m->runs && n < TN_BATCH_WANTS) wants[n++] = m->reads;
+        if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
     }
-    wants[n] = NULL;
+    wants[n] = steps[runs] = NULL;
 }
 
-/* Steps that metrics run. */
-static void list_steps(const tn_session *s, const char *steps[TN_METRICS_MAX + 1])
+/* Batches that are made ahead by a thread. Trials of a study have the cores for themselves. */
+static int ahead_of(const tn_session *s)
 {
-    size_t n = 0;
-    for (size_t i = 0; s->source.ctx && i < s->model->n_metrics && n < TN_METRICS_MAX; i++) {
-        const tn_metric_row *m = &s->model->metrics[i];
-        const bool there = !m->needs || !isnan(tn_source_number_of(&s->source, m->needs));
-        if (m->runs && there) steps[n++] = m->runs;
-    }
-    steps[n] = NULL;
+    if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
+    if (!tn_settings_is_auto(s->settings, "loader.prefetch")) return (int)tn_settings_int(s->settings, "loader.prefetch");
+    return s->shared ? 0 : s->source.prefers_ahead;
 }
 
 static tn_status make_trainer(const tn_session *s, const tn_session_options *o, int64_t batch, bool *refused, tn_trainer **out)
@@ -48,11 +46,12 @@ static tn_status make_trainer(const tn_session *s, const tn_session_options *o, 
     const tn_source_start how = start_of(s, heldout_of(o), o->evaluates, batch);
     const tn_supply supply = tn_source_supply(src);
     const char *wants[TN_BATCH_WANTS + 1], *steps[TN_METRICS_MAX + 1];
-    list_wants(s, wants);
-    list_steps(s, steps);
+    size_t beside = 0;
+    list_needs(s, wants, steps);
+    if (src->ctx) TN_RETURN_IF(tn_source_bytes(src, s->model, s->settings, &how, ahead_of(s), &beside));
     const tn_trainer_options t = { .look = looks, .model = s->model, .settings = s->settings, .batch = batch, .length = s->length,
                                    .supply = src->ctx ? &supply : NULL, .waits = src->waits, .wants = wants, .steps = steps, .widths = src->width,
-                                   .n_widths = src->n_widths, .forward_only = o->evaluates, .beside = src->bytes ? src->bytes(src->ctx, &how) : 0,
+                                   .n_widths = src->n_widths, .forward_only = o->evaluates, .beside = beside,
                                    .refused = refused, .shared = s->shared, .seat = s->seat, .store = o->store };
     return tn_trainer_new(&t, out);
 }
@@ -120,14 +119,6 @@ static tn_status open_trainer(tn_session *s, const tn_session_options *o)
     return st == TN_MEMORY && o->evaluates && !s->source.waits && !typed ? find_batch(s, o) : st;
 }
 
-/* Batches that are made ahead by a thread. Trials of a study have the cores for themselves. */
-static int ahead_of(const tn_session *s)
-{
-    if (tn_settings_int(s->settings, "loader.workers") == 0) return 0;
-    if (!tn_settings_is_auto(s->settings, "loader.prefetch")) return (int)tn_settings_int(s->settings, "loader.prefetch");
-    return s->shared ? 0 : s->source.prefers_ahead;
-}
-
 static tn_status start_source(tn_session *s, const tn_session_options *o)
 {
     if (!s->source.ctx) return TN_OK;
@@ -143,6 +134,7 @@ tn_status tn_session_halve(tn_session *s)
     char why[512];
     snprintf(why, sizeof why, "%s", tn_error_text());
     if (!halve_settings(s)) return tn_error(TN_MEMORY, "%s", why);
+    tn_source_stop(&s->source); /* who makes batches ahead asks the trainer for their widths */
     tn_trainer_free(s->trainer);
     s->trainer = NULL;
     TN_RETURN_IF(halve_until_it_fits(s, &o));

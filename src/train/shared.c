@@ -134,12 +134,16 @@ tn_status tn_shared_samples(tn_shared *s, const char *key, tn_samples_make *make
     return st;
 }
 
-void tn_shared_return_samples(tn_shared *s, const tn_samples *set)
+static void put_back(tn_shared *s, shelf *of, const void *thing)
 {
     pthread_mutex_lock(&s->lock);
-    if (set) give_back(&s->sets, set);
+    if (thing) give_back(of, thing);
     pthread_mutex_unlock(&s->lock);
 }
+
+void tn_shared_return_samples(tn_shared *s, const tn_samples *set) { put_back(s, &s->sets, set); }
+
+void tn_shared_return_plan(tn_shared *s, const tn_plan *p) { put_back(s, &s->plans, p); }
 
 tn_status tn_shared_plan(tn_shared *s, const char *key, tn_plan_make *make, void *user, const tn_plan **out)
 {
@@ -155,13 +159,6 @@ tn_status tn_shared_plan(tn_shared *s, const char *key, tn_plan_make *make, void
     else *out = p ? p : made;
     pthread_mutex_unlock(&s->lock);
     return st;
-}
-
-void tn_shared_return_plan(tn_shared *s, const tn_plan *p)
-{
-    pthread_mutex_lock(&s->lock);
-    if (p) give_back(&s->plans, p);
-    pthread_mutex_unlock(&s->lock);
 }
 
 int64_t tn_shared_plans_made(tn_shared *s)
@@ -215,11 +212,18 @@ tn_status tn_plan_key(const tn_model *model, const tn_settings *st, char key[TN_
     return TN_OK;
 }
 
-tn_status tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b)
+float *tn_plan_scalar(tn_bound *b, const char *name)
 {
-    for (const char *const *k = model->scalars; k && *k; k++)
-        if (tn_plan_extern_find(tn_bound_plan(b), *k) >= 0) TN_RETURN_IF(tn_bound_set(b, *k, (float)tn_settings_float(st, *k)));
-    return TN_OK;
+    const int i = tn_plan_extern_find(tn_bound_plan(b), name);
+    return i >= 0 && tn_plan_extern(tn_bound_plan(b), i)->role == TN_ROLE_SCALAR ? tn_bound_data(b, name) : NULL;
+}
+
+void tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b)
+{
+    for (const char *const *k = model->scalars; k && *k; k++) {
+        float *x = tn_plan_scalar(b, *k);
+        if (x) *x = (float)tn_settings_float(st, *k);
+    }
 }
 
 /* --- seats ------------------------------------------------------------------------------------------------------------------------ */

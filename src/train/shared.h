@@ -31,7 +31,9 @@ int64_t tn_shared_plans_made(tn_shared *s);
  * those that the model names as scalars. */
 tn_status tn_plan_key(const tn_model *model, const tn_settings *st, char key[TN_HASH_BYTES]);
 /* A model's scalars as the settings have them, where the plan was made with those of others. */
-tn_status tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b);
+void tn_plan_scalars(const tn_model *model, const tn_settings *st, tn_bound *b);
+/* Where the host writes a run-time scalar; NULL: the plan has none of that name. */
+float *tn_plan_scalar(tn_bound *b, const char *name);
 
 /* Starts zeroed. */
 typedef struct tn_seat {

@@ -42,29 +42,27 @@ static void find_inputs(tn_trainer *t)
         return;
     }
     t->feed = (tn_feed){ .inputs = &t->inputs, .batch = t->batch, .length = t->length, .valid = &t->valid };
-    tn__step_resolve(t, &t->eval_step);
-    for (size_t k = 0; k < t->n_train; k++) tn__step_resolve(t, &t->train[k]);
-    for (size_t k = 0; k < t->n_named; k++) tn__step_resolve(t, &t->named[k]);
-    for (size_t i = 0; i < t->inputs.n; i++) {
-        for (size_t k = 0; k < t->n_train && !t->feed.at[i]; k++) t->feed.at[i] = t->train[k].at[i];
-        if (!t->feed.at[i]) t->feed.at[i] = t->eval_step.at[i];
-        for (size_t k = 0; k < t->n_named && !t->feed.at[i]; k++) t->feed.at[i] = t->named[k].at[i];
+    for (size_t k = 0; k < t->n_steps; k++) {
+        tn__step_resolve(t, &t->step[k]);
+        for (size_t i = 0; i < t->inputs.n; i++)
+            if (!t->feed.at[i]) t->feed.at[i] = t->step[k].at[i];
     }
 }
 
-static tn_status make_kept_of(const tn_graph *g, const char *lead, tn_kept_output **kept, size_t *n)
+static tn_status make_kept_of(tn_trainer_step *s, const char *lead)
 {
-    *kept = tn_alloc(sizeof **kept * (g->n_outputs + 1));
-    if (!*kept) return TN_MEMORY;
+    const tn_graph *g = tn_plan_graph(s->plan);
+    s->kept = tn_alloc(sizeof *s->kept * (g->n_outputs + 1));
+    if (!s->kept) return TN_MEMORY;
     for (size_t i = 0; i < g->n_outputs; i++) {
         const tn_ref x = { g->output[i].id };
         const tn_dtype type = tn_ref_dtype(g, x);
         if ((type != TN_F32 && type != TN_I32) || strncmp(g->output[i].name, lead, strlen(lead)) != 0) continue;
-        tn_kept_output *k = &(*kept)[*n];
+        tn_kept_output *k = &s->kept[s->n_kept];
         *k = (tn_kept_output){ .name = g->output[i].name, .whole_numbers = type == TN_I32, .count = tn_dims_count(tn_ref_dims(g, x)) };
         k->value = tn_alloc(sizeof *k->value * (size_t)k->count);
         if (!k->value) return TN_MEMORY;
-        (*n)++;
+        s->n_kept++;
     }
     return TN_OK;
 }
@@ -72,9 +70,9 @@ static tn_status make_kept_of(const tn_graph *g, const char *lead, tn_kept_outpu
 /* Room for the outputs that instruments may ask for when others have run. */
 static tn_status make_kept(tn_trainer *t)
 {
-    if (!t->model->instruments) return TN_OK;
-    if (t->grad) TN_RETURN_IF(make_kept_of(tn_plan_graph(t->grad), "", &t->kept, &t->n_kept));
-    return t->eval && t->look ? make_kept_of(tn_plan_graph(t->eval), "look.", &t->looked, &t->n_looked) : TN_OK;
+    if (!t->model->instruments || t->chunks) return TN_OK;
+    for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(make_kept_of(&t->step[i], ""));
+    return t->look ? make_kept_of(t->eval, "look.") : TN_OK;
 }
 
 static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn_trainer **out);
@@ -120,20 +118,18 @@ static void list_wants(tn_trainer *t, const tn_trainer_options *o)
         if (!o->logits || strcmp(o->wants[i], "logits") != 0) t->want[n++] = o->wants[i];
 }
 
-/* What a part has in common with the whole. */
-static tn_status join(tn_trainer *t, const tn_trainer *whole)
+/* A place to run, and where plans come from: a part has those of the whole. A store that others use too may have more in it than the
+ * settings tell. */
+static tn_status settle(tn_trainer *t, const tn_trainer_options *o, const tn_trainer *whole)
 {
-    t->room = whole->room;
-    t->context = whole->context;
-    t->plans = whole->plans;
-    t->shared = whole->shared;
-    memcpy(t->key, whole->key, sizeof t->key);
-    return TN_OK;
-}
-
-/* A place to run, and where plans come from. A store that others use too may have more in it than the settings tell. */
-static tn_status settle(tn_trainer *t, const tn_trainer_options *o)
-{
+    if (whole) {
+        t->room = whole->room;
+        t->context = whole->context;
+        t->plans = whole->plans;
+        t->shared = whole->shared;
+        memcpy(t->key, whole->key, sizeof t->key);
+        return TN_OK;
+    }
     t->seated = o->seat != NULL;
     TN_RETURN_IF(t->seated ? tn_seat_context(o->seat, t->setup.device, t->threads, &t->context)
                            : tn_context_new(t->setup.device, t->threads, &t->context));
@@ -150,30 +146,28 @@ static tn_status open_trainer(const tn_trainer_options *o, tn_trainer *whole, tn
     tn_trainer *t = tn_alloc(sizeof *t);
     if (!t) TN_TRY(TN_MEMORY);
     *t = (tn_trainer){ .model = o->model, .settings = o->settings, .batch = o->batch, .length = o->length, .waits = o->waits,
-                       .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .weight = 1, .part = whole != NULL };
+                       .nll = o->nll, .look = o->look, .forward_only = o->forward_only, .weight = 1, .part = whole != NULL,
+                       .refused = o->refused, .beside = whole ? 0 : o->beside, .store = whole ? whole->store : o->store };
+    t->borrowed = t->store != NULL;
+    t->now = t;
     if (whole) t->inputs = whole->inputs;
     else TN_TRY(tn_inputs_match(o->model, o->settings, o->supply, &t->inputs));
     TN_TRY(check_shape(o, &t->inputs));
     TN_TRY(tn__steps_list(t, o->step));
     tn_trainer_reread(t);
     list_wants(t, o);
-    t->now = t;
-    t->refused = o->refused;
-    t->beside = whole ? 0 : o->beside;
-    t->store = whole ? whole->store : o->store;
     const tn_device where = t->store ? tn_store_device(t->store) : TN_CPU;
     TN_TRY(tn_graph_setup_read(o->settings, t->store ? &where : NULL, o->threads, &t->setup));
     t->threads = t->setup.options.threads;
-    t->borrowed = t->store != NULL;
     if (!t->store) TN_TRY(tn_store_new(t->setup.device, (uint64_t)tn_settings_int(o->settings, "seed"), &t->store));
-    TN_TRY(whole ? join(t, whole) : settle(t, o));
+    TN_TRY(settle(t, o, whole));
     TN_TRY(tn__trainer_bind(t, o));
     if (!whole) TN_TRY(make_narrower(t, o));
     if (!whole && !t->forward_only) TN_TRY(make_guard(t));
     if (!whole) start_loss_scale(t);
     if (!whole && !t->forward_only) TN_TRY(tn__ring_new(t, o->ahead, &t->ring));
     find_inputs(t);
-    TN_TRY(tn__schedules_check(t));
+    TN_TRY(tn__steps_check(t));
     TN_TRY(make_kept(t));
     *out = t;
     t = NULL;
@@ -190,21 +184,15 @@ void tn_trainer_free(tn_trainer *t)
     tn_trainer_free(t->narrower);
     tn__ring_free(t->ring);
     tn_guard_free(t->guard);
-    for (size_t i = 0; i < t->n_kept; i++) tn_free(t->kept[i].value);
-    for (size_t i = 0; i < t->n_looked; i++) tn_free(t->looked[i].value);
-    tn_free(t->kept);
-    tn_free(t->looked);
-    for (size_t i = 0; i < t->n_train; i++) tn_bound_free(t->train[i].bound);
-    for (size_t i = 0; i < t->n_named; i++) tn_bound_free(t->named[i].bound);
-    tn_bound_free(t->eval_bound);
+    for (size_t i = 0; i < t->n_steps; i++) {
+        for (size_t k = 0; k < t->step[i].n_kept; k++) tn_free(t->step[i].kept[k].value);
+        tn_free(t->step[i].kept);
+        tn_bound_free(t->step[i].bound);
+        if (t->shared) tn_shared_return_plan(t->shared, t->step[i].plan);
+    }
     tn_bound_free(t->apply_bound);
     tn_chunks_free(t->chunks);
-    if (t->shared) {
-        for (size_t i = 0; i < t->n_train; i++) tn_shared_return_plan(t->shared, t->train[i].plan);
-        for (size_t i = 0; i < t->n_named; i++) tn_shared_return_plan(t->shared, t->named[i].plan);
-        tn_shared_return_plan(t->shared, t->eval);
-        tn_shared_return_plan(t->shared, t->apply);
-    }
+    if (t->shared) tn_shared_return_plan(t->shared, t->apply);
     if (!t->part) tn_plan_cache_free(t->plans);
     if (!t->part && !t->seated) tn_context_free(t->context);
     if (!t->borrowed) tn_store_free(t->store);
@@ -280,29 +268,22 @@ void tn_trainer_unscale(tn_trainer *t)
 
 void tn_trainer_weigh(tn_trainer *t, float weight) { t->weight = weight; }
 
-static void keep_outputs(tn_bound *b, const tn_kept_output *kept, size_t n_kept)
+static const tn_trainer_step *keep_outputs(const tn_trainer_step *s)
 {
-    for (size_t i = 0; i < n_kept; i++) {
-        const tn_kept_output *k = &kept[i];
-        const void *from = tn_bound_data(b, k->name);
-        if (!from) continue; /* another of the training steps puts it out */
+    for (size_t i = 0; i < s->n_kept; i++) {
+        const tn_kept_output *k = &s->kept[i];
+        const void *from = tn_bound_data(s->bound, k->name);
+        if (!from) continue; /* a device did not give it */
         if (!k->whole_numbers) memcpy(k->value, from, sizeof *k->value * (size_t)k->count);
         else
             for (int64_t n = 0; n < k->count; n++) k->value[n] = (float)((const int32_t *)from)[n];
     }
+    return s;
 }
 
-void tn__trainer_keep(tn_trainer *t)
-{
-    const tn_trainer *w = t->stepped = t->now;
-    keep_outputs(w->grad_bound, w->kept, w->n_kept);
-}
+void tn__trainer_keep(tn_trainer *t) { t->stepped = keep_outputs(t->now->grad); }
 
-void tn_trainer_keep_look(tn_trainer *t)
-{
-    const tn_trainer *w = t->evaluated = t->now;
-    keep_outputs(w->eval_bound, w->looked, w->n_looked);
-}
+void tn_trainer_keep_look(tn_trainer *t) { t->evaluated = keep_outputs(t->now->eval); }
 
 void tn_trainer_watch(tn_trainer *t, tn_watch w) { t->watch = w; }
 
@@ -323,10 +304,11 @@ static float gradient_scale(const tn_trainer *t) { return t->weight * (t->scales
 
 tn_status tn__trainer_run_grad(tn_trainer *t, int64_t step)
 {
+    tn_trainer *w = t->now;
     t->evaluated = NULL;
-    if (t->now->chunks) return tn_chunks_queue_grad(t->now->chunks, step, packed_before(t), gradient_scale(t));
-    TN_RETURN_IF(tn__step_choose(t->now, step));
-    tn_bound *b = t->now->grad_bound;
+    TN_RETURN_IF(tn__step_choose(w, step));
+    if (w->chunks) return tn_chunks_queue_grad(w->chunks, t->seed, step, packed_before(t), gradient_scale(t));
+    tn_bound *b = w->grad->bound;
     if (tn_bound_data(b, "loss_scale")) TN_RETURN_IF(tn_bound_set(b, "loss_scale", gradient_scale(t))); /* else nothing trainable reaches the loss */
     tn_bound_seed(b, t->seed, step);
     return run_plan(t, b);
@@ -336,10 +318,9 @@ static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 {
     if (t->unscaled) multiply_gradients(t, t->loss_scale.scale); /* what is there and what comes must agree */
     t->unscaled = false;
-    t->evaluated = NULL;
-    if (t->now->chunks) return tn_chunks_grad(t->now->chunks, step, packed_before(t), gradient_scale(t), loss);
     TN_RETURN_IF(tn__trainer_run_grad(t, step));
-    *loss = *(const float *)tn_bound_data(t->now->grad_bound, "loss");
+    if (t->now->chunks) return tn_chunks_loss(t->now->chunks, loss);
+    *loss = *(const float *)tn_bound_data(t->now->grad->bound, "loss");
     tn__trainer_keep(t);
     return TN_OK;
 }
@@ -347,23 +328,24 @@ static tn_status grad_batch(tn_trainer *t, int64_t step, float *loss)
 tn_status tn_trainer_grad(tn_trainer *t, int64_t step, float *loss)
 {
     const double begun = tn_trainer_watch_clock(t);
-    return tell_watch(t, TN_RAN_GRAD, t->now->grad_bound, begun, grad_batch(t, step, loss));
+    const tn_status s = grad_batch(t, step, loss); /* which chooses the step */
+    return tell_watch(t, TN_RAN_GRAD, t->now->grad->bound, begun, s);
 }
 
 static tn_status eval_batch(tn_trainer *t, float *loss)
 {
     tn_trainer *w = t->now;
-    if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
     TN_RETURN_IF(tn__step_before_eval(w));
-    TN_RETURN_IF(run_plan(t, w->eval_bound));
-    *loss = *(const float *)tn_bound_data(w->eval_bound, "loss");
+    if (w->chunks) return tn_chunks_eval(w->chunks, packed_before(t), loss);
+    TN_RETURN_IF(run_plan(t, w->eval->bound));
+    *loss = *(const float *)tn_bound_data(w->eval->bound, "loss");
     return TN_OK;
 }
 
 tn_status tn_trainer_eval(tn_trainer *t, float *loss)
 {
     const double begun = tn_trainer_watch_clock(t);
-    return tell_watch(t, TN_RAN_EVAL, t->now->eval_bound, begun, eval_batch(t, loss));
+    return tell_watch(t, TN_RAN_EVAL, t->now->eval->bound, begun, eval_batch(t, loss));
 }
 
 void tn_trainer_schedule(tn_trainer *t, int64_t steps) { t->steps = steps; }
@@ -455,26 +437,23 @@ tn_store *tn_trainer_store(tn_trainer *t) { return t->store; }
 
 tn_guard *tn_trainer_guard(tn_trainer *t) { return t->guard; }
 
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training)
+tn_bound *tn_trainer_bound(const tn_trainer *t, bool training)
 {
     const tn_trainer *w = t->now;
-    return w->chunks ? tn_chunks_bound(w->chunks, training) : training ? w->grad_bound : w->eval_bound;
+    if (w->chunks) return tn_chunks_bound(w->chunks, training);
+    return !training ? w->eval->bound : w->forward_only ? NULL : w->grad->bound;
 }
 
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training)
 {
-    const tn_trainer *w = t->now;
-    return w->chunks ? tn_chunks_plan(w->chunks, training) : training ? w->grad : w->eval;
+    const tn_bound *b = tn_trainer_bound(t, training);
+    return b ? tn_bound_plan(b) : NULL;
 }
 
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count)
 {
     const tn_trainer *w = t->now;
-    if (w->chunks) return tn_chunks_output(w->chunks, name, count);
-    const tn_graph *g = tn_plan_graph(w->eval);
-    const tn_ref x = tn_graph_output(g, name);
-    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
-    return x.id ? tn_bound_data(w->eval_bound, name) : NULL;
+    return w->chunks ? tn_chunks_output(w->chunks, name, count) : tn__step_output(w->eval, name, NULL, count);
 }
 
 int tn_trainer_threads(const tn_trainer *t) { return t->threads; }

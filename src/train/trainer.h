@@ -134,7 +134,7 @@ tn_guard *tn_trainer_guard(tn_trainer *t); /* NULL in a trainer that is forward_
 /* An output of the last evaluation ("loss", "xent", "logits", "nll"), with its numbers counted; NULL: the model has none. */
 const float *tn_trainer_output(tn_trainer *t, const char *name, int64_t *count);
 /* Of the width at work, as the next two; in chunks (plan.recompute=chunk): those of one chunk. */
-tn_bound *tn_trainer_bound(tn_trainer *t, bool training);
+tn_bound *tn_trainer_bound(const tn_trainer *t, bool training);
 const tn_plan *tn_trainer_plan(const tn_trainer *t, bool training);
 int64_t tn_trainer_parameters(const tn_trainer *t);
 int tn_trainer_threads(const tn_trainer *t);

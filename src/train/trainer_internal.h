@@ -10,7 +10,7 @@
 #include "train/shared.h"
 #include "train/trainer.h"
 
-/* An output of the training step as it was at its end: the memory it lay in is used again by whatever runs next. */
+/* An output as it was when its step ended: the memory it lay in is used again by whatever runs next. */
 typedef struct tn_kept_output {
     const char *name; /* the graph's */
     bool whole_numbers;
@@ -18,7 +18,7 @@ typedef struct tn_kept_output {
     float *value; /* (count) */
 } tn_kept_output;
 
-/* One plan of the model, bound. Inputs and scalars are the host's, found once. */
+/* One plan of the model, bound (in chunks: neither). Inputs and scalars are the host's, found once. */
 typedef struct tn_trainer_step {
     const char *name;
     int row; /* in the model's steps; -1: its `build` */
@@ -26,6 +26,8 @@ typedef struct tn_trainer_step {
     tn_bound *bound;
     void *at[TN_INPUTS_MAX];         /* by slot; NULL: it has no use for it */
     float *scalar[TN_SCHEDULES_MAX]; /* by schedule; NULL: it does not read it */
+    tn_kept_output *kept;            /* (n_kept): what instruments may ask for when others have run */
+    size_t n_kept;
 } tn_trainer_step;
 
 typedef struct tn_ring tn_ring; /* trainer_ring.c */
@@ -50,17 +52,15 @@ struct tn_trainer {
     tn_plan_cache *plans;
     tn_shared *shared; /* where grad, eval and apply are from instead, or NULL */
     char key[TN_HASH_BYTES]; /* of the settings, in there */
-    tn_trainer_step train[TN_STEPS_MAX]; /* (n_train): those with gradients */
-    size_t n_train;
-    tn_trainer_step eval_step;
-    tn_trainer_step named[TN_STEPS_MAX]; /* (n_named): those that were asked for by name */
-    size_t n_named;
+    tn_trainer_step step[2 * TN_STEPS_MAX + 1]; /* (n_steps): n_train with gradients, the evaluation, those asked for by name */
+    size_t n_train, n_steps;
+    tn_trainer_step *grad, *eval; /* of those: the training step at work, the evaluation */
     int64_t accumulate, seed, last_step; /* batches of an optimizer's step; of random numbers; the run's, for schedules */
     tn_schedule rate;      /* of the learning rate, and the other scalars of the optimizer, as the settings had them when they were read */
     tn_optim_scalars fixed;
-    const tn_plan *grad, *eval, *apply;               /* grad: of the training step at work, one of `train` */
-    tn_bound *grad_bound, *eval_bound, *apply_bound;
-    tn_chunks *chunks; /* instead of grad and eval, or NULL */
+    const tn_plan *apply;
+    tn_bound *apply_bound;
+    tn_chunks *chunks; /* instead of the plans of grad and eval, or NULL */
     tn_guard *guard;
     tn_ring *ring; /* steps that are queued; NULL: forward_only, or a part */
     bool scales; /* the loss, by loss_scale; unscaled: the gradients are without it (tn_trainer_unscale) */
@@ -75,12 +75,8 @@ struct tn_trainer {
     tn_watch watch;
     int64_t valid;                    /* rows of the feed */
     tn_feed feed;                     /* inputs of the training plan, or of the other where that has no use for them */
-    tn_kept_output *kept; /* (n_kept): what instruments may ask for */
-    size_t n_kept;
-    tn_kept_output *looked; /* (n_looked): the "look." outputs of an evaluation */
-    size_t n_looked;
-    const tn_trainer *evaluated; /* whose `looked` are of an evaluation since the last training step, or NULL */
-    const tn_trainer *stepped; /* whose `kept` are of the last training step, or NULL: itself or a narrower one */
+    const tn_trainer_step *evaluated; /* whose `kept` ("look." outputs) are of an evaluation since the last training step, or NULL */
+    const tn_trainer_step *stepped;   /* whose `kept` are of the last training step, or NULL */
 };
 
 /* Plans (trainer_plans.c). */
@@ -97,12 +93,14 @@ tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s);
 
 /* Steps and schedules (trainer_steps.c). */
 
-tn_status tn__steps_list(tn_trainer *t, const char *only);                /* which there are; checks the rows. only: of those that train, or NULL */
-void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s);           /* once it is bound */
-tn_status tn__schedules_check(const tn_trainer *t);
-tn_status tn__step_choose(tn_trainer *t, int64_t step);                   /* before a training plan runs: which, with inputs and scalars */
+tn_status tn__steps_list(tn_trainer *t, const char *only); /* which there are; checks the rows. only: of those that train, or NULL */
+void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s); /* once it is bound */
+/* By name, with its numbers counted; type may be NULL. NULL: it has none. */
+const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype *type, int64_t *count);
+tn_status tn__steps_check(const tn_trainer *t); /* schedules and costs, once all is bound */
+tn_status tn__step_choose(tn_trainer *t, int64_t step); /* before a training plan runs: which, with inputs and scalars */
 tn_status tn__step_before_eval(tn_trainer *t);
-tn_status tn__steps_plan(tn_trainer *t, const char *const *names);        /* those that will be asked for by name; not bound */
+tn_status tn__steps_plan(tn_trainer *t, const char *const *names); /* those that will be asked for by name; not bound */
 
 /* Parts of a step, for trainer_ring.c. */
 

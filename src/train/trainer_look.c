@@ -28,9 +28,7 @@ tn_memory_plan tn_trainer_memory(const tn_trainer *t)
         if (e->role == TN_ROLE_STATE || e->role == TN_ROLE_CACHE) m.state += bytes;
     }
     for (const tn_trainer *w = t; w; w = w->narrower) {
-        for (size_t i = 0; i < w->n_train; i++) tn_memory_plan_add(&m, w->train[i].plan, &arena);
-        for (size_t i = 0; i < w->n_named; i++) tn_memory_plan_add(&m, w->named[i].plan, &arena);
-        tn_memory_plan_add(&m, w->eval, &arena);
+        for (size_t i = 0; i < w->n_steps; i++) tn_memory_plan_add(&m, w->step[i].plan, &arena);
         if (w->chunks) tn_chunks_memory(w->chunks, &m, &arena);
     }
     tn_memory_plan_add(&m, t->apply, &arena);
@@ -49,8 +47,8 @@ static tn_bound *part_of_width(const tn_trainer *w, int i, int64_t *runs)
 {
     if (w->chunks) return tn_chunks_part(w->chunks, i, runs);
     if (i >= (int)w->n_train) return NULL;
-    *runs = w->train[i].bound == w->grad_bound;
-    return w->train[i].bound;
+    *runs = &w->step[i] == w->grad;
+    return w->step[i].bound;
 }
 
 /* Those of all widths, the widest first. The widths are plans of one model: they have the same regions, and ops, in the
@@ -136,21 +134,16 @@ static const float *param_of(void *ctx, const char *name, int64_t *count)
     return tn_store_read(c->trainer->store, e->data, sizeof(float) * (size_t)*count, &c->copy[c->next]);
 }
 
-static const float *find_kept(const tn_kept_output *kept, size_t n, const char *name, int64_t *count)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(kept[i].name, name) == 0) {
-            *count = kept[i].count;
-            return kept[i].value;
-        }
-    return NULL;
-}
-
 static const float *output_of(void *ctx, const char *name, int64_t *count)
 {
     const tn_trainer *t = ((const instrument_call *)ctx)->trainer;
-    if (strncmp(name, "look.", 5) == 0) return t->evaluated ? find_kept(t->evaluated->looked, t->evaluated->n_looked, name, count) : NULL;
-    return t->stepped ? find_kept(t->stepped->kept, t->stepped->n_kept, name, count) : NULL;
+    const tn_trainer_step *s = strncmp(name, "look.", 5) == 0 ? t->evaluated : t->stepped;
+    for (size_t i = 0; s && i < s->n_kept; i++)
+        if (strcmp(s->kept[i].name, name) == 0) {
+            *count = s->kept[i].count;
+            return s->kept[i].value;
+        }
+    return NULL;
 }
 
 static void pass_on(void *ctx, const char *name, double value, const char *unit)
@@ -164,7 +157,6 @@ static void pass_on_spread(void *ctx, const char *name, double value, const char
     const instrument_call *c = ctx;
     c->spread(c->ctx, name, value, unit);
 }
-
 
 bool tn_trainer_has_instruments(const tn_trainer *t) { return t->model->instruments != NULL; }
 

@@ -168,13 +168,12 @@ static tn_status adopt(tn_trainer *t, const tn_plan *p) { return t->shared ? tn_
 
 static tn_status make_whole(tn_trainer *t)
 {
-    for (size_t i = 0; i < t->n_train; i++) {
-        TN_RETURN_IF(get_plan(t, "grad", t->train[i].name, make_grad, &t->train[i].plan));
-        TN_RETURN_IF(adopt(t, t->train[i].plan));
+    for (size_t i = 0; i <= t->n_train; i++) {
+        tn_trainer_step *s = &t->step[i];
+        TN_RETURN_IF(s == t->eval ? get_plan(t, "eval", s->name, make_eval, &s->plan) : get_plan(t, "grad", s->name, make_grad, &s->plan));
+        TN_RETURN_IF(adopt(t, s->plan));
     }
-    t->grad = t->train[0].plan;
-    TN_RETURN_IF(get_plan(t, "eval", "eval", make_eval, &t->eval));
-    return adopt(t, t->eval);
+    return TN_OK;
 }
 
 tn_status tn__trainer_plan_step(tn_trainer *t, tn_trainer_step *s)
@@ -192,10 +191,11 @@ static tn_status make_update(tn_trainer *t)
 }
 
 /* A plan that was made for others has their scalars. */
-static tn_status bind_plan(tn_trainer *t, const tn_plan *p, tn_bound **out)
+tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s)
 {
-    TN_RETURN_IF(tn_bind(p, t->context, t->store, out));
-    return t->shared ? tn_plan_scalars(t->model, t->settings, *out) : TN_OK;
+    TN_RETURN_IF(tn_bind(s->plan, t->context, t->store, &s->bound));
+    if (t->shared) tn_plan_scalars(t->model, t->settings, s->bound);
+    return TN_OK;
 }
 
 static tn_status make_chunks(tn_trainer *t, const tn_trainer_options *o, int64_t chunk)
@@ -218,12 +218,6 @@ tn_status tn__trainer_bind(tn_trainer *t, const tn_trainer_options *o)
     TN_RETURN_IF(tn__trainer_fits(t));
     if (t->apply) TN_RETURN_IF(tn_bind(t->apply, t->context, t->store, &t->apply_bound));
     if (t->chunks) return tn_chunks_bind(t->chunks);
-    for (size_t i = 0; i < t->n_train; i++) TN_RETURN_IF(bind_plan(t, t->train[i].plan, &t->train[i].bound));
-    t->grad_bound = t->train[0].bound;
-    for (size_t i = 0; i < t->n_named; i++) TN_RETURN_IF(bind_plan(t, t->named[i].plan, &t->named[i].bound));
-    TN_RETURN_IF(bind_plan(t, t->eval, &t->eval_bound));
-    t->eval_step = (tn_trainer_step){ .name = "eval", .row = -1, .plan = t->eval, .bound = t->eval_bound };
+    for (size_t i = 0; i < t->n_steps; i++) TN_RETURN_IF(tn__trainer_bind_step(t, &t->step[i]));
     return TN_OK;
 }
-
-tn_status tn__trainer_bind_step(tn_trainer *t, tn_trainer_step *s) { return bind_plan(t, s->plan, &s->bound); }

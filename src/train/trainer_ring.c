@@ -116,7 +116,7 @@ static tn_status queue_loss(tn_trainer *t, const place *p)
     const size_t parts = (size_t)r->parts, at = parts * (size_t)p->n;
     size_t n = 1;
     const double *factor = &one;
-    const void *loss = w->chunks ? tn_chunks_losses(w->chunks, &n, &factor) : tn_bound_place(w->grad_bound, "loss");
+    const void *loss = w->chunks ? tn_chunks_losses(w->chunks, &n, &factor) : tn_bound_place(w->grad->bound, "loss");
     if (!loss || n > parts) return tn_error(TN_INTERNAL, "the training plan has %s", loss ? "too many losses" : "no loss");
     for (size_t i = 0; i < parts; i++) p->factor[at + i] = i < n ? factor[i] : 0;
     if (n < parts) TN_RETURN_IF(r->backend->zero(r->queue, r->losses + at + n, sizeof(float) * (parts - n)));

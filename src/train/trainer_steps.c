@@ -18,11 +18,16 @@ static tn_status check_rows(const tn_model *m)
     if (m->n_steps > TN_STEPS_MAX) return tn_error(TN_USAGE, "model %s has more than %d steps: join some", m->name, TN_STEPS_MAX);
     if (m->n_schedules > TN_SCHEDULES_MAX)
         return tn_error(TN_USAGE, "model %s has more than %d schedules: join some", m->name, TN_SCHEDULES_MAX);
+    for (size_t i = 0; i < m->n_schedules; i++)
+        if (!m->schedules[i].name || !m->schedules[i].value)
+            return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", m->name);
     for (size_t i = 0; i < m->n_steps; i++) {
         const tn_step_row *row = &m->steps[i];
         if (!row->name || !row->name[0] || !row->build)
-            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name, row->name ? row->name : "?", row->build ? "name" : "build");
-        if (find_row(m, row->name) != row) return tn_error(TN_USAGE, "model %s has two steps called %s: rename one of the rows", m->name, row->name);
+            return tn_error(TN_USAGE, "model %s, step %s: it has no %s: add it to the row", m->name, row->name ? row->name : "?",
+                            row->build ? "name" : "build");
+        if (find_row(m, row->name) != row)
+            return tn_error(TN_USAGE, "model %s has two steps called %s: rename one of the rows", m->name, row->name);
         trains += row->gradients;
     }
     if (m->n_steps && !trains && !m->build)
@@ -37,8 +42,13 @@ tn_status tn__steps_list(tn_trainer *t, const char *only)
     const tn_model *m = t->model;
     TN_RETURN_IF(check_rows(m));
     for (size_t i = 0; i < m->n_steps && !t->forward_only; i++)
-        if (m->steps[i].gradients && (!only || strcmp(only, m->steps[i].name) == 0)) t->train[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
-    if (!t->n_train && !t->forward_only) t->train[t->n_train++] = (tn_trainer_step){ .name = "train", .row = -1 };
+        if (m->steps[i].gradients && (!only || strcmp(only, m->steps[i].name) == 0))
+            t->step[t->n_train++] = (tn_trainer_step){ .name = m->steps[i].name, .row = (int)i };
+    if (!t->n_train && !t->forward_only) t->step[t->n_train++] = (tn_trainer_step){ .name = "train", .row = -1 };
+    t->grad = t->step;
+    t->eval = &t->step[t->n_train];
+    *t->eval = (tn_trainer_step){ .name = "eval", .row = -1 };
+    t->n_steps = t->n_train + 1;
     return TN_OK;
 }
 
@@ -52,14 +62,14 @@ static tn_status value_of(const tn_trainer *t, const tn_schedule_row *row, int64
                     row->name, (long long)step, *out);
 }
 
-/* The values of a step, as all its plans take them. */
+/* The values of a step, in its plan or in those of all chunks. */
 static tn_status set_schedules(const tn_trainer *t, const tn_trainer_step *s, int64_t step)
 {
     for (size_t i = 0; i < t->model->n_schedules; i++) {
         double value;
-        if (!s->scalar[i]) continue;
         TN_RETURN_IF(value_of(t, &t->model->schedules[i], step, &value));
-        *s->scalar[i] = (float)value;
+        if (t->chunks) tn_chunks_schedule(t->chunks, i, (float)value);
+        else if (s->scalar[i]) *s->scalar[i] = (float)value;
     }
     return TN_OK;
 }
@@ -68,7 +78,7 @@ void tn__step_resolve(const tn_trainer *t, tn_trainer_step *s)
 {
     for (size_t i = 0; i < t->inputs.n; i++)
         if (t->inputs.slot[i].read) s->at[i] = tn_bound_data(s->bound, t->inputs.slot[i].row->name);
-    for (size_t i = 0; i < t->model->n_schedules; i++) s->scalar[i] = tn_bound_data(s->bound, t->model->schedules[i].name);
+    for (size_t i = 0; i < t->model->n_schedules; i++) s->scalar[i] = tn_plan_scalar(s->bound, t->model->schedules[i].name);
 }
 
 /* Which of the training steps the optimizer's step takes. */
@@ -79,7 +89,7 @@ static tn_status find_training(const tn_trainer *t, int64_t step, size_t *out)
     if (!m->choose || t->n_train < 2) return TN_OK;
     const size_t row = m->choose(t->settings, step);
     for (size_t k = 0; k < t->n_train; k++)
-        if (t->train[k].row == (int)row) return *out = k, TN_OK;
+        if (t->step[k].row == (int)row) return *out = k, TN_OK;
     return tn_error(TN_USAGE, "model %s: choose says %zu at step %lld, and that is no step with gradients: return the place of one in its steps", m->name,
                     row, (long long)step);
 }
@@ -99,17 +109,32 @@ static tn_status look_ahead(const tn_trainer *t)
     return TN_OK;
 }
 
-tn_status tn__schedules_check(const tn_trainer *t)
+/* Counts are read for every row of the batch. */
+static tn_status check_costs(const tn_trainer *t)
 {
+    for (size_t i = 0; i < t->model->n_costs; i++)
+        for (size_t k = 0; k < t->n_steps && !t->chunks; k++) {
+            const tn_graph *g = tn_plan_graph(t->step[k].plan);
+            const tn_cost_row *row = &t->model->costs[i];
+            const tn_ref x = tn_graph_output(g, row->output);
+            if (x.id && (tn_ref_dtype(g, x) != TN_I32 || tn_dims_count(tn_ref_dims(g, x)) != t->batch))
+                return tn_error(TN_USAGE, "model %s, cost %s: its output %s is not i32 (B): put out one whole number for each row of the batch",
+                                t->model->name, row->name, row->output);
+        }
+    return TN_OK;
+}
+
+tn_status tn__steps_check(const tn_trainer *t)
+{
+    TN_RETURN_IF(check_costs(t));
     for (size_t i = 0; i < t->model->n_schedules; i++) {
-        const tn_schedule_row *row = &t->model->schedules[i];
-        bool read = t->eval_step.scalar[i] != NULL;
-        if (!row->name || !row->value) return tn_error(TN_USAGE, "model %s has a schedule without a name or a function: complete its row", t->model->name);
-        for (size_t k = 0; k < t->n_train; k++) read |= t->train[k].scalar[i] != NULL;
-        const bool all = !t->forward_only && !t->chunks && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
+        const char *name = t->model->schedules[i].name;
+        bool read = t->chunks && tn_chunks_schedule(t->chunks, i, 0);
+        for (size_t k = 0; k < t->n_steps; k++) read |= t->step[k].scalar[i] != NULL;
+        const bool all = !t->forward_only && (t->n_train > 1 || !t->model->choose); /* plans that it may be in are here */
         if (!read && all)
-            return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is read, or remove the row",
-                            t->model->name, row->name, row->name);
+            return tn_error(TN_USAGE, "model %s, schedule %s: no plan has a scalar of that name: call tn_scalar(g, \"%s\", value) where it is "
+                                      "read, or remove the row", t->model->name, name, name);
     }
     return t->model->n_schedules || t->model->choose ? look_ahead(t) : TN_OK;
 }
@@ -129,16 +154,15 @@ tn_status tn__step_choose(tn_trainer *t, int64_t step)
     const int64_t of_optimizer = step / t->accumulate;
     size_t k;
     TN_RETURN_IF(find_training(t, of_optimizer, &k));
-    t->grad = t->train[k].plan;
-    t->grad_bound = t->train[k].bound;
-    give_inputs(t, &t->train[k]);
-    return set_schedules(t, &t->train[k], of_optimizer);
+    t->grad = &t->step[k];
+    give_inputs(t, t->grad);
+    return set_schedules(t, t->grad, of_optimizer);
 }
 
 tn_status tn__step_before_eval(tn_trainer *t)
 {
-    give_inputs(t, &t->eval_step);
-    return set_schedules(t, &t->eval_step, t->last_step);
+    give_inputs(t, t->eval);
+    return set_schedules(t, t->eval, t->last_step);
 }
 
 /* --- steps by name -------------------------------------------------------------------------------------------------------- */
@@ -148,17 +172,18 @@ static tn_status plan_it(tn_trainer *t, const char *name)
 {
     const tn_step_row *row = find_row(t->model, name);
     if (!row) return tn_error(TN_USAGE, "model %s has no step %s: add it to its steps", t->model->name, name);
-    if (t->chunks) return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer", t->model->name, name);
-    tn_trainer_step *s = &t->named[t->n_named];
+    if (t->chunks)
+        return tn_error(TN_USAGE, "model %s, step %s: plan.recompute=chunk has none but training and evaluation: use plan.recompute=layer",
+                        t->model->name, name);
+    tn_trainer_step *s = &t->step[t->n_steps++];
     *s = (tn_trainer_step){ .name = row->name, .row = (int)(row - t->model->steps) };
-    t->n_named++;
     return tn__trainer_plan_step(t, s);
 }
 
 static tn_trainer_step *planned(tn_trainer *t, const char *name)
 {
-    for (size_t i = 0; i < t->n_named; i++)
-        if (strcmp(t->named[i].name, name) == 0) return &t->named[i];
+    for (size_t i = t->n_train + 1; i < t->n_steps; i++)
+        if (strcmp(t->step[i].name, name) == 0) return &t->step[i];
     return NULL;
 }
 
@@ -183,7 +208,7 @@ static tn_status check_fed(const tn_trainer *t, const tn_trainer_step *s)
 static tn_status plan_late(tn_trainer *t, const char *name)
 {
     TN_RETURN_IF(plan_it(t, name));
-    tn_trainer_step *s = &t->named[t->n_named - 1];
+    tn_trainer_step *s = &t->step[t->n_steps - 1];
     TN_RETURN_IF(tn__trainer_fits(t));
     TN_RETURN_IF(tn__trainer_bind_step(t, s));
     tn__step_resolve(t, s);
@@ -192,16 +217,16 @@ static tn_status plan_late(tn_trainer *t, const char *name)
 
 static void forget_last(tn_trainer *t)
 {
-    tn_trainer_step *s = &t->named[--t->n_named];
+    tn_trainer_step *s = &t->step[--t->n_steps];
     tn_bound_free(s->bound);
     if (t->shared && s->plan) tn_shared_return_plan(t->shared, s->plan);
 }
 
 static tn_status find_step(tn_trainer *t, const char *name, tn_trainer_step **out)
 {
-    const size_t before = t->n_named;
+    const size_t before = t->n_steps;
     const tn_status s = planned(t, name) ? TN_OK : plan_late(t, name);
-    if (s != TN_OK && t->n_named > before) forget_last(t);
+    if (s != TN_OK && t->n_steps > before) forget_last(t);
     if (s == TN_OK) *out = planned(t, name);
     return s;
 }
@@ -219,20 +244,22 @@ tn_status tn_trainer_run_step(tn_trainer *t, const char *name)
 
 tn_bound *tn_trainer_step_bound(tn_trainer *t, const char *name)
 {
-    const tn_trainer *w = t->now;
-    for (size_t i = 0; i < w->n_named; i++)
-        if (strcmp(w->named[i].name, name) == 0) return w->named[i].bound;
-    return NULL;
+    const tn_trainer_step *s = planned(t->now, name);
+    return s ? s->bound : NULL;
+}
+
+const void *tn__step_output(const tn_trainer_step *s, const char *name, tn_dtype *type, int64_t *count)
+{
+    const tn_graph *g = tn_plan_graph(s->plan);
+    const tn_ref x = tn_graph_output(g, name);
+    *count = x.id ? tn_dims_count(tn_ref_dims(g, x)) : 0;
+    if (x.id && type) *type = tn_ref_dtype(g, x);
+    return x.id ? tn_bound_data(s->bound, name) : NULL;
 }
 
 const void *tn_trainer_step_output(tn_trainer *t, const char *name, const char *output, tn_dtype *type, int64_t *count)
 {
-    tn_bound *b = tn_trainer_step_bound(t, name);
-    const tn_graph *g = b ? tn_plan_graph(tn_bound_plan(b)) : NULL;
-    const tn_ref x = b ? tn_graph_output(g, output) : TN_NONE;
+    const tn_trainer_step *s = planned(t->now, name);
     *count = 0;
-    if (!x.id) return NULL;
-    *count = tn_dims_count(tn_ref_dims(g, x));
-    if (type) *type = tn_ref_dtype(g, x);
-    return tn_bound_data(b, output);
+    return s ? tn__step_output(s, output, type, count) : NULL;
 }

@@ -26,14 +26,8 @@ tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const t
     }
     tn_graph_free(g);
     *parameters = n;
-    *frozen = still;
+    if (frozen) *frozen = still;
     return TN_OK;
-}
-
-tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *out)
-{
-    int64_t frozen;
-    return tn_tensors_count(model, st, supply, out, &frozen);
 }
 
 typedef struct search {
@@ -60,7 +54,7 @@ static tn_status try_width(search *s, int64_t value, int64_t *count)
 {
     *count = 0;
     TN_RETURN_IF(set_width(s, value));
-    const tn_status st = tn_parameters_count(s->model, s->st, s->supply, count);
+    const tn_status st = tn_tensors_count(s->model, s->st, s->supply, count, NULL);
     if (st != TN_OK) return st == TN_USAGE ? TN_OK : st;
     if (s->best && distance(*count, s->wanted) >= distance(s->best_count, s->wanted)) return TN_OK;
     s->best = value;
@@ -105,7 +99,7 @@ static tn_status search_key(search *s, const char *key, int64_t unit)
     s->best = s->best_count = 0;
     TN_RETURN_IF(bisect(s));
     if (s->best) return set_width(s, s->best);
-    return tn_parameters_count(s->model, s->st, s->supply, &s->best_count); /* for the model's own words */
+    return tn_tensors_count(s->model, s->st, s->supply, &s->best_count, NULL); /* for the model's own words */
 }
 
 static bool near_enough(const search *s)
@@ -113,23 +107,15 @@ static bool near_enough(const search *s)
     return (double)distance(s->best_count, s->wanted) <= TN_WIDTH_TOLERANCE * (double)s->wanted;
 }
 
-static bool is_integer(const tn_settings *st, const char *key)
-{
-    const size_t i = tn_settings_find(st, key);
-    if (i == tn_settings_count(st)) return false;
-    const tn_setting_type type = tn_settings_row_at(st, i)->type;
-    return type == TN_TYPE_INT || type == TN_TYPE_AUTO_INT;
-}
-
 static tn_status search_widths(search *s, const char *key, tn_width *w)
 {
     const char *first = key ? key : "dim";
-    if (!is_integer(s->st, first))
+    if (!tn_inputs_setting(s->st, first))
         return tn_error(TN_USAGE, "model %s has no integer setting %.40s to change its size by: name one with --width=KEY (a study: `width`)",
                         s->model->name, first);
     TN_RETURN_IF(search_key(s, first, ROUND));
     snprintf(w->text, sizeof w->text, "%s=%lld", first, (long long)s->best);
-    if (!near_enough(s) && !key && is_integer(s->st, "ffn")) {
+    if (!near_enough(s) && !key && tn_inputs_setting(s->st, "ffn")) {
         const search before = *s;
         char was[32];
         snprintf(was, sizeof was, "%s", tn_settings_text(s->st, "ffn"));

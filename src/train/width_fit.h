@@ -5,9 +5,8 @@
 
 #include "train/inputs.h"
 
-/* Of the model as the settings stand, fed by `supply` (NULL: nobody; an automatic vocabulary is that of no data). */
-tn_status tn_parameters_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *out);
-/* And numbers that are never trained, such as a table of positions. */
+/* Of the model as the settings stand, fed by `supply` (NULL: nobody; an automatic vocabulary is that of no data). frozen, or NULL: numbers
+ * that are never trained, such as a table of positions. */
 tn_status tn_tensors_count(const tn_model *model, const tn_settings *st, const tn_supply *supply, int64_t *parameters, int64_t *frozen);
 
 #define TN_WIDTH_TOLERANCE 0.03 /* part of the wanted number that the result may differ by */

@@ -24,7 +24,7 @@ static void counts(void **state)
     tn_trainer *t;
     int64_t n;
     const tn_model *m = open_model(*state, set, 5, &st);
-    assert_ok(tn_parameters_count(m, st, NULL, &n));
+    assert_ok(tn_tensors_count(m, st, NULL, &n, NULL));
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = m, .settings = st, .batch = 1, .length = 16 }, &t));
     assert_int_equal(n, tn_trainer_parameters(t));
     tn_trainer_free(t);
@@ -39,7 +39,7 @@ static void counts_giants(void **state)
     tn_settings *st;
     int64_t n;
     const tn_model *m = open_model("llama3_1_8b", set, 1, &st);
-    assert_ok(tn_parameters_count(m, st, NULL, &n));
+    assert_ok(tn_tensors_count(m, st, NULL, &n, NULL));
     assert_true(n > 8020000000 && n < 8040000000);
     tn_settings_free(st);
 }
@@ -71,7 +71,7 @@ static void fits(void **state)
     int64_t n;
     const tn_model *m = open_model(w->target, set, 3, &st);
     assert_ok(tn_width_fit(m, st, NULL, w->key, w->parameters, &found));
-    assert_ok(tn_parameters_count(m, st, NULL, &n));
+    assert_ok(tn_tensors_count(m, st, NULL, &n, NULL));
     assert_int_equal(n, found.parameters);
     assert_true(llabs(n - w->parameters) <= (int64_t)(TN_WIDTH_TOLERANCE * (double)w->parameters));
     if (w->text) assert_string_equal(found.text, w->text);
@@ -93,7 +93,7 @@ static void nearest(void **state)
         int64_t n;
         snprintf(text, sizeof text, "%lld", (long long)d);
         assert_ok(tn_settings_set(other, "dim", text, "test"));
-        assert_ok(tn_parameters_count(m, other, NULL, &n));
+        assert_ok(tn_tensors_count(m, other, NULL, &n, NULL));
         assert_true(llabs(n - 5000000) >= llabs(found.parameters - 5000000));
     }
     tn_settings_free(other);

@@ -212,12 +212,15 @@ void tn_ahead_go_on(tn_ahead *a)
 
 static size_t padded(int64_t items) { return (sizeof(float) * (size_t)items + 63) / 64 * 64; }
 
+/* Before anybody has looked whether they fit: in double, so that nothing here can overflow. */
 size_t tn_ahead_bytes(const tn_inputs *in, int64_t batch, int64_t length, int depth)
 {
-    size_t n = 0;
+    double n = 0;
     for (size_t i = 0; i < in->n; i++)
-        if (in->slot[i].read) n += padded(tn_input_items(&in->slot[i], batch, length));
-    return n * (size_t)depth;
+        if (in->slot[i].read)
+            n += (double)in->slot[i].all * (in->slot[i].each ? (double)batch : 1) * (in->slot[i].timed ? (double)length : 1);
+    n *= (double)sizeof(float) * depth;
+    return n < 1e18 ? (size_t)n : SIZE_MAX;
 }
 
 /* Signals are the main thread's. */

@@ -98,6 +98,26 @@ static void none_by_default(void **state)
     tn_session_close(&env);
 }
 
+/* Batches that wait are counted; a batch that is halved takes none from the trainer that is gone (the sanitizers look). */
+static void memory_and_halves(void **state)
+{
+    const char *const *row = *state;
+    int64_t n;
+    tn_session a = open_run(row, "loader.workers=0"), b = open_run(row, "loader.prefetch=3");
+    size_t each = 0;
+    for (size_t i = 0; i < tn_trainer_inputs(b.trainer)->n; i++)
+        if (tn_trainer_inputs(b.trainer)->slot[i].read) each += sizeof(float) * (size_t)tn_input_items(&tn_trainer_inputs(b.trainer)->slot[i], b.batch, b.length);
+    assert_int_equal(tn_trainer_memory(b.trainer).data - tn_trainer_memory(a.trainer).data, 3 * each);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tn_source_next(&b.source, 0, b.trainer, &n));
+        assert_ok(tn_session_halve(&b));
+        assert_true(b.source.ahead && b.batch == 2 >> i);
+    }
+    assert_ok(tn_source_next(&b.source, 0, b.trainer, &n));
+    tn_session_close(&a);
+    tn_session_close(&b);
+}
+
 static const char *const rows[][4] = {
     { "ten", "task=mqar", "task.pairs=2,4", "train.context=16" },
     { "gpt_tiny", "task=tokens_copy", "task.lengths=8,16,32", "train.accumulate=2" }, /* plans of three widths */
@@ -107,5 +127,6 @@ static const char *const rows[][4] = {
 void tn_tests_ahead(tn_test_list *l)
 {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) tn_test_add(l, same_batches, rows[i], "ahead: %s %s", rows[i][0], rows[i][1]);
+    for (size_t i = 0; i < 2; i++) tn_test_add(l, memory_and_halves, rows[i], "ahead: memory, and half the batch, %s %s", rows[i][0], rows[i][1]);
     tn_test_add(l, none_by_default, NULL, "ahead: none for samples and environments");
 }

@@ -32,7 +32,9 @@ static const tn_input_row rows[ROWS] = {
 };
 
 typedef struct env_source {
-    tn_source_env_options o;
+    const tn_env *env;
+    const tn_model *model;
+    const tn_settings *settings; /* borrowed */
     tn_feed_map map, actor_map; /* of the learner's inputs and of the actor's */
     tn_trainer *actor;
     int64_t E, most, F; /* episodes side by side; steps of one at most; numbers of an observation */
@@ -96,8 +98,8 @@ static tn_status think(env_source *s, const float **logits, const float **value)
     memcpy(tn_feed_row(&f, &s->actor_map, FEATURES), s->now, sizeof *s->now * (size_t)(s->E * s->F));
     TN_RETURN_IF(tn_trainer_eval(s->actor, &loss));
     *logits = tn_trainer_output(s->actor, "logits", &n);
-    if (!*logits || n != s->E * s->o.env->actions)
-        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->o.model->name, s->o.env->actions);
+    if (!*logits || n != s->E * s->env->actions)
+        return tn_error(TN_USAGE, "model %s puts out no logits of %d actions: it cannot play", s->model->name, s->env->actions);
     *value = tn_trainer_output(s->actor, "value", &n);
     return TN_OK;
 }
@@ -105,7 +107,7 @@ static tn_status think(env_source *s, const float **logits, const float **value)
 static void begin(env_source *s, const match *m)
 {
     const tn_feed f = tn_trainer_feed(s->actor);
-    const tn_env *env = s->o.env;
+    const tn_env *env = s->env;
     for (int64_t e = 0; e < s->E; e++) {
         const tn_rng r = stream_of(s, m, m->begin, e);
         env->reset(s->state + (size_t)e * env->state_bytes, &r, s->now + e * s->F);
@@ -123,7 +125,7 @@ static void begin(env_source *s, const match *m)
 /* E episodes to their ends, kept in seen, action, reward, value and length. */
 static tn_status play(env_source *s, const match *m)
 {
-    const tn_env *env = s->o.env;
+    const tn_env *env = s->env;
     int64_t left = s->E;
     begin(s, m);
     for (int64_t t = 0; left > 0 && t < s->most; t++) {
@@ -291,7 +293,7 @@ static json_t *source_save(void *ctx)
             return NULL;
         }
     if (!recent) return NULL;
-    cursor = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "kind", "environment", "env", s->o.env->name, "episode",
+    cursor = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:o}", "kind", "environment", "env", s->env->name, "episode",
                        (json_int_t)s->episode, "steps", (json_int_t)s->steps, "seed", (json_int_t)s->seed, "together", (json_int_t)s->E,
                        "last", s->last, "recent", recent);
     return cursor; /* a failing json_pack has taken `recent` too */
@@ -303,10 +305,9 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     const char *kind = json_string_value(json_object_get(cursor, "kind")), *env = json_string_value(json_object_get(cursor, "env"));
     const json_t *recent = json_object_get(cursor, "recent");
     int64_t episode, steps;
-    if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->o.env->name) != 0)
-        return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->o.env->name);
-    if (json_integer_value(json_object_get(cursor, "seed")) != (json_int_t)s->seed ||
-        json_integer_value(json_object_get(cursor, "together")) != s->E)
+    if (!kind || strcmp(kind, "environment") != 0 || !env || strcmp(env, s->env->name) != 0)
+        return tn_error(TN_USAGE, "the run was not trained in %s: give it its own task, or start over with --fresh", s->env->name);
+    if (tn_cursor_number(cursor, "seed") != (int64_t)s->seed || tn_cursor_number(cursor, "together") != s->E)
         return tn_error(TN_USAGE, "the run began with another seed or rl.episodes: put it back, or start over with --fresh");
     TN_RETURN_IF(tn_cursor_count(cursor, "episode", &episode));
     TN_RETURN_IF(tn_cursor_count(cursor, "steps", &steps));
@@ -341,7 +342,7 @@ static void source_close(void *ctx)
 static tn_status take_memory(env_source *s)
 {
     const size_t E = (size_t)s->E, all = E * (size_t)s->most;
-    s->state = tn_alloc(E * s->o.env->state_bytes);
+    s->state = tn_alloc(E * s->env->state_bytes);
     s->now = tn_alloc(sizeof *s->now * E * (size_t)s->F);
     s->seen = tn_alloc(sizeof *s->seen * all * (size_t)s->F);
     s->action = tn_alloc(sizeof *s->action * all);
@@ -356,7 +357,7 @@ static tn_status take_memory(env_source *s)
 static tn_status check_map(const env_source *s, const tn_feed_map *m)
 {
     if (m->slot[FEATURES] >= 0 && m->slot[LABELS] >= 0) return TN_OK;
-    return tn_error(TN_USAGE, "model %s cannot learn in an environment: it has no inputs features and labels", s->o.model->name);
+    return tn_error(TN_USAGE, "model %s cannot learn in an environment: it has no inputs features and labels", s->model->name);
 }
 
 /* The actor has the learner's parameters, and rows for one observation of each episode. */
@@ -364,7 +365,7 @@ static tn_status source_start(tn_source *self, const tn_source_start *how)
 {
     env_source *e = self->ctx;
     const tn_supply supply = tn_source_supply(self);
-    const tn_trainer_options actor = { .model = e->o.model, .settings = e->o.settings, .batch = e->E, .length = 1, .supply = &supply,
+    const tn_trainer_options actor = { .model = e->model, .settings = e->settings, .batch = e->E, .length = 1, .supply = &supply,
                                        .logits = true, .forward_only = true, .store = tn_trainer_store(how->trainer), .threads = 1 };
     tn_trainer_free(e->actor);
     e->actor = NULL;
@@ -387,40 +388,9 @@ static int64_t source_count(void *ctx, tn_data_split split)
 
 static void source_about(void *ctx, FILE *f)
 {
-    const tn_env *env = ((const env_source *)ctx)->o.env;
+    const tn_env *env = ((const env_source *)ctx)->env;
     fprintf(f, "task    %s, an environment: %d numbers, %d actions, at most %d steps an episode, solved at %g\n", env->name, env->observations,
             env->actions, env->max_steps, env->solved);
-}
-
-static tn_status make(const tn_source_env_options *o, tn_source *out)
-{
-    enum { ENV_LOOKS = 30 };
-    env_source *e = tn_alloc(sizeof *e);
-    if (!e) return TN_MEMORY;
-    *e = (env_source){ .o = *o, .E = tn_settings_int(o->settings, "rl.episodes"), .most = o->env->max_steps, .F = o->env->observations,
-                       .discount = tn_settings_float(o->settings, "rl.discount"), .standardise = tn_settings_on(o->settings, "rl.standardise"),
-                       .seed = (uint64_t)tn_settings_int(o->settings, "seed"),
-                       .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
-    const tn_status s = take_memory(e);
-    if (s != TN_OK) {
-        source_close(e);
-        return s;
-    }
-    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout, .save = source_save,
-                        .load = source_load, .look = source_look, .play = source_play, .count = source_count, .about = source_about,
-                        .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS, .train_tokens = ENDLESS,
-                        .train_samples = ENDLESS, .bits = NAN, .metrics = &tn_env_reward, .n_metrics = 1 };
-    tn_source_add_number(out, "features", (double)e->F);
-    tn_source_add_number(out, "labels", 1);
-    return TN_OK;
-}
-
-tn_status tn_source_env_open(const tn_source_env_options *o, tn_trainer *learner, tn_source *out)
-{
-    TN_RETURN_IF(make(o, out));
-    const tn_status s = source_start(out, &(tn_source_start){ .trainer = learner, .batch = tn_source_env_rows(o->env, o->settings), .length = 1 });
-    if (s != TN_OK) tn_source_close(out);
-    return s;
 }
 
 bool tn_source_takes_env(const tn_source_open *o)
@@ -431,8 +401,27 @@ bool tn_source_takes_env(const tn_source_open *o)
 
 tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
 {
+    enum { ENV_LOOKS = 30 };
     const tn_task *task;
-    TN_RETURN_IF(tn_task_find(tn_settings_text(o->settings, "task.name"), &task));
+    const tn_settings *st = o->settings;
+    TN_RETURN_IF(tn_task_find(tn_settings_text(st, "task.name"), &task));
     TN_RETURN_IF(tn_task_fit_env(o->settings, task));
-    return make(&(tn_source_env_options){ .env = task->env, .model = o->model, .settings = o->settings }, out);
+    env_source *e = tn_alloc(sizeof *e);
+    if (!e) return TN_MEMORY;
+    *e = (env_source){ .env = task->env, .model = o->model, .settings = st, .E = tn_settings_int(st, "rl.episodes"), .most = task->env->max_steps,
+                       .F = task->env->observations, .discount = tn_settings_float(st, "rl.discount"),
+                       .standardise = tn_settings_on(st, "rl.standardise"), .seed = (uint64_t)tn_settings_int(st, "seed"),
+                       .train_begin = tn_rng_stream("rl.train.begin"), .train_act = tn_rng_stream("rl.train.act") };
+    const tn_status s = take_memory(e);
+    if (s != TN_OK) {
+        source_close(e);
+        return s;
+    }
+    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout,
+                        .save = source_save, .load = source_load, .look = source_look, .play = source_play, .count = source_count,
+                        .about = source_about, .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS,
+                        .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN, .metrics = &tn_env_reward, .n_metrics = 1 };
+    tn_source_add_number(out, "features", (double)e->F);
+    tn_source_add_number(out, "labels", 1);
+    return TN_OK;
 }

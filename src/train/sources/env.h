@@ -16,13 +16,4 @@ extern const tn_metric_row tn_env_reward; /* of an episode: what environments ar
 /* Rows of a batch that hold rl.episodes whole episodes, however long. */
 int64_t tn_source_env_rows(const tn_env *env, const tn_settings *st);
 
-typedef struct tn_source_env_options {
-    const tn_env *env;
-    const tn_model *model;
-    const tn_settings *settings; /* borrowed */
-} tn_source_env_options;
-
-/* Opened and started. learner, borrowed: the policy's parameters are in its store. */
-tn_status tn_source_env_open(const tn_source_env_options *o, tn_trainer *learner, tn_source *out);
-
 #endif

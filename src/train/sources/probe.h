@@ -5,12 +5,8 @@
 #include "tasks/probe.h"
 #include "train/sources/source.h"
 
-typedef struct tn_source_probe_options {
-    const tn_probe *probe; /* borrowed */
-    uint64_t seed;         /* of the training sequences */
-} tn_source_probe_options;
-
-/* Opened and started. `next` counts all tokens of its sequences, `heldout` the questions. */
-tn_status tn_source_probe_open(const tn_source_probe_options *o, const tn_source_start *how, tn_source *out);
+/* Opened and started; the probe is borrowed, the seed is that of the training sequences. `next` counts all tokens of its sequences, `heldout`
+ * the questions. */
+tn_status tn_source_probe_open(const tn_probe *p, uint64_t seed, const tn_source_start *how, tn_source *out);
 
 #endif

@@ -100,8 +100,6 @@ static json_t *source_save(void *ctx)
 /* Else a model's own: there is no task to speak of. */
 static bool of_task(const record_source *s) { return strcmp(s->set.kind, "task") == 0; }
 
-static int64_t number_of(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
-
 static tn_status source_load(void *ctx, const json_t *cursor)
 {
     record_source *s = ctx;
@@ -113,9 +111,9 @@ static tn_status source_load(void *ctx, const json_t *cursor)
     if (!data || strcmp(data, s->hash) != 0)
         return tn_error(TN_USAGE, "the %ss%s, or their splits, are not those the run began with: put the old files and %s back, or start over with "
                                   "--fresh or run=OTHER", s->set.noun, of_task(s) ? " of the task" : "", of_task(s) ? "task.* settings" : "settings");
-    if (number_of(cursor, "seed") != (int64_t)s->set.seed || number_of(cursor, "rows") != s->at.batch)
+    if (tn_cursor_number(cursor, "seed") != (int64_t)s->set.seed || tn_cursor_number(cursor, "rows") != s->at.batch)
         return tn_error(TN_USAGE, "the run has seed=%lld and train.batch=%lld: set them so, or start over with --fresh",
-                        (long long)number_of(cursor, "seed"), (long long)number_of(cursor, "rows"));
+                        (long long)tn_cursor_number(cursor, "seed"), (long long)tn_cursor_number(cursor, "rows"));
     TN_RETURN_IF(tn_cursor_count(cursor, "epoch", &epoch));
     TN_RETURN_IF(tn_cursor_count(cursor, "next", &next));
     TN_RETURN_IF(tn_cursor_count(cursor, "batches", &batches));
@@ -227,9 +225,7 @@ static tn_status source_apart(void *ctx, const tn_source_start *how, tn_source *
     tn_record_set set = ((const record_source *)ctx)->set;
     set.close = NULL;
     TN_RETURN_IF(tn_source_records_make(&set, out));
-    const tn_status s = source_start(out, how);
-    if (s != TN_OK) tn_source_close(out);
-    return s;
+    return tn_source_started(out, how);
 }
 
 tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
@@ -246,7 +242,7 @@ tn_status tn_source_records_make(const tn_record_set *set, tn_source *out)
                         .apart = source_apart, .count = source_count, .about = source_about, .example = n > 0 ? source_example : NULL,
                         .close = source_close, .rows = set->rows, .n_rows = set->n_rows, .bits = NAN, .train_samples = n, .train_tokens = set->labels };
     tn_source_add_number(out, "samples", n);
-    for (size_t i = 0; i < set->n_numbers; i++) tn_source_add_number(out, set->number[i].name, set->number[i].value);
+    for (size_t i = 0; i < set->n_numbers; i++) tn_source_add_number(out, set->numbers[i].name, set->numbers[i].value);
     return TN_OK;
 }
 
@@ -294,10 +290,28 @@ static double labels_of(const owned *o)
     return sum;
 }
 
+static tn_status check_rows(const tn_records *r)
+{
+    if (!r->name || !r->open || !r->read) return tn_error(TN_USAGE, "its row has no name, open or read: complete it");
+    if (r->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "it has more than %d inputs: join some", TN_INPUTS_MAX);
+    for (size_t i = 0; i < r->n_inputs; i++)
+        if (!r->inputs[i].valid_rows && (!r->inputs[i].dims[0] || strcmp(r->inputs[i].dims[0], TN_B) != 0))
+            return tn_error(TN_USAGE, "input %s: a record fills one row of the batch: begin its dims with TN_B", r->inputs[i].name);
+    return TN_OK;
+}
+
+static tn_status check_about(const tn_records_about *a)
+{
+    for (int k = 0; k < TN_RECORD_SPLITS; k++)
+        if (a->count[k] < 0 || a->count[k] > INT32_MAX)
+            return tn_error(TN_USAGE, "%lld records of a split: 0 to %d are possible", (long long)a->count[k], INT32_MAX);
+    if (a->n_numbers < TN_SOURCE_NUMBERS) return TN_OK; /* one is "samples" */
+    return tn_error(TN_USAGE, "it has more than %d numbers: leave some out", TN_SOURCE_NUMBERS - 1);
+}
+
 /* What nobody set becomes what suits them, as for the samples of a task. */
 static tn_status fit_settings(const tn_source_open *o, const owned *own)
 {
-    const tn_samples like = { .count = { own->about.count[0], own->about.count[1], own->about.count[2] } };
     for (size_t i = 0; i < own->about.n_numbers; i++) {
         char text[32];
         const char *name = own->about.numbers[i].name;
@@ -305,7 +319,7 @@ static tn_status fit_settings(const tn_source_open *o, const owned *own)
         snprintf(text, sizeof text, "%.17g", own->about.numbers[i].value);
         TN_RETURN_IF(tn_settings_set(o->settings, name, text, "data %s", own->rows->name));
     }
-    return tn_task_fit_counts(o->settings, own->rows->name, &like);
+    return tn_task_fit_counts(o->settings, own->rows->name, own->about.count);
 }
 
 bool tn_source_takes_records(const tn_source_open *o) { return o->model->records != NULL; }
@@ -316,19 +330,21 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
     owned *own = tn_alloc(sizeof *own);
     if (!own) return TN_MEMORY;
     *own = (owned){ .rows = r };
-    tn_status s = r->open(o->settings, &own->data, &own->about);
+    tn_status s = check_rows(r);
+    if (s == TN_OK) s = r->open(o->settings, &own->data, &own->about);
+    if (s == TN_OK) s = check_about(&own->about);
     if (s == TN_OK) s = fit_settings(o, own);
     if (s != TN_OK) {
         if (own->data) close_own(own);
         else tn_free(own);
-        tn_error_prefix("model %s, data %s", o->model->name, r->name);
+        tn_error_prefix("model %s, data %s", o->model->name, r->name ? r->name : "?");
         return s;
     }
-    tn_record_set set = { .kind = "records", .noun = "record", .rows = r->inputs, .n_rows = r->n_inputs,
-                                .count = { own->about.count[0], own->about.count[1], own->about.count[2] }, .labels = labels_of(own), .data = own,
-                                .read = read_own, .hash = hash_own, .about = about_own, .close = close_own,
-                                .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
-    for (size_t i = 0; i < own->about.n_numbers && i < TN_SOURCE_NUMBERS; i++) set.number[set.n_numbers++] = own->about.numbers[i];
+    tn_record_set set = { .kind = "records", .noun = "record", .rows = r->inputs, .n_rows = r->n_inputs, .labels = labels_of(own),
+                          .data = own, .read = read_own, .hash = hash_own, .about = about_own, .close = close_own,
+                          .numbers = own->about.numbers, .n_numbers = own->about.n_numbers,
+                          .seed = (uint64_t)tn_settings_int(o->settings, "seed") };
+    memcpy(set.count, own->about.count, sizeof set.count);
     TN_RETURN_IF(tn_source_records_make(&set, out));
     out->prefers_ahead = 2;
     return TN_OK;

@@ -13,7 +13,7 @@ typedef struct tn_record_set {
     size_t n_rows;
     int64_t count[TN_SPLITS];
     double labels; /* that count, of the training part */
-    tn_source_number number[TN_SOURCE_NUMBERS]; /* (n_numbers); "samples" is added to them */
+    const tn_source_number *numbers; /* (n_numbers), as long as the data; "samples" is added to them */
     size_t n_numbers;
     const void *data;
     int64_t (*read)(const void *data, int split, int64_t i, int64_t step, void *const *at); /* as tn_records.read */

@@ -90,7 +90,7 @@ static int64_t read_wave(const void *data, int split, int64_t i, int64_t step, v
 static const tn_setting settings[] = {
     TN_SETTING_AUTO_INT("cells", "auto", TN_RANGE(1, 1000), "", "numbers of a record (auto: the data's)"),
     TN_SETTING_INT("world", "1", TN_RANGE(0, 99), "", "which data"),
-    TN_SETTING_INT("records", "13", TN_RANGE(0, 1000), "", "records to learn from"),
+    TN_SETTING_INT("records", "13", TN_RANGE(-1, 1000), "", "records to learn from"),
     TN_SETTING_FLOAT("rate", "0.5", TN_RANGE(0, 1), "", "called as a number of the data is, and no size"),
 };
 
@@ -330,6 +330,39 @@ static void refuses(void **state)
     assert_int_equal(opened, 0);
 }
 
+/* Found before a record is read. */
+static void refuses_rows(void **state)
+{
+    (void)state;
+    static const tn_input_row many[TN_INPUTS_MAX + 1], flat[] = { { "table", TN_F32, .dims = { "cells" } } };
+    tn_records bad[] = { records, records, records };
+    static const char *const says[] = { "data waves: it has more than 16 inputs", "data waves: input table: a record fills one row of the batch",
+                                        "data waves: its row has no name, open or read" };
+    bad[0].inputs = many;
+    bad[0].n_inputs = TN_INPUTS_MAX + 1;
+    bad[1].inputs = flat;
+    bad[1].n_inputs = 1;
+    bad[2].read = NULL;
+    for (int i = 0; i < 3; i++) {
+        tn_model model = toy;
+        tn_source source;
+        tn_settings *st = settings_of(NULL, 0);
+        model.records = &bad[i];
+        assert_fails(tn_source_find(&(tn_source_open){ .model = &model, .settings = st, .needed = true, .trains = true }, &source), TN_USAGE, says[i]);
+        tn_settings_free(st);
+    }
+    assert_int_equal(opened, 0);
+}
+
+static void too_many(void **state)
+{
+    (void)state;
+    rig r;
+    assert_fails(try_rig(&r, (const char *const[]){ "records=-1" }, 1, TN_VALID), TN_USAGE, "-1 records of a split: 0 to 2147483647 are possible");
+    close_rig(&r);
+    assert_int_equal(opened, 0);
+}
+
 static void sizes(void **state)
 {
     (void)state;
@@ -524,6 +557,8 @@ void tn_tests_records(tn_test_list *l)
     tn_test_add(l, heldout, &test, "records: the test part");
     tn_test_add(l, goes_on, NULL, "records: goes on where it was");
     tn_test_add(l, refuses, NULL, "records: refusals");
+    tn_test_add(l, refuses_rows, NULL, "records: mistakes in their row");
+    tn_test_add(l, too_many, NULL, "records: a count that cannot be");
     tn_test_add(l, sizes, NULL, "records: what settings become");
     tn_test_add(l, apart, NULL, "records: another split apart");
     tn_test_add(l, runs, NULL, "records: a run in sessions of 0, 1, 2, ... steps");

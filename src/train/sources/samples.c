@@ -24,6 +24,7 @@ typedef struct owned {
     tn_samples *own; /* the same, where they go with it: back to `shared`, or freed */
     tn_shared *shared;
     char name[64]; /* of the task */
+    tn_source_number number[3];
 } owned;
 
 static int64_t read_sample(const void *data, int split, int64_t i, int64_t step, void *const *at)
@@ -79,11 +80,16 @@ static void about(const void *data, FILE *f)
             (long long)set->count[TN_VALID], (long long)set->count[TN_TEST], (long long)set->tokens, (long long)set->features, (long long)set->classes);
 }
 
+static void give_back(tn_shared *shared, tn_samples *own)
+{
+    if (shared) tn_shared_return_samples(shared, own);
+    else tn_samples_free(own);
+}
+
 static void close_samples(void *data)
 {
     owned *o = data;
-    if (o->shared) tn_shared_return_samples(o->shared, o->own);
-    else tn_samples_free(o->own);
+    give_back(o->shared, o->own);
     tn_free(o);
 }
 
@@ -100,27 +106,23 @@ static tn_status make(const tn_samples *set, tn_samples *own, tn_shared *shared,
 {
     owned *o = tn_alloc(sizeof *o);
     if (!o) {
-        if (shared) tn_shared_return_samples(shared, own);
-        else tn_samples_free(own);
+        give_back(shared, own);
         return TN_MEMORY;
     }
-    *o = (owned){ .set = set, .own = own, .shared = shared };
+    *o = (owned){ .set = set, .own = own, .shared = shared,
+                  .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } } };
     snprintf(o->name, sizeof o->name, "%s", name);
     const tn_record_set records = { .kind = "task", .noun = "sample", .rows = rows, .n_rows = ROWS,
                                     .count = { set->count[0], set->count[1], set->count[2] }, .labels = counted_labels(set), .data = o,
                                     .read = read_sample, .place = place_of, .hash = hash_samples, .about = about, .bytes = bytes_of,
-                                    .close = close_samples, .seed = seed,
-                                    .number = { { "features", (double)set->features }, { "labels", (double)set->labels }, { "answers", 1 } },
-                                    .n_numbers = 3 };
+                                    .close = close_samples, .seed = seed, .numbers = o->number, .n_numbers = 3 };
     return tn_source_records_make(&records, out);
 }
 
-tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out)
+tn_status tn_source_samples_open(const tn_samples *set, uint64_t seed, const tn_source_start *how, tn_source *out)
 {
-    TN_RETURN_IF(make(o->samples, NULL, NULL, "", o->seed, out));
-    const tn_status s = out->start(out, how);
-    if (s != TN_OK) tn_source_close(out);
-    return s;
+    TN_RETURN_IF(make(set, NULL, NULL, "", seed, out));
+    return tn_source_started(out, how);
 }
 
 bool tn_source_takes_samples(const tn_source_open *o)
@@ -136,7 +138,6 @@ tn_status tn_source_open_samples(const tn_source_open *o, tn_source *out)
     TN_RETURN_IF(tn_task_samples(o->settings, o->shared, &set));
     const tn_status s = tn_task_fit_samples(o->settings, set);
     if (s == TN_OK) return make(set, set, o->shared, name, (uint64_t)tn_settings_int(o->settings, "seed"), out);
-    if (o->shared) tn_shared_return_samples(o->shared, set);
-    else tn_samples_free(set);
+    give_back(o->shared, set);
     return s;
 }

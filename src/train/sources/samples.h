@@ -6,12 +6,7 @@
 #include "tasks/task.h"
 #include "train/sources/source.h"
 
-typedef struct tn_source_samples_options {
-    const tn_samples *samples; /* borrowed */
-    uint64_t seed;             /* of the orders */
-} tn_source_samples_options;
-
-/* Opened and started. */
-tn_status tn_source_samples_open(const tn_source_samples_options *o, const tn_source_start *how, tn_source *out);
+/* Opened and started; the samples are borrowed, the seed is that of the orders. */
+tn_status tn_source_samples_open(const tn_samples *set, uint64_t seed, const tn_source_start *how, tn_source *out);
 
 #endif

@@ -46,7 +46,7 @@ struct tn_source {
 
     /* Before next and heldout; again to begin anew, with another batch. TN_USAGE names what does not fit. */
     tn_status (*start)(tn_source *s, const tn_source_start *how);
-    /* Memory that it takes, or will when started so. NULL: none worth counting. */
+    /* Memory that it takes when started so, without batches made ahead (tn_source_bytes). NULL: none worth counting. */
     size_t (*bytes)(void *ctx, const tn_source_start *how);
     /* The next batch, for this step of the optimizer, into inputs of the width that it needs (tn_feed_for); *count:
      * labels that are counted, or what else a run on it is measured in. Inside a step: no allocation, no file. */
@@ -112,8 +112,12 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out);
 #undef TN_SOURCE_KIND
 
 void tn_source_close(tn_source *s); /* takes a zeroed one */
+tn_status tn_source_started(tn_source *s, const tn_source_start *how); /* started, or closed where that fails */
 /* Starts it, with so many batches made ahead (0: in the call). */
 tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead);
+/* Memory that it takes when it is begun so; how->trainer is not asked for. */
+tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how, int ahead, size_t *out);
+void tn_source_stop(tn_source *s); /* no batch is made ahead any more: before its trainer goes */
 /* The functions above, for a run: whoever watches the trainer is told, and what is made ahead is taken or undone. */
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count);
 tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64_t *count);
@@ -132,5 +136,7 @@ double tn_source_number_of(const tn_source *s, const char *name);        /* NaN:
 /* A counter of a cursor: an integer from 0 to TN_CURSOR_MAX, from where it can be counted on. TN_BAD_FILE: it is none. */
 #define TN_CURSOR_MAX ((int64_t)1 << 50)
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out);
+/* Of a key that was looked at, or that is compared. */
+static inline int64_t tn_cursor_number(const json_t *cursor, const char *key) { return json_integer_value(json_object_get(cursor, key)); }
 
 #endif

@@ -24,13 +24,12 @@ static void open_rig(rig *r, const char *const *set, size_t n)
     assert_ok(tn_settings_resolve("tep", set, n, &r->settings, &model));
     assert_ok(tn_source_find(&(tn_source_open){ .model = model, .settings = r->settings, .needed = true, .trains = true }, &r->source));
     assert_true(r->source.play && r->source.waits && !r->source.apart);
-    tn_source_close(&r->source);
     assert_ok(tn_task_find(tn_settings_text(r->settings, "task.name"), &task));
     r->env = task->env;
     assert_non_null(r->env);
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = model, .settings = r->settings, .batch = tn_source_env_rows(r->env, r->settings),
                                                     .length = 1, .supply = TN_MLP_SUPPLY(1, 1, .optional = true), .threads = 1 }, &r->learner));
-    assert_ok(tn_source_env_open(&(tn_source_env_options){ .env = r->env, .model = model, .settings = r->settings }, r->learner, &r->source));
+    assert_ok(tn_source_started(&r->source, &(tn_source_start){ .trainer = r->learner, .batch = tn_source_env_rows(r->env, r->settings), .length = 1 }));
 }
 
 static void close_rig(rig *r)

@@ -91,7 +91,7 @@ static void open_rig(rig *r, const char *words, uint64_t seed)
     assert_int_equal(tn_settings_int(r->settings, "vocab"), r->probe->vocab);
     assert_ok(tn_trainer_new(&(tn_trainer_options){ .model = &echo, .settings = r->settings, .batch = B, .length = r->probe->length,
                                                     .logits = true, .widths = r->probe->lengths, .n_widths = r->probe->n_lengths }, &r->trainer));
-    assert_ok(tn_source_probe_open(&(tn_source_probe_options){ .probe = r->probe, .seed = seed },
+    assert_ok(tn_source_probe_open(r->probe, seed,
                                    &(tn_source_start){ .trainer = r->trainer, .batch = B, .length = r->probe->length, .heldout = TN_VALID }, &r->source));
     write_identity(r->trainer, "table", r->probe->vocab, 1);
     write_identity(r->trainer, "head", r->probe->vocab, 20);

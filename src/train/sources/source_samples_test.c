@@ -53,7 +53,7 @@ typedef struct rig {
 
 static tn_status open_samples(const tn_samples *set, tn_trainer *t, int64_t batch, uint64_t seed, tn_data_split heldout, tn_source *out)
 {
-    return tn_source_samples_open(&(tn_source_samples_options){ .samples = set, .seed = seed },
+    return tn_source_samples_open(set, seed,
                                   &(tn_source_start){ .trainer = t, .batch = batch, .length = TOKENS, .heldout = heldout }, out);
 }
 
@@ -144,7 +144,7 @@ static void epochs(void **state)
     for (int i = 0; i < 7; i++) (void)next(&a);
     assert_int_equal(tn_alloc_count(), before);
     assert_true(a.source.train_samples == TRAIN && isnan(a.source.bits));
-    assert_int_equal(tn_samples_batches(&a.w.set, B), 3);
+    assert_int_equal(a.source.epoch_batches, 3);
     close_rig(&a);
     close_rig(&b);
 }

@@ -1,12 +1,12 @@
 /* Which source a run has, and what all of them share. */
 #include "train/sources/source.h"
 
+#include "base/alloc.h"
 #include "base/status.h"
 #include "train/sources/ahead.h"
 #include "train/sources/task_setup.h"
 #include "train/train_settings.h"
 
-#include <math.h>
 #include <string.h>
 
 static const struct {
@@ -32,21 +32,49 @@ tn_status tn_source_find(const tn_source_open *o, tn_source *out)
     return o->needed ? tn_task_missing(o->model) : tn_settings_fix_sizes(o->model, o->settings);
 }
 
-void tn_source_close(tn_source *s)
+void tn_source_stop(tn_source *s)
 {
     tn_ahead_free(s->ahead);
+    s->ahead = NULL;
+}
+
+void tn_source_close(tn_source *s)
+{
+    tn_source_stop(s);
     if (s->ctx) s->close(s->ctx);
     *s = (tn_source){ 0 };
 }
 
+tn_status tn_source_started(tn_source *s, const tn_source_start *how)
+{
+    const tn_status st = s->start(s, how);
+    if (st != TN_OK) tn_source_close(s);
+    return st;
+}
+
 /* --- a run's calls -------------------------------------------------------------------------------------------------------- */
+
+static bool can_be_ahead(const tn_source *s, const tn_source_start *how)
+{
+    return !s->waits && !s->text && s->mark && !how->heldout_only;
+}
 
 tn_status tn_source_begin(tn_source *s, const tn_source_start *how, int ahead)
 {
-    tn_ahead_free(s->ahead);
-    s->ahead = NULL;
+    tn_source_stop(s);
     TN_RETURN_IF(s->start(s, how));
-    return ahead > 0 && !s->waits && !s->text && s->mark && !how->heldout_only ? tn_ahead_new(s, how, ahead, &s->ahead) : TN_OK;
+    return ahead > 0 && can_be_ahead(s, how) ? tn_ahead_new(s, how, ahead, &s->ahead) : TN_OK;
+}
+
+tn_status tn_source_bytes(const tn_source *s, const tn_model *model, const tn_settings *st, const tn_source_start *how, int ahead, size_t *out)
+{
+    const tn_supply supply = tn_source_supply(s);
+    tn_inputs in;
+    *out = s->bytes ? s->bytes(s->ctx, how) : 0;
+    if (ahead < 1 || !can_be_ahead(s, how)) return TN_OK;
+    TN_RETURN_IF(tn_inputs_match(model, st, &supply, &in));
+    if (!tn_add_ok(*out, tn_ahead_bytes(&in, how->batch, how->length, ahead), out)) *out = SIZE_MAX;
+    return TN_OK;
 }
 
 tn_status tn_source_next(const tn_source *s, int64_t step, tn_trainer *to, int64_t *count)
@@ -113,9 +141,8 @@ void tn_source_add_number(tn_source *s, const char *name, double value)
 
 double tn_source_number_of(const tn_source *s, const char *name)
 {
-    for (size_t i = 0; i < s->n_numbers; i++)
-        if (strcmp(s->number[i].name, name) == 0) return s->number[i].value;
-    return NAN;
+    const tn_supply has = tn_source_supply(s);
+    return tn_supply_number(&has, name);
 }
 
 tn_status tn_cursor_count(const json_t *cursor, const char *key, int64_t *out)

@@ -15,7 +15,8 @@ static bool has(const tn_settings *st, const char *key) { return tn_settings_fin
 
 static bool is_unset(const tn_settings *st, const char *key) { return strcmp(tn_settings_source(st, key), "default") == 0; }
 
-const char *tn_task_names(bool tokens, char *buf, size_t bytes)
+/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
+static const char *names_of(bool tokens, char *buf, size_t bytes)
 {
     size_t at = 0;
     buf[0] = 0;
@@ -42,8 +43,6 @@ tn_status tn_task_assume(const tn_model *model, tn_settings *st)
     }
     return TN_OK;
 }
-
-int64_t tn_samples_batches(const tn_samples *set, int64_t batch) { return (set->count[TN_TRAIN] + batch - 1) / batch; }
 
 /* A model may have more classes than its task, as it may have more tokens than its text. */
 static tn_status take_sizes(tn_settings *st, const char *name, const tn_samples *set, const char *source)
@@ -80,21 +79,22 @@ static tn_status take_epochs(tn_settings *st, int64_t batches)
     return set_number(st, "train.steps", (epochs * batches + accumulate - 1) / accumulate, source);
 }
 
-static tn_status take_defaults(tn_settings *st, const tn_samples *set, const char *source)
+static tn_status take_defaults(tn_settings *st, const int64_t count[TN_SPLITS], const char *source)
 {
-    const int64_t train = set->count[TN_TRAIN];
+    const int64_t train = count[TN_TRAIN];
     if (tn_settings_is_auto(st, "train.batch"))
         TN_RETURN_IF(set_number(st, "train.batch", train > 0 && train < TN_TASK_BATCH ? train : TN_TASK_BATCH, source));
-    const int64_t batches = tn_samples_batches(set, tn_settings_int(st, "train.batch"));
+    const int64_t batch = tn_settings_int(st, "train.batch"), batches = (train + batch - 1) / batch;
     const int64_t each = batches / tn_settings_int(st, "train.accumulate"), steps = each > 0 ? each : 1; /* of an epoch */
     TN_RETURN_IF(take_epochs(st, batches));
     if (is_unset(st, "train.eval_every"))
         TN_RETURN_IF(set_number(st, "train.eval_every", (TN_TASK_EVAL_STEPS + steps - 1) / steps * steps, source));
     if (is_unset(st, "train.eval_batches")) TN_RETURN_IF(tn_settings_set(st, "train.eval_batches", "0", "%s", source));
-    if (is_unset(st, "train.test") && set->count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
-    if (tn_settings_on(st, "train.test") && set->count[TN_TEST] == 0)
+    if (is_unset(st, "train.test") && count[TN_TEST] > 0) TN_RETURN_IF(tn_settings_set(st, "train.test", "on", "%s", source));
+    if (tn_settings_on(st, "train.test") && count[TN_TEST] == 0)
         return tn_error(TN_USAGE, "train.test=on, but the %s has no test split: %s", source,
-                        strncmp(source, "task", 4) == 0 ? "make task.test_frac larger than 0" : "leave it off, or have the model hold out some records");
+                        strncmp(source, "task", 4) == 0 ? "make task.test_frac larger than 0"
+                                                        : "leave it off, or have the model hold out some records");
     return TN_OK;
 }
 
@@ -116,7 +116,7 @@ static tn_status check_for_tokens(const tn_model *model, const tn_settings *st)
     TN_RETURN_IF(tn_task_find(name, &task));
     if (task->probe) return TN_OK;
     return tn_error(TN_USAGE, "task=%.80s is for models that learn from samples, and %s learns from text: name a text file with "
-                              "data=FILE instead, or one of the tasks %s", name, model->name, tn_task_names(true, names, sizeof names));
+                              "data=FILE instead, or one of the tasks %s", name, model->name, names_of(true, names, sizeof names));
 }
 
 static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
@@ -134,7 +134,7 @@ static tn_status check_for_samples(const tn_model *model, const tn_settings *st)
     TN_RETURN_IF(tn_task_find(name, &task));
     if (!task->probe) return TN_OK;
     return tn_error(TN_USAGE, "task=%s is for models that read tokens, and %s learns from samples: name another, such as %s", name,
-                    model->name, tn_task_names(false, names, sizeof names));
+                    model->name, names_of(false, names, sizeof names));
 }
 
 /* Data that it could not read must not be taken for read. */
@@ -160,7 +160,7 @@ tn_status tn_task_missing(const tn_model *model)
     char names[512];
     if (tn_model_reads(model, "tokens")) return tn_error(TN_USAGE, "data is not set: name a text file, for example data=book.txt");
     return tn_error(TN_USAGE, "%s learns from a task: name one with task=NAME, which may be %s (`tenon tasks` describes them)",
-                    model->name, tn_task_names(false, names, sizeof names));
+                    model->name, names_of(false, names, sizeof names));
 }
 
 /* --- probes ------------------------------------------------------------------------------------------------------------- */
@@ -179,14 +179,16 @@ static tn_status take_context(tn_settings *st, const char *source)
     return set_number(st, "train.context", lengths[n - 1], source);
 }
 
-static tn_status take_vocab(tn_settings *st, const tn_probe *p, const char *source)
+tn_status tn_task_fit_vocab(tn_settings *st, long long needs, const char *kind, const char *name)
 {
+    char text[32];
     if (!has(st, "vocab")) return TN_OK;
-    if (tn_settings_is_auto(st, "vocab")) return set_number(st, "vocab", p->vocab, source);
-    const long long is = tn_settings_int(st, "vocab"), needs = p->vocab;
+    snprintf(text, sizeof text, "%lld", needs);
+    if (tn_settings_is_auto(st, "vocab")) return tn_settings_set(st, "vocab", text, "%s %s", kind, name);
+    const long long is = tn_settings_int(st, "vocab");
     if (is >= needs) return TN_OK;
-    return tn_error(TN_USAGE, "vocab=%lld is too small for the task %s, which has %lld different tokens: leave vocab at auto, or %lld and "
-                              "more", is, p->task->name, needs, needs);
+    return tn_error(TN_USAGE, "vocab=%lld is too small for %s%.640s, which has %lld different tokens: leave vocab at auto, or %lld and more",
+                    is, strcmp(kind, "task") == 0 ? "the task " : "", name, needs, needs);
 }
 
 tn_status tn_task_fit_probe(tn_settings *st)
@@ -205,7 +207,7 @@ tn_status tn_task_fit_probe(tn_settings *st)
     snprintf(source, sizeof source, "task %s", task->name);
     TN_RETURN_IF(take_context(st, source));
     TN_RETURN_IF(tn_probe_open(st, &p));
-    tn_status s = take_vocab(st, p, source);
+    tn_status s = tn_task_fit_vocab(st, p->vocab, "task", task->name);
     tn_probe_free(p);
     const char *const values[][2] = { { "train.eval_batches", "0" }, { "train.test", "on" } };
     for (size_t i = 0; s == TN_OK && i < sizeof values / sizeof *values; i++)
@@ -286,12 +288,12 @@ tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set)
     const char *name = tn_settings_text(st, "task.name");
     snprintf(source, sizeof source, "task %s", name);
     TN_RETURN_IF(take_sizes(st, name, set, source));
-    return take_defaults(st, set, source);
+    return take_defaults(st, set->count, source);
 }
 
-tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like)
+tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS])
 {
     char source[96];
     snprintf(source, sizeof source, "data %s", name);
-    return take_defaults(st, like, source);
+    return take_defaults(st, count, source);
 }

@@ -25,9 +25,11 @@
  * TN_USAGE names the remedy: sizes or settings that are not the task's. */
 tn_status tn_task_fit_samples(tn_settings *st, const tn_samples *set);
 /* The same for records that are no task's: batch, epochs, evaluations. */
-tn_status tn_task_fit_counts(tn_settings *st, const char *name, const tn_samples *like);
+tn_status tn_task_fit_counts(tn_settings *st, const char *name, const int64_t count[TN_SPLITS]);
 tn_status tn_task_fit_env(tn_settings *st, const tn_task *task);
 tn_status tn_task_fit_probe(tn_settings *st);
+/* vocab where it is auto: so many; kind: "task" or "data". */
+tn_status tn_task_fit_vocab(tn_settings *st, long long needs, const char *kind, const char *name);
 /* The samples of the task that the settings name; of `shared` where that is not NULL (tn_shared_return_samples). */
 struct tn_shared;
 tn_status tn_task_samples(const tn_settings *st, struct tn_shared *shared, tn_samples **out);
@@ -41,10 +43,5 @@ enum { TN_TASK_BATCH = 64, TN_TASK_EVAL_STEPS = 20, TN_TASK_EPISODES = 1000 };
 
 /* Settings that are auto become what the model assumes without data. */
 tn_status tn_task_assume(const tn_model *model, tn_settings *st);
-
-int64_t tn_samples_batches(const tn_samples *set, int64_t batch); /* of an epoch */
-
-/* "xor, parity, digits" into buf: tasks of models that read tokens, or those of the others. */
-const char *tn_task_names(bool tokens, char *buf, size_t bytes);
 
 #endif

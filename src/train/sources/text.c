@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/text.h"
+#include "train/sources/task_setup.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -162,11 +163,7 @@ static json_t *source_save(void *ctx)
                      (json_int_t)c.length, "mode", (json_int_t)c.mode);
 }
 
-/* Of a key that was looked at. */
-static uint64_t number_of(const json_t *cursor, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(cursor, key));
-}
+static uint64_t number_of(const json_t *cursor, const char *key) { return (uint64_t)tn_cursor_number(cursor, key); }
 
 static tn_status check_counts(const json_t *cursor)
 {
@@ -352,12 +349,8 @@ static tn_status make(const tn_source_text_options *o, tn_dataset *own, int64_t 
 
 tn_status tn_source_text_open(const tn_source_text_options *o, const tn_source_start *how, tn_source *out)
 {
-    tn_source made;
-    TN_RETURN_IF(make(o, NULL, how->length, &made));
-    const tn_status s = source_start(&made, how);
-    if (s == TN_OK) *out = made;
-    else tn_source_close(&made);
-    return s;
+    TN_RETURN_IF(make(o, NULL, how->length, out));
+    return tn_source_started(out, how);
 }
 
 /* --- by settings ------------------------------------------------------------------------------------------------------- */
@@ -387,19 +380,6 @@ static tn_loader_mode mode_of(const tn_settings *st, const tn_dataset *data)
     return strcmp(mode, "window") == 0 ? TN_LOADER_WINDOW : strcmp(mode, "bucket") == 0 ? TN_LOADER_BUCKET : TN_LOADER_PACK;
 }
 
-static tn_status take_vocab(tn_settings *st, const tn_dataset *data, const char *path)
-{
-    char text[32];
-    const long long needs = (long long)tn_dataset_about(data)->vocab;
-    snprintf(text, sizeof text, "%lld", needs);
-    if (tn_settings_find(st, "vocab") == tn_settings_count(st)) return TN_OK;
-    if (tn_settings_is_auto(st, "vocab")) return tn_settings_set(st, "vocab", text, "data %s", path);
-    const long long vocab = (long long)tn_settings_int(st, "vocab");
-    if (vocab >= needs) return TN_OK;
-    return tn_error(TN_USAGE, "vocab=%lld is too small for %.640s, which has %lld different tokens: leave vocab at auto, or %lld "
-                              "and more", vocab, path, needs, needs);
-}
-
 bool tn_source_takes_text(const tn_source_open *o) { return tn_settings_text(o->settings, "data")[0] && tn_model_reads(o->model, "tokens"); }
 
 tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
@@ -409,7 +389,7 @@ tn_status tn_source_open_text(const tn_source_open *o, tn_source *out)
     tn_dataset *data = NULL;
     tn_status s = open_dataset(o, path, &data);
     if (s != TN_OK) tn_error_prefix("data");
-    if (s == TN_OK) s = take_vocab(o->settings, data, path);
+    if (s == TN_OK) s = tn_task_fit_vocab(o->settings, (long long)tn_dataset_about(data)->vocab, "data", path);
     if (s != TN_OK) {
         tn_dataset_close(data);
         return s;

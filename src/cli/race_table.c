@@ -165,7 +165,7 @@ static int put_scores(json_t *row, const tn_progress_report *l, const char *lead
         const tn_metric_row *r = tn_metric_find(&l->metrics, s->at[i].name);
         if (!r || tn_metric_is_other_unit(r) || strcmp(r->name, s->at[i].name) != 0 || isnan(s->at[i].value)) continue;
         snprintf(key, sizeof key, "%s%s", lead, s->at[i].name);
-        bad = put(row, key, json_real(s->at[i].value));
+        bad = put(row, key, tn_number_or_null(s->at[i].value));
     }
     return bad;
 }
@@ -186,7 +186,7 @@ static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_t
     int bad = !row;
     const double tested = tn_scores_first(&x->test.scores);
     if (!bad) bad |= put_scores(row, l, "heldout_", &l->last) || put_scores(row, l, "best_", &l->best);
-    if (!bad && !isnan(tested)) bad |= put(row, "test", json_real(tested * tn_score_scale(&l->metrics, x->test_bits)));
+    if (!bad && !isnan(tested)) bad |= put(row, "test", tn_number_or_null(tested * tn_score_scale(&l->metrics, x->test_bits)));
     if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
     if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());

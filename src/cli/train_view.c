@@ -92,7 +92,8 @@ static const char *held_text(const tn_progress_report *r, char *buf, size_t byte
     if (isnan(first)) return buf;
     n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
     if (!isnan(r->bits)) n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
-    if (beside && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, tn_scores_get(&r->last, beside->name));
+    const double x = beside ? tn_scores_get(&r->last, beside->name) : NAN;
+    if (!isnan(x) && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, x);
     return buf;
 }
 

@@ -32,6 +32,15 @@ bool tn_scores_put(tn_scores *s, const char *name, double value)
     return true;
 }
 
+bool tn_scores_better(const tn_scores *a, const tn_scores *b, const char *name, bool lower)
+{
+    const double x = tn_scores_get(a, name), y = tn_scores_get(b, name), first = tn_scores_first(a);
+    if (isnan(first)) return false;
+    if (isnan(x) != isnan(y)) return isnan(y);
+    if (!isnan(x) && x != y) return lower ? x < y : x > y;
+    return !(first >= tn_scores_first(b));
+}
+
 /* --- mistakes in rows --------------------------------------------------------------------------------------------------- */
 
 static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *what)

@@ -19,6 +19,10 @@ double tn_scores_first(const tn_scores *s);
 /* False: there is no room, or the name is too long. */
 bool tn_scores_put(tn_scores *s, const char *name, double value);
 
+/* Whether a is better than b by the score of this name, which `lower` is better of, or not. One that knows it is better than one that does
+ * not; where neither does, or they are equal, the first score decides: the lower. */
+bool tn_scores_better(const tn_scores *a, const tn_scores *b, const char *name, bool lower);
+
 /* Names that stand for something else where scores are written: no metric has one. */
 bool tn_score_taken(const char *name);
 

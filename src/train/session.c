@@ -18,13 +18,17 @@ static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool
                               .heldout = heldout, .heldout_only = heldout_only };
 }
 
-/* Outputs that metrics read beside the plan's own. */
+/* Outputs that metrics read beside the plan's own: all steps without gradients are asked for them. */
 static void list_wants(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1])
 {
-    size_t n = 0;
-    for (size_t i = 0; i < s->model->n_metrics && n < TN_BATCH_WANTS; i++) {
-        const tn_metric_row *m = &s->model->metrics[i];
-        if (m->reads && !m->runs && (!m->needs || !isnan(tn_source_number_of(&s->source, m->needs)))) wants[n++] = m->reads;
+    size_t n = 0, k;
+    tn_metric_list all;
+    tn_metric_rows(s->model, &all);
+    for (size_t i = 0; i < all.n && n < TN_BATCH_WANTS; i++) {
+        const tn_metric_row *m = all.row[i];
+        if (!m->reads || (m->needs && isnan(tn_source_number_of(&s->source, m->needs)))) continue;
+        for (k = 0; k < n && strcmp(wants[k], m->reads) != 0; k++) {}
+        if (k == n) wants[n++] = m->reads;
     }
     wants[n] = NULL;
 }

@@ -50,7 +50,8 @@ static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *
 
 bool tn_score_taken(const char *name)
 {
-    static const char *const taken[] = { "heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale", "train_loss" };
+    static const char *const taken[] = { "heldout", "lr",    "grad_norm", "groups", "select", "lower", "unit", "step",
+                                         "stale",   "train_loss", "name", "bytes",  "whole",  "latest", "best" };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(taken[i], name) == 0) return true;
     return strncmp(name, "last_", 5) == 0;
@@ -97,13 +98,19 @@ static tn_status check_step(const tn_model *m, const tn_metric_row *r)
 
 static tn_status check_rows(const tn_model *m, const tn_metric_list *l)
 {
+    char keys[2][TN_SCORE_KEY];
     for (size_t i = 0; i < l->n; i++) {
         const tn_metric_row *r = l->row[i];
         TN_RETURN_IF(check_name(m, r, i == 0));
         TN_RETURN_IF(check_how(m, r));
         TN_RETURN_IF(check_step(m, r));
-        for (size_t k = 0; k < i; k++)
+        if (r->key && (strcmp(r->key, "loss") == 0 || (i && tn_score_taken(r->key))))
+            return mistake(m, r, "its .key is that of another number of a run: choose another");
+        for (size_t k = 0; k < i; k++) {
             if (strcmp(l->row[k]->name, r->name) == 0) return mistake(m, r, "two rows have this name: give one of them another");
+            if (strcmp(tn_metric_key(l, l->row[k]->name, keys[0]), tn_metric_key(l, r->name, keys[1])) == 0)
+                return mistake(m, r, "two rows have its .key: give one of them another");
+        }
     }
     if (l->row[0]->better != TN_LOWER || l->row[0]->needs)
         return mistake(m, l->row[0], "the first row is what training minimises: put one there that is lower where it is better and needs nothing");

@@ -163,7 +163,9 @@ bool tn_metric_better(const tn_metric_row *r, double a, double b) { return r->be
 
 bool tn_metric_is_other_unit(const tn_metric_row *r) { return r->how == TN_MEAN_BY_COUNT && r->needs; }
 
-bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !(r->unit && r->unit[0]); }
+bool tn_metric_is_nats(const tn_metric_row *r) { return strcmp(tn_metric_unit(r), "nats") == 0; }
+
+bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
 
 const tn_metric_row *tn_metric_beside(const tn_metric_list *l, const tn_metric_row *select)
 {

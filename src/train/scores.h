@@ -44,6 +44,9 @@ const char *tn_metric_key(const tn_metric_list *l, const char *name, char key[TN
 bool tn_metric_better(const tn_metric_row *r, double a, double b);
 /* Whether it is the first one in another unit: a mean times a number of the source. */
 bool tn_metric_is_other_unit(const tn_metric_row *r);
+/* "" where the row has none. */
+static inline const char *tn_metric_unit(const tn_metric_row *r) { return r->unit ? r->unit : ""; }
+bool tn_metric_is_nats(const tn_metric_row *r);
 /* Whether it is a part of what counts, from 0 to 1. */
 bool tn_metric_is_part(const tn_metric_row *r);
 /* Beside the first: the one that is selected by, else the next that says something else. NULL: there is none. */

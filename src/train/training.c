@@ -488,7 +488,7 @@ static tn_status begin_metrics(loop *l)
     const tn_metric_row *by = l->r.select;
     snprintf(l->at.select, sizeof l->at.select, "%s", by == metrics.row[0] ? "" : by->name);
     l->at.lower = by->better == TN_LOWER;
-    snprintf(l->at.unit, sizeof l->at.unit, "%s", metrics.row[0]->unit ? metrics.row[0]->unit : "");
+    snprintf(l->at.unit, sizeof l->at.unit, "%s", tn_metric_unit(metrics.row[0]));
     tn_overfit_watch_begin(&l->watch, by->name, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
     return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
 }

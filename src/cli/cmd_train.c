@@ -36,12 +36,6 @@ static void print_scores(tn_cli *c, const char *what, const tn_progress_report *
     tn_scores_print(c->out, &r->metrics, s, r->counts, true);
 }
 
-static tn_status emit_number(tn_cli *c, const char *lead, const char *name, double value, const char *unit)
-{
-    if (isnan(value)) return TN_OK;
-    return tn_cli_emit(c, json_pack("{s:s+, s:f, s:s}", "name", lead, name, "value", value, "unit", unit));
-}
-
 /* Without the first in another unit. Of the best also without groups, and what it is the best by before its loss. */
 static tn_status emit_scores(tn_cli *c, const char *lead, const tn_progress_report *r, const tn_scores *s, bool best)
 {
@@ -57,6 +51,7 @@ static tn_status emit_scores(tn_cli *c, const char *lead, const tn_progress_repo
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
+    char name[TN_SCORE_KEY];
     const bool task = !isnan(r->samples_per_s);
     const double best = tn_scores_get(&r->best, r->select->name);
     if (!c->json) {
@@ -73,15 +68,17 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
-    TN_RETURN_IF(emit_number(c, "", "episodes", test->episodes, "episodes"));
-    if (test->own) TN_RETURN_IF(emit_number(c, "", test->own->key, test->mean, test->own->unit));
-    if (test->played.episodes) TN_RETURN_IF(emit_number(c, "test_", test->own->name, test->played.mean, test->own->unit));
+    if (!isnan(test->episodes)) TN_RETURN_IF(tn_cli_number(c, "episodes", test->episodes, "episodes"));
+    if (!isnan(test->mean)) TN_RETURN_IF(tn_cli_number(c, test->own->key, test->mean, test->own->unit));
+    if (test->played.episodes) {
+        snprintf(name, sizeof name, "test_%s", test->own->name);
+        TN_RETURN_IF(tn_cli_number(c, name, test->played.mean, test->own->unit));
+    }
     TN_RETURN_IF(tn_scores_emit(c, &r->metrics, &r->last, "heldout_", r->counts, NULL));
     TN_RETURN_IF(emit_scores(c, "best_", r, &r->best, true));
     if (!isnan(best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
     TN_RETURN_IF(emit_scores(c, "test_", r, &test->found.scores, false));
-    return task ? emit_number(c, "", "samples_per_s", r->samples_per_s, "samples/s")
-                : emit_number(c, "", "tokens_per_s", r->tokens_per_s, "tokens/s");
+    return task ? tn_cli_number(c, "samples_per_s", r->samples_per_s, "samples/s") : tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
 
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */

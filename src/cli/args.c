@@ -5,7 +5,9 @@
 #include "base/alloc.h"
 #include "base/text.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char tn_global_flags[] = "--json  one JSON object per line on standard output\n"
@@ -113,6 +115,30 @@ const char *tn_args_value(const tn_args *a, const char *name)
 {
     const tn_flag *f = last_flag(a, name);
     return f ? f->value : NULL;
+}
+
+tn_status tn_args_number(const tn_args *a, const char *name, double least, double most, double *out)
+{
+    const char *text = tn_args_value(a, name);
+    char *end;
+    if (!text) return TN_OK;
+    const double x = strtod(text, &end);
+    if (end == text || *end || !(x >= least && x <= most))
+        return tn_error(TN_USAGE, "--%s=%.40s: give a number from %g to %g", name, text, least, most);
+    *out = x;
+    return TN_OK;
+}
+
+tn_status tn_args_whole(const tn_args *a, const char *name, int64_t least, int64_t most, int64_t *out)
+{
+    const char *text = tn_args_value(a, name);
+    char *end;
+    if (!text) return TN_OK;
+    const double x = strtod(text, &end); /* 1e6 is one */
+    if (end == text || *end || !(x >= (double)least && x <= (double)most) || x != floor(x))
+        return tn_error(TN_USAGE, "--%s=%.40s: give a whole number from %lld to %lld", name, text, (long long)least, (long long)most);
+    *out = (int64_t)x;
+    return TN_OK;
 }
 
 const char *tn_args_positional(const tn_args *a, size_t i) { return i < a->positional_n ? a->positional[i] : NULL; }

@@ -75,9 +75,40 @@ static void left_out(void **state)
     tn_args_free(&a);
 }
 
+static void numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *argv[2], *number, *whole; /* what is said of it, or NULL: it is one */
+    } cases[] = {
+        { { "--at=7" }, NULL, NULL },
+        { { "--at=1e1" }, NULL, NULL },
+        { { "--at=2.5" }, NULL, "--at=2.5: give a whole number from 1 to 10" },
+        { { "--at=0" }, "--at=0: give a number from 1 to 10", "--at=0: give a whole number" },
+        { { "--at=11" }, "--at=11: give a number", "--at=11: give a whole" },
+        { { "--at=3x" }, "--at=3x: give a number", "--at=3x: give a whole" },
+        { { "--at=nan" }, "--at=nan: give a number", "--at=nan: give a whole" },
+        { { "--at=" }, "--at=: give a number", "--at=: give a whole" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tn_args a;
+        double x = -1;
+        int64_t n = -1;
+        assert_ok(parse(&a, cases[i].argv));
+        if (cases[i].number) assert_fails(tn_args_number(&a, "at", 1, 10, &x), TN_USAGE, cases[i].number);
+        else assert_ok(tn_args_number(&a, "at", 1, 10, &x));
+        if (cases[i].whole) assert_fails(tn_args_whole(&a, "at", 1, 10, &n), TN_USAGE, cases[i].whole);
+        else assert_ok(tn_args_whole(&a, "at", 1, 10, &n));
+        assert_true((x == -1) == (cases[i].number != NULL) && (n == -1) == (cases[i].whole != NULL));
+        assert_ok(tn_args_whole(&a, "prompt", 1, 10, &n)); /* not given: stays */
+        tn_args_free(&a);
+    }
+}
+
 void tn_tests_args(tn_test_list *l)
 {
     tn_test_add(l, sorted, NULL, "args: sorted");
     tn_test_add(l, left_out, NULL, "args: a value that may be left out");
+    tn_test_add(l, numbers, NULL, "args: numbers of flags");
     tn_test_add(l, refused, NULL, "args: refused");
 }

@@ -10,7 +10,6 @@
 #include "train/graph_setup.h"
 #include "train/train_settings.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_POINTS = 16 };
@@ -31,24 +30,13 @@ typedef struct decode_bench {
 
 /* --- what was typed ----------------------------------------------------------------------------------------------------- */
 
-static tn_status read_number(const tn_cli *c, const char *flag, double least, double most, double *x)
-{
-    const char *text = tn_args_value(&c->args, flag);
-    char *end = NULL;
-    const double given = text ? strtod(text, &end) : *x;
-    if (text && (end == text || *end || !(given >= least) || given > most))
-        return tn_error(TN_USAGE, "--%s=%.40s: a number from %g to %g", flag, text, least, most);
-    *x = given;
-    return TN_OK;
-}
-
 static tn_status read_flags(decode_bench *b)
 {
     const char *contexts = tn_args_value(&b->c->args, "contexts"), *batches = tn_args_value(&b->c->args, "batch");
-    double rounds = 5;
+    int64_t rounds = 5;
     b->seconds = 1;
-    TN_RETURN_IF(read_number(b->c, "rounds", 1, TN_DECODE_ROUNDS, &rounds));
-    TN_RETURN_IF(read_number(b->c, "seconds", 0, 3600, &b->seconds));
+    TN_RETURN_IF(tn_args_whole(&b->c->args, "rounds", 1, TN_DECODE_ROUNDS, &rounds));
+    TN_RETURN_IF(tn_args_number(&b->c->args, "seconds", 0, 3600, &b->seconds));
     b->rounds = (int)rounds;
     TN_RETURN_IF(tn_spans_read("--contexts", contexts ? contexts : "1024..131072", b->context, MOST_POINTS, &b->n_contexts));
     return tn_spans_read("--batch", batches ? batches : "1,64", b->batch, MOST_POINTS, &b->n_batches);

@@ -105,18 +105,17 @@ tn_status tn_bench_lengths(tn_cli *c, const char *target, const char *lengths)
 {
     tn_status s = TN_OK;
     runner *r = tn_alloc(sizeof *r * MOST_LENGTHS);
-    const char *text = tn_args_value(&c->args, "rounds");
-    const long rounds = text ? strtol(text, NULL, 10) : 3;
+    int64_t rounds = 3;
     size_t n = 0;
     if (!r) TN_TRY(TN_MEMORY);
-    if (rounds < 1 || rounds > MOST_ROUNDS) TN_FAIL(TN_USAGE, "--rounds takes a number from 1 to %d", MOST_ROUNDS);
+    TN_TRY(tn_args_whole(&c->args, "rounds", 1, MOST_ROUNDS, &rounds));
     TN_TRY(read_lengths(lengths, r, &n));
     for (size_t i = 0; i < n; i++) TN_TRY(open_runner(c, target, &r[i]));
     for (int k = 0; k < (int)rounds; k++)
         for (size_t i = 0; i < n; i++) TN_TRY(step(&r[i], k));
     if (!c->json)
-        fprintf(c->out, "best of %ld alternating steps; processor time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
-                rounds, "batch", "length", "cpu", "of first", "wall", "memory");
+        fprintf(c->out, "best of %d alternating steps; processor time of all threads per token\n%10s x %-8s %13s %8s %15s %12s\n",
+                (int)rounds, "batch", "length", "cpu", "of first", "wall", "memory");
     for (size_t i = 0; i < n; i++) TN_TRY(print_runner(c, &r[i], &r[0], (int)rounds));
 done:
     for (size_t i = 0; i < n; i++) tn_session_close(&r[i].session);

@@ -13,7 +13,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TIMED_STEPS = 5, TRACED_STEPS = 100, MOST_ROWS = 512, MOST_OVERRIDES = 256, MOST_STEPS = 32 };
@@ -130,15 +129,6 @@ static tn_status print_memory(tn_cli *c, const char *name, const tn_session *s, 
     return TN_OK;
 }
 
-static tn_status read_seconds(const tn_cli *c, double *out)
-{
-    const char *text = tn_args_value(&c->args, "seconds");
-    char *end = NULL;
-    *out = text ? strtod(text, &end) : 20;
-    if (text && (end == text || *end || !(*out > 0) || *out > 3600)) return tn_error(TN_USAGE, "--seconds=%.40s: a time from 0 to 3600", text);
-    return TN_OK;
-}
-
 static tn_status queue_step(tn_session *s, int64_t step)
 {
     const int64_t batches = tn_settings_int(s->settings, "train.accumulate");
@@ -218,10 +208,10 @@ static tn_status trace_steps(tn_cli *c, const char *name, tn_session *s)
 /* m: filled by the first row; idle: of the GPU's memory before the session. */
 static tn_status bench_session(tn_cli *c, const char *name, tn_session *s, tn_ceilings *m, size_t idle)
 {
-    double times[MOST_STEPS], seconds;
+    double times[MOST_STEPS], seconds = 20;
     size_t runs;
     const bool gpu = tn_trainer_device(s->trainer) != TN_CPU;
-    TN_RETURN_IF(read_seconds(c, &seconds));
+    TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 3600, &seconds));
     if (!gpu && tn_args_flag(&c->args, "trace"))
         return tn_error(TN_USAGE, "--trace is of a GPU, and the model runs on the CPU: set device=cuda, or take --by-op");
     if (!m->threads) TN_RETURN_IF(tn_bench_ceilings(c, tn_trainer_device(s->trainer), tn_trainer_threads(s->trainer), m));

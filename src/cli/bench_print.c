@@ -42,18 +42,13 @@ void tn_bench_print_row(void *cli, const tn_bench_row *r)
     fflush(c->out);
 }
 
-static tn_status emit(tn_cli *c, const char *name, double value, const char *unit)
-{
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", value, "unit", unit));
-}
-
 static tn_status print_ceilings(tn_cli *c, const tn_ceilings *m, const char *when)
 {
     if (c->json) {
-        TN_RETURN_IF(emit(c, "fma_peak", m->fma_gflops, "GFLOP/s"));
-        if (m->gpu) TN_RETURN_IF(emit(c, "tf32_peak", m->tf32_gflops, "GFLOP/s"));
-        TN_RETURN_IF(emit(c, "bf16_peak", m->bf16_gflops, "GFLOP/s"));
-        return emit(c, "copy_bandwidth", m->copy_gbs, "GB/s");
+        TN_RETURN_IF(tn_cli_number(c, "fma_peak", m->fma_gflops, "GFLOP/s"));
+        if (m->gpu) TN_RETURN_IF(tn_cli_number(c, "tf32_peak", m->tf32_gflops, "GFLOP/s"));
+        TN_RETURN_IF(tn_cli_number(c, "bf16_peak", m->bf16_gflops, "GFLOP/s"));
+        return tn_cli_number(c, "copy_bandwidth", m->copy_gbs, "GB/s");
     }
     if (m->gpu)
         fprintf(c->out, "gpu      copy %.0f GB/s; products %.1f TFLOP/s bf16, %.1f tf32, %.1f f32", m->copy_gbs, m->bf16_gflops * 1e-3,

@@ -249,7 +249,7 @@ static tn_status measure_peak(w2 *w, const tn_session *s)
     if (w->peak > 0 || tn_trainer_device(s->trainer) != TN_CPU) return TN_OK;
     TN_RETURN_IF(tn_ceilings_arithmetic(threads, &m));
     w->peak = m.fma_gflops;
-    if (w->c->json) return tn_cli_emit(w->c, json_pack("{s:s, s:f, s:s}", "name", "fma_peak", "value", w->peak, "unit", "GFLOP/s"));
+    if (w->c->json) return tn_cli_number(w->c, "fma_peak", w->peak, "GFLOP/s");
     fprintf(w->c->out, "machine  %d thread%s: %.1f GFLOP/s fp32 (measured now)\n", threads, threads > 1 ? "s" : "", w->peak);
     return TN_OK;
 }

@@ -130,6 +130,11 @@ tn_status tn_cli_emit(tn_cli *c, json_t *row)
     return TN_OK;
 }
 
+tn_status tn_cli_number(tn_cli *c, const char *name, double value, const char *unit)
+{
+    return tn_cli_emit(c, json_pack("{s:s, s:o, s:s}", "name", name, "value", tn_number_or_null(value), "unit", unit));
+}
+
 tn_status tn_cli_warn(tn_cli *c, const char *text)
 {
     if (!text[0]) return TN_OK;

@@ -38,7 +38,7 @@ static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
                             tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes", (json_int_t)e->bytes, "whole", e->whole,
                             "latest", e->latest, "best", e->best);
     int bad = !row;
-    for (size_t i = 1; i < e->scores.n && !bad; i++) bad = json_object_set_new(row, e->scores.at[i].name, json_real(e->scores.at[i].value));
+    for (size_t i = 1; i < e->scores.n && !bad; i++) bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
     if (bad) json_decref(row);
     return tn_cli_emit(c, bad ? NULL : row);
 }
@@ -92,11 +92,17 @@ static const char *text_of(const json_t *o, const char *key)
     return text ? text : "?";
 }
 
+static const char *number(double x, char buf[24])
+{
+    snprintf(buf, 24, isnan(x) ? "-" : "%.4f", x);
+    return buf;
+}
+
 static tn_status show_state(tn_cli *c, const inspected *x)
 {
     const tn_ckpt_state st = x->state;
     const json_t *manifest = x->manifest;
-    char size[24];
+    char size[24], text[3][24];
     const char *name;
     json_t *v;
     tn_status s = TN_OK;
@@ -108,10 +114,11 @@ static tn_status show_state(tn_cli *c, const inspected *x)
                                      text_of(manifest, "time"), "settings", st.settings));
     } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
-        fprintf(c->out, "metrics     loss %.4f, held out %.4f, best so far %.4f at step %lld\n", st.loss, tn_scores_first(&st.now), tn_scores_first(&st.best),
-                (long long)st.best_step);
+        fprintf(c->out, "metrics     loss %s, held out %s, best so far %s at step %lld\n", number(st.loss, text[0]),
+                number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), (long long)st.best_step);
         for (size_t i = 1; i < st.now.n; i++)
-            fprintf(c->out, "%-11s %.4f, best so far %.4f\n", st.now.at[i].name, st.now.at[i].value, tn_scores_get(&st.best, st.now.at[i].name));
+            fprintf(c->out, "%-11s %s, best so far %s\n", st.now.at[i].name, number(st.now.at[i].value, text[0]),
+                    number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));
         fprintf(c->out, "made        %s by tenon %s, settings %s\n", text_of(manifest, "time"),
                 text_of(manifest, "tenon"), st.settings);
         json_object_foreach(json_object_get(manifest, "files"), name, v)
@@ -180,7 +187,7 @@ static tn_status say_verdict(tn_cli *c, const char *path, tn_status verdict)
     const char *text = verdict == TN_OK ? "" : tn_error_text();
     if (c->json)
         return tn_cli_emit(c, json_pack("{s:s, s:s, s:b, s:s}", "name", "checkpoint", "path", path, "whole", verdict == TN_OK, "error", text));
-    fprintf(c->out, "%-8s %s%s%s\n", verdict == TN_OK ? "whole" : "damaged", path, *text ? ": " : "", text);
+    fprintf(c->out, "%-8s %s%s%s\n", verdict == TN_OK ? "ok" : "damaged", path, *text ? ": " : "", text);
     return TN_OK;
 }
 

@@ -66,7 +66,8 @@ typedef struct outcome {
 
 static tn_status emit_number(tn_cli *c, const outcome *o, const char *name, double value, const char *unit)
 {
-    return tn_cli_emit(c, json_pack("{s:s, s:s, s:f, s:s}", "name", name, "split", o->split, "value", value, "unit", unit));
+    return tn_cli_emit(c, json_pack("{s:s, s:s, s:o, s:s}", "name", name, "split", o->split, "value", tn_number_or_null(value), "unit",
+                                    unit));
 }
 
 static tn_status emit_count(tn_cli *c, const outcome *o, const char *name, int64_t value)
@@ -106,15 +107,15 @@ static tn_status check_split(const tn_session *s, tn_data_split split)
                     name, name);
 }
 
-static tn_status emit_play(tn_cli *c, const char *target, const tn_source_play *p)
+static tn_status emit_play(tn_cli *c, const char *target, const tn_metric_row *own, const tn_source_play *p)
 {
     if (!c->json) {
-        fprintf(c->out, "%s, likeliest actions: mean reward %.1f +-%.1f over %lld episodes\n", target, p->mean, p->deviation,
+        fprintf(c->out, "%s, likeliest actions: mean %s %.1f +-%.1f over %lld episodes\n", target, own->name, p->mean, p->deviation,
                 (long long)p->episodes);
         return TN_OK;
     }
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", "reward", "value", p->mean, "unit", "", "deviation", p->deviation,
-                                    "episodes", (json_int_t)p->episodes));
+    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s, s:f, s:I}", "name", own->name, "value", p->mean, "unit", own->unit, "deviation",
+                                    p->deviation, "episodes", (json_int_t)p->episodes));
 }
 
 static tn_status (*const views[])(const tn_eval *e, tn_session *s) = {
@@ -148,7 +149,7 @@ static tn_status evaluate(const tn_eval *e, tn_session *s)
     if (e->view) return views[e->view](e, s);
     if (s->source.play) {
         TN_RETURN_IF(s->source.play(s->source.ctx, TN_SESSION_EPISODES, &played));
-        return emit_play(c, target, &played);
+        return emit_play(c, target, s->source.metrics, &played);
     }
     const double start = tn_clock_s();
     tn_trainer_steady(s->trainer, true);

@@ -175,9 +175,8 @@ static tn_status show_times(const session *s, const tn_sample_report *r)
     }
     TN_RETURN_IF(tn_cli_emit(s->c, json_pack("{s:s, s:I, s:s}", "name", "prompt_tokens", "value",
                                              (json_int_t)s->prompt_tokens, "unit", "tokens")));
-    TN_RETURN_IF(
-        tn_cli_emit(s->c, json_pack("{s:s, s:f, s:s}", "name", "first_token", "value", 1e3 * first, "unit", "ms")));
-    return tn_cli_emit(s->c, json_pack("{s:s, s:f, s:s}", "name", "tokens_per_s", "value", rate, "unit", "tokens/s"));
+    TN_RETURN_IF(tn_cli_number(s->c, "first_token", 1e3 * first, "ms"));
+    return tn_cli_number(s->c, "tokens_per_s", rate, "tokens/s");
 }
 
 /* One prompt and what follows it. */

@@ -15,16 +15,17 @@
 
 typedef struct result {
     tn_evaluation found;
-    double episodes, reward; /* of an environment: how many, and the mean of the last ones; else NaN */
-    tn_source_play played;      /* episodes is 0 where none was */
+    const tn_metric_row *own; /* what episodes are judged by, or NULL */
+    double episodes, mean;    /* how many, and of the last of them; else NaN */
+    tn_source_play played;    /* episodes is 0 where none was */
 } result;
 
-static void keep_reward(void *to, const char *name, double value, const char *unit)
+static void keep_own(void *to, const char *name, double value, const char *unit)
 {
     result *r = to;
     (void)unit;
     if (strcmp(name, "episodes") == 0) r->episodes = value;
-    if (strcmp(name, "reward_100") == 0) r->reward = value;
+    if (strcmp(name, r->own->key) == 0) r->mean = value;
 }
 
 /* ", held out 1.2345 nats (1.781 bits per byte)" with the name of the split */
@@ -33,12 +34,6 @@ static void print_scores(tn_cli *c, const char *what, const tn_progress_report *
     if (isnan(tn_scores_first(s))) return;
     fprintf(c->out, ", %s ", what);
     tn_scores_print(c->out, &r->metrics, s, r->counts, true);
-}
-
-static tn_status emit_number(tn_cli *c, const char *name, double value, const char *unit)
-{
-    if (isnan(value)) return TN_OK;
-    return tn_cli_emit(c, json_pack("{s:s, s:f, s:s}", "name", name, "value", value, "unit", unit));
 }
 
 /* Without the first in another unit. Of the best also without groups, and what it is the best by before its loss. */
@@ -56,11 +51,13 @@ static tn_status emit_scores(tn_cli *c, const char *lead, const tn_progress_repo
 
 static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_report *r, const result *test)
 {
+    char name[TN_SCORE_KEY];
     const bool task = !isnan(r->samples_per_s);
     const double best = tn_scores_get(&r->best, r->select->name);
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
-        if (!isnan(test->reward)) fprintf(c->out, ", %.0f episodes, mean reward of the last %.0f %.1f", test->episodes, fmin(test->episodes, 100), test->reward);
+        if (!isnan(test->mean))
+            fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name, fmin(test->episodes, 100), test->mean);
         if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_scores(c, "held out", r, &r->last);
         if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
@@ -71,15 +68,17 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     }
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s}", "name", "run", "value", dir)));
     TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "steps", "value", (json_int_t)r->step, "unit", "steps")));
-    TN_RETURN_IF(emit_number(c, "episodes", test->episodes, "episodes"));
-    TN_RETURN_IF(emit_number(c, "reward_100", test->reward, ""));
-    if (test->played.episodes) TN_RETURN_IF(emit_number(c, "test_reward", test->played.mean, ""));
+    if (!isnan(test->episodes)) TN_RETURN_IF(tn_cli_number(c, "episodes", test->episodes, "episodes"));
+    if (!isnan(test->mean)) TN_RETURN_IF(tn_cli_number(c, test->own->key, test->mean, test->own->unit));
+    if (test->played.episodes) {
+        snprintf(name, sizeof name, "test_%s", test->own->name);
+        TN_RETURN_IF(tn_cli_number(c, name, test->played.mean, test->own->unit));
+    }
     TN_RETURN_IF(tn_scores_emit(c, &r->metrics, &r->last, "heldout_", r->counts, NULL));
     TN_RETURN_IF(emit_scores(c, "best_", r, &r->best, true));
     if (!isnan(best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
     TN_RETURN_IF(emit_scores(c, "test_", r, &test->found.scores, false));
-    return task ? emit_number(c, "samples_per_s", r->samples_per_s, "samples/s")
-                : emit_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
+    return task ? tn_cli_number(c, "samples_per_s", r->samples_per_s, "samples/s") : tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
 
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */
@@ -239,7 +238,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     tn_ckpt_state state = { 0 }, *from = NULL;
     tn_progress_report last = { 0 };
     tn_metric_list metrics;
-    result test = { .episodes = NAN, .reward = NAN };
+    result test = { .own = on->source.n_metrics ? on->source.metrics : NULL, .episodes = NAN, .mean = NAN };
     if (run->checkpoint[0]) {
         TN_TRY(tn_run_resume(run, &(tn_training){ .settings = on->settings, .trainer = on->trainer, .source = &on->source, .batch = on->batch, .length = on->length }, &state));
         from = &state;
@@ -253,7 +252,7 @@ static tn_status start_or_continue(tn_cli *c, tn_session *on, const tn_run_dir *
     else TN_TRY(train_in_memory(c, on, run, from, &last));
     last.bits = on->source.bits;
     last.counts = tn_metric_counts(&on->source);
-    if (on->source.look) on->source.look(on->source.ctx, keep_reward, &test);
+    if (test.own) on->source.look(on->source.ctx, keep_own, &test);
     if (on->source.train_samples > 0) last.samples_per_s = last.tokens_per_s * on->source.train_samples / on->source.train_tokens;
     TN_TRY(run_test(c, on, run, &test));
     TN_TRY(emit_result(c, run->dir, &last, &test));

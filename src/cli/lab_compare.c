@@ -11,7 +11,6 @@
 #include "lab/worker.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct request {
@@ -21,25 +20,14 @@ typedef struct request {
     double effect; /* NaN: not said */
 } request;
 
-static tn_status whole(const tn_cli *c, const char *flag, long least, long most, long usual, long *out)
-{
-    const char *text = tn_args_value(&c->args, flag);
-    char *end;
-    *out = usual;
-    if (!text) return TN_OK;
-    *out = strtol(text, &end, 10);
-    if (!*text || *end || *out < least || *out > most) return tn_error(TN_USAGE, "--%s=%.32s: a whole number from %ld to %ld", flag, text, least, most);
-    return TN_OK;
-}
-
 /* A study with `seeds` has run what is compared: all its points, on its seeds. */
 static tn_status read_request(const tn_cli *c, const tn_study_plan *p, request *r)
 {
-    long top, seeds, workers, lanes;
-    TN_RETURN_IF(whole(c, "top", 1, TN_COMPARE_TOP, p->seeds ? TN_COMPARE_TOP : 3, &top));
-    TN_RETURN_IF(whole(c, "seeds", 1, TN_SEEDS_MOST, p->seeds ? (long)p->seeds : 10, &seeds));
-    TN_RETURN_IF(whole(c, "workers", 1, TN_CAMPAIGN_WORKERS, 0, &workers));
-    TN_RETURN_IF(whole(c, "lanes", 1, TN_WORKER_LANES, 0, &lanes));
+    int64_t top = p->seeds ? TN_COMPARE_TOP : 3, seeds = p->seeds ? p->seeds : 10, workers = 0, lanes = 0;
+    TN_RETURN_IF(tn_args_whole(&c->args, "top", 1, TN_COMPARE_TOP, &top));
+    TN_RETURN_IF(tn_args_whole(&c->args, "seeds", 1, TN_SEEDS_MOST, &seeds));
+    TN_RETURN_IF(tn_args_whole(&c->args, "workers", 1, TN_CAMPAIGN_WORKERS, &workers));
+    TN_RETURN_IF(tn_args_whole(&c->args, "lanes", 1, TN_WORKER_LANES, &lanes));
     *r = (request){ .top = (size_t)top, .seeds = (size_t)seeds, .workers = (int)workers, .lanes = (int)lanes };
     TN_RETURN_IF(tn_lab_effect(c, &r->effect));
     return tn_args_value(&c->args, "sides") ? tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &r->sides) : TN_OK;

@@ -7,7 +7,6 @@
 #include "lab/study.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* --- ls ---------------------------------------------------------------------------------------------------------------------- */
@@ -101,25 +100,14 @@ tn_status tn_lab_ls(tn_cli *c)
 
 /* --- best -------------------------------------------------------------------------------------------------------------------- */
 
-static tn_status count_of(const tn_cli *c, size_t usual, size_t *out)
-{
-    const char *text = tn_args_value(&c->args, "count");
-    char *end;
-    *out = usual;
-    if (!text) return TN_OK;
-    const long n = strtol(text, &end, 10);
-    if (*end || n < 1) return tn_error(TN_USAGE, "--count=%.32s: give a whole number of 1 and more", text);
-    *out = (size_t)n;
-    return TN_OK;
-}
-
 tn_status tn_lab_best(tn_cli *c)
 {
     tn_lab_view v;
     tn_arena a = { 0 };
-    size_t count = 5, objective = 0;
+    int64_t count = 5;
+    size_t objective = 0;
     TN_RETURN_IF(tn_lab_view_open(c, 0, 0, &v));
-    tn_status s = count_of(c, 5, &count);
+    tn_status s = tn_args_whole(&c->args, "count", 1, 1000000000, &count);
     if (s == TN_OK) s = tn_lab_view_objective(c, v.study, &objective);
     if (s == TN_OK) tn_lab_table_head(c, v.study);
     for (size_t side = 0; s == TN_OK && side < v.study->n_sides; side++) {
@@ -132,7 +120,7 @@ tn_status tn_lab_best(tn_cli *c)
             if (e.front[i]) e.trial[shown++] = e.trial[i];
         if (front) e.n = shown;
         tn_select_sort(v.study, objective, e.trial, e.n);
-        for (size_t i = 0; s == TN_OK && i < e.n && (front || i < count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
+        for (size_t i = 0; s == TN_OK && i < e.n && (front || i < (size_t)count) && e.trial[i]->state == TN_TRIAL_DONE; i++)
             s = tn_lab_table_row(c, v.study, e.trial[i]);
     }
     if (s == TN_OK && v.study->published) s = tn_lab_beside(c, v.study);

@@ -7,7 +7,6 @@
 #include "lab/trial_run.h"
 #include "lab/worker.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +19,6 @@ typedef struct options {
     double seconds;
     tn_side_set sides;  /* whose trials are run */
 } options;
-
-static tn_status read_count(const tn_cli *c, const char *flag, double most, double *out)
-{
-    const char *text = tn_args_value(&c->args, flag);
-    char *end;
-    if (!text) return TN_OK;
-    errno = 0;
-    const double x = strtod(text, &end);
-    if (!*text || *end || !(x > 0) || x > most)
-        return tn_error(TN_USAGE, "--%s=%.40s is not a number above 0 and up to %g", flag, text, most);
-    *out = x;
-    return TN_OK;
-}
 
 /* FILE.db beside FILE.yaml, unless --db or the file names another one. */
 static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *file, char *out)
@@ -48,17 +34,14 @@ static tn_status database(const tn_cli *c, const tn_study_plan *p, const char *f
 
 static tn_status read_options(const tn_cli *c, const tn_study_plan *p, const char *file, options *o)
 {
-    double workers = 0, lanes = 0, trials = (double)p->trials, seconds = 0;
-    TN_RETURN_IF(read_count(c, "workers", TN_CAMPAIGN_WORKERS, &workers));
-    TN_RETURN_IF(read_count(c, "lanes", TN_WORKER_LANES, &lanes));
-    TN_RETURN_IF(read_count(c, "trials", 1e9, &trials));
-    TN_RETURN_IF(read_count(c, "seconds", 1e9, &seconds));
-    if (workers != floor(workers) || lanes != floor(lanes) || trials != floor(trials))
-        return tn_error(TN_USAGE, "--workers, --lanes and --trials are whole numbers");
+    int64_t workers = 0, lanes = 0;
+    o->trials = p->trials;
+    TN_RETURN_IF(tn_args_whole(&c->args, "workers", 1, TN_CAMPAIGN_WORKERS, &workers));
+    TN_RETURN_IF(tn_args_whole(&c->args, "lanes", 1, TN_WORKER_LANES, &lanes));
+    TN_RETURN_IF(tn_args_whole(&c->args, "trials", 1, 1000000000, &o->trials));
+    TN_RETURN_IF(tn_args_number(&c->args, "seconds", 0.001, 1e9, &o->seconds));
     o->workers = (int)workers;
     o->lanes = (int)lanes;
-    o->trials = (int64_t)trials;
-    o->seconds = seconds;
     if (tn_args_value(&c->args, "sides")) TN_RETURN_IF(tn_side_set_parse(p, tn_args_value(&c->args, "sides"), &o->sides));
     return database(c, p, file, o->db);
 }

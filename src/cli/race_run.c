@@ -192,11 +192,9 @@ static tn_status train(tn_race *r, tn_racer *x, tn_race_trial *t, tn_session *on
 static bool is_better(const tn_race_trial *a, const tn_race_trial *b)
 {
     if (a->finished != b->finished) return a->finished;
-    const double best_a = tn_scores_first(&a->last.best), best_b = tn_scores_first(&b->last.best);
-    if (isnan(best_a) || isnan(best_b)) return isnan(best_b) && a->trained;
-    const tn_metric_row *by = a->last.select;
-    const double x = tn_scores_get(&a->last.best, by->name), y = tn_scores_get(&b->last.best, by->name);
-    return x != y ? tn_metric_better(by, x, y) : best_a < best_b;
+    const tn_scores *x = &a->last.best, *y = &b->last.best;
+    if (isnan(tn_scores_first(x)) || isnan(tn_scores_first(y))) return isnan(tn_scores_first(y)) && a->trained;
+    return tn_scores_better(x, y, a->last.select->name, a->last.select->better == TN_LOWER);
 }
 
 /* Weights are kept of the chosen one alone. */

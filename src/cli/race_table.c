@@ -17,29 +17,24 @@ int tn_race_name_width(const tn_race *r)
     return most < 40 ? most : 40;
 }
 
-static double bits_of(double bits) { return isnan(bits) ? 1 / log(2) : bits; }
-
 const char *tn_race_loss_text(double loss, double bits, char buf[24])
 {
-    if (isnan(loss)) snprintf(buf, 24, "-");
-    else {
-        const double x = loss * bits_of(bits);
-        snprintf(buf, 24, x < 1000 ? "%.3f %s" : "%.2g %s", x, isnan(bits) ? "b/token" : "b/B");
-    }
+    const double x = loss * (isnan(bits) ? 1 / log(2) : bits);
+    if (isnan(x)) snprintf(buf, 24, "-");
+    else snprintf(buf, 24, x < 1000 ? "%.3f %s" : "%.2g %s", x, isnan(bits) ? "b/token" : "b/B");
     return buf;
 }
 
 /* What says most of an evaluation: the metric beside the loss where there is one. */
 static const char *score_text(const tn_progress_report *l, const tn_scores *s, double bits, char buf[24])
 {
-    const tn_metric_row *r = tn_metric_beside(&l->metrics, l->select), *first = l->metrics.n ? l->metrics.row[0] : NULL;
-    const double x = r ? tn_scores_get(s, r->name) : NAN;
-    if (isnan(x) && first && first->unit && strcmp(first->unit, "nats") == 0) return tn_race_loss_text(tn_scores_first(s), bits, buf);
-    if (isnan(x)) r = first;
-    const double value = isnan(x) ? tn_scores_first(s) : x;
-    if (!r || isnan(value)) snprintf(buf, 24, "-");
-    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %% right", 100 * value);
-    else snprintf(buf, 24, "%.4g%s%.8s", value, r->unit && *r->unit ? " " : "", r->unit ? r->unit : "");
+    const tn_metric_row *r = tn_metric_beside(&l->metrics, l->select);
+    double x = r ? tn_scores_get(s, r->name) : NAN;
+    if (isnan(x)) r = l->metrics.row[0], x = tn_scores_first(s);
+    if (tn_metric_is_nats(r) && r == l->metrics.row[0]) return tn_race_loss_text(x, bits, buf);
+    if (isnan(x)) snprintf(buf, 24, "-");
+    else if (tn_metric_is_part(r)) snprintf(buf, 24, "%.2f %% right", 100 * x);
+    else snprintf(buf, 24, "%.4g%s%.8s", x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
     return buf;
 }
 
@@ -107,12 +102,10 @@ static const char *edge_of(const tn_race *r, const tn_racer *x)
 }
 
 /* "bits/byte", or the first metric's own */
-static const char *unit_of(const tn_progress_report *l, char buf[64])
+static const char *unit_of(const tn_progress_report *l)
 {
-    const tn_metric_row *first = l->metrics.n ? l->metrics.row[0] : NULL;
-    const bool nats = !first || (first->unit && strcmp(first->unit, "nats") == 0);
-    snprintf(buf, 64, "%.24s", !nats ? (first->unit ? first->unit : "") : isnan(l->bits) ? "bits/token" : "bits/byte");
-    return buf;
+    if (!tn_metric_is_nats(l->metrics.row[0])) return tn_metric_unit(l->metrics.row[0]);
+    return isnan(l->bits) ? "bits/token" : "bits/byte";
 }
 
 static tn_status emit_rates(const tn_race *r, const tn_racer *x)
@@ -121,11 +114,10 @@ static tn_status emit_rates(const tn_race *r, const tn_racer *x)
         const tn_race_trial *t = &x->trial[k];
         if (!t->trained) continue;
         const bool chosen = k == x->chosen;
-        char unit[64];
         TN_RETURN_IF(tn_cli_emit(
             r->c, json_pack("{s:s, s:s, s:f, s:o, s:s, s:I, s:b, s:b, s:s}", "name", "rate_tried", "config", x->name,
                             "lr", r->rate[k], "value", tn_number_or_null(tn_scores_first(&t->last.best) * tn_bits_of(&t->last)), "unit",
-                            unit_of(&t->last, unit), "step", (json_int_t)t->last.best_step, "diverged",
+                            unit_of(&t->last), "step", (json_int_t)t->last.best_step, "diverged",
                             t->diverged, "chosen", chosen, "edge", chosen ? edge_of(r, x) : "")));
     }
     return TN_OK;
@@ -165,7 +157,7 @@ static int put_scores(json_t *row, const tn_progress_report *l, const char *lead
         const tn_metric_row *r = tn_metric_find(&l->metrics, s->at[i].name);
         if (!r || tn_metric_is_other_unit(r) || strcmp(r->name, s->at[i].name) != 0 || isnan(s->at[i].value)) continue;
         snprintf(key, sizeof key, "%s%s", lead, s->at[i].name);
-        bad = put(row, key, json_real(s->at[i].value));
+        bad = put(row, key, tn_number_or_null(s->at[i].value));
     }
     return bad;
 }
@@ -173,20 +165,17 @@ static int put_scores(json_t *row, const tn_progress_report *l, const char *lead
 static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
 {
     const tn_progress_report *l = &t->last;
-    char name[96], unit[64];
-    snprintf(name, sizeof name, "heldout_%s", tn_score_axis(&l->metrics, l->bits, unit));
-    for (char *p = name; *p; p++) *p = *p == ' ' ? '_' : *p;
-    name[strcspn(name, ",")] = 0; /* a metric's own name, without its unit */
+    const char *what = !tn_metric_is_nats(l->metrics.row[0]) ? l->metrics.row[0]->name : isnan(l->bits) ? "bits_per_token" : "bits_per_byte";
     json_t *row = json_pack(
-        "{s:s, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", name, "config", x->name, "value",
-        tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit", unit_of(l, unit), "best",
+        "{s:s+, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", "heldout_", what, "config", x->name, "value",
+        tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit", unit_of(l), "best",
         tn_number_or_null(tn_scores_first(&l->best) * tn_bits_of(l)), "best_step", (json_int_t)l->best_step, "lr", rate_of(r, x),
         "parameters", (json_int_t)x->parameters, "steps", (json_int_t)l->step, "tokens", (json_int_t)l->tokens,
         "seconds", l->working_s, "tokens_per_s", l->tokens_per_s, "memory_bytes", (json_int_t)x->bytes);
     int bad = !row;
     const double tested = tn_scores_first(&x->test.scores);
     if (!bad) bad |= put_scores(row, l, "heldout_", &l->last) || put_scores(row, l, "best_", &l->best);
-    if (!bad && !isnan(tested)) bad |= put(row, "test", json_real(tested * tn_score_scale(&l->metrics, x->test_bits)));
+    if (!bad && !isnan(tested)) bad |= put(row, "test", tn_number_or_null(tested * tn_score_scale(&l->metrics, x->test_bits)));
     if (!bad && !isnan(tested)) bad |= put_scores(row, l, "test_", &x->test.scores);
     if (!bad && x->width.text[0]) bad |= put(row, "width", json_string(x->width.text));
     if (!bad && t->last.worse) bad |= put(row, "worse_since_best", json_true());

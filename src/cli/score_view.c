@@ -5,26 +5,23 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_nats(const tn_metric_row *r) { return r->unit && strcmp(r->unit, "nats") == 0; }
-
 const char *tn_score_unit(const tn_metric_row *r, const char *counts, char buf[40])
 {
-    const bool each = is_nats(r) && strcmp(counts, "tokens") == 0;
-    snprintf(buf, 40, "%.24s%s", r->unit ? r->unit : "", each ? "/token" : "");
+    const bool each = tn_metric_is_nats(r) && strcmp(counts, "tokens") == 0;
+    snprintf(buf, 40, "%.24s%s", tn_metric_unit(r), each ? "/token" : "");
     return buf;
 }
 
 double tn_score_scale(const tn_metric_list *l, double bits)
 {
-    if (l->n && !is_nats(l->row[0])) return 1;
-    return isnan(bits) ? 1 / log(2) : bits;
+    return !tn_metric_is_nats(l->row[0]) ? 1 : isnan(bits) ? 1 / log(2) : bits;
 }
 
 const char *tn_score_axis(const tn_metric_list *l, double bits, char buf[64])
 {
-    const tn_metric_row *r = l->n ? l->row[0] : NULL;
-    if (!r || is_nats(r)) snprintf(buf, 64, "bits per %s", isnan(bits) ? "token" : "byte");
-    else snprintf(buf, 64, "%.24s%s%.24s", r->name, r->unit && *r->unit ? ", " : "", r->unit ? r->unit : "");
+    const tn_metric_row *r = l->row[0];
+    if (tn_metric_is_nats(r)) snprintf(buf, 64, "bits per %s", isnan(bits) ? "token" : "byte");
+    else snprintf(buf, 64, "%.24s%s%.24s", r->name, *tn_metric_unit(r) ? ", " : "", tn_metric_unit(r));
     return buf;
 }
 
@@ -49,9 +46,9 @@ static void print_groups(FILE *f, const tn_scores *s, size_t *i, const char *nam
 
 static void print_first(FILE *f, const tn_metric_row *r, double value, const char *counts, bool brief)
 {
-    if (!r->unit || !*r->unit) fprintf(f, "%s %.4f", r->name, value);
+    if (!*tn_metric_unit(r)) fprintf(f, "%s %.4f", r->name, value);
     else fprintf(f, "%.4f %s", value, r->unit);
-    if (!brief && is_nats(r) && strcmp(counts, "tokens") == 0) fputs(" per token", f);
+    if (!brief && tn_metric_is_nats(r) && strcmp(counts, "tokens") == 0) fputs(" per token", f);
 }
 
 void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const char *counts, bool brief)
@@ -66,7 +63,7 @@ void tn_scores_print(FILE *f, const tn_metric_list *l, const tn_scores *s, const
             fprintf(f, brief ? " (%.3f " : ", %.4f ", x);
             print_words(f, name);
             if (brief) fputc(')', f);
-        } else if (!isnan(x)) fprintf(f, ", %s %.4f%s%s", name, x, r->unit && *r->unit ? " " : "", r->unit ? r->unit : "");
+        } else if (!isnan(x)) fprintf(f, ", %s %.4f%s%s", name, x, *tn_metric_unit(r) ? " " : "", tn_metric_unit(r));
         if (r->by_group) print_groups(f, s, &i, r->name);
     }
 }
@@ -78,8 +75,8 @@ tn_status tn_scores_emit(tn_cli *c, const tn_metric_list *l, const tn_scores *s,
         const tn_metric_row *r = tn_metric_find(l, s->at[i].name);
         if (!r || isnan(s->at[i].value)) continue;
         snprintf(name, sizeof name, "%s%s", lead, s->at[i].name);
-        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s*, s:f, s:s}", "name", name, "split", split, "value", s->at[i].value, "unit",
-                                              tn_score_unit(r, counts, unit))));
+        TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:s*, s:o, s:s}", "name", name, "split", split, "value",
+                                              tn_number_or_null(s->at[i].value), "unit", tn_score_unit(r, counts, unit))));
     }
     return TN_OK;
 }

@@ -87,12 +87,12 @@ static const char *held_text(const tn_progress_report *r, char *buf, size_t byte
 {
     const double first = tn_scores_first(&r->last);
     const tn_metric_row *beside = tn_metric_beside(&r->metrics, r->select);
-    size_t n = 0;
     buf[0] = 0;
     if (isnan(first)) return buf;
-    n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
-    if (!isnan(r->bits)) n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
-    if (beside && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, tn_scores_get(&r->last, beside->name));
+    size_t n = (size_t)snprintf(buf, bytes, "  held out %.3f", first);
+    if (!isnan(r->bits) && tn_metric_is_nats(r->metrics.row[0])) n += (size_t)snprintf(buf + n, bytes - n, " (%.2f b/B)", first * r->bits);
+    const double x = beside ? tn_scores_get(&r->last, beside->name) : NAN;
+    if (!isnan(x) && n < bytes) snprintf(buf + n, bytes - n, ", %.24s %.4f", beside->name, x);
     return buf;
 }
 

@@ -32,10 +32,10 @@ static char *kinds_of(tn_arena *arena, const tn_study_plan *p)
 static tn_status find(tn_lab *lab, const char *name, bool *found)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT 1 FROM study WHERE name = ?", &q));
-    sqlite3_bind_text(q, 1, name, -1, SQLITE_TRANSIENT);
-    TN_RETURN_IF(tn__db_step(lab, q, found));
-    sqlite3_reset(q);
+    int64_t n = 0;
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT 1 FROM study WHERE name = ?", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
+    TN_RETURN_IF(tn__db_first(lab, q, &n));
+    *found = n > 0;
     return TN_OK;
 }
 
@@ -62,17 +62,9 @@ static tn_status same_study(tn_lab *lab, const tn_study_plan *p, int64_t *id)
 static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, const char *overrides, const char *kinds,
                         int64_t *id)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(
-        lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)", &q));
-    sqlite3_bind_text(q, 1, p->name, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_text(q, 2, p->file, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_text(q, 3, text, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_text(q, 4, overrides, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_text(q, 5, kinds, -1, SQLITE_TRANSIENT);
-    sqlite3_bind_int64(q, 6, p->trials);
-    sqlite3_bind_double(q, 7, tn__unix_s());
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_do(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)",
+                           TN_DB_VALUES(TN_DB_TEXT(p->name), TN_DB_TEXT(p->file), TN_DB_TEXT(text), TN_DB_TEXT(overrides), TN_DB_TEXT(kinds),
+                                        TN_DB_INT(p->trials), TN_DB_NUM(tn__unix_s()))));
     *id = sqlite3_last_insert_rowid(lab->db);
     return tn__db_sum_study(lab, *id);
 }
@@ -98,32 +90,17 @@ tn_status tn_lab_begin(tn_lab *lab, const tn_study_plan *p, const char *text, co
 static tn_status count_of(tn_lab *lab, int64_t study, size_t side, bool compare, int64_t *n)
 {
     sqlite3_stmt *q;
-    bool row;
-    TN_RETURN_IF(tn__db_get(
-        lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int64(q, 2, (int64_t)side);
-    sqlite3_bind_int(q, 3, compare);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *n = sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    return TN_OK;
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT coalesce(max(number) + 1, 0) FROM trial WHERE study = ? AND side = ? AND (kind = 2) = ?", &q,
+                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare))));
+    return tn__db_first(lab, q, n);
 }
 
 static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kind kind, int64_t number, int64_t config,
                            uint64_t seed, const char *x)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(
-        tn__db_get(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)", &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int64(q, 2, (int64_t)side);
-    sqlite3_bind_int(q, 3, (int)kind);
-    sqlite3_bind_int64(q, 4, number);
-    sqlite3_bind_int64(q, 5, config);
-    sqlite3_bind_int64(q, 6, (int64_t)seed);
-    if (x) sqlite3_bind_text(q, 7, x, -1, SQLITE_TRANSIENT);
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_do(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)",
+                           TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(kind), TN_DB_INT(number), TN_DB_INT(config), TN_DB_INT(seed),
+                                        TN_DB_TEXT(x))));
     return tn__db_sum_trial(lab, sqlite3_last_insert_rowid(lab->db));
 }
 
@@ -140,14 +117,8 @@ static tn_status fill_side(tn_lab *lab, int64_t study, const tn_study_plan *p, s
 
 tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t n)
 {
-    sqlite3_stmt *q;
     TN_RETURN_IF(tn__db_begin(lab));
-    tn_status s = tn__db_get(lab, "UPDATE study SET planned = max(planned, ?2), sum = NULL WHERE id = ?1", &q);
-    if (s == TN_OK) {
-        sqlite3_bind_int64(q, 1, study);
-        sqlite3_bind_int64(q, 2, n);
-        s = tn__db_run(lab, q, NULL);
-    }
+    tn_status s = tn__db_do(lab, "UPDATE study SET planned = max(planned, ?2), sum = NULL WHERE id = ?1", TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(n)));
     if (s == TN_OK) s = tn__db_sum_study(lab, study);
     for (size_t i = 0; s == TN_OK && i < p->n_sides; i++) s = fill_side(lab, study, p, i, n);
     return tn__db_end(lab, s);
@@ -173,9 +144,8 @@ tn_status tn_lab_spend(tn_lab *lab, int64_t study, double seconds, double *spent
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_double(q, 2, seconds);
+    TN_RETURN_IF(tn__db_ask(lab, "UPDATE study SET spent = spent + ?2, sum = NULL WHERE id = ?1 RETURNING spent", &q,
+                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_NUM(seconds))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return TN_OK;
     *spent = tn__db_number(q, 0);

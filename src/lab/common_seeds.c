@@ -35,15 +35,9 @@ static bool there_already(const tn_study *s, const tn_trial *of, uint64_t seed)
 
 static tn_status put_point(tn_lab *lab, const tn_trial *t, const double *x, size_t n)
 {
-    sqlite3_stmt *q;
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s = tn__db_get(lab, "UPDATE trial SET x = ?2, sum = NULL WHERE id = ?1 AND x IS NULL", &q);
-    if (s == TN_OK) {
-        sqlite3_bind_int64(q, 1, t->id);
-        sqlite3_bind_text(q, 2, text, -1, SQLITE_TRANSIENT);
-        s = tn__db_run(lab, q, NULL);
-    }
+    tn_status s = tn__db_do(lab, "UPDATE trial SET x = ?2, sum = NULL WHERE id = ?1 AND x IS NULL", TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_TEXT(text)));
     if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(text);
     return s;
@@ -99,27 +93,17 @@ static tn_status add(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, sum
 
 static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, const sums *of)
 {
-    sqlite3_stmt *q;
     char error[256] = "";
     char *y = tn__numbers_write(of->y, p->n_objectives);
     if (!y) return TN_MEMORY;
     if (of->failed)
         snprintf(error, sizeof error, "%lld of %lld seeds did not end well; %s: %.150s", (long long)of->failed, (long long)of->ended,
                  tn_trial_state_name(of->wrong->state), of->wrong->error);
-    tn_status s = tn__db_get(lab,
-                             "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
-                             "WHERE id = ?1 AND state <> 1",
-                             &q);
-    if (s == TN_OK) {
-        sqlite3_bind_int64(q, 1, t->id);
-        sqlite3_bind_int(q, 2, of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE);
-        if (!of->failed) sqlite3_bind_text(q, 3, y, -1, SQLITE_TRANSIENT);
-        tn__db_bind_number(q, 4, of->started);
-        tn__db_bind_number(q, 5, of->ended_at);
-        tn__db_bind_number(q, 6, of->seconds);
-        sqlite3_bind_text(q, 7, error, -1, SQLITE_TRANSIENT);
-        s = tn__db_run(lab, q, NULL);
-    }
+    tn_status s = tn__db_do(lab,
+                            "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
+                            "WHERE id = ?1 AND state <> 1",
+                            TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_INT(of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE), TN_DB_TEXT(of->failed ? NULL : y),
+                                         TN_DB_NUM(of->started), TN_DB_NUM(of->ended_at), TN_DB_NUM(of->seconds), TN_DB_TEXT(error)));
     if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(y);
     return s;

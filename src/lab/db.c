@@ -151,10 +151,32 @@ tn_status tn__db_end(tn_lab *lab, tn_status s)
     return s;
 }
 
-void tn__db_bind_number(sqlite3_stmt *q, int i, double x)
+tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n)
 {
-    if (isnan(x)) sqlite3_bind_null(q, i);
-    else sqlite3_bind_double(q, i, x);
+    TN_RETURN_IF(tn__db_get(lab, sql, out));
+    for (size_t i = 0; i < n; i++) { /* unbound is NULL */
+        const int at = (int)i + 1;
+        if (v[i].kind == 'i') sqlite3_bind_int64(*out, at, v[i].whole);
+        else if (v[i].kind == 't' && v[i].text) sqlite3_bind_text(*out, at, v[i].text, -1, SQLITE_TRANSIENT);
+        else if (v[i].kind == 'n' && !isnan(v[i].number)) sqlite3_bind_double(*out, at, v[i].number);
+    }
+    return TN_OK;
+}
+
+tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n)
+{
+    sqlite3_stmt *q;
+    TN_RETURN_IF(tn__db_ask(lab, sql, &q, v, n));
+    return tn__db_run(lab, q, NULL);
+}
+
+tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out)
+{
+    bool row;
+    TN_RETURN_IF(tn__db_step(lab, q, &row));
+    *out = row ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    return TN_OK;
 }
 
 double tn__db_number(sqlite3_stmt *q, int i)
@@ -219,18 +241,12 @@ bool tn__numbers_whole(const char *text, size_t n)
 
 tn_status tn__db_sum_trial(tn_lab *lab, int64_t trial)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET sum = " TN_TRIAL_SUM " WHERE id = ?", &q));
-    sqlite3_bind_int64(q, 1, trial);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE trial SET sum = " TN_TRIAL_SUM " WHERE id = ?", TN_DB_VALUES(TN_DB_INT(trial)));
 }
 
 tn_status tn__db_sum_study(tn_lab *lab, int64_t study)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE study SET sum = " TN_STUDY_SUM " WHERE id = ?", &q));
-    sqlite3_bind_int64(q, 1, study);
-    return tn__db_run(lab, q, NULL);
+    return tn__db_do(lab, "UPDATE study SET sum = " TN_STUDY_SUM " WHERE id = ?", TN_DB_VALUES(TN_DB_INT(study)));
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------------- */
@@ -316,12 +332,8 @@ static tn_status check_place(const char *path, bool write)
 static tn_status pragma_number(tn_lab *lab, const char *sql, int64_t *out)
 {
     sqlite3_stmt *q;
-    bool row;
     TN_RETURN_IF(tn__db_get(lab, sql, &q));
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *out = row ? sqlite3_column_int64(q, 0) : 0;
-    sqlite3_reset(q);
-    return TN_OK;
+    return tn__db_first(lab, q, out);
 }
 
 /* Ours, of this version or an earlier one; *empty: nothing is there yet. */

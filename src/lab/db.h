@@ -27,6 +27,22 @@ struct tn_lab {
 
 /* The statement of this text (compared by address: a string constant of the caller), reset and unbound. It stays the handle's. */
 tn_status tn__db_get(tn_lab *lab, const char *sql, sqlite3_stmt **out);
+/* Values of its parameters ?1, ?2, ...: a whole number, a number (NaN: NULL), a text (NULL: NULL), which is copied. */
+typedef struct tn_db_value {
+    char kind;
+    int64_t whole;
+    double number;
+    const char *text;
+} tn_db_value;
+#define TN_DB_INT(x) { .kind = 'i', .whole = (int64_t)(x) }
+#define TN_DB_NUM(x) { .kind = 'n', .number = (x) }
+#define TN_DB_TEXT(x) { .kind = 't', .text = (x) }
+#define TN_DB_VALUES(...) (const tn_db_value[]){ __VA_ARGS__ }, sizeof((const tn_db_value[]){ __VA_ARGS__ }) / sizeof(tn_db_value)
+/* The statement with its values (TN_DB_VALUES), to step; or run to its end. */
+tn_status tn__db_ask(tn_lab *lab, const char *sql, sqlite3_stmt **out, const tn_db_value *v, size_t n);
+tn_status tn__db_do(tn_lab *lab, const char *sql, const tn_db_value *v, size_t n);
+/* The first number of its first row (no row: 0), which is all that is read of it. */
+tn_status tn__db_first(tn_lab *lab, sqlite3_stmt *q, int64_t *out);
 /* A row, or none any more. Errors reset the statement. */
 tn_status tn__db_step(tn_lab *lab, sqlite3_stmt *q, bool *row);
 /* Runs to the end, rows unread; resets. *changed may be NULL. */
@@ -43,9 +59,8 @@ tn_status tn__db_error(tn_lab *lab, int code);
 tn_status tn__db_begin(tn_lab *lab);
 tn_status tn__db_end(tn_lab *lab, tn_status s);
 
-void tn__db_bind_number(sqlite3_stmt *q, int i, double x); /* NaN: NULL */
-double tn__db_number(sqlite3_stmt *q, int i);              /* NULL: NaN */
-const char *tn__db_text(sqlite3_stmt *q, int i);           /* NULL: "" */
+double tn__db_number(sqlite3_stmt *q, int i);    /* NULL: NaN */
+const char *tn__db_text(sqlite3_stmt *q, int i); /* NULL: "" */
 
 /* "[0.5,null,13]": numbers so that reading gives the same doubles. tn_free it; NULL: out of memory. */
 char *tn__numbers_write(const double *x, size_t n);

@@ -114,6 +114,8 @@ tn_status tn_lab_studies(tn_lab *lab, tn_arena *arena, const char *const **names
 tn_status tn_lab_load(tn_lab *lab, const char *study, tn_study **out);
 void tn_study_free(tn_study *s); /* takes NULL */
 
+enum { TN_REPORT_METRICS = 256 }; /* that a trial reports at most: scores of an evaluation, and instruments */
+
 /* What a trial reported, evaluation by evaluation. */
 typedef struct tn_trial_curve {
     size_t n, metrics;

@@ -63,9 +63,7 @@ static tn_status find_study(tn_lab *lab, const char *name, int64_t *id)
     sqlite3_stmt *q;
     bool row;
     int64_t n = 0;
-    TN_RETURN_IF(
-        tn__db_get(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q));
-    if (name) sqlite3_bind_text(q, 1, name, -1, SQLITE_TRANSIENT);
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
         *id = sqlite3_column_int64(q, 0);
@@ -157,9 +155,8 @@ static tn_status load_study(tn_lab *lab, int64_t id, tn_study *s)
 {
     sqlite3_stmt *q;
     bool row;
-    TN_RETURN_IF(tn__db_get(
-        lab, "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q));
-    sqlite3_bind_int64(q, 1, id);
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, name, path, text, overrides, kinds, planned, created, spent FROM study WHERE id = ?", &q,
+                            TN_DB_VALUES(TN_DB_INT(id))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (!row) return tn_error(TN_BAD_FILE, "a study of %.640s went away while it was read: try again", lab->path);
     const tn_status st = fill_study(lab, q, s);
@@ -224,20 +221,16 @@ static tn_status load_trials(tn_lab *lab, tn_study *s)
 {
     sqlite3_stmt *q;
     bool row;
-    size_t n = 0, most;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT count(*) FROM trial WHERE study = ?", &q));
-    sqlite3_bind_int64(q, 1, s->id);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    most = row ? (size_t)sqlite3_column_int64(q, 0) : 0;
-    sqlite3_reset(q);
+    int64_t count;
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM trial WHERE study = ?", &q, TN_DB_VALUES(TN_DB_INT(s->id))));
+    TN_RETURN_IF(tn__db_first(lab, q, &count));
+    size_t n = 0, most = (size_t)count;
     tn_trial *list = tn_arena_alloc(&s->arena, sizeof *list * (most + 1));
     if (!list) return out_of_memory(lab);
-    TN_RETURN_IF(tn__db_get(
-        lab,
-        "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
-        "FROM trial WHERE study = ?",
-        &q));
-    sqlite3_bind_int64(q, 1, s->id);
+    TN_RETURN_IF(tn__db_ask(lab,
+                            "SELECT id, number, side, kind, state, config, seed, x, y, started, ended, seconds, worker, attempt, error "
+                            "FROM trial WHERE study = ?",
+                            &q, TN_DB_VALUES(TN_DB_INT(s->id))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row || n == most) break;
@@ -281,14 +274,12 @@ void tn_study_free(tn_study *s)
 
 /* --- curves ----------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_METRICS = 64 };
-
 typedef struct curve {
-    const char *name[MOST_METRICS];
+    const char *name[TN_REPORT_METRICS];
     size_t metrics, n, most;
     int64_t *step;
     double *epoch, *seconds;
-    double *value; /* (most, MOST_METRICS) */
+    double *value; /* (most, TN_REPORT_METRICS) */
 } curve;
 
 static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, curve *c)
@@ -301,8 +292,8 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
         return tn_error(TN_BAD_FILE,
                         "%.640s: a report is not a JSON object: the database was changed by something else", lab->path);
     }
-    double *to = c->value + c->n * MOST_METRICS;
-    for (size_t i = 0; i < MOST_METRICS; i++) to[i] = NAN;
+    double *to = c->value + c->n * TN_REPORT_METRICS;
+    for (size_t i = 0; i < TN_REPORT_METRICS; i++) to[i] = NAN;
     c->step[c->n] = sqlite3_column_int64(q, 0);
     c->epoch[c->n] = tn__db_number(q, 1);
     c->seconds[c->n] = tn__db_number(q, 2);
@@ -310,7 +301,7 @@ static tn_status add_row(const tn_lab *lab, sqlite3_stmt *q, tn_arena *arena, cu
     {
         size_t i = 0;
         while (i < c->metrics && strcmp(c->name[i], key) != 0) i++;
-        if (i == MOST_METRICS) continue;
+        if (i == TN_REPORT_METRICS) continue;
         if (i == c->metrics && !(c->name[c->metrics++] = tn_arena_strdup(arena, key))) {
             json_decref(all);
             return out_of_memory(lab);
@@ -329,7 +320,7 @@ static tn_status finish_curve(const tn_lab *lab, const curve *c, tn_arena *arena
     if (!name || !value) return out_of_memory(lab);
     memcpy(name, c->name, sizeof *name * c->metrics);
     for (size_t i = 0; i < c->n; i++)
-        memcpy(value + i * c->metrics, c->value + i * MOST_METRICS, sizeof *value * c->metrics);
+        memcpy(value + i * c->metrics, c->value + i * TN_REPORT_METRICS, sizeof *value * c->metrics);
     *out = (tn_trial_curve){ .n = c->n,
                              .metrics = c->metrics,
                              .name = name,
@@ -345,19 +336,17 @@ tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_cur
     sqlite3_stmt *q;
     bool row;
     curve c = { .n = 0 };
-    TN_RETURN_IF(tn__db_get(lab, "SELECT count(*) FROM report WHERE trial = ?", &q));
-    sqlite3_bind_int64(q, 1, trial);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    c.most = row ? (size_t)sqlite3_column_int64(q, 0) : 0;
-    sqlite3_reset(q);
+    int64_t count;
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(trial))));
+    TN_RETURN_IF(tn__db_first(lab, q, &count));
+    c.most = (size_t)count;
     c.step = tn_arena_alloc(arena, sizeof *c.step * (c.most + 1));
     c.epoch = tn_arena_alloc(arena, sizeof *c.epoch * (c.most + 1));
     c.seconds = tn_arena_alloc(arena, sizeof *c.seconds * (c.most + 1));
-    c.value = tn_alloc(sizeof *c.value * MOST_METRICS * (c.most + 1));
+    c.value = tn_alloc(sizeof *c.value * TN_REPORT_METRICS * (c.most + 1));
     tn_status s = c.step && c.epoch && c.seconds && c.value ? TN_OK : out_of_memory(lab);
     if (s == TN_OK)
-        s = tn__db_get(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q);
-    if (s == TN_OK) sqlite3_bind_int64(q, 1, trial);
+        s = tn__db_ask(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q, TN_DB_VALUES(TN_DB_INT(trial)));
     for (row = true; s == TN_OK && row;) {
         s = tn__db_step(lab, q, &row);
         if (s != TN_OK || !row || c.n == c.most) break;

@@ -239,9 +239,9 @@ static tn_status put_charts(const tn_study *s, tn_lab *lab, FILE *out)
 {
     fputs("<h2>How the search went</h2>\n", out);
     TN_RETURN_IF(put_chart(TN_STUDY_HISTORY, s, lab, 0, 0, out));
-    if (s->n_objectives > 1) fputs("<h2>What the objectives cost each other</h2>\n", out);
+    if (s->n_objectives > 1) fputs("<h2>Trade-offs</h2>\n", out);
     for (size_t k = 1; k < s->n_objectives; k++) TN_RETURN_IF(put_chart(TN_STUDY_PARETO, s, lab, 0, k, out));
-    fputs("<h2>Where the good ones lie</h2>\n", out);
+    fputs("<h2>Best settings</h2>\n", out);
     for (size_t side = 0; side < s->n_sides; side++) {
         fputs("<div class=\"wide\">", out);
         TN_RETURN_IF(put_chart(TN_STUDY_PARALLEL, s, lab, side, 0, out));
@@ -251,7 +251,7 @@ static tn_status put_charts(const tn_study *s, tn_lab *lab, FILE *out)
     TN_RETURN_IF(put_chart(TN_STUDY_IMPORTANCE, s, lab, 0, 0, out));
     fputs("<h2>How they learned</h2>\n", out);
     for (size_t side = 0; side < s->n_sides; side++) TN_RETURN_IF(put_chart(TN_STUDY_CURVES, s, lab, side, 0, out));
-    fputs("<h2>When</h2>\n", out);
+    fputs("<h2>Worker timeline</h2>\n", out);
     return put_chart(TN_STUDY_TIMELINE, s, lab, 0, 0, out);
 }
 

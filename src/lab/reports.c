@@ -10,12 +10,11 @@
 static tn_status still_mine(tn_lab *lab, const tn_claim *c, bool *mine)
 {
     sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab, "SELECT 1 FROM trial WHERE id = ? AND worker = ? AND attempt = ? AND state = 1", &q));
-    sqlite3_bind_int64(q, 1, c->trial);
-    sqlite3_bind_int64(q, 2, c->worker);
-    sqlite3_bind_int(q, 3, c->attempt);
-    TN_RETURN_IF(tn__db_step(lab, q, mine));
-    sqlite3_reset(q);
+    int64_t n = 0;
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT 1 FROM trial WHERE id = ? AND worker = ? AND attempt = ? AND state = 1", &q,
+                            TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt))));
+    TN_RETURN_IF(tn__db_first(lab, q, &n));
+    *mine = n > 0;
     return TN_OK;
 }
 
@@ -25,15 +24,9 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
     int64_t changed = 0;
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s =
-        tn__db_get(lab, "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q);
-    if (s == TN_OK) {
-        sqlite3_bind_int64(q, 1, c->trial);
-        sqlite3_bind_int64(q, 2, c->worker);
-        sqlite3_bind_int(q, 3, c->attempt);
-        sqlite3_bind_text(q, 4, text, -1, SQLITE_TRANSIENT);
-        s = tn__db_run(lab, q, &changed);
-    }
+    tn_status s = tn__db_ask(lab, "UPDATE trial SET x = ?4, sum = NULL WHERE id = ?1 AND worker = ?2 AND attempt = ?3 AND state = 1", &q,
+                             TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(c->worker), TN_DB_INT(c->attempt), TN_DB_TEXT(text)));
+    if (s == TN_OK) s = tn__db_run(lab, q, &changed);
     if (s == TN_OK && changed) s = tn__db_sum_trial(lab, c->trial);
     *lost = s == TN_OK && changed == 0;
     tn_free(text);
@@ -42,36 +35,20 @@ tn_status tn_lab_point(tn_lab *lab, const tn_claim *c, const double *x, size_t n
 
 static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *reports, size_t n)
 {
-    sqlite3_stmt *q;
-    if (n == 0) return TN_OK;
-    TN_RETURN_IF(tn__db_get(
-        lab,
-        "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
-        "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
-        &q));
-    for (size_t i = 0; i < n; i++) {
-        const tn_report *r = &reports[i];
-        sqlite3_reset(q);
-        sqlite3_bind_int64(q, 1, c->trial);
-        sqlite3_bind_int64(q, 2, r->rung);
-        sqlite3_bind_int64(q, 3, r->step);
-        tn__db_bind_number(q, 4, r->epoch);
-        tn__db_bind_number(q, 5, r->seconds);
-        tn__db_bind_number(q, 6, r->score);
-        sqlite3_bind_text(q, 7, r->value, -1, SQLITE_TRANSIENT);
-        TN_RETURN_IF(tn__db_run(lab, q, NULL));
-    }
+    for (const tn_report *r = reports; r < reports + n; r++)
+        TN_RETURN_IF(tn__db_do(lab,
+                               "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
+                               "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
+                               TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(r->rung), TN_DB_INT(r->step), TN_DB_NUM(r->epoch), TN_DB_NUM(r->seconds),
+                                            TN_DB_NUM(r->score), TN_DB_TEXT(r->value))));
     return TN_OK;
 }
 
 static tn_status write_parameters(tn_lab *lab, const tn_claim *c, double parameters)
 {
-    sqlite3_stmt *q;
     if (isnan(parameters)) return TN_OK;
-    TN_RETURN_IF(tn__db_get(lab, "UPDATE trial SET parameters = ?2, sum = NULL WHERE id = ?1 AND parameters IS NOT ?2", &q));
-    sqlite3_bind_int64(q, 1, c->trial);
-    sqlite3_bind_double(q, 2, parameters);
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_do(lab, "UPDATE trial SET parameters = ?2, sum = NULL WHERE id = ?1 AND parameters IS NOT ?2",
+                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_NUM(parameters))));
     return tn__db_sum_trial(lab, c->trial);
 }
 
@@ -91,20 +68,11 @@ tn_status tn_lab_report(tn_lab *lab, const tn_claim *c, const tn_report *reports
 
 static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, const char *y)
 {
-    sqlite3_stmt *q;
-    TN_RETURN_IF(tn__db_get(lab,
-                            "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
-                            "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
-                            &q));
-    sqlite3_bind_int64(q, 1, c->trial);
-    sqlite3_bind_int(q, 2, (int)e->state);
-    if (y) sqlite3_bind_text(q, 3, y, -1, SQLITE_TRANSIENT);
-    if (tn_trial_ended(e->state)) sqlite3_bind_double(q, 4, tn__unix_s());
-    tn__db_bind_number(q, 5, e->seconds);
-    sqlite3_bind_int64(q, 6, (int64_t)e->seed);
-    sqlite3_bind_text(q, 7, e->error ? e->error : "", -1, SQLITE_TRANSIENT);
-    tn__db_bind_number(q, 8, e->parameters);
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
+    TN_RETURN_IF(tn__db_do(lab,
+                           "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
+                           "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
+                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(e->state), TN_DB_TEXT(y), TN_DB_NUM(tn_trial_ended(e->state) ? tn__unix_s() : NAN),
+                                        TN_DB_NUM(e->seconds), TN_DB_INT(e->seed), TN_DB_TEXT(e->error ? e->error : ""), TN_DB_NUM(e->parameters))));
     return tn__db_sum_trial(lab, c->trial);
 }
 
@@ -132,17 +100,9 @@ tn_status tn_lab_end(tn_lab *lab, const tn_claim *c, const tn_report *reports, s
 tn_status tn_lab_rewind(tn_lab *lab, const tn_claim *c, int64_t step, int64_t *rungs)
 {
     sqlite3_stmt *q;
-    bool row;
-    TN_RETURN_IF(tn__db_get(lab, "DELETE FROM report WHERE trial = ? AND step > ?", &q));
-    sqlite3_bind_int64(q, 1, c->trial);
-    sqlite3_bind_int64(q, 2, step);
-    TN_RETURN_IF(tn__db_run(lab, q, NULL));
-    TN_RETURN_IF(tn__db_get(lab, "SELECT count(*) FROM report WHERE trial = ?", &q));
-    sqlite3_bind_int64(q, 1, c->trial);
-    TN_RETURN_IF(tn__db_step(lab, q, &row));
-    *rungs = sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    return TN_OK;
+    TN_RETURN_IF(tn__db_do(lab, "DELETE FROM report WHERE trial = ? AND step > ?", TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(step))));
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT count(*) FROM report WHERE trial = ?", &q, TN_DB_VALUES(TN_DB_INT(c->trial))));
+    return tn__db_first(lab, q, rungs);
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------------------- */
@@ -155,19 +115,15 @@ tn_status tn_lab_rung(tn_lab *lab, int64_t study, size_t side, int64_t before, i
     size_t count = 0, capacity = 0;
     bool row = true;
     const bool all = !(cohort > 0) || isnan(parameters);
-    TN_RETURN_IF(tn__db_get(lab,
+    TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT r.score, t.parameters FROM trial t JOIN report r ON r.trial = t.id AND r.rung = ?4 "
                             "WHERE t.study = ?1 AND t.side = ?2 "
                             "AND (t.kind = 2) = 0 AND t.number < ?3 AND r.score IS NOT NULL AND (?5 IS NULL OR "
                             "t.parameters BETWEEN ?5 AND ?6) "
                             "ORDER BY t.number",
-                            &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int64(q, 2, (int64_t)side);
-    sqlite3_bind_int64(q, 3, before);
-    sqlite3_bind_int64(q, 4, rung);
-    if (!all) sqlite3_bind_double(q, 5, parameters / cohort);
-    if (!all) sqlite3_bind_double(q, 6, parameters * cohort);
+                            &q,
+                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(before), TN_DB_INT(rung),
+                                         TN_DB_NUM(all ? NAN : parameters / cohort), TN_DB_NUM(all ? NAN : parameters * cohort))));
     tn_status s = TN_OK;
     while (s == TN_OK) {
         s = tn__db_step(lab, q, &row);
@@ -195,14 +151,10 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     double seconds = 0;
     int64_t ended = 0;
     *out = (tn_tally){ .best = NAN, .mean_s = NAN };
-    TN_RETURN_IF(tn__db_get(lab,
+    TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
                             "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
-                            &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int64(q, 2, (int64_t)side);
-    sqlite3_bind_int64(q, 3, compare);
-    sqlite3_bind_int64(q, 4, most > 0 ? most : INT64_MAX);
+                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare), TN_DB_INT(most > 0 ? most : INT64_MAX))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) break;
@@ -229,12 +181,10 @@ tn_status tn_lab_held(tn_lab *lab, int64_t study, tn_held *out, size_t most, siz
     sqlite3_stmt *q;
     bool row = true;
     *n = 0;
-    TN_RETURN_IF(tn__db_get(lab,
+    TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT w.pid, t.id, t.number, t.side, t.worker, t.attempt, t.seed FROM trial t JOIN "
                             "worker w ON w.id = t.worker WHERE t.study = ?1 AND t.state = 1 AND w.gone = 0 LIMIT ?2",
-                            &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int64(q, 2, (int64_t)most);
+                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(most))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) return TN_OK;
@@ -254,13 +204,10 @@ tn_status tn_lab_running(tn_lab *lab, int64_t study, bool compare, tn_running *o
     sqlite3_stmt *q;
     bool row = true;
     *n = 0;
-    TN_RETURN_IF(tn__db_get(lab,
+    TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT side, number, begun, (SELECT epoch FROM report WHERE trial = t.id ORDER BY rung DESC LIMIT 1) FROM trial t "
                             "WHERE study = ?1 AND (kind = 2) = ?2 AND state < 2 AND state = 1 ORDER BY begun LIMIT ?3",
-                            &q));
-    sqlite3_bind_int64(q, 1, study);
-    sqlite3_bind_int(q, 2, compare);
-    sqlite3_bind_int64(q, 3, (int64_t)most);
+                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(compare), TN_DB_INT(most))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) return TN_OK;

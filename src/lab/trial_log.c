@@ -44,7 +44,7 @@ void tn_trial_log_put(tn_trial_log *l, const char *name, double value)
             l->metric[i].step = l->step;
             return;
         }
-    if (l->n_metrics == TN_LOG_METRICS || strlen(name) >= TN_LOG_NAME) return;
+    if (l->n_metrics == TN_REPORT_METRICS || strlen(name) >= TN_LOG_NAME) return;
     tn_metric *m = &l->metric[l->n_metrics++];
     snprintf(m->name, sizeof m->name, "%s", name);
     m->value = value;

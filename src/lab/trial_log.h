@@ -9,7 +9,7 @@
 
 #include <jansson.h>
 
-enum { TN_LOG_METRICS = 64, TN_LOG_NAME = 48 };
+enum { TN_LOG_NAME = TN_SCORE_NAME };
 
 typedef struct tn_metric {
     char name[TN_LOG_NAME];
@@ -22,7 +22,7 @@ typedef struct tn_trial_log {
     const tn_model *model;
     const tn_settings *settings;
     int64_t step;                     /* that metrics are put at */
-    tn_metric metric[TN_LOG_METRICS]; /* (n_metrics) as last measured; NaN: not known */
+    tn_metric metric[TN_REPORT_METRICS]; /* (n_metrics) as last measured; NaN: not known */
     size_t n_metrics;
     tn_rule *rules;     /* (plan->n_rules) with what they hold */
     const char *broken; /* the rule that stops the trial; NULL: none */

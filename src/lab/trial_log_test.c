@@ -5,6 +5,7 @@
 #include "train/train_settings.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 static tn_settings *open_log(const char *model, const char *word, const tn_study_plan *p, tn_trial_log *l)
@@ -80,8 +81,32 @@ static void names_of_rows(void **state)
     tn_settings_free(st);
 }
 
+/* Instruments of a deep model come first: they leave room for what its trials are judged by. */
+static void many_instruments(void **state)
+{
+    (void)state;
+    const tn_study_plan p = { 0 };
+    tn_trial_log l;
+    bool there;
+    char name[32];
+    tn_settings *st = open_log("gpt", "layers=1", &p, &l);
+    for (int i = 0; i < TN_REPORT_METRICS - TN_SCORES_MAX; i++) {
+        snprintf(name, sizeof name, "layer%d.norm", i);
+        tn_trial_log_put(&l, name, i);
+    }
+    for (int i = 0; i < TN_SCORES_MAX; i++) {
+        snprintf(name, sizeof name, "score_%d", i);
+        tn_trial_log_put(&l, name, i);
+        assert_true(tn_trial_log_get(&l, name, &there) == i && there);
+    }
+    assert_true(TN_REPORT_METRICS - TN_SCORES_MAX >= 128);
+    tn_trial_log_free(&l);
+    tn_settings_free(st);
+}
+
 void tn_tests_trial_log(tn_test_list *l)
 {
     tn_test_add(l, costs_are_kept, NULL, "trial log: what a trial took is kept in checkpoints, old ones too");
+    tn_test_add(l, many_instruments, NULL, "trial log: scores beside many instruments");
     tn_test_add(l, names_of_rows, NULL, "trial log: other names of what a model reports are the model's");
 }

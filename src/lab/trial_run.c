@@ -179,7 +179,9 @@ static void keep_metric(void *to, const char *name, double value, const char *un
 {
     trial *t = to;
     (void)unit;
-    tn_trial_log_put(&t->log, strcmp(name, "reward_100") == 0 ? "reward" : name, value);
+    for (size_t i = 0; i < t->log.own.n; i++)
+        if (strcmp(name, t->log.own.row[i]->key) == 0) name = t->log.own.row[i]->name;
+    tn_trial_log_put(&t->log, name, value);
 }
 
 static void look(trial *t)

@@ -135,9 +135,7 @@ static bool is_evaluated(const tn_ckpt_entry *e) { return !isnan(tn_scores_first
 
 static bool is_better(const tn_ckpt_entry *a, const tn_ckpt_entry *b)
 {
-    const double x = tn_scores_get(&a->scores, a->select), y = tn_scores_get(&b->scores, b->select);
-    if (!isnan(x) && !isnan(y) && x != y && strcmp(a->select, b->select) == 0) return a->lower ? x < y : x > y;
-    return tn_scores_first(&a->scores) < tn_scores_first(&b->scores);
+    return tn_scores_better(&a->scores, &b->scores, strcmp(a->select, b->select) == 0 ? a->select : "", a->lower);
 }
 
 /* The best held-out result among those that count, but not `tried` (may be NULL); the earlier of equals. NULL: none was

@@ -56,6 +56,14 @@ void tn_ckpt_state_free(tn_ckpt_state *st)
 
 static json_t *real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
+/* JSON has no infinity either, and a score may well be there (the PSNR of what is reproduced exactly): the largest number stands for it. */
+static json_t *score_json(double x) { return isinf(x) ? json_real(copysign(DBL_MAX, x)) : real(x); }
+static double score_of(const json_t *v)
+{
+    const double x = json_number_value(v);
+    return fabs(x) == DBL_MAX ? copysign(INFINITY, x) : x;
+}
+
 static int set_row(json_t *root, const struct row *r, const tn_ckpt_state *st)
 {
     const void *p = (const char *)st + r->at;
@@ -90,7 +98,7 @@ static int set_scores(json_t *to, const char *lead, const tn_scores *s)
     for (size_t i = 0; (i == 0 || i < s->n) && !bad; i++) {
         if (i && isnan(s->at[i].value)) continue;
         snprintf(key, sizeof key, "%s%s", lead, i ? s->at[i].name : "heldout");
-        bad = json_object_set_new(to, key, real(i < s->n ? s->at[i].value : NAN));
+        bad = json_object_set_new(to, key, i ? score_json(s->at[i].value) : real(tn_scores_first(s)));
     }
     return bad;
 }
@@ -109,7 +117,7 @@ bool tn__ckpt_scores(const json_t *from, const char *lead, tn_scores *out)
     {
         const char *score = strncmp(name, lead, strlen(lead)) == 0 ? name + strlen(lead) : "loss"; /* of another set, or a number beside them */
         if (tn_score_taken(score) || strcmp(score, "loss") == 0 || json_is_null(v)) continue;
-        if (!json_is_number(v) || !tn_scores_put(&s, score, json_number_value(v))) return false;
+        if (!json_is_number(v) || !tn_scores_put(&s, score, score_of(v))) return false;
     }
     *out = s;
     return true;

@@ -60,8 +60,10 @@ static tn_ckpt_state state_at(const rig *r, int64_t step, double heldout)
     tn_scores_put(&st.last, "loss", 2.5);
     tn_scores_put(&st.last, "accuracy", 0.75);
     tn_scores_put(&st.last, "accuracy_8", -3);
+    tn_scores_put(&st.last, "psnr", INFINITY);
     tn_scores_put(&st.best, "loss", NAN);
     tn_scores_put(&st.best, "accuracy", 0.875);
+    tn_scores_put(&st.best, "psnr", -INFINITY);
     if (r) st.guard = tn_guard_state_of(tn_trainer_guard(r->trainer));
     else st.guard.lr_factor = 1;
     st.cursor = json_pack("{s:i}", "at", 7);
@@ -127,7 +129,8 @@ static void round_trip(void **state)
     assert_true(st.step == 5 && st.tokens == 77 && st.batch == B && st.seed == 5 && st.stale == 2 && st.best_step == 4);
     assert_true(st.loss == 0.1 && isnan(tn_scores_first(&st.now)) && tn_scores_first(&st.last) == 2.5 && isnan(tn_scores_first(&st.best)) && st.working == 0.5);
     assert_true(isnan(tn_scores_get(&st.now, "accuracy")) && tn_scores_get(&st.last, "accuracy") == 0.75 && tn_scores_get(&st.best, "accuracy") == 0.875 &&
-                tn_scores_get(&st.last, "accuracy_8") == -3 && st.last.n == 3);
+                tn_scores_get(&st.last, "accuracy_8") == -3 && st.last.n == 4);
+    assert_true(tn_scores_get(&st.last, "psnr") == INFINITY && tn_scores_get(&st.best, "psnr") == -INFINITY);
     assert_true(st.scaling.scale == 4096 && st.scaling.good == 7);
     assert_string_equal(st.settings, "abc");
     assert_int_equal(json_integer_value(json_object_get(st.cursor, "at")), 7);
@@ -293,7 +296,7 @@ static void prune_accuracy(void **state)
     close_rig(&a);
 }
 
-/* Any metric may decide, also one of which less is better; what has no value of it is judged by the loss. */
+/* Any metric may decide, also one of which less is better; where none has a value of it, the loss does. */
 static void prune_any_metric(void **state)
 {
     (void)state;
@@ -318,7 +321,10 @@ static void prune_any_metric(void **state)
     assert_true(l.entry[3].keep && !l.entry[0].keep && !l.entry[1].keep && !l.entry[2].keep); /* of equals the lower loss */
     l.entry[3].scores.n = l.entry[2].scores.n = 1;
     tn_ckpt_list_mark(&l, 0, 1, 9);
-    assert_true(l.entry[2].keep && !l.entry[3].keep);
+    assert_true(l.entry[1].keep && !l.entry[2].keep && !l.entry[3].keep); /* a known value, whatever the losses */
+    l.entry[0].scores.n = l.entry[1].scores.n = 1;
+    tn_ckpt_list_mark(&l, 0, 1, 9);
+    assert_true(l.entry[2].keep && !l.entry[1].keep); /* nobody knows it: by the loss */
     tn_ckpt_list_free(&l);
     tn_tempdir_remove_all(&d);
     close_rig(&a);
@@ -334,7 +340,7 @@ static void older_state(void **state)
     json_object_del(json_object_get(root, "metrics"), "last_accuracy");
     json_object_del(json_object_get(root, "best"), "accuracy");
     assert_ok(tn__ckpt_state_parse(root, "state.json", &back));
-    assert_true(back.step == 3 && tn_scores_first(&back.now) == 1 && back.now.n == 1 && back.best.n == 1 && isnan(tn_scores_get(&back.last, "accuracy")));
+    assert_true(back.step == 3 && tn_scores_first(&back.now) == 1 && back.now.n == 1 && back.best.n == 2 && isnan(tn_scores_get(&back.last, "accuracy")));
     tn_ckpt_state_free(&back);
     tn_ckpt_state_free(&st);
     json_decref(root);

@@ -10,6 +10,14 @@
 
 enum { KEEPS = 2, FLOATS = 4 };
 
+/* An output of all rows so far; metrics that keep the same one share it. */
+typedef struct kept {
+    const char *step, *output;
+    float *x; /* (rows, each) */
+    size_t capacity;
+    int64_t rows, each, batch; /* batch: the last that is in it */
+} kept;
+
 /* What a row has of the batches so far, by groups where it counts them apart. */
 typedef struct tally {
     double sums[TN_SUMS_MAX];
@@ -24,15 +32,15 @@ typedef struct metric {
     bool apart;                    /* by groups */
     int64_t groups;                /* at least 1 */
     tally tally[TN_SOURCE_GROUPS];
-    float *kept[KEEPS]; /* (rows, each) */
-    size_t capacity[KEEPS];
-    int64_t rows, each[KEEPS];
+    kept *kept[KEEPS]; /* NULL: none */
 } metric;
 
 struct tn_evaluator {
     tn_trainer *trainer;
     tn_metric_list list;
     metric *metric; /* (list.n) */
+    kept kept[KEEPS * TN_METRICS_MAX]; /* (n_kept) */
+    size_t n_kept;
     const char *const *group_name;
     const char *step; /* whose outputs are looked at */
     float *floats[FLOATS]; /* whole numbers as such */
@@ -89,22 +97,25 @@ static void add_mean(tn_evaluator *e, const metric *m, int64_t count, double *su
     sums[1] += of;
 }
 
-static tn_status keep_rows(tn_evaluator *e, metric *m)
+static tn_status keep_rows(tn_evaluator *e, const metric *m, int64_t batch)
 {
     const int64_t B = tn_trainer_feed_again(e->trainer).batch, rows = rows_of(e->trainer);
-    for (int k = 0; k < KEEPS && m->row->keep[k]; k++) {
+    for (int k = 0; k < KEEPS && m->kept[k]; k++) {
         int64_t n;
-        const float *x = output_of(e, m->row->keep[k], &n);
+        kept *to = m->kept[k];
+        if (to->batch == batch) continue; /* by another metric */
+        const float *x = output_of(e, to->output, &n);
         const int64_t each = x ? n / B : 0;
-        if (!x || each * B != n || (m->rows && each != m->each[k]))
+        if (!x || each * B != n || (to->rows && each != to->each))
             return tn_error(TN_USAGE, "metric %s: the output %s does not have the same numbers for every row: keep one of (B, each)", m->row->name,
-                            m->row->keep[k]);
-        const size_t before = (size_t)(m->rows * each), more = (size_t)(rows * each);
-        TN_RETURN_IF(tn_grow((void **)&m->kept[k], &m->capacity[k], before + more, sizeof *m->kept[k]));
-        memcpy(m->kept[k] + before, x, more * sizeof *x);
-        m->each[k] = each;
+                            to->output);
+        const size_t before = (size_t)(to->rows * each), more = (size_t)(rows * each);
+        TN_RETURN_IF(tn_grow((void **)&to->x, &to->capacity, before + more, sizeof *to->x));
+        memcpy(to->x + before, x, more * sizeof *x);
+        to->each = each;
+        to->rows += rows;
+        to->batch = batch;
     }
-    m->rows += rows;
     return TN_OK;
 }
 
@@ -113,7 +124,7 @@ static tn_status add_batch(tn_evaluator *e, metric *m, int64_t batch, int64_t co
     const tn_metric_row *r = m->row;
     tally *a = &m->tally[batch % m->groups];
     a->any = true;
-    if (r->how == TN_OF_WHOLE) return keep_rows(e, m);
+    if (r->how == TN_OF_WHOLE) return keep_rows(e, m, batch);
     if (r->how == TN_ADDED) {
         const tn_metric_view v = { .settings = tn_trainer_settings(e->trainer), .rows = rows_of(e->trainer), .count = count, .ctx = e,
                                    .output = output_of, .input = input_of };
@@ -161,13 +172,21 @@ static tn_status evaluate_batch(tn_evaluator *e, int64_t batch, int64_t count)
 
 static double quotient(const double *sums) { return sums[1] != 0 ? sums[0] / sums[1] : NAN; }
 
+static double whole_of(const metric *m, const tn_settings *st)
+{
+    const float *x[KEEPS] = { NULL };
+    int64_t each[KEEPS] = { 0 };
+    for (int k = 0; k < KEEPS && m->kept[k]; k++) x[k] = m->kept[k]->x, each[k] = m->kept[k]->each;
+    return m->row->whole(x, m->kept[0]->rows, each, st);
+}
+
 static double value_of(const tn_evaluator *e, const metric *m, int64_t group)
 {
     const tn_metric_row *r = m->row;
     const tally *a = &m->tally[group];
     const tn_settings *st = tn_trainer_settings(e->trainer);
     if (!a->any) return NAN;
-    if (r->how == TN_OF_WHOLE) return r->whole((const float *const *)m->kept, m->rows, m->each, st);
+    if (r->how == TN_OF_WHOLE) return whole_of(m, st);
     if (r->how == TN_MEAN_BY_COUNT && r->needs) return quotient(a->sums) * m->times;
     return r->make && r->how != TN_MEAN_BY_COUNT && r->how != TN_QUOTIENT ? r->make(a->sums, st) : quotient(a->sums);
 }
@@ -177,7 +196,7 @@ static void put_values(const tn_evaluator *e, const metric *m, tn_scores *out)
 {
     double value[TN_SOURCE_GROUPS], sum = 0;
     int64_t n = 0;
-    char name[TN_SCORE_KEY];
+    char name[TN_SCORE_NAME];
     for (int64_t g = 0; g < m->groups; g++) {
         value[g] = value_of(e, m, g);
         if (isnan(value[g])) continue;
@@ -186,7 +205,7 @@ static void put_values(const tn_evaluator *e, const metric *m, tn_scores *out)
     }
     tn_scores_put(out, m->row->name, n ? sum / (double)n : NAN);
     for (int64_t g = 0; m->apart && g < m->groups; g++) {
-        snprintf(name, sizeof name, "%s_%.36s", m->row->name, e->group_name[g]);
+        snprintf(name, sizeof name, "%s_%s", m->row->name, e->group_name[g]);
         tn_scores_put(out, name, value[g]);
     }
 }
@@ -194,10 +213,8 @@ static void put_values(const tn_evaluator *e, const metric *m, tn_scores *out)
 tn_status tn_evaluator_run(tn_evaluator *e, const tn_source *source, int64_t batches, tn_evaluation *out)
 {
     tn_evaluation found = { .metrics = e->list };
-    for (size_t i = 0; i < e->list.n; i++) {
-        memset(e->metric[i].tally, 0, sizeof e->metric[i].tally);
-        e->metric[i].rows = 0;
-    }
+    for (size_t i = 0; i < e->list.n; i++) memset(e->metric[i].tally, 0, sizeof e->metric[i].tally);
+    for (size_t i = 0; i < e->n_kept; i++) e->kept[i].rows = 0, e->kept[i].batch = -1;
     for (int64_t i = 0; batches == 0 || i < batches; i++) {
         int64_t count;
         TN_RETURN_IF(tn_source_heldout(source, i, e->trainer, &count));
@@ -244,10 +261,20 @@ static tn_status find_sums(tn_evaluator *e, metric *m)
     return TN_OK;
 }
 
-static tn_status find_kept(tn_evaluator *e, const metric *m)
+static kept *kept_of(tn_evaluator *e, const char *step, const char *output)
 {
-    for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && m->row->keep[k]; k++)
+    for (size_t i = 0; i < e->n_kept; i++)
+        if (strcmp(e->kept[i].output, output) == 0 && strcmp(e->kept[i].step, step) == 0) return &e->kept[i];
+    e->kept[e->n_kept] = (kept){ .step = step, .output = output, .batch = -1 };
+    return &e->kept[e->n_kept++];
+}
+
+static tn_status find_kept(tn_evaluator *e, metric *m)
+{
+    for (int k = 0; k < KEEPS && m->row->how == TN_OF_WHOLE && m->row->keep[k]; k++) {
         if (!is_there(e, m->row->keep[k], false)) return no_output(e, m, m->row->keep[k], "output", "(B, each) numbers");
+        m->kept[k] = kept_of(e, step_of(m->row), m->row->keep[k]);
+    }
     return TN_OK;
 }
 
@@ -298,8 +325,7 @@ void tn_evaluator_stop(tn_evaluator *e, const atomic_bool *stop) { e->stop = sto
 void tn_evaluator_free(tn_evaluator *e)
 {
     if (!e) return;
-    for (size_t i = 0; e->metric && i < e->list.n; i++)
-        for (int k = 0; k < KEEPS; k++) tn_free(e->metric[i].kept[k]);
+    for (size_t i = 0; i < e->n_kept; i++) tn_free(e->kept[i].x);
     for (int k = 0; k < FLOATS; k++) tn_free(e->floats[k]);
     tn_free(e->metric);
     tn_free(e);

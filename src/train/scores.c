@@ -32,6 +32,15 @@ bool tn_scores_put(tn_scores *s, const char *name, double value)
     return true;
 }
 
+bool tn_scores_better(const tn_scores *a, const tn_scores *b, const char *name, bool lower)
+{
+    const double x = tn_scores_get(a, name), y = tn_scores_get(b, name), first = tn_scores_first(a);
+    if (isnan(first)) return false;
+    if (isnan(x) != isnan(y)) return isnan(y);
+    if (!isnan(x) && x != y) return lower ? x < y : x > y;
+    return !(first >= tn_scores_first(b));
+}
+
 /* --- mistakes in rows --------------------------------------------------------------------------------------------------- */
 
 static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *what)
@@ -41,7 +50,8 @@ static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *
 
 bool tn_score_taken(const char *name)
 {
-    static const char *const taken[] = { "heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale", "train_loss" };
+    static const char *const taken[] = { "heldout", "lr",    "grad_norm", "groups", "select", "lower", "unit", "step",
+                                         "stale",   "train_loss", "name", "bytes",  "whole",  "latest", "best" };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(taken[i], name) == 0) return true;
     return strncmp(name, "last_", 5) == 0;
@@ -88,13 +98,19 @@ static tn_status check_step(const tn_model *m, const tn_metric_row *r)
 
 static tn_status check_rows(const tn_model *m, const tn_metric_list *l)
 {
+    char keys[2][TN_SCORE_KEY];
     for (size_t i = 0; i < l->n; i++) {
         const tn_metric_row *r = l->row[i];
         TN_RETURN_IF(check_name(m, r, i == 0));
         TN_RETURN_IF(check_how(m, r));
         TN_RETURN_IF(check_step(m, r));
-        for (size_t k = 0; k < i; k++)
+        if (r->key && (strcmp(r->key, "loss") == 0 || (i && tn_score_taken(r->key))))
+            return mistake(m, r, "its .key is that of another number of a run: choose another");
+        for (size_t k = 0; k < i; k++) {
             if (strcmp(l->row[k]->name, r->name) == 0) return mistake(m, r, "two rows have this name: give one of them another");
+            if (strcmp(tn_metric_key(l, l->row[k]->name, keys[0]), tn_metric_key(l, r->name, keys[1])) == 0)
+                return mistake(m, r, "two rows have its .key: give one of them another");
+        }
     }
     if (l->row[0]->better != TN_LOWER || l->row[0]->needs)
         return mistake(m, l->row[0], "the first row is what training minimises: put one there that is lower where it is better and needs nothing");
@@ -147,7 +163,9 @@ bool tn_metric_better(const tn_metric_row *r, double a, double b) { return r->be
 
 bool tn_metric_is_other_unit(const tn_metric_row *r) { return r->how == TN_MEAN_BY_COUNT && r->needs; }
 
-bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !(r->unit && r->unit[0]); }
+bool tn_metric_is_nats(const tn_metric_row *r) { return strcmp(tn_metric_unit(r), "nats") == 0; }
+
+bool tn_metric_is_part(const tn_metric_row *r) { return r->how == TN_ADDED && !r->make && !*tn_metric_unit(r); }
 
 const tn_metric_row *tn_metric_beside(const tn_metric_list *l, const tn_metric_row *select)
 {

@@ -19,6 +19,10 @@ double tn_scores_first(const tn_scores *s);
 /* False: there is no room, or the name is too long. */
 bool tn_scores_put(tn_scores *s, const char *name, double value);
 
+/* Whether a is better than b by the score of this name, which `lower` is better of, or not. One that knows it is better than one that does
+ * not; where neither does, or they are equal, the first score decides: the lower. */
+bool tn_scores_better(const tn_scores *a, const tn_scores *b, const char *name, bool lower);
+
 /* Names that stand for something else where scores are written: no metric has one. */
 bool tn_score_taken(const char *name);
 
@@ -40,6 +44,9 @@ const char *tn_metric_key(const tn_metric_list *l, const char *name, char key[TN
 bool tn_metric_better(const tn_metric_row *r, double a, double b);
 /* Whether it is the first one in another unit: a mean times a number of the source. */
 bool tn_metric_is_other_unit(const tn_metric_row *r);
+/* "" where the row has none. */
+static inline const char *tn_metric_unit(const tn_metric_row *r) { return r->unit ? r->unit : ""; }
+bool tn_metric_is_nats(const tn_metric_row *r);
 /* Whether it is a part of what counts, from 0 to 1. */
 bool tn_metric_is_part(const tn_metric_row *r);
 /* Beside the first: the one that is selected by, else the next that says something else. NULL: there is none. */

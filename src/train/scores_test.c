@@ -202,6 +202,40 @@ static void ways(void **state)
     close_rig(&r);
 }
 
+static const float *place[2];
+
+static double whole_at(const float *const *kept, int64_t rows, const int64_t *each, const tn_settings *st)
+{
+    double sum = 0;
+    (void)st;
+    place[0] = place[1];
+    place[1] = kept[0];
+    for (int64_t i = 0; i < rows * each[0]; i++) sum += (double)kept[0][i];
+    return sum;
+}
+
+/* Several cuts of one ranking (recall at 1, 5, 10) take the memory of one. */
+static void kept_once(void **state)
+{
+    (void)state;
+    static const tn_metric_row rows[] = { { "loss", .how = TN_MEAN_BY_COUNT },
+                                          { "a", .how = TN_OF_WHOLE, .keep = { "pair" }, .whole = whole_at },
+                                          { "b", .how = TN_OF_WHOLE, .keep = { "pair", "pair" }, .whole = whole_at } };
+    tn_model model = toy;
+    rig r;
+    tn_evaluation e;
+    model.metrics = rows;
+    model.n_metrics = 3;
+    assert_ok(open_rig(&model, &r));
+    for (int64_t batches = 0; batches < 2; batches++) { /* all, then the rows of the first alone */
+        assert_ok(tn_evaluate(r.trainer, &r.source, batches, &e));
+        assert_true(place[0] && place[0] == place[1]);
+        assert_score(&e, "a", by_hand(0, batches ? B : ROWS).total);
+        assert_score(&e, "b", by_hand(0, batches ? B : ROWS).total);
+    }
+    close_rig(&r);
+}
+
 static void groups(void **state)
 {
     (void)state;
@@ -275,6 +309,10 @@ static const struct mistake_row {
     { { "a", .how = TN_MEAN_BY_COUNT, .runs = "dream" }, "model wrong: metric a: there is no step dream: add it to the model's steps" },
     { { "loss", .how = TN_MEAN_BY_COUNT }, "metric loss: the loss is what training minimises: make it the first row" },
     { { "lr", .how = TN_MEAN_BY_COUNT }, "metric lr: the name is that of another number of a run: choose another" },
+    { { "best", .how = TN_MEAN_BY_COUNT }, "metric best: the name is that of another number" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "loss" }, "metric a: its .key is that of another number of a run" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout" }, "metric a: its .key is that of another number of a run" },
+    { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout_loss" }, "metric a: two rows have its .key" },
     { { "last_a", .how = TN_MEAN_BY_COUNT }, "metric last_a: the name is that of another number" },
     { { "a b", .how = TN_MEAN_BY_COUNT }, "metric a b: a name has letters, digits" },
     { { NULL, .how = TN_MEAN_BY_COUNT }, "metric without a name: give it a name" },
@@ -432,6 +470,34 @@ static void selects(void **state)
 
 /* --- a list of them ------------------------------------------------------------------------------------------------------------- */
 
+static const struct better_row {
+    double a, a_loss, b, b_loss; /* NaN: not known */
+    bool higher, lower;          /* whether a is better */
+    const char *what;
+} better_rows[] = {
+    { 2, 9, 1, 1, true, false, "by the metric" },
+    { 1, 1, 1, 2, true, true, "of equals the lower loss" },
+    { 1, 2, 1, 2, false, false, "all equal" },
+    { 1, 9, NAN, 1, true, true, "one that is known" },
+    { NAN, 1, 1, 9, false, false, "one that is not known" },
+    { NAN, 1, NAN, 2, true, true, "neither is known" },
+    { NAN, 1, NAN, NAN, true, true, "the first of all" },
+    { 5, NAN, 1, 1, false, false, "a loss that is no number" },
+    { INFINITY, 1, 3, 1, true, false, "without end" },
+};
+
+static void better(void **state)
+{
+    const struct better_row *r = *state;
+    tn_scores a = { 0 }, b = { 0 };
+    tn_scores_put(&a, "loss", r->a_loss);
+    if (!isnan(r->a)) tn_scores_put(&a, "psnr", r->a);
+    if (!isnan(r->b_loss)) tn_scores_put(&b, "loss", r->b_loss);
+    if (!isnan(r->b)) tn_scores_put(&b, "psnr", r->b);
+    assert_int_equal(tn_scores_better(&a, &b, "psnr", false), r->higher);
+    assert_int_equal(tn_scores_better(&a, &b, "psnr", true), r->lower);
+}
+
 static void by_name(void **state)
 {
     (void)state;
@@ -452,6 +518,8 @@ static void by_name(void **state)
 void tn_tests_scores(tn_test_list *l)
 {
     tn_test_add(l, by_name, NULL, "scores: by name");
+    for (size_t i = 0; i < sizeof better_rows / sizeof *better_rows; i++) tn_test_add(l, better, &better_rows[i], "scores: better, %s", better_rows[i].what);
+    tn_test_add(l, kept_once, NULL, "scores: outputs of the whole set are kept once");
     tn_test_add(l, ways, NULL, "scores: each way that batches add up");
     tn_test_add(l, groups, NULL, "scores: groups");
     tn_test_add(l, nothing_held_out, NULL, "scores: nothing held out");

@@ -18,14 +18,18 @@ static tn_source_start start_of(const tn_session *s, tn_data_split heldout, bool
                               .heldout = heldout, .heldout_only = heldout_only };
 }
 
-/* Of the metrics that the data allow: outputs of evaluations beside the plan's own, and steps of their own, which are run on data alone. */
+/* Of the metrics that the data allow: outputs beside the plans' own, which all steps without gradients are asked for, and steps of their own,
+ * which are run on data alone. */
 static void list_needs(const tn_session *s, const char *wants[TN_BATCH_WANTS + 1], const char *steps[TN_METRICS_MAX + 1])
 {
-    size_t n = 0, runs = 0;
-    for (size_t i = 0; i < s->model->n_metrics; i++) {
-        const tn_metric_row *m = &s->model->metrics[i];
+    size_t n = 0, runs = 0, k;
+    tn_metric_list all;
+    tn_metric_rows(s->model, &all);
+    for (size_t i = 0; i < all.n; i++) {
+        const tn_metric_row *m = all.row[i];
         if (m->needs && isnan(tn_source_number_of(&s->source, m->needs))) continue;
-        if (m->reads && !m->runs && n < TN_BATCH_WANTS) wants[n++] = m->reads;
+        for (k = 0; m->reads && k < n && strcmp(wants[k], m->reads) != 0; k++) {}
+        if (m->reads && k == n && n < TN_BATCH_WANTS) wants[n++] = m->reads;
         if (m->runs && s->source.ctx && runs < TN_METRICS_MAX) steps[runs++] = m->runs;
     }
     wants[n] = steps[runs] = NULL;

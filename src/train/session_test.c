@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "train/train_settings.h"
+#include "train/training.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -112,6 +113,40 @@ static void same_step(void **state)
     assert_float_equal(x[0].applied.grad_norm, x[1].applied.grad_norm, 1e-4);
 }
 
+/* What metrics read is asked for: of a model that states no rows, those of language models; also where another step puts it out. */
+static tn_status build_asked(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    TN_RETURN_IF(tn_model_named("gpt")->build(g, st, b));
+    if (tn_wants(b, "extra_sum")) tn_output(g, "extra_sum", tn_sum_all(g, tn_graph_output(g, "loss")));
+    return tn_graph_status(g);
+}
+
+static const tn_metric_row asked_rows[] = { { "loss", .how = TN_MEAN_BY_COUNT },
+                                            { "again", .how = TN_MEAN_BY_COUNT, .sums = { "extra_sum" }, .reads = "extra_sum", .runs = "twice" } };
+static const tn_step_row asked_steps[] = { { "train", build_asked, true }, { "eval", build_asked, false }, { "twice", build_asked, false } };
+
+static void asked(void **state)
+{
+    static const char *const set[] = { "task=mqar", "task.pairs=2", "task.keys=4", "task.values=4", "train.context=16", "dim=16", "layers=1", "heads=1",
+                                       "train.batch=4", "threads=1", "device=cpu" };
+    const bool stated = *state != NULL;
+    tn_session s;
+    tn_settings *st;
+    const tn_model *gpt;
+    tn_evaluation e;
+    assert_ok(tn_settings_resolve("gpt", set, sizeof set / sizeof *set, &st, &gpt));
+    tn_model model = *gpt;
+    model.metrics = stated ? asked_rows : NULL;
+    model.n_metrics = stated ? 2 : 0;
+    if (stated) model.steps = asked_steps, model.n_steps = 3;
+    assert_ok(tn_session_open_with(&(tn_session_options){ .settings = st, .model = &model, .needs_data = true, .evaluates = true }, &s));
+    assert_ok(tn_evaluate(s.trainer, &s.source, 1, &e));
+    if (stated) assert_float_equal(tn_scores_get(&e.scores, "again"), tn_scores_first(&e.scores), 1e-6);
+    else assert_false(isnan(tn_scores_get(&e.scores, "accuracy")));
+    tn_session_close(&s);
+    tn_settings_free(st);
+}
+
 void tn_tests_session(tn_test_list *l)
 {
     tn_test_add(l, halved, NULL, "session: memory not given, the batch is halved");
@@ -119,4 +154,6 @@ void tn_tests_session(tn_test_list *l)
     tn_test_add(l, refused_instead, NULL, "session: a plan that does not fit is refused");
     tn_test_add(l, halved_later, NULL, "session: halved when it is open");
     tn_test_add(l, same_step, NULL, "session: half the batch twice is the same step");
+    tn_test_add(l, asked, NULL, "session: outputs that metrics read, of a model without rows");
+    tn_test_add(l, asked, (void *)(uintptr_t)asked_rows, "session: outputs that metrics read of another step");
 }

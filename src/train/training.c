@@ -332,16 +332,6 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_
     return r;
 }
 
-/* Whether this is the best evaluation so far; the first best is NaN. */
-static bool is_best(const loop *l, const tn_evaluation *e)
-{
-    const double loss = tn_scores_first(&e->scores), now = tn_scores_get(&e->scores, l->r.select->name),
-                 best = tn_scores_get(&l->r.best, l->r.select->name);
-    if (isnan(loss)) return false;
-    if (!isnan(best) && now != best) return tn_metric_better(l->r.select, now, best);
-    return !(loss >= tn_scores_first(&l->r.best));
-}
-
 /* Said when it first shows, with what can be done about it. */
 static void watch_evaluation(loop *l, bool best)
 {
@@ -363,7 +353,7 @@ static tn_status evaluate(loop *l)
     TN_RETURN_IF(tn_evaluator_run(l->evaluator, l->t->source, tn_settings_int(l->t->settings, "train.eval_batches"), &e));
     l->r.evaluated = e.count > 0;
     if (!l->r.evaluated) return TN_OK;
-    const bool best = is_best(l, &e);
+    const bool best = tn_scores_better(&e.scores, &l->r.best, l->r.select->name, l->at.lower);
     l->r.last = l->at.last = e.scores;
     l->at.stale++;
     if (best) {
@@ -498,7 +488,7 @@ static tn_status begin_metrics(loop *l)
     const tn_metric_row *by = l->r.select;
     snprintf(l->at.select, sizeof l->at.select, "%s", by == metrics.row[0] ? "" : by->name);
     l->at.lower = by->better == TN_LOWER;
-    snprintf(l->at.unit, sizeof l->at.unit, "%s", metrics.row[0]->unit ? metrics.row[0]->unit : "");
+    snprintf(l->at.unit, sizeof l->at.unit, "%s", tn_metric_unit(metrics.row[0]));
     tn_overfit_watch_begin(&l->watch, by->name, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
     return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
 }

@@ -257,7 +257,7 @@ static void source_look(void *ctx, void (*report)(void *to, const char *name, do
 }
 
 /* Of the last episodes that were learned from. */
-const tn_metric_row tn_env_reward = { "reward", "", TN_HIGHER, TN_MEAN_BY_COUNT, .key = "reward" };
+const tn_metric_row tn_env_reward = { "reward", "", TN_HIGHER, TN_MEAN_BY_COUNT, .key = "reward_100" };
 
 static tn_status source_play(void *ctx, int64_t episodes, tn_source_play *out)
 {

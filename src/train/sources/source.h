@@ -87,7 +87,7 @@ struct tn_source {
     /* Where answers of several kinds are counted apart: held-out batch i is of kind i % groups; else 0. */
     int64_t groups;                /* TN_SOURCE_GROUPS at most */
     const char *const *group_name; /* (groups) */
-    /* Metrics that are its own and not of held-out batches: `look` reports them by name. */
+    /* Metrics that are its own and not of held-out batches: `look` reports them by their keys. */
     const tn_metric_row *metrics;
     size_t n_metrics;
 };

@@ -191,7 +191,14 @@ static void mistakes_by_name(void **state)
     double x;
     tenon_input in = { 0 };
     tenon_tensor out = { .size = sizeof out };
+    tenon_metric metric = { .size = sizeof metric };
     tenon_net *net = open_tep(features, labels);
+    refused(tenon_metric_find(net, "loss", &metric), "no metrics are known yet: call tenon_measure");
+    refused(tenon_tensor_find(net, "w_inn", &out), "no tensor w_inn: tenon_tensor_at lists");
+    refused(tenon_tensor_find(net, NULL, &out), "name is NULL");
+    refused(tenon_input_find(net, "labels", NULL), "tenon_input is NULL");
+    refused(tenon_set(net, NULL, "1"), "key is NULL");
+    refused(tenon_set(net, "train.lr", NULL), "value is NULL");
     refused(tenon_run(net, "eval", NULL, 0, &x), "input features of model tep is missing: fill it");
     refused(tenon_run(net, "eval", (const char *const[]){ "logits" }, 1, NULL), "no input of model tep is filled");
     refused(tenon_fill(net, "surface", TENON_F32, features, 1), "model tep has no input surface: it has features, labels, count, sample, weights, targets");

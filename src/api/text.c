@@ -9,7 +9,7 @@
 
 /* --- tokenizers ------------------------------------------------------------------------------------------------------- */
 
-static tn_status open_tokenizer(const tn_saved_model *of, const char *spec, tenon_tokenizer **out)
+static tenon_status open_tokenizer(const tn_saved_model *of, const char *spec, tenon_tokenizer **out)
 {
     tn_status s = TN_OK;
     tenon_tokenizer *t = tn_alloc(sizeof *t);
@@ -25,18 +25,12 @@ static tn_status open_tokenizer(const tn_saved_model *of, const char *spec, teno
     t = NULL;
 done:
     tenon_tokenizer_close(t);
-    return s;
+    return (tenon_status)s;
 }
 
-tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out)
-{
-    return (tenon_status)open_tokenizer(NULL, spec, out);
-}
+tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out) { return open_tokenizer(NULL, spec, out); }
 
-tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out)
-{
-    return (tenon_status)open_tokenizer(&net->saved, "", out);
-}
+tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out) { return open_tokenizer(&net->saved, "", out); }
 
 void tenon_tokenizer_close(tenon_tokenizer *t)
 {
@@ -94,8 +88,7 @@ void tenon_sample_init(tenon_sample_options *o)
 static tn_status pass_on(void *ctx, int64_t sample, const char *text, size_t bytes)
 {
     const tenon_sample_options *o = ctx;
-    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling")
-                                                            : TN_OK;
+    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling") : TN_OK;
 }
 
 static bool interrupted(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }

@@ -140,13 +140,20 @@ static tn_status find_step(const tenon_net *net, const char *step, const char **
     return *out ? TN_OK : tn_error(TN_USAGE, "model %s has no step %.60s: it has %s", m->name, step, names);
 }
 
+/* Trainers count batches: where a step is one of several, as a run counts them. */
+static int64_t batch_number(const tenon_net *net)
+{
+    const int64_t n = tn_settings_int(net->saved.settings, "train.accumulate");
+    return net->steps * n + (net->added < n ? net->added : n - 1);
+}
+
 static tn_status add_gradients(tenon_net *net, double *loss)
 {
     tn_trainer *t;
     float x;
     TN_RETURN_IF(need_part(net, TN_NET_GRAD, &t));
     TN_RETURN_IF(give(net, t, true));
-    TN_RETURN_IF(tn_trainer_grad(t, net->steps, &x));
+    TN_RETURN_IF(tn_trainer_grad(t, batch_number(net), &x));
     tn_trainer_unscale(t);
     net->added++;
     net->loss += (double)x;

@@ -261,7 +261,9 @@ def arrays_by_name():
     raises(2, "puts out no picture: it puts out", net.forward, features=x, outputs="picture")
     raises(2, "model tep has no input tokens", net.loss, TOKENS, LABELS)
     assert net.loss(features=x, labels=y) == last
+    raises(2, "count has the shape (), and the model takes (1)", net.loss, features=x, labels=y, count=5)
     tokens = tenon.open("ten", *TINY)
+    raises(2, "input labels of model ten is missing", tokens.loss, TOKENS)
     assert tokens.loss(TOKENS, LABELS) == tokens.loss(tokens=TOKENS, labels=LABELS)
     marks = np.zeros_like(TOKENS)
     assert abs(tokens.loss(tokens=TOKENS, labels=LABELS, reset=marks) - tokens.loss(TOKENS, LABELS)) < 1e-6
@@ -283,6 +285,12 @@ static tn_status learn(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_output(g, "loss", tn_mse(g, moved(g, st, tn_in(b, "surface")), tn_in(b, "target")));
     return tn_graph_status(g);
 }
+static tn_status later(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    const tn_ref loss = tn_mse(g, moved(g, st, tn_in(b, "surface")), tn_in(b, "target"));
+    tn_output(g, "loss", tn_add(g, loss, tn_scalar(g, "at", 0)));
+    return tn_graph_status(g);
+}
 static tn_status trace(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const tn_ref one = moved(g, st, tn_in(b, "surface"));
@@ -291,8 +299,11 @@ static tn_status trace(tn_graph *g, const tn_settings *st, const tn_batch *b)
     return tn_graph_status(g);
 }
 static const tn_input_row inputs[] = { { "surface", TN_F32, { TN_B, "cells" } }, { "target", TN_F32, { TN_B, "cells" } } };
-static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "eval", learn }, { "trace", trace } };
-static const tn_model model = { TN_MODEL_HEAD, .name = "cell", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps) };
+static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "later", later, .gradients = true }, { "eval", learn }, { "trace", trace } };
+static size_t choose(const tn_settings *st, int64_t step) { (void)st; return step >= 2; }
+static double at(const tn_settings *st, int64_t step) { (void)st; return (double)step; }
+static const tn_schedule_row schedules[] = { { "at", at } };
+static const tn_model model = { TN_MODEL_HEAD, .name = "cell", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps), TN_SCHEDULES(schedules), .choose = choose };
 const tn_model *tenon_model(void);
 const tn_model *tenon_model(void) { return &model; }
 """
@@ -315,7 +326,18 @@ def steps_by_name():
         w = net.parameters["w"]
         assert list(out) == ["one", "two"] and np.allclose(out["one"], a[:3] @ w.T, atol=1e-5) and np.allclose(out["two"], a[:3] @ w.T @ w.T, atol=1e-5)
         assert list(net.run("trace", ["two"], surface=a)) == ["two"] and net.vocab == 0
-        raises(2, "has no step generate: it has train, eval, trace", net.run, "generate", surface=a)
+        assert np.array_equal(net.run("trace", "two", surface=a)["two"], net.run("trace", surface=a)["two"])
+        raises(2, "has no step generate: it has train, eval, later, trace", net.run, "generate", surface=a)
+        raises(2, "call gradients()", net.run, "train", surface=a, target=a)
+        raises(2, "surface has the shape (), and the model takes (B,8)", net.loss, surface=1, target=a)
+        # Schedules and choose follow the optimizer's steps, whatever a step is the sum of.
+        for parts in (1, 2):
+            counted = tenon.open(f"{folder}/cell/cell.so", *TINY[5:], f"train.accumulate={parts}", "train.lr=1e-6")
+            plain = counted.loss(surface=a, target=a)
+            for step in range(4):
+                for _ in range(parts + 1):  # one more than the settings say counts as the last of them
+                    assert round(counted.gradients(surface=a, target=a) - plain) == (step if step >= 2 else 0)
+                counted.step()
         net.save(f"{folder}/w.safetensors")
         again = tenon.open(f"{folder}/w.safetensors", model=f"{folder}/cell/cell.so")
         assert np.array_equal(again.run("trace", surface=a)["two"], net.run("trace", surface=a)["two"])

@@ -53,20 +53,10 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
     net->optional = optional;
     if (!net->part[which]) {
         tn_trainer *t;
-        tn_input_row rows[TN_INPUTS_MAX];
-        const tn_supply supply = tn__api_supply(net, rows);
-        const char *wants[TN_BATCH_WANTS + 1] = { NULL }, *steps[TN_STEPS_MAX + 1] = { NULL };
+        const char *wants[TN_BATCH_WANTS + 1] = { NULL };
         for (size_t i = 0; which == TN_NET_WANTS && i < net->n_wants; i++) wants[i] = net->want[i];
-        const tn_trainer_options o = { .model = net->saved.model,
-                                       .settings = net->saved.settings,
-                                       .batch = net->batch,
-                                       .length = net->length,
-                                       .supply = &supply,
-                                       .wants = wants,
-                                       .steps = which == TN_NET_GRAD ? NULL : tn__api_steps(net->saved.model, false, steps),
-                                       .forward_only = which != TN_NET_GRAD,
-                                       .store = net->store };
-        TN_RETURN_IF(tn_trainer_new(&o, &t));
+        const tn_trainer_options o = { .batch = net->batch, .length = net->length, .wants = wants, .forward_only = which != TN_NET_GRAD };
+        TN_RETURN_IF(tn__api_trainer(net, o, false, &t));
         net->part[which] = t;
         if (which == TN_NET_GRAD && net->steps > 0)
             TN_RETURN_IF(tn_guard_resume(tn_trainer_guard(t), &net->guard, false, net->steps));

@@ -69,11 +69,21 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
     return TN_OK;
 }
 
-const char *const *tn__api_steps(const tn_model *m, bool training, const char **names)
+tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, tn_trainer **out)
 {
-    for (size_t i = 0, n = 0; i < m->n_steps && n < TN_STEPS_MAX; i++)
-        if (training || !m->steps[i].gradients) names[n++] = m->steps[i].name;
-    return names;
+    const tn_model *m = net->saved.model;
+    tn_input_row rows[TN_INPUTS_MAX];
+    const tn_supply supply = tn__api_supply(net, rows);
+    const char *steps[TN_STEPS_MAX + 1] = { NULL };
+    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") == 0; /* has none of them, which running one says */
+    for (size_t i = 0, n = 0; o.forward_only && (all || !chunks) && i < m->n_steps && n < TN_STEPS_MAX; i++)
+        if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
+    o.model = m;
+    o.settings = net->saved.settings;
+    o.supply = &supply;
+    o.steps = steps;
+    o.store = net->store;
+    return tn_trainer_new(&o, out);
 }
 
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. Training steps of the model's own may have
@@ -89,17 +99,9 @@ static tn_status adopt(tenon_net *n, tn_device device)
     const tn_supply supply = tn__api_supply(n, rows);
     if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const tn_trainer_options o = { .model = m,
-                                   .settings = n->saved.settings,
-                                   .batch = 1,
-                                   .length = tn_model_cuts(m) && length > 8 ? 8 : length,
-                                   .supply = &supply,
-                                   .logits = true,
-                                   .steps = tn__api_steps(m, true, (const char *[TN_STEPS_MAX + 1]){ NULL }),
-                                   .forward_only = true,
-                                   .threads = 1,
-                                   .store = n->store };
-    TN_RETURN_IF(tn_trainer_new(&o, &t));
+    const int64_t few = tn_model_cuts(m) && length > 8 ? 8 : length;
+    const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
+    TN_RETURN_IF(tn__api_trainer(n, o, true, &t));
     n->vocab = vocab_of(t);
     n->batch = 1;
     n->length = length;

@@ -194,6 +194,13 @@ static void mistakes_by_name(void **state)
     tenon_metric metric = { .size = sizeof metric };
     tenon_net *net = open_tep(features, labels);
     refused(tenon_metric_find(net, "loss", &metric), "no metrics are known yet: call tenon_measure");
+    tenon_sample_options sampling;
+    tenon_tokenizer *bytes = NULL;
+    tenon_sample_init(&sampling);
+    assert_fine(tenon_tokenizer_open("bytes", &bytes));
+    refused(tenon_sample(net, bytes, &sampling), "model tep learns from samples and writes no text");
+    refused(tenon_sample(net, NULL, &sampling), "tokenizer is NULL");
+    tenon_tokenizer_close(bytes);
     refused(tenon_tensor_find(net, "w_inn", &out), "no tensor w_inn: tenon_tensor_at lists");
     refused(tenon_tensor_find(net, NULL, &out), "name is NULL");
     refused(tenon_input_find(net, "labels", NULL), "tenon_input is NULL");

@@ -87,7 +87,8 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
         if (!f.at[i]) continue; /* the plan has no use for it */
         if (net->input[k].filled) memcpy(f.at[i], net->input[k].data, sizeof(float) * (size_t)n);
         else if (s->row->valid_rows) *(int32_t *)f.at[i] = (int32_t)net->batch;
-        else if (all) return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
+        else if (all)
+            return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
         else pad(f.at[i], s->row, n);
     }
     return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
@@ -106,8 +107,8 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
             net->n_wants = 0;
             drop(net, TN_NET_WANTS);
             if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
-            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i], TN_BATCH_WANTS,
-                            TN_NET_NAME - 1);
+            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i],
+                            TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
     }

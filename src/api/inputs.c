@@ -1,5 +1,5 @@
-/* The inputs of a handle by name: which there are, their sizes, and what the caller has filled them with. The handle keeps a copy, since which
- * plan will read it is known only when one is run. */
+/* The inputs of a handle by name: which there are, their sizes, and what the caller has filled them with. The handle keeps a copy, since
+ * which plan will read it is known only when one is run. */
 #include "api/net.h"
 
 #include "base/alloc.h"
@@ -37,7 +37,7 @@ static tn_status find_sizes(tenon_net *net)
     return tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs);
 }
 
-static bool is_setting(const tenon_net *net, const char *name) { return tn_settings_find(net->saved.settings, name) < tn_settings_count(net->saved.settings); }
+static bool is_setting(const tenon_net *net, const char *name) { return tenon_setting(net, name) != NULL; }
 
 tn_status tn__api_inputs(tenon_net *net)
 {
@@ -111,8 +111,8 @@ tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out)
     if (i >= net->inputs.n) TN_API_USAGE("there are %zu inputs, none of number %zu", net->inputs.n, i);
     const tn_input_slot *s = &net->inputs.slot[i];
     const tn_dims d = dims_of(net, s);
-    tenon_input in = { .name = s->row->name, .dtype = (tenon_dtype)s->row->type, .rank = s->rank, .batch = s->each > 0,
-                       .time = s->timed, .below = s->below, .pad = s->row->pad, .optional = s->row->optional, .filled = net->input[i].filled };
+    tenon_input in = { .name = s->row->name, .dtype = (tenon_dtype)s->row->type, .rank = s->rank, .batch = s->each > 0, .time = s->timed,
+                       .below = s->below, .pad = s->row->pad, .optional = s->row->optional, .filled = net->input[i].filled };
     for (int k = 0; k < d.rank; k++) in.shape[k] = d.dim[k];
     return tn__api_give(&in, sizeof in, out, "tenon_input");
 }
@@ -132,7 +132,8 @@ static tn_status check_values(const tenon_net *net, const tn_input_slot *s, cons
     const int32_t pad = s->row->valid_rows ? 0 : (int32_t)s->row->pad;
     for (size_t i = 0; below && i < n; i++)
         if ((x[i] < 0 || x[i] >= below) && x[i] != pad)
-            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0, (long long)below - 1);
+            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0,
+                            (long long)below - 1);
     return TN_OK;
 }
 

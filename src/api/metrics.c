@@ -31,11 +31,14 @@ tenon_status tenon_measure(tenon_net *net, const char *split)
     atomic_store(&net->interrupted, false);
     TN_TRY(tn__api_need(split, "split"));
     const bool test = strcmp(split, tn_data_split_names[TN_TEST]) == 0;
-    if (!test && strcmp(split, tn_data_split_names[TN_VALID]) != 0) TN_FAIL(TN_USAGE, "split \"%.40s\": the splits are valid and test", split);
+    if (!test && strcmp(split, tn_data_split_names[TN_VALID]) != 0)
+        TN_FAIL(TN_USAGE, "split \"%.40s\": the splits are valid and test", split);
     const tn_session_options o = { .settings = net->saved.settings, .model = net->saved.model, .store = net->store, .needs_data = true,
                                    .evaluates = true, .split = test ? TN_TEST : TN_VALID };
     TN_TRY(tn_session_open_with(&o, &on));
-    if (tn_session_count(&on, o.split) == 0) TN_FAIL(TN_USAGE, "the data have no %s split: prepare them with %s_frac= or %s=FILE", split, split, split);
+    if (tn_session_count(&on, o.split) == 0)
+        TN_FAIL(TN_USAGE, "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or have the model's records hold "
+                          "out some", split, split, split, split);
     TN_TRY(tn_evaluator_new(on.trainer, &on.source, &v));
     tn_evaluator_stop(v, &net->interrupted);
     TN_TRY(tn_evaluator_run(v, &on.source, 0, &e));

@@ -75,7 +75,7 @@ tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, 
     tn_input_row rows[TN_INPUTS_MAX];
     const tn_supply supply = tn__api_supply(net, rows);
     const char *steps[TN_STEPS_MAX + 1] = { NULL };
-    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") == 0; /* has none of them, which running one says */
+    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") == 0; /* have none: running one says so */
     for (size_t i = 0, n = 0; o.forward_only && (all || !chunks) && i < m->n_steps && n < TN_STEPS_MAX; i++)
         if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
     o.model = m;
@@ -239,7 +239,8 @@ static tn_status find_part(const tenon_net *net, const char *name, tenon_part pa
 {
     const tn_entry *e;
     TN_RETURN_IF(find_entry(net, name, &e));
-    if (part != TENON_DATA && part != TENON_GRADIENT) return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
+    if (part != TENON_DATA && part != TENON_GRADIENT)
+        return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
     if (part == TENON_GRADIENT && !e->grad) return tn_error(TN_USAGE, "%.200s has no gradient: it is not trainable", name);
     const size_t need = (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
     if (bytes != need) return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);

@@ -29,7 +29,8 @@ static tenon_tensor output_at(const tenon_net *net, const tn_graph *g, size_t i)
     const tn_ref x = { g->output[i].id };
     tenon_tensor t = { .name = name, .dtype = (tenon_dtype)tn_ref_dtype(g, x) };
     int64_t count;
-    const void *at = is_eval(net) ? tn_trainer_output(net->ran, name, &count) : tn_trainer_step_output(net->ran, net->step, name, NULL, &count);
+    const void *at = is_eval(net) ? tn_trainer_output(net->ran, name, &count)
+                                  : tn_trainer_step_output(net->ran, net->step, name, NULL, &count);
     t.data = (void *)(uintptr_t)at;
     give_shape(tn_ref_dims(g, x), at ? count : tn_dims_count(tn_ref_dims(g, x)), &t);
     return t;

@@ -261,6 +261,8 @@ def arrays_by_name():
     raises(2, "puts out no picture: it puts out", net.forward, features=x, outputs="picture")
     raises(2, "model tep has no input tokens", net.loss, TOKENS, LABELS)
     assert net.loss(features=x, labels=y) == last
+    raises(2, "the data have no test split: ", tenon.open("xor_tep", "task.test_frac=0", inputs=2, classes=2).evaluate, split="test")
+    raises(2, "tep learns from samples and writes no text", net.sample, "a")
     raises(2, "count has the shape (), and the model takes (1)", net.loss, features=x, labels=y, count=5)
     tokens = tenon.open("ten", *TINY)
     raises(2, "input labels of model ten is missing", tokens.loss, TOKENS)

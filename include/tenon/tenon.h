@@ -19,7 +19,8 @@
  *
  * Threads: a handle is used by one thread at a time, whoever has several takes turns (a lock around what belongs together, as
  * tenon_shape and the call after it); different handles may be used at once. The one call that may come from another thread, or from a
- * signal handler, is tenon_interrupt. The error text belongs to the calling thread. A model computes on threads of its own (the setting `threads`); results do not depend on how many.
+ * signal handler, is tenon_interrupt. The error text belongs to the calling thread. A model computes on threads of its own (the setting
+ * `threads`); results do not depend on how many.
  *
  * Compatibility: within one TENON_API_VERSION functions and fields are only added. A struct that begins with `size` is set
  * to sizeof by the caller (its init function does it), so that it may grow at its end. Authors of models include
@@ -70,8 +71,8 @@ void tenon_close(tenon_net *net); /* takes NULL; every pointer got from it ends 
 /* What should be known of the last tenon_open or tenon_load that succeeded, in one line: the run's best checkpoint is damaged, and
  * which one was read instead. "": nothing. */
 const char *tenon_note(const tenon_net *net);
-/* Ends the tenon_sample, tenon_evaluate or tenon_measure that another thread is in: TENON_INTERRUPTED before its next token, piece of a prompt,
- * window or batch. Where there is none, nothing happens: a call that begins later does not know of it. */
+/* Ends the tenon_sample, tenon_evaluate or tenon_measure that another thread is in: TENON_INTERRUPTED before its next token, piece of a
+ * prompt, window or batch. Where there is none, nothing happens: a call that begins later does not know of it. */
 void tenon_interrupt(tenon_net *net);
 const char *tenon_device(const tenon_net *net); /* where it computes: "cpu" or "cuda" */
 
@@ -180,14 +181,15 @@ size_t tenon_inputs(const tenon_net *net);
 tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out);
 tenon_status tenon_input_find(const tenon_net *net, const char *name, tenon_input *out);
 
-/* The n numbers of an input, copied: all of its shape, in its dtype, in its range. They stay until they are filled anew, so that what does not
- * change is filled once. How many rows of a batch are valid, where a model asks for it, is the batch unless it is filled. */
+/* The n numbers of an input, copied: all of its shape, in its dtype, in its range. They stay until they are filled anew, so that what does
+ * not change is filled once. How many rows of a batch are valid, where a model asks for it, is the batch unless it is filled. */
 tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n);
 void tenon_clear(tenon_net *net); /* nothing is filled */
 
 /* Runs a step of the model on what is filled:
  *
- *     "train"    loss with gradients, which are added up for tenon_step; of several training steps the one that the model chooses
+ *     "train"    loss with gradients, which are added up for tenon_step; of several training steps the one that the model chooses for
+ *                the optimizer's next step
  *     "eval"     loss without gradients or dropout
  *     others     those of the model's own, without gradients: "generate", "trace", ...
  *
@@ -195,8 +197,9 @@ void tenon_clear(tenon_net *net); /* nothing is filled */
  * model's own, an input that is not filled holds its padding. Else every input that the step reads must be filled. "train" takes none.
  * loss: NaN where a step of the model's own has none; may be NULL. */
 tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss);
-/* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that computes.
- * With plan.recompute=chunk only the loss and the logits are kept: data of others is NULL in tenon_output_at, and tenon_output_find has none. */
+/* What the last tenon_run that was no "train" put out. Its memory is the host's on every device, and lasts until the next call that
+ * computes. With plan.recompute=chunk only the loss and the logits are kept: data of others is NULL in tenon_output_at, and
+ * tenon_output_find has none. */
 size_t tenon_outputs(const tenon_net *net);
 tenon_status tenon_output_at(tenon_net *net, size_t i, tenon_tensor *out);
 tenon_status tenon_output_find(tenon_net *net, const char *name, tenon_tensor *out);

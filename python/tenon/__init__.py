@@ -155,13 +155,13 @@ class Input:
             b = np.ascontiguousarray(a, self.dtype)
         except (TypeError, ValueError) as error:
             raise TenonError(2, f"input {self.name} is {self.dtype}: {error}") from None
-        if self.dtype == np.int32 and not np.array_equal(a, b):
-            raise TenonError(2, f"input {self.name} is int32: its numbers must be integers that fit 32 bits")
         same = a.ndim == len(self.dims) and all(
             n == (sizes.setdefault(d, n) if isinstance(d, str) else d) for d, n in zip(self.dims, a.shape))
         if not same:
             known = "".join(f", where {d} is {n}" for d, n in sizes.items() if a.ndim == len(self.dims) and d in self.dims)
             raise TenonError(2, f"input {self.name} has the shape {a.shape}, and the model takes ({','.join(map(str, self.dims))}){known}")
+        if self.dtype == np.int32 and not np.array_equal(a, b):
+            raise TenonError(2, f"input {self.name} is int32: its numbers must be integers that fit 32 bits")
         return b
 
 
@@ -321,11 +321,14 @@ class Model:
 
     @_locked
     def run(self, step, /, outputs=None, **inputs):
-        """One of the model's own steps ("generate", "trace"), without gradients: what it puts out, as a dict of arrays. outputs: names of those
-        that are wanted, a step may make some only then. Inputs that are not given hold their padding."""
-        self._run(step, inputs, outputs or ())
-        if outputs:
-            return dict(self._output("tenon_output_find", name.encode()) for name in outputs)
+        """Runs a step of the model by its name ("eval", "generate", "trace"), without gradients: what it puts out, as a dict of arrays.
+        outputs: a name, or names, of those that are wanted; a step may make some only then. Inputs that are not given hold their padding."""
+        if step == "train":
+            raise TenonError(2, "step train adds gradients and puts out nothing: call gradients()")
+        names = [outputs] if isinstance(outputs, str) else list(outputs or ())
+        self._run(step, inputs, names)
+        if names:
+            return dict(self._output("tenon_output_find", name.encode()) for name in names)
         every = dict(self._output("tenon_output_at", i) for i in range(lib.tenon_outputs(self._handle.pointer)))
         return {name: x for name, x in every.items() if x is not None}  # chunks of a sequence do not keep all
 
@@ -338,15 +341,13 @@ class Model:
             out = np.empty((*a.shape, self.vocab), np.float32)
             call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
             return out
-        got = self.run("eval", [outputs] if isinstance(outputs, str) else list(outputs), **_given(inputs, tokens=tokens))
+        got = self.run("eval", outputs, **_given(inputs, tokens=tokens))
         return got[outputs] if isinstance(outputs, str) else got
 
     @_locked
     def _loss(self, name, step, tokens, labels, inputs):
-        if tokens is None or inputs:
+        if tokens is None or labels is None or inputs:
             return self._run(step, _given(inputs, tokens=tokens, labels=labels))
-        if labels is None:
-            raise TenonError(2, "labels are missing: give them with the tokens")
         a, b = self._batch(tokens, labels)
         loss = C.c_double()
         call(name, self._handle.pointer, _ids(a)[1], _ids(b)[1], C.byref(loss))

@@ -5,7 +5,6 @@
 #include "base/status.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 static const int64_t MOST = (int64_t)1 << 40; /* tokens of a shape: far beyond any machine, far below overflow */
@@ -30,11 +29,9 @@ void tn__api_drop(tenon_net *net)
 
 tenon_status tenon_shape(tenon_net *net, int64_t batch, int64_t length)
 {
-    if (batch < 1 || length < 1)
-        return (tenon_status)tn_error(TN_USAGE, "a shape of %lld sequences of %lld tokens: both must be 1 or more",
-                                      (long long)batch, (long long)length);
-    if (batch > MOST || length > MOST / batch)
-        return (tenon_status)tn_error(TN_USAGE, "a shape of %lld sequences of %lld tokens is too large", (long long)batch, (long long)length);
+    if (batch < 1 || length < 1 || batch > MOST || length > MOST / batch)
+        TN_API_USAGE("a shape of %lld sequences of %lld tokens%s", (long long)batch, (long long)length,
+                     batch < 1 || length < 1 ? ": both must be 1 or more" : " is too large: use a smaller one");
     if (batch == net->batch && length == net->length) return TENON_OK;
     tn__api_drop(net);
     net->batch = batch;
@@ -56,20 +53,10 @@ static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
     net->optional = optional;
     if (!net->part[which]) {
         tn_trainer *t;
-        tn_input_row rows[TN_INPUTS_MAX];
-        const tn_supply supply = tn__api_supply(net, false, rows);
-        const char *wants[TN_BATCH_WANTS + 1] = { NULL }, *steps[TN_STEPS_MAX + 1] = { NULL };
+        const char *wants[TN_BATCH_WANTS + 1] = { NULL };
         for (size_t i = 0; which == TN_NET_WANTS && i < net->n_wants; i++) wants[i] = net->want[i];
-        const tn_trainer_options o = { .model = net->saved.model,
-                                       .settings = net->saved.settings,
-                                       .batch = net->batch,
-                                       .length = net->length,
-                                       .supply = &supply,
-                                       .wants = wants,
-                                       .steps = tn__api_steps(net->saved.model, false, steps),
-                                       .forward_only = which != TN_NET_GRAD,
-                                       .store = net->store };
-        TN_RETURN_IF(tn_trainer_new(&o, &t));
+        const tn_trainer_options o = { .batch = net->batch, .length = net->length, .wants = wants, .forward_only = which != TN_NET_GRAD };
+        TN_RETURN_IF(tn__api_trainer(net, o, false, &t));
         net->part[which] = t;
         if (which == TN_NET_GRAD && net->steps > 0)
             TN_RETURN_IF(tn_guard_resume(tn_trainer_guard(t), &net->guard, false, net->steps));
@@ -100,7 +87,8 @@ static tn_status give(const tenon_net *net, tn_trainer *t, bool all)
         if (!f.at[i]) continue; /* the plan has no use for it */
         if (net->input[k].filled) memcpy(f.at[i], net->input[k].data, sizeof(float) * (size_t)n);
         else if (s->row->valid_rows) *(int32_t *)f.at[i] = (int32_t)net->batch;
-        else if (all) return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
+        else if (all)
+            return tn_error(TN_USAGE, "input %s of model %s is missing: fill it before the step", s->row->name, net->saved.model->name);
         else pad(f.at[i], s->row, n);
     }
     return any ? TN_OK : tn_error(TN_USAGE, "no input of model %s is filled: fill what the step reads before it", net->saved.model->name);
@@ -119,7 +107,8 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
             net->n_wants = 0;
             drop(net, TN_NET_WANTS);
             if (before && n <= TN_BATCH_WANTS) return want(net, outputs, n);
-            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i], TN_BATCH_WANTS, TN_NET_NAME - 1);
+            return tn_error(TN_USAGE, "output %.60s: at most %d are asked for, each with a name of up to %d letters", outputs[i],
+                            TN_BATCH_WANTS, TN_NET_NAME - 1);
         }
         strcpy(net->want[net->n_wants++], outputs[i]);
     }
@@ -131,16 +120,22 @@ static tn_status want(tenon_net *net, const char *const *outputs, size_t n)
 static tn_status find_step(const tenon_net *net, const char *step, const char **out)
 {
     const tn_model *m = net->saved.model;
-    char names[320] = "train, eval";
-    size_t at = strlen(names);
+    char names[TN_NET_NAMES] = "train, eval";
     TN_RETURN_IF(tn__api_need(step, "step"));
     *out = strcmp(step, "train") == 0 ? "train" : strcmp(step, "eval") == 0 ? "eval" : NULL;
     for (size_t i = 0; !*out && i < m->n_steps; i++) {
         const char *is = m->steps[i].name;
         if (strcmp(is, step) == 0) *out = is;
-        if (strcmp(is, "train") != 0 && strcmp(is, "eval") != 0 && at < sizeof names) at += (size_t)snprintf(names + at, sizeof names - at, ", %s", is);
+        if (strcmp(is, "train") != 0 && strcmp(is, "eval") != 0) tn__api_list(names, is);
     }
     return *out ? TN_OK : tn_error(TN_USAGE, "model %s has no step %.60s: it has %s", m->name, step, names);
+}
+
+/* Trainers count batches: where a step is one of several, as a run counts them. */
+static int64_t batch_number(const tenon_net *net)
+{
+    const int64_t n = tn_settings_int(net->saved.settings, "train.accumulate");
+    return net->steps * n + (net->added < n ? net->added : n - 1);
 }
 
 static tn_status add_gradients(tenon_net *net, double *loss)
@@ -149,7 +144,7 @@ static tn_status add_gradients(tenon_net *net, double *loss)
     float x;
     TN_RETURN_IF(need_part(net, TN_NET_GRAD, &t));
     TN_RETURN_IF(give(net, t, true));
-    TN_RETURN_IF(tn_trainer_grad(t, net->steps, &x));
+    TN_RETURN_IF(tn_trainer_grad(t, batch_number(net), &x));
     tn_trainer_unscale(t);
     net->added++;
     net->loss += (double)x;
@@ -157,91 +152,78 @@ static tn_status add_gradients(tenon_net *net, double *loss)
     return TN_OK;
 }
 
-static tn_status run(tenon_net *net, const char *name, const char *const *outputs, size_t n, double *loss)
+tenon_status tenon_run(tenon_net *net, const char *name, const char *const *outputs, size_t n, double *loss)
 {
     tn_trainer *t;
     float x = NAN;
     const char *step;
-    TN_RETURN_IF(find_step(net, name, &step));
+    tenon_tensor out = { .size = sizeof out };
+    TN_API_TRY(find_step(net, name, &step));
     net->ran = NULL;
-    if (n) TN_RETURN_IF(tn__api_need(outputs, "outputs"));
-    if (strcmp(step, "train") == 0)
-        return n ? tn_error(TN_USAGE, "step train has no outputs: ask for %.60s in eval or another step", outputs[0]) : add_gradients(net, loss);
-    if (n) TN_RETURN_IF(want(net, outputs, n));
-    TN_RETURN_IF(need_part(net, n ? TN_NET_WANTS : TN_NET_EVAL, &t));
+    if (n) TN_API_TRY(tn__api_need(outputs, "outputs"));
+    if (strcmp(step, "train") == 0 && n) TN_API_USAGE("step train has no outputs: ask for them in eval or another step");
+    if (strcmp(step, "train") == 0) return (tenon_status)add_gradients(net, loss);
+    if (n) TN_API_TRY(want(net, outputs, n));
+    TN_API_TRY(need_part(net, n ? TN_NET_WANTS : TN_NET_EVAL, &t));
     const bool eval = strcmp(step, "eval") == 0;
-    TN_RETURN_IF(give(net, t, eval && !n));
-    TN_RETURN_IF(eval ? tn_trainer_eval(t, &x) : tn_trainer_run_step(t, step));
+    TN_API_TRY(give(net, t, eval && !n));
+    TN_API_TRY(eval ? tn_trainer_eval(t, &x) : tn_trainer_run_step(t, step));
     net->ran = t;
     net->step = step;
-    tenon_tensor out = { .size = sizeof out };
     for (size_t i = 0; i < n; i++)
         if (tenon_output_find(net, outputs[i], &out) != TENON_OK) {
             net->n_wants = 0; /* not to ask for it again */
             drop(net, TN_NET_WANTS);
-            return TN_USAGE;
+            return TENON_USAGE;
         }
     if (loss && !eval && tn__api_output(net, "loss", &out) && out.dtype == TENON_F32) x = *(const float *)out.data;
     if (loss) *loss = (double)x;
-    return TN_OK;
-}
-
-tenon_status tenon_run(tenon_net *net, const char *step, const char *const *outputs, size_t n, double *loss)
-{
-    return (tenon_status)run(net, step, outputs, n, loss);
+    return TENON_OK;
 }
 
 /* --- tokens ----------------------------------------------------------------------------------------------------------- */
 
 /* Plans come before the arrays: a shape that is refused reads nothing. labels may be NULL: none counts. */
-static tn_status fill_tokens(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels)
+static tenon_status fill_tokens(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels)
 {
     tn_trainer *t;
     tenon_input in = { .size = sizeof in };
     const size_t n = (size_t)(net->batch * net->length);
-    TN_RETURN_IF((tn_status)tenon_input_find(net, "tokens", &in));
+    TN_API_TRY(tenon_input_find(net, "tokens", &in));
     tenon_clear(net);
-    TN_RETURN_IF(need_part(net, which, &t));
-    TN_RETURN_IF((tn_status)tenon_fill(net, "tokens", TENON_I32, tokens, n));
-    return labels ? (tn_status)tenon_fill(net, "labels", TENON_I32, labels, n) : TN_OK;
-}
-
-static tn_status forward(tenon_net *net, const int32_t *tokens, float *logits)
-{
-    static const char *const outputs[] = { "logits" };
-    tenon_tensor out = { .size = sizeof out };
-    size_t n = 1;
-    TN_RETURN_IF(tn__api_need(logits, "logits"));
-    if (!net->vocab) return tn_error(TN_USAGE, "model %s puts out no \"logits\"", net->saved.model->name);
-    TN_RETURN_IF(want(net, outputs, 1));
-    TN_RETURN_IF(fill_tokens(net, TN_NET_WANTS, tokens, NULL));
-    TN_RETURN_IF(run(net, "eval", outputs, 1, NULL));
-    TN_RETURN_IF((tn_status)tenon_output_find(net, "logits", &out));
-    for (int k = 0; k < out.rank; k++) n *= (size_t)out.shape[k];
-    memcpy(logits, out.data, sizeof *logits * n);
-    return TN_OK;
+    TN_API_TRY(need_part(net, which, &t));
+    TN_API_TRY(tenon_fill(net, "tokens", TENON_I32, tokens, n));
+    return labels ? tenon_fill(net, "labels", TENON_I32, labels, n) : TENON_OK;
 }
 
 tenon_status tenon_forward(tenon_net *net, const int32_t *tokens, float *logits)
 {
-    return (tenon_status)forward(net, tokens, logits);
-}
-
-static tn_status loss_of(tenon_net *net, tn_net_part which, const int32_t *tokens, const int32_t *labels, double *loss)
-{
-    TN_RETURN_IF(tn__api_need(labels, "labels"));
-    TN_RETURN_IF(fill_tokens(net, which, tokens, labels));
-    return run(net, which == TN_NET_GRAD ? "train" : "eval", NULL, 0, loss);
+    static const char *const outputs[] = { "logits" };
+    tenon_tensor out = { .size = sizeof out };
+    size_t n = 1;
+    TN_API_TRY(tn__api_need(logits, "logits"));
+    if (!net->vocab) TN_API_USAGE("model %s puts out no \"logits\": ask for another output with tenon_run", net->saved.model->name);
+    TN_API_TRY(want(net, outputs, 1));
+    TN_API_TRY(fill_tokens(net, TN_NET_WANTS, tokens, NULL));
+    TN_API_TRY(tenon_run(net, "eval", outputs, 1, NULL));
+    TN_API_TRY(tenon_output_find(net, "logits", &out));
+    for (int k = 0; k < out.rank; k++) n *= (size_t)out.shape[k];
+    memcpy(logits, out.data, sizeof *logits * n);
+    return TENON_OK;
 }
 
 tenon_status tenon_loss(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss)
 {
-    return (tenon_status)loss_of(net, TN_NET_EVAL, tokens, labels, loss);
+    TN_API_TRY(tn__api_need(labels, "labels"));
+    TN_API_TRY(fill_tokens(net, TN_NET_EVAL, tokens, labels));
+    return tenon_run(net, "eval", NULL, 0, loss);
 }
 
 tenon_status tenon_gradients(tenon_net *net, const int32_t *tokens, const int32_t *labels, double *loss)
 {
-    return (tenon_status)loss_of(net, TN_NET_GRAD, tokens, labels, loss);
+    TN_API_TRY(tn__api_need(labels, "labels"));
+    TN_API_TRY(fill_tokens(net, TN_NET_GRAD, tokens, labels));
+    return tenon_run(net, "train", NULL, 0, loss);
 }
 
 void tenon_zero_gradients(tenon_net *net)
@@ -253,34 +235,26 @@ void tenon_zero_gradients(tenon_net *net)
 
 /* --- steps ------------------------------------------------------------------------------------------------------------ */
 
-static tn_status step(tenon_net *net, tenon_step_report *report)
+tenon_status tenon_step(tenon_net *net, tenon_step_report *report)
 {
     tn_trainer *t;
     tn_applied a;
-    if (report && (report->size < sizeof report->size || report->size > 1024))
-        return tn_error(TN_USAGE, "tenon_step_report.size is %zu: set it to sizeof(tenon_step_report)", report->size);
-    TN_RETURN_IF(need_part(net, TN_NET_GRAD, &t));
+    if (report) TN_API_TRY(tn__api_room(report, "tenon_step_report")); /* before anything changes */
+    TN_API_TRY(need_part(net, TN_NET_GRAD, &t));
     const double mean = net->added ? net->loss / net->added : 0;
     const tn_status s = tn_trainer_apply(t, net->steps, net->added, (float)mean, &a);
     net->added = 0;
     net->loss = 0;
-    TN_RETURN_IF(s);
+    TN_API_TRY(s);
     net->steps++;
-    if (!report) return TN_OK;
-    const tenon_step_report r = {
-        .size = report->size, .step = net->steps, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok
-    };
-    memcpy(report, &r, report->size < sizeof r ? report->size : sizeof r);
-    return TN_OK;
+    const tenon_step_report r = { .step = net->steps, .lr = (double)a.lr, .grad_norm = (double)a.grad_norm, .applied = a.ok };
+    return report ? tn__api_give(&r, sizeof r, report, "tenon_step_report") : TENON_OK;
 }
-
-tenon_status tenon_step(tenon_net *net, tenon_step_report *report) { return (tenon_status)step(net, report); }
 
 /* --- a row of tokens -------------------------------------------------------------------------------------------------- */
 
 /* Windows [first, first + batch) of the row; returns how many labels count. */
-static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t n, int64_t first, int32_t *in,
-                           int32_t *out)
+static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t n, int64_t first, int32_t *in, int32_t *out)
 {
     int64_t counted = 0;
     for (int64_t i = 0; i < net->batch * net->length; i++) {
@@ -292,31 +266,27 @@ static int64_t cut_windows(const tenon_net *net, const int32_t *tokens, int64_t 
     return counted;
 }
 
-static tn_status evaluate(tenon_net *net, const int32_t *tokens, int64_t n, double *nats, size_t *counted)
+tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t many, double *nats, size_t *counted)
 {
+    const int64_t n = (int64_t)many;
     tn_trainer *t;
     void *in, *out;
     double sum = 0, loss;
-    TN_RETURN_IF(tn__api_need(nats, "nats"));
-    if (n < 2) return tn_error(TN_USAGE, "%lld tokens: the first is not predicted, so two are needed", (long long)n);
-    TN_RETURN_IF(tn__api_check_values(net, "tokens", tokens, (size_t)n));
+    atomic_store(&net->interrupted, false);
+    TN_API_TRY(tn__api_need(nats, "nats"));
+    if (n < 2) TN_API_USAGE("%lld tokens: the first is not predicted, so two are needed", (long long)n);
+    TN_API_TRY(tn__api_check_values(net, "tokens", tokens, many));
     tenon_clear(net);
-    TN_RETURN_IF(need_part(net, TN_NET_EVAL, &t));
-    TN_RETURN_IF(tn__api_input(net, "tokens", &in));
-    TN_RETURN_IF(tn__api_input(net, "labels", &out));
+    TN_API_TRY(need_part(net, TN_NET_EVAL, &t));
+    TN_API_TRY(tn__api_input(net, "tokens", &in));
+    TN_API_TRY(tn__api_input(net, "labels", &out));
     for (int64_t first = 0; first * net->length < n - 1; first += net->batch) {
-        if (atomic_load(&net->interrupted)) return tn_error(TN_INTERRUPTED, "interrupted");
+        if (atomic_load(&net->interrupted)) return (tenon_status)tn_error(TN_INTERRUPTED, "interrupted");
         const int64_t count = cut_windows(net, tokens, n, first, in, out);
-        TN_RETURN_IF(run(net, "eval", NULL, 0, &loss));
+        TN_API_TRY(tenon_run(net, "eval", NULL, 0, &loss));
         sum += loss * (double)count;
     }
     *nats = sum / (double)(n - 1);
-    if (counted) *counted = (size_t)(n - 1);
-    return TN_OK;
-}
-
-tenon_status tenon_evaluate(tenon_net *net, const int32_t *tokens, size_t n, double *nats, size_t *counted)
-{
-    atomic_store(&net->interrupted, false);
-    return (tenon_status)evaluate(net, tokens, (int64_t)n, nats, counted);
+    if (counted) *counted = many - 1;
+    return TENON_OK;
 }

@@ -1,5 +1,5 @@
-/* The inputs of a handle by name: which there are, their sizes, and what the caller has filled them with. The handle keeps a copy, since which
- * plan will read it is known only when one is run. */
+/* The inputs of a handle by name: which there are, their sizes, and what the caller has filled them with. The handle keeps a copy, since
+ * which plan will read it is known only when one is run. */
 #include "api/net.h"
 
 #include "base/alloc.h"
@@ -7,27 +7,16 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* --- sizes ------------------------------------------------------------------------------------------------------------ */
 
-static bool is_filled(const tenon_net *net, const tn_input_row *row)
+tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
 {
-    for (size_t i = 0; i < net->inputs.n; i++)
-        if (net->inputs.slot[i].row == row) return net->input[i].filled;
-    return false;
-}
-
-tn_supply tn__api_supply(const tenon_net *net, bool optional, tn_input_row rows[TN_INPUTS_MAX])
-{
-    const tn_model *m = net->saved.model;
     size_t n = 0;
-    for (size_t i = 0; i < m->n_inputs && n < TN_INPUTS_MAX; i++) {
-        const tn_input_row *r = &m->inputs[i];
-        if (r->from == TN_SOURCE && (!r->optional || optional || is_filled(net, r))) rows[n++] = *r;
-    }
+    for (size_t i = 0; i < net->inputs.n; i++)
+        if (!net->inputs.slot[i].row->optional || net->input[i].filled) rows[n++] = *net->inputs.slot[i].row;
     return (tn_supply){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
 }
 
@@ -40,31 +29,26 @@ unsigned tn__api_optional(const tenon_net *net)
 }
 
 /* Optional ones whose sizes nobody knows are as if they were not there. */
-tn_status tn__api_sizes(tenon_net *net)
+static tn_status find_sizes(tenon_net *net)
 {
-    tn_input_row rows[TN_INPUTS_MAX];
-    tn_inputs in;
-    tn_supply s = tn__api_supply(net, true, rows);
-    if (tn_inputs_match(net->saved.model, net->saved.settings, &s, &in) != TN_OK) {
-        tenon_clear(net);
-        s = tn__api_supply(net, false, rows);
-        TN_RETURN_IF(tn_inputs_match(net->saved.model, net->saved.settings, &s, &in));
-    }
-    net->inputs = in;
-    return TN_OK;
+    tn_supply s = { .optional = true, .numbers = net->number, .n_numbers = net->n_numbers };
+    if (tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs) == TN_OK) return TN_OK;
+    s.optional = false;
+    return tn_inputs_match(net->saved.model, net->saved.settings, &s, &net->inputs);
 }
 
-static bool is_setting(const tenon_net *net, const char *name) { return tn_settings_find(net->saved.settings, name) < tn_settings_count(net->saved.settings); }
+static bool is_setting(const tenon_net *net, const char *name) { return tenon_setting(net, name) != NULL; }
 
-void tn__api_assume(tenon_net *net)
+tn_status tn__api_inputs(tenon_net *net)
 {
     const tn_model *m = net->saved.model;
     for (size_t i = 0; i < m->n_assumes && net->n_numbers < TN_BATCH_NUMBERS; i++)
         if (!is_setting(net, m->assumes[i].name)) net->number[net->n_numbers++] = m->assumes[i];
+    return find_sizes(net);
 }
 
-/* The name as the model's rows have it, or NULL. */
-static const char *find_number(const tenon_net *net, const char *name)
+/* The name as the model's rows have it. */
+const char *tn__api_number(const tenon_net *net, const char *name)
 {
     const tn_model *m = net->saved.model;
     if (is_setting(net, name) || isdigit((unsigned char)name[0]) || strcmp(name, TN_B) == 0 || strcmp(name, TN_T) == 0) return NULL;
@@ -77,8 +61,6 @@ static const char *find_number(const tenon_net *net, const char *name)
     return strcmp(name, "samples") == 0 ? "samples" : NULL; /* all that learn from samples may ask how many there are */
 }
 
-bool tn__api_is_number(const tenon_net *net, const char *name) { return find_number(net, name) != NULL; }
-
 tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value)
 {
     char *end;
@@ -90,9 +72,9 @@ tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value
     if (i == TN_BATCH_NUMBERS) return tn_error(TN_USAGE, "%s: there are more than %d numbers", name, TN_BATCH_NUMBERS);
     const tn_source_number before = net->number[i];
     const size_t n = net->n_numbers;
-    net->number[i] = (tn_source_number){ find_number(net, name), (double)x };
+    net->number[i] = (tn_source_number){ tn__api_number(net, name), (double)x };
     net->n_numbers = i < n ? n : n + 1;
-    const tn_status s = tn__api_sizes(net);
+    const tn_status s = find_sizes(net);
     if (s == TN_OK) tn__api_drop(net);
     else net->number[i] = before, net->n_numbers = n;
     return s;
@@ -109,8 +91,7 @@ static tn_dims dims_of(const tenon_net *net, const tn_input_slot *s)
 
 static tn_status find(const tenon_net *net, const char *name, size_t *out)
 {
-    char names[320] = "";
-    size_t at = 0;
+    char names[TN_NET_NAMES] = "";
     TN_RETURN_IF(tn__api_need(name, "name"));
     for (size_t i = 0; i < net->inputs.n; i++) {
         const char *is = net->inputs.slot[i].row->name;
@@ -118,7 +99,7 @@ static tn_status find(const tenon_net *net, const char *name, size_t *out)
             *out = i;
             return TN_OK;
         }
-        if (at < sizeof names) at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", is);
+        tn__api_list(names, is);
     }
     return tn_error(TN_USAGE, "model %s has no input %.60s: it has %s", net->saved.model->name, name, names);
 }
@@ -127,23 +108,20 @@ size_t tenon_inputs(const tenon_net *net) { return net->inputs.n; }
 
 tenon_status tenon_input_at(const tenon_net *net, size_t i, tenon_input *out)
 {
-    if (i >= net->inputs.n) return (tenon_status)tn_error(TN_USAGE, "there are %zu inputs, none of number %zu", net->inputs.n, i);
-    if (out->size < sizeof out->size || out->size > 1024)
-        return (tenon_status)tn_error(TN_USAGE, "tenon_input.size is %zu: set it to sizeof(tenon_input)", out->size);
+    if (i >= net->inputs.n) TN_API_USAGE("there are %zu inputs, none of number %zu", net->inputs.n, i);
     const tn_input_slot *s = &net->inputs.slot[i];
     const tn_dims d = dims_of(net, s);
-    tenon_input in = { .size = out->size, .name = s->row->name, .dtype = (tenon_dtype)s->row->type, .rank = s->rank, .batch = s->each > 0,
-                       .time = s->timed, .below = s->below, .pad = s->row->pad, .optional = s->row->optional, .filled = net->input[i].filled };
+    tenon_input in = { .name = s->row->name, .dtype = (tenon_dtype)s->row->type, .rank = s->rank, .batch = s->each > 0, .time = s->timed,
+                       .below = s->below, .pad = s->row->pad, .optional = s->row->optional, .filled = net->input[i].filled };
     for (int k = 0; k < d.rank; k++) in.shape[k] = d.dim[k];
-    memcpy(out, &in, out->size < sizeof in ? out->size : sizeof in);
-    return TENON_OK;
+    return tn__api_give(&in, sizeof in, out, "tenon_input");
 }
 
 tenon_status tenon_input_find(const tenon_net *net, const char *name, tenon_input *out)
 {
     size_t i;
-    const tn_status s = find(net, name, &i);
-    return s == TN_OK ? tenon_input_at(net, i, out) : (tenon_status)s;
+    TN_API_TRY(find(net, name, &i));
+    return tenon_input_at(net, i, out);
 }
 
 /* --- filling ---------------------------------------------------------------------------------------------------------- */
@@ -154,7 +132,8 @@ static tn_status check_values(const tenon_net *net, const tn_input_slot *s, cons
     const int32_t pad = s->row->valid_rows ? 0 : (int32_t)s->row->pad;
     for (size_t i = 0; below && i < n; i++)
         if ((x[i] < 0 || x[i] >= below) && x[i] != pad)
-            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0, (long long)below - 1);
+            return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0,
+                            (long long)below - 1);
     return TN_OK;
 }
 
@@ -167,55 +146,44 @@ tn_status tn__api_check_values(const tenon_net *net, const char *name, const int
 }
 
 /* Room for all its numbers; what was there is gone where there was too little. */
-static tn_status make_room(tenon_net *net, size_t i)
-{
-    const int64_t n = tn_input_items(&net->inputs.slot[i], net->batch, net->length);
-    tn_net_input *in = &net->input[i];
-    if (in->items >= (size_t)n) return TN_OK;
-    size_t bytes;
-    if (!tn_mul_ok((size_t)n, sizeof(float), &bytes)) return tn_error(TN_MEMORY, "input %s has too many numbers", net->inputs.slot[i].row->name);
-    tn_free(in->data);
-    *in = (tn_net_input){ .data = tn_alloc(bytes) };
-    if (!in->data) return TN_MEMORY;
-    in->items = (size_t)n;
-    return TN_OK;
-}
-
 tn_status tn__api_input(tenon_net *net, const char *name, void **out)
 {
-    size_t i;
+    size_t i, bytes;
     TN_RETURN_IF(find(net, name, &i));
-    TN_RETURN_IF(make_room(net, i));
-    net->input[i].filled = true;
-    *out = net->input[i].data;
+    const size_t n = (size_t)tn_input_items(&net->inputs.slot[i], net->batch, net->length);
+    tn_net_input *in = &net->input[i];
+    if (in->items < n) {
+        if (!tn_mul_ok(n, sizeof(float), &bytes)) return tn_error(TN_MEMORY, "input %s has too many numbers: set a smaller shape", name);
+        tn_free(in->data);
+        *in = (tn_net_input){ .data = tn_alloc(bytes) };
+        if (!in->data) return TN_MEMORY;
+        in->items = n;
+    }
+    in->filled = true;
+    *out = in->data;
     return TN_OK;
 }
 
 static const char *type_name(tenon_dtype t) { return t >= TENON_F32 && t <= TENON_U8 ? tn_dtype_name((tn_dtype)t) : "no type"; }
 
-static tn_status fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n)
+tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n)
 {
     char shape[96];
     size_t i;
-    TN_RETURN_IF(find(net, name, &i));
+    void *at;
+    TN_API_TRY(find(net, name, &i));
     const tn_input_slot *s = &net->inputs.slot[i];
     const int64_t items = tn_input_items(s, net->batch, net->length);
-    TN_RETURN_IF(tn__api_need(values, name));
+    TN_API_TRY(tn__api_need(values, name));
     if ((tn_dtype)dtype != s->row->type)
-        return tn_error(TN_USAGE, "input %s is %s, and %s is given: convert the numbers", name, tn_dtype_name(s->row->type), type_name(dtype));
+        TN_API_USAGE("input %s is %s, and %s is given: convert the numbers", name, tn_dtype_name(s->row->type), type_name(dtype));
     if (n != (size_t)items)
-        return tn_error(TN_USAGE, "input %s is %s, %lld numbers, and %zu are given: give all of them, or set another shape", name,
-                        tn_dims_text(dims_of(net, s), shape, sizeof shape), (long long)items, n);
-    if (s->row->type == TN_I32) TN_RETURN_IF(check_values(net, s, values, n));
-    TN_RETURN_IF(make_room(net, i));
-    memcpy(net->input[i].data, values, sizeof(float) * n);
-    net->input[i].filled = true;
-    return TN_OK;
-}
-
-tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, const void *values, size_t n)
-{
-    return (tenon_status)fill(net, name, dtype, values, n);
+        TN_API_USAGE("input %s is %s, %lld numbers, and %zu are given: give all of them, or set another shape", name,
+                     tn_dims_text(dims_of(net, s), shape, sizeof shape), (long long)items, n);
+    if (s->row->type == TN_I32) TN_API_TRY(check_values(net, s, values, n));
+    TN_API_TRY(tn__api_input(net, name, &at));
+    memcpy(at, values, sizeof(float) * n);
+    return TENON_OK;
 }
 
 void tenon_clear(tenon_net *net)

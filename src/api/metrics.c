@@ -22,19 +22,23 @@ void tn__api_recorded(tenon_net *net)
     tn_ckpt_state_free(&st);
 }
 
-static tn_status measure(tenon_net *net, const char *split)
+tenon_status tenon_measure(tenon_net *net, const char *split)
 {
     tn_status s = TN_OK;
     tn_session on = { 0 };
     tn_evaluator *v = NULL;
     tn_evaluation e;
+    atomic_store(&net->interrupted, false);
     TN_TRY(tn__api_need(split, "split"));
     const bool test = strcmp(split, tn_data_split_names[TN_TEST]) == 0;
-    if (!test && strcmp(split, tn_data_split_names[TN_VALID]) != 0) TN_FAIL(TN_USAGE, "split \"%.40s\": the splits are valid and test", split);
+    if (!test && strcmp(split, tn_data_split_names[TN_VALID]) != 0)
+        TN_FAIL(TN_USAGE, "split \"%.40s\": the splits are valid and test", split);
     const tn_session_options o = { .settings = net->saved.settings, .model = net->saved.model, .store = net->store, .needs_data = true,
                                    .evaluates = true, .split = test ? TN_TEST : TN_VALID };
     TN_TRY(tn_session_open_with(&o, &on));
-    if (tn_session_count(&on, o.split) == 0) TN_FAIL(TN_USAGE, "the data have no %s split: prepare them with %s_frac= or %s=FILE", split, split, split);
+    if (tn_session_count(&on, o.split) == 0)
+        TN_FAIL(TN_USAGE, "the data have no %s split: prepare text with %s_frac= or %s=FILE, set task.%s_frac, or have the model's records hold "
+                          "out some", split, split, split, split);
     TN_TRY(tn_evaluator_new(on.trainer, &on.source, &v));
     tn_evaluator_stop(v, &net->interrupted);
     TN_TRY(tn_evaluator_run(v, &on.source, 0, &e));
@@ -43,33 +47,28 @@ static tn_status measure(tenon_net *net, const char *split)
 done:
     tn_evaluator_free(v);
     tn_session_close(&on);
-    return s;
-}
-
-tenon_status tenon_measure(tenon_net *net, const char *split)
-{
-    atomic_store(&net->interrupted, false);
-    return (tenon_status)measure(net, split);
+    return (tenon_status)s;
 }
 
 size_t tenon_metrics(const tenon_net *net) { return net->scores.n; }
 
 tenon_status tenon_metric_at(const tenon_net *net, size_t i, tenon_metric *out)
 {
-    if (i >= net->scores.n) return (tenon_status)tn_error(TN_USAGE, "there are %zu metrics, none of number %zu", net->scores.n, i);
-    if (out->size < sizeof out->size || out->size > 1024)
-        return (tenon_status)tn_error(TN_USAGE, "tenon_metric.size is %zu: set it to sizeof(tenon_metric)", out->size);
+    if (i >= net->scores.n) TN_API_USAGE("there are %zu metrics, none of number %zu", net->scores.n, i);
     const tn_metric_row *r = tn_metric_find(&net->metrics, net->scores.at[i].name);
-    const tenon_metric m = { .size = out->size, .name = net->scores.at[i].name, .unit = r && r->unit ? r->unit : "",
-                             .higher = r && r->better == TN_HIGHER, .value = net->scores.at[i].value };
-    memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
-    return TENON_OK;
+    const tenon_metric m = { .name = net->scores.at[i].name, .unit = r && r->unit ? r->unit : "", .higher = r && r->better == TN_HIGHER,
+                             .value = net->scores.at[i].value };
+    return tn__api_give(&m, sizeof m, out, "tenon_metric");
 }
 
 tenon_status tenon_metric_find(const tenon_net *net, const char *name, tenon_metric *out)
 {
-    const tn_status s = tn__api_need(name, "name");
-    for (size_t i = 0; s == TN_OK && i < net->scores.n; i++)
+    char names[TN_NET_NAMES] = "";
+    TN_API_TRY(tn__api_need(name, "name"));
+    for (size_t i = 0; i < net->scores.n; i++) {
         if (strcmp(net->scores.at[i].name, name) == 0) return tenon_metric_at(net, i, out);
-    return (tenon_status)(s == TN_OK ? tn_error(TN_USAGE, "there is no metric %.60s: tenon_metric_at lists those there are", name) : s);
+        tn__api_list(names, net->scores.at[i].name);
+    }
+    if (!names[0]) TN_API_USAGE("no metrics are known yet: call tenon_measure first");
+    TN_API_USAGE("there is no metric %.60s: there are %s", name, names);
 }

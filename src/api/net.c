@@ -7,11 +7,13 @@
 #include "train/graph_setup.h"
 #include "train/weights_check.h"
 
+#include <stdio.h>
 #include <string.h>
 
 _Static_assert((int)TENON_INTERRUPTED == (int)TN_INTERRUPTED && (int)TENON_DISK == (int)TN_DISK &&
                    (int)TENON_U8 == (int)TN_U8,
                "the public numbers are the inner ones");
+_Static_assert(TN_INPUT_RANK <= 4 && TN_MAX_RANK <= 6, "the public shapes have room for the inner ones");
 
 const char *tenon_version(void) { return TN_VERSION; }
 
@@ -21,16 +23,38 @@ const char *tenon_error(void) { return tn_error_text(); }
 
 tn_status tn__api_need(const void *p, const char *what) { return p ? TN_OK : tn_error(TN_USAGE, "%s is NULL", what); }
 
+tn_status tn__api_room(const void *to, const char *type)
+{
+    size_t size;
+    TN_RETURN_IF(tn__api_need(to, type));
+    memcpy(&size, to, sizeof size);
+    if (size >= sizeof size && size <= 1024) return TN_OK;
+    return tn_error(TN_USAGE, "%s.size is %zu: set it to sizeof(%s)", type, size, type);
+}
+
+tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type)
+{
+    size_t size;
+    TN_API_TRY(tn__api_room(to, type));
+    memcpy(&size, to, sizeof size);
+    memcpy(to, from, size < bytes ? size : bytes);
+    memcpy(to, &size, sizeof size);
+    return TENON_OK;
+}
+
+void tn__api_list(char names[TN_NET_NAMES], const char *name)
+{
+    const size_t at = strlen(names);
+    snprintf(names + at, TN_NET_NAMES - at, "%s%s", at ? ", " : "", name);
+}
+
 /* --- opening ---------------------------------------------------------------------------------------------------------- */
 
 static int64_t vocab_of(const tn_trainer *t)
 {
     const tn_graph *g = tn_plan_graph(tn_trainer_plan(t, false));
-    for (size_t i = 0; i < g->n_outputs; i++) {
-        const tn_gtensor *x = &g->tensor[g->output[i].id];
-        if (strcmp(g->output[i].name, "logits") == 0) return x->dims.dim[x->dims.rank - 1];
-    }
-    return 0;
+    const tn_ref x = tn_graph_output(g, "logits");
+    return x.id ? tn_ref_dim(g, x, tn_ref_dims(g, x).rank - 1) : 0;
 }
 
 /* What the last override says of the device. A run's own setting does not count: who opens one expects tensors with addresses. */
@@ -45,11 +69,21 @@ static tn_status find_device(const char *const *overrides, size_t n, tn_device *
     return TN_OK;
 }
 
-const char *const *tn__api_steps(const tn_model *m, bool training, const char **names)
+tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, tn_trainer **out)
 {
-    for (size_t i = 0, n = 0; i < m->n_steps && n < TN_STEPS_MAX; i++)
-        if (training || !m->steps[i].gradients) names[n++] = m->steps[i].name;
-    return names;
+    const tn_model *m = net->saved.model;
+    tn_input_row rows[TN_INPUTS_MAX];
+    const tn_supply supply = tn__api_supply(net, rows);
+    const char *steps[TN_STEPS_MAX + 1] = { NULL };
+    const bool chunks = strcmp(tn_settings_text(net->saved.settings, "plan.recompute"), "chunk") == 0; /* have none: running one says so */
+    for (size_t i = 0, n = 0; o.forward_only && (all || !chunks) && i < m->n_steps && n < TN_STEPS_MAX; i++)
+        if (all || !m->steps[i].gradients) steps[n++] = m->steps[i].name;
+    o.model = m;
+    o.settings = net->saved.settings;
+    o.supply = &supply;
+    o.steps = steps;
+    o.store = net->store;
+    return tn_trainer_new(&o, out);
 }
 
 /* A plan for a few tokens names all tensors: the store has them before anybody asks for a shape. Training steps of the model's own may have
@@ -60,23 +94,14 @@ static tn_status adopt(tenon_net *n, tn_device device)
     tn_input_row rows[TN_INPUTS_MAX];
     const tn_model *m = n->saved.model;
     const int64_t length = tn_inputs_length(m, n->saved.settings);
-    tn__api_assume(n);
-    TN_RETURN_IF(tn__api_sizes(n));
+    TN_RETURN_IF(tn__api_inputs(n));
     if (length < 1) return tn_error(TN_USAGE, "model %s: %s is auto, and there are no data to take it from: set it", m->name, m->time);
-    const tn_supply supply = tn__api_supply(n, false, rows);
+    const tn_supply supply = tn__api_supply(n, rows);
     if (n->saved.weights[0] && !tn_model_cuts(m)) TN_RETURN_IF(tn_weights_check(n->saved.weights, m, n->saved.settings, &supply, length));
     TN_RETURN_IF(tn_store_new(device, (uint64_t)tn_settings_int(n->saved.settings, "seed"), &n->store));
-    const tn_trainer_options o = { .model = m,
-                                   .settings = n->saved.settings,
-                                   .batch = 1,
-                                   .length = tn_model_cuts(m) && length > 8 ? 8 : length,
-                                   .supply = &supply,
-                                   .logits = true,
-                                   .steps = tn__api_steps(m, true, (const char *[TN_STEPS_MAX + 1]){ NULL }),
-                                   .forward_only = true,
-                                   .threads = 1,
-                                   .store = n->store };
-    TN_RETURN_IF(tn_trainer_new(&o, &t));
+    const int64_t few = tn_model_cuts(m) && length > 8 ? 8 : length;
+    const tn_trainer_options o = { .batch = 1, .length = few, .logits = true, .forward_only = true, .threads = 1 };
+    TN_RETURN_IF(tn__api_trainer(n, o, true, &t));
     n->vocab = vocab_of(t);
     n->batch = 1;
     n->length = length;
@@ -145,75 +170,77 @@ tenon_status tenon_set(tenon_net *net, const char *key, const char *value)
         "train.beta1", "train.beta2",    "train.eps",    "train.momentum", "train.decay",       "train.clip",
         "seed"
     };
+    TN_API_TRY(tn__api_need(key, "key"));
+    TN_API_TRY(tn__api_need(value, "value"));
     for (size_t i = 0; i < sizeof live / sizeof *live; i++)
         if (strcmp(live[i], key) == 0) {
-            const tn_status s = tn_settings_set(net->saved.settings, key, value, "tenon_set");
+            TN_API_TRY(tn_settings_set(net->saved.settings, key, value, "tenon_set"));
             for (int k = 0; k < TN_NET_PARTS; k++)
                 if (net->part[k]) tn_trainer_reread(net->part[k]);
-            return (tenon_status)s;
+            return TENON_OK;
         }
-    if (tn__api_is_number(net, key)) return (tenon_status)tn__api_set_number(net, key, value);
-    return (tenon_status)tn_error(TN_USAGE, "%.100s cannot be changed in a model that is open: give it to tenon_open",
-                                  key);
+    if (tn__api_number(net, key)) return (tenon_status)tn__api_set_number(net, key, value);
+    TN_API_USAGE("%.100s cannot be changed in a model that is open: give it to tenon_open", key);
 }
 
 /* --- weights and tensors ---------------------------------------------------------------------------------------------- */
 
 tenon_status tenon_load(tenon_net *net, const char *path)
 {
-    const tn_status s = tn__api_need(path, "path");
+    TN_API_TRY(tn__api_need(path, "path"));
+    TN_API_TRY(tn_weights_load(path, net->store, net->note));
     net->scores.n = 0; /* of other weights */
-    return (tenon_status)(s == TN_OK ? tn_weights_load(path, net->store, net->note) : s);
+    return TENON_OK;
 }
 
 tenon_status tenon_save(tenon_net *net, const char *path)
 {
-    const tn_status s = tn__api_need(path, "path");
-    return (tenon_status)(s == TN_OK ? tn_weights_save(path, net->saved.model, net->saved.settings, net->store) : s);
+    TN_API_TRY(tn__api_need(path, "path"));
+    return (tenon_status)tn_weights_save(path, net->saved.model, net->saved.settings, net->store);
 }
 
 size_t tenon_tensors(const tenon_net *net) { return tn_store_count(net->store); }
 
-/* Only what the caller's struct has room for is written. */
-static tn_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_tensor *out)
+static tenon_status give_tensor(const tenon_net *net, const tn_entry *e, tenon_tensor *out)
 {
     const bool here = tn_store_device(net->store) == TN_CPU;
-    tenon_tensor t = { .size = out->size,
-                       .name = e->name,
+    tenon_tensor t = { .name = e->name,
                        .dtype = (tenon_dtype)e->dtype,
                        .trainable = e->role == TN_ROLE_PARAM,
                        .rank = e->dims.rank,
                        .data = here ? e->data : NULL,
                        .gradient = here ? e->grad : NULL };
-    if (out->size < sizeof out->size || out->size > 1024)
-        return tn_error(TN_USAGE, "tenon_tensor.size is %zu: set it to sizeof(tenon_tensor)", out->size);
     for (int i = 0; i < e->dims.rank; i++) t.shape[i] = e->dims.dim[i];
-    memcpy(out, &t, out->size < sizeof t ? out->size : sizeof t);
-    return TN_OK;
+    return tn__api_give(&t, sizeof t, out, "tenon_tensor");
 }
 
 tenon_status tenon_tensor_at(const tenon_net *net, size_t i, tenon_tensor *out)
 {
-    if (i >= tn_store_count(net->store))
-        return (tenon_status)tn_error(TN_USAGE, "there are %zu tensors, none of number %zu", tn_store_count(net->store),
-                                      i);
-    return (tenon_status)give_tensor(net, tn_store_at(net->store, i), out);
+    if (i >= tenon_tensors(net)) TN_API_USAGE("there are %zu tensors, none of number %zu", tenon_tensors(net), i);
+    return give_tensor(net, tn_store_at(net->store, i), out);
+}
+
+static tn_status find_entry(const tenon_net *net, const char *name, const tn_entry **out)
+{
+    TN_RETURN_IF(tn__api_need(name, "name"));
+    *out = tn_store_find(net->store, name);
+    return *out ? TN_OK : tn_error(TN_USAGE, "the model has no tensor %.200s: tenon_tensor_at lists those there are", name);
 }
 
 tenon_status tenon_tensor_find(const tenon_net *net, const char *name, tenon_tensor *out)
 {
-    const tn_entry *e = tn_store_find(net->store, name);
-    if (!e) return (tenon_status)tn_error(TN_USAGE, "the model has no tensor %.200s", name);
-    return (tenon_status)give_tensor(net, e, out);
+    const tn_entry *e;
+    TN_API_TRY(find_entry(net, name, &e));
+    return give_tensor(net, e, out);
 }
 
 /* Where a tensor of so many bytes, or its gradient, lies. */
 static tn_status find_part(const tenon_net *net, const char *name, tenon_part part, size_t bytes, void **out)
 {
-    TN_RETURN_IF(tn__api_need(name, "name"));
-    const tn_entry *e = tn_store_find(net->store, name);
-    if (!e) return tn_error(TN_USAGE, "the model has no tensor %.200s", name);
-    if (part != TENON_DATA && part != TENON_GRADIENT) return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
+    const tn_entry *e;
+    TN_RETURN_IF(find_entry(net, name, &e));
+    if (part != TENON_DATA && part != TENON_GRADIENT)
+        return tn_error(TN_USAGE, "part=%d is neither TENON_DATA nor TENON_GRADIENT", (int)part);
     if (part == TENON_GRADIENT && !e->grad) return tn_error(TN_USAGE, "%.200s has no gradient: it is not trainable", name);
     const size_t need = (size_t)tn_dims_count(e->dims) * (part == TENON_DATA ? tn_dtype_bytes(e->dtype) : sizeof(float));
     if (bytes != need) return tn_error(TN_USAGE, "%.200s has %zu bytes, not %zu: give room for all of it", name, need, bytes);
@@ -221,34 +248,24 @@ static tn_status find_part(const tenon_net *net, const char *name, tenon_part pa
     return TN_OK;
 }
 
-static tn_status read_part(const tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes)
+tenon_status tenon_read(tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes)
 {
-    void *at;
+    void *at = NULL;
     tn_host_copy host = { 0 };
-    TN_RETURN_IF(tn__api_need(to, "to"));
-    TN_RETURN_IF(find_part(net, name, part, bytes, &at));
+    TN_API_TRY(tn__api_need(to, "to"));
+    TN_API_TRY(find_part(net, name, part, bytes, &at));
     const void *from = tn_store_read(net->store, at, bytes, &host);
     if (from) memcpy(to, from, bytes);
     tn_host_copy_free(&host);
-    return from ? TN_OK : TN_MEMORY;
-}
-
-tenon_status tenon_read(tenon_net *net, const char *name, tenon_part part, void *to, size_t bytes)
-{
-    return (tenon_status)read_part(net, name, part, to, bytes);
-}
-
-static tn_status write_part(const tenon_net *net, const char *name, tenon_part part, const void *from, size_t bytes)
-{
-    void *at;
-    TN_RETURN_IF(tn__api_need(from, "from"));
-    TN_RETURN_IF(find_part(net, name, part, bytes, &at));
-    return tn_store_write(net->store, at, from, bytes);
+    return from ? TENON_OK : TENON_MEMORY;
 }
 
 tenon_status tenon_write(tenon_net *net, const char *name, tenon_part part, const void *from, size_t bytes)
 {
-    return (tenon_status)write_part(net, name, part, from, bytes);
+    void *at = NULL;
+    TN_API_TRY(tn__api_need(from, "from"));
+    TN_API_TRY(find_part(net, name, part, bytes, &at));
+    return (tenon_status)tn_store_write(net->store, at, from, bytes);
 }
 
 int64_t tenon_parameters(const tenon_net *net)

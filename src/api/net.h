@@ -22,7 +22,7 @@ typedef struct tn_net_input {
     bool filled;
 } tn_net_input;
 
-enum { TN_NET_NAME = 64 };
+enum { TN_NET_NAME = 64, TN_NET_NAMES = 320 };
 
 struct tenon_net {
     tn_saved_model saved;
@@ -54,29 +54,41 @@ struct tenon_tokenizer {
     int32_t start;
 };
 
-/* What inputs there are, and how large; again when a number has changed. */
-tn_status tn__api_sizes(tenon_net *net);
-/* Numbers of the data: what the model assumes, and whether a name is one that its inputs know; saying it. */
-void tn__api_assume(tenon_net *net);
-bool tn__api_is_number(const tenon_net *net, const char *name);
+/* For the calls of <tenon/tenon.h>, which own nothing: forward at once; a mistake of the caller's. */
+#define TN_API_TRY(call)                                                                                               \
+    do {                                                                                                               \
+        const tn_status s_ = (tn_status)(call);                                                                        \
+        if (s_ != TN_OK) return (tenon_status)s_;                                                                      \
+    } while (0)
+#define TN_API_USAGE(...) return (tenon_status)tn_error(TN_USAGE, __VA_ARGS__)
+
+/* What inputs there are, and how large. */
+tn_status tn__api_inputs(tenon_net *net);
+/* A size of the inputs that is no setting: whether a name is one, or NULL; and its value. */
+const char *tn__api_number(const tenon_net *net, const char *name);
 tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value);
-/* For a trainer: what is filled by callers. optional: all those too; else those that are filled. rows outlive the supply. */
-tn_supply tn__api_supply(const tenon_net *net, bool optional, tn_input_row rows[TN_INPUTS_MAX]);
+/* For a trainer: what callers fill, of optional inputs those that are filled. rows outlive the supply. */
+tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX]);
 unsigned tn__api_optional(const tenon_net *net); /* the bits of those that are filled */
-/* Of the model's own, with those that train or without, into names (TN_STEPS_MAX + 1), which are NULL. */
-const char *const *tn__api_steps(const tn_model *m, bool training, const char **names);
-/* The copy of an input, to be filled by the caller. */
+/* A trainer for it; o says what differs between them. all: with every step of the model's own, else with those that do not train. */
+tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, tn_trainer **out);
+/* The copy of an input, which then counts as filled. */
 tn_status tn__api_input(tenon_net *net, const char *name, void **out);
 tn_status tn__api_check_values(const tenon_net *net, const char *name, const int32_t *values, size_t n);
 /* An output of what ran last; false: it has none of that name. */
-bool tn__api_output(tenon_net *net, const char *name, tenon_tensor *out);
+bool tn__api_output(const tenon_net *net, const char *name, tenon_tensor *out);
 /* Trainers of another shape are needed: the old ones go. */
 void tn__api_drop(tenon_net *net);
 
 /* The scores of the checkpoint that was opened, where it is one. */
 void tn__api_recorded(tenon_net *net);
 
-/* A text given by the caller may be NULL by mistake. */
+/* What the caller gives may be NULL by mistake. */
 tn_status tn__api_need(const void *p, const char *what);
+/* A struct of the caller's that begins with its size: whether that is set; then so much of `from` as there is room for. */
+tn_status tn__api_room(const void *to, const char *type);
+tenon_status tn__api_give(const void *from, size_t bytes, void *to, const char *type);
+/* Adds to "a, b" for a message. */
+void tn__api_list(char names[TN_NET_NAMES], const char *name);
 
 #endif

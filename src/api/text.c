@@ -9,7 +9,7 @@
 
 /* --- tokenizers ------------------------------------------------------------------------------------------------------- */
 
-static tn_status open_tokenizer(const tn_saved_model *of, const char *spec, tenon_tokenizer **out)
+static tenon_status open_tokenizer(const tn_saved_model *of, const char *spec, tenon_tokenizer **out)
 {
     tn_status s = TN_OK;
     tenon_tokenizer *t = tn_alloc(sizeof *t);
@@ -25,18 +25,12 @@ static tn_status open_tokenizer(const tn_saved_model *of, const char *spec, teno
     t = NULL;
 done:
     tenon_tokenizer_close(t);
-    return s;
+    return (tenon_status)s;
 }
 
-tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out)
-{
-    return (tenon_status)open_tokenizer(NULL, spec, out);
-}
+tenon_status tenon_tokenizer_open(const char *spec, tenon_tokenizer **out) { return open_tokenizer(NULL, spec, out); }
 
-tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out)
-{
-    return (tenon_status)open_tokenizer(&net->saved, "", out);
-}
+tenon_status tenon_tokenizer_of(const tenon_net *net, tenon_tokenizer **out) { return open_tokenizer(&net->saved, "", out); }
 
 void tenon_tokenizer_close(tenon_tokenizer *t)
 {
@@ -94,8 +88,7 @@ void tenon_sample_init(tenon_sample_options *o)
 static tn_status pass_on(void *ctx, int64_t sample, const char *text, size_t bytes)
 {
     const tenon_sample_options *o = ctx;
-    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling")
-                                                            : TN_OK;
+    return o->text && o->text(o->user, sample, text, bytes) ? tn_error(TN_INTERRUPTED, "the caller ended sampling") : TN_OK;
 }
 
 static bool interrupted(void *net) { return atomic_load(&((tenon_net *)net)->interrupted); }
@@ -107,8 +100,10 @@ static int64_t capacity_of(const tenon_net *net, const tenon_sample_options *o)
     return o->context > 0 ? o->context : need < context ? need : context;
 }
 
-static tn_status check_options(const tenon_sample_options *o)
+static tn_status check_options(const tenon_net *net, const tenon_sample_options *o)
 {
+    if (!tn_model_cuts(net->saved.model))
+        return tn_error(TN_USAGE, "model %s learns from samples and writes no text: tenon_measure evaluates it", net->saved.model->name);
     if (o->samples < 1 || o->samples > 65536)
         return tn_error(TN_USAGE, "samples=%lld is outside 1 to 65536", (long long)o->samples);
     if (o->max_tokens < 0) return tn_error(TN_USAGE, "max_tokens=%lld is below 0", (long long)o->max_tokens);
@@ -117,48 +112,32 @@ static tn_status check_options(const tenon_sample_options *o)
     return TN_OK;
 }
 
-static tn_status sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_options *o)
+tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_options *given)
 {
     tn_status s = TN_OK;
     tn_sampler *sampler = NULL;
-    const tn_sampler_options so = { .decoder = { .model = net->saved.model,
-                                                 .settings = net->saved.settings,
-                                                 .store = net->store,
-                                                 .batch = o->samples,
-                                                 .capacity = capacity_of(net, o),
-                                                 .interrupted = interrupted,
-                                                 .ctx = net },
-                                    .tokenizer = t->t,
-                                    .start = t->start };
-    const tn_sample_options run = { .pick = { o->temperature, o->top_k, o->top_p },
-                                    .seed = o->seed,
-                                    .max_tokens = o->max_tokens,
-                                    .stop = o->stop,
-                                    .n_stop = o->n_stop,
-                                    .ctx = (void *)(uintptr_t)o,
-                                    .text = pass_on };
-    TN_TRY(check_options(o));
-    TN_TRY(tn_sampler_new(&so, &sampler));
-    if (o->tokens) TN_TRY(tn_sampler_prompt_tokens(sampler, o->tokens, (int64_t)o->n_tokens));
-    else TN_TRY(tn_sampler_prompt(sampler, o->prompt, o->prompt_bytes, NULL));
-    TN_TRY(tn_sampler_run(sampler, &run, NULL));
-    for (int64_t i = 0; o->done && i < o->samples; i++) {
-        const tn_sampled r = tn_sampler_result(sampler, i);
-        if (o->done(o->user, i, r.ids, (size_t)r.n, tn_sample_end_name(r.end)))
-            TN_FAIL(TN_INTERRUPTED, "the caller ended sampling");
-    }
-done:
-    tn_sampler_free(sampler);
-    return s;
-}
-
-tenon_status tenon_sample(tenon_net *net, tenon_tokenizer *t, const tenon_sample_options *given)
-{
     tenon_sample_options o;
     tenon_sample_init(&o);
     if (!given || given->size < sizeof given->size || given->size > 4096)
-        return (tenon_status)tn_error(TN_USAGE, "tenon_sample_options.size is not set: call tenon_sample_init first");
+        TN_API_USAGE("tenon_sample_options.size is not set: call tenon_sample_init first");
     memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    TN_API_TRY(tn__api_need(t, "tokenizer"));
+    TN_API_TRY(check_options(net, &o));
     atomic_store(&net->interrupted, false);
-    return (tenon_status)sample(net, t, &o);
+    const tn_decoder_options decoder = { .model = net->saved.model, .settings = net->saved.settings, .store = net->store, .batch = o.samples,
+                                         .capacity = capacity_of(net, &o), .interrupted = interrupted, .ctx = net };
+    const tn_sampler_options so = { .decoder = decoder, .tokenizer = t->t, .start = t->start };
+    const tn_sample_options run = { .pick = { o.temperature, o.top_k, o.top_p }, .seed = o.seed, .max_tokens = o.max_tokens, .stop = o.stop,
+                                    .n_stop = o.n_stop, .ctx = &o, .text = pass_on };
+    TN_TRY(tn_sampler_new(&so, &sampler));
+    if (o.tokens) TN_TRY(tn_sampler_prompt_tokens(sampler, o.tokens, (int64_t)o.n_tokens));
+    else TN_TRY(tn_sampler_prompt(sampler, o.prompt, o.prompt_bytes, NULL));
+    TN_TRY(tn_sampler_run(sampler, &run, NULL));
+    for (int64_t i = 0; o.done && i < o.samples; i++) {
+        const tn_sampled r = tn_sampler_result(sampler, i);
+        if (o.done(o.user, i, r.ids, (size_t)r.n, tn_sample_end_name(r.end))) TN_FAIL(TN_INTERRUPTED, "the caller ended sampling");
+    }
+done:
+    tn_sampler_free(sampler);
+    return (tenon_status)s;
 }

@@ -92,8 +92,8 @@ static tn_status check_row(const char *path, const tn_model *m)
     if (m->abi > TENON_MODEL_ABI || m->size != sizeof *m)
         return tn_error(TN_BAD_FILE, "%.600s was compiled with the headers of another Tenon (model interface %d, this is %d): compile it again with these",
                         path, m->abi, TENON_MODEL_ABI);
-    if (!m->name || !m->name[0] || (!m->build && !m->n_steps))
-        return tn_error(TN_BAD_FILE, "%s: the model has no name or no build function", path);
+    if (!m->name || !m->name[0]) return tn_error(TN_BAD_FILE, "%.600s: the model has no name: set .name", path);
+    if (!m->build && !m->n_steps) return tn_error(TN_BAD_FILE, "%.600s: model %s has no build function: set .build, or TN_STEPS(rows)", path, m->name);
     return TN_OK;
 }
 

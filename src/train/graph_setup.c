@@ -86,6 +86,17 @@ static tn_status put_nll(tn_graph *g, const tn_model *model)
     return tn_graph_status(g);
 }
 
+/* Of steps that are trained or evaluated. */
+static tn_status check_loss(const tn_graph *g, const tn_model *model, const char *step)
+{
+    char dims[96];
+    const tn_ref loss = tn_graph_output(g, "loss");
+    if (!loss.id) return tn_error(TN_USAGE, "model %s, step %s puts out no loss: call tn_output(g, \"loss\", one number)", model->name, step);
+    if (tn_dims_count(tn_ref_dims(g, loss)) == 1) return TN_OK;
+    return tn_error(TN_USAGE, "model %s, step %s: its loss is %s: make it one number, such as tn_mean_all of it", model->name, step,
+                    tn_dims_text(tn_ref_dims(g, loss), dims, sizeof dims));
+}
+
 tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *model, const tn_settings *st,
                                const tn_graph_shape *shape, tn_graph **out)
 {
@@ -106,7 +117,7 @@ tn_status tn_graph_setup_build(const tn_graph_setup *setup, const tn_model *mode
     for (size_t i = 0; shape->wants && shape->wants[i]; i++) tn_batch_want(&b, shape->wants[i]);
     TN_TRY(tn_model_build(model, g, st, &b));
     TN_TRY(tn_graph_status(g));
-    if (!tn_graph_output(g, "loss").id && (shape->training || !shape->step || strcmp(shape->step, "eval") == 0)) TN_FAIL(TN_USAGE, "model %s puts out no \"loss\"", model->name);
+    if (shape->training || strcmp(b.step, "eval") == 0) TN_TRY(check_loss(g, model, b.step));
     if (shape->nll) TN_TRY(put_nll(g, model));
     *out = g;
     g = NULL;

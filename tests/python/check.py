@@ -261,7 +261,11 @@ def arrays_by_name():
     raises(2, "puts out no picture: it puts out", net.forward, features=x, outputs="picture")
     raises(2, "model tep has no input tokens", net.loss, TOKENS, LABELS)
     assert net.loss(features=x, labels=y) == last
+    raises(2, "the data have no test split: ", tenon.open("xor_tep", "task.test_frac=0", inputs=2, classes=2).evaluate, split="test")
+    raises(2, "tep learns from samples and writes no text", net.sample, "a")
+    raises(2, "count has the shape (), and the model takes (1)", net.loss, features=x, labels=y, count=5)
     tokens = tenon.open("ten", *TINY)
+    raises(2, "input labels of model ten is missing", tokens.loss, TOKENS)
     assert tokens.loss(TOKENS, LABELS) == tokens.loss(tokens=TOKENS, labels=LABELS)
     marks = np.zeros_like(TOKENS)
     assert abs(tokens.loss(tokens=TOKENS, labels=LABELS, reset=marks) - tokens.loss(TOKENS, LABELS)) < 1e-6
@@ -283,6 +287,12 @@ static tn_status learn(tn_graph *g, const tn_settings *st, const tn_batch *b)
     tn_output(g, "loss", tn_mse(g, moved(g, st, tn_in(b, "surface")), tn_in(b, "target")));
     return tn_graph_status(g);
 }
+static tn_status later(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    const tn_ref loss = tn_mse(g, moved(g, st, tn_in(b, "surface")), tn_in(b, "target"));
+    tn_output(g, "loss", tn_add(g, loss, tn_scalar(g, "at", 0)));
+    return tn_graph_status(g);
+}
 static tn_status trace(tn_graph *g, const tn_settings *st, const tn_batch *b)
 {
     const tn_ref one = moved(g, st, tn_in(b, "surface"));
@@ -291,8 +301,11 @@ static tn_status trace(tn_graph *g, const tn_settings *st, const tn_batch *b)
     return tn_graph_status(g);
 }
 static const tn_input_row inputs[] = { { "surface", TN_F32, { TN_B, "cells" } }, { "target", TN_F32, { TN_B, "cells" } } };
-static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "eval", learn }, { "trace", trace } };
-static const tn_model model = { TN_MODEL_HEAD, .name = "cell", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps) };
+static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "later", later, .gradients = true }, { "eval", learn }, { "trace", trace } };
+static size_t choose(const tn_settings *st, int64_t step) { (void)st; return step >= 2; }
+static double at(const tn_settings *st, int64_t step) { (void)st; return (double)step; }
+static const tn_schedule_row schedules[] = { { "at", at } };
+static const tn_model model = { TN_MODEL_HEAD, .name = "cell", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps), TN_SCHEDULES(schedules), .choose = choose };
 const tn_model *tenon_model(void);
 const tn_model *tenon_model(void) { return &model; }
 """
@@ -301,11 +314,7 @@ const tn_model *tenon_model(void) { return &model; }
 def steps_by_name():
     """A shared object with rows of its own: float inputs and targets, and a step beside training and evaluation."""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([os.environ["TENON"], "new", "model", "cell"], cwd=folder, check=True, capture_output=True)
-        with open(f"{folder}/cell/cell.c", "w") as f:
-            f.write(STEPS)
-        subprocess.run(["make", "-s", "-C", "cell"], cwd=folder, check=True, capture_output=True)
-        net = tenon.open(f"{folder}/cell/cell.so", *TINY[5:])
+        net = tenon.open(make(folder, "cell", lambda source: STEPS), *TINY[5:])
         a = np.random.default_rng(3).normal(size=(32, 8)).astype(np.float32)
         for _ in range(300):
             net.gradients(surface=a, target=a[:, ::-1])
@@ -315,10 +324,82 @@ def steps_by_name():
         w = net.parameters["w"]
         assert list(out) == ["one", "two"] and np.allclose(out["one"], a[:3] @ w.T, atol=1e-5) and np.allclose(out["two"], a[:3] @ w.T @ w.T, atol=1e-5)
         assert list(net.run("trace", ["two"], surface=a)) == ["two"] and net.vocab == 0
-        raises(2, "has no step generate: it has train, eval, trace", net.run, "generate", surface=a)
+        assert np.array_equal(net.run("trace", "two", surface=a)["two"], net.run("trace", surface=a)["two"])
+        raises(2, "has no step generate: it has train, eval, later, trace", net.run, "generate", surface=a)
+        raises(2, "call gradients()", net.run, "train", surface=a, target=a)
+        raises(2, "surface has the shape (), and the model takes (B,8)", net.loss, surface=1, target=a)
+        # Schedules and choose follow the optimizer's steps, whatever a step is the sum of.
+        for parts in (1, 2):
+            counted = tenon.open(f"{folder}/cell/cell.so", *TINY[5:], f"train.accumulate={parts}", "train.lr=1e-6")
+            plain = counted.loss(surface=a, target=a)
+            for step in range(4):
+                for _ in range(parts + 1):  # one more than the settings say counts as the last of them
+                    assert round(counted.gradients(surface=a, target=a) - plain) == (step if step >= 2 else 0)
+                counted.step()
         net.save(f"{folder}/w.safetensors")
         again = tenon.open(f"{folder}/w.safetensors", model=f"{folder}/cell/cell.so")
         assert np.array_equal(again.run("trace", surface=a)["two"], net.run("trace", surface=a)["two"])
+
+
+WORDS = """
+#include <tenon/model.h>
+static const tn_setting settings[] = { TN_SETTING_INT("vocab", "16", TN_RANGE(1, 64), "", "tokens") };
+static tn_ref embed(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    return tn_embed(g, tn_in(b, "tokens"), tn_param(g, "embed", tn_shape(tn_settings_int(st, "vocab"), 8), tn_normal(0.3f)));
+}
+static tn_status learn(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_output(g, "loss", tn_mean_all(g, tn_square(g, embed(g, st, b))));
+    return tn_graph_status(g);
+}
+static tn_status codes(tn_graph *g, const tn_settings *st, const tn_batch *b)
+{
+    tn_output(g, "codes", embed(g, st, b));
+    return tn_graph_status(g);
+}
+static const tn_input_row inputs[] = { { "tokens", TN_I32, { TN_B, TN_T }, .cut = true, .below = "vocab" } };
+static const tn_step_row steps[] = { { "train", learn, .gradients = true }, { "eval", learn }, { "codes", codes } };
+static const tn_model model = { TN_MODEL_HEAD, .name = "words", .summary = "", .settings = settings, .n_settings = 1, TN_INPUTS(inputs), TN_STEPS(steps) };
+const tn_model *tenon_model(void);
+const tn_model *tenon_model(void) { return &model; }
+"""
+
+
+def make(folder, name, change):
+    """What `tenon new model` makes, with a changed source; returns its shared object."""
+    subprocess.run([os.environ["TENON"], "new", "model", name], cwd=folder, check=True, capture_output=True)
+    with open(f"{folder}/{name}/{name}.c", "r+") as f:
+        source = change(f.read())
+        f.seek(0)
+        f.write(source)
+        f.truncate()
+    subprocess.run(["make", "-s", "-C", name], cwd=folder, check=True, capture_output=True)
+    return f"{folder}/{name}/{name}.so"
+
+
+def tokens_without_labels():
+    """A model that reads tokens and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        net = tenon.open(make(folder, "words", lambda source: WORDS), "train.context=32")
+        tokens = np.arange(64).reshape(2, 32) % 16
+        assert net.loss(tokens) == net.loss(tokens=tokens) == net.gradients(tokens)
+        assert net.run("codes", tokens=tokens)["codes"].shape == (2, 32, 8)
+
+
+def chunks_have_no_other_steps():
+    """A model with a step of its own is trained and evaluated in chunks all the same."""
+    def change(source):
+        rows = 'static const tn_step_row steps[] = { { "train", chunky_build, true }, { "eval", chunky_build }, { "again", chunky_build } };\n'
+        return source.replace("static const tn_model model", rows + "static const tn_model model").replace(".build = chunky_build,", "TN_STEPS(steps),")
+    words = ("train.context=64", "dim=16", "layers=1", "vocab=256")
+    with tempfile.TemporaryDirectory() as folder:
+        so = make(folder, "chunky", change)
+        whole, chunks = tenon.open(so, *words), tenon.open(so, *words, "plan.recompute=chunk", "plan.chunk=16")
+        tokens, labels = np.arange(128).reshape(2, 64), np.arange(1, 129).reshape(2, 64)
+        assert abs(chunks.loss(tokens, labels) - whole.loss(tokens, labels)) < 1e-5
+        assert whole.run("again", tokens=tokens, labels=labels)["loss"] == np.float32(whole.loss(tokens, labels))
+        raises(2, "step again: plan.recompute=chunk has none but training and evaluation", chunks.run, "again", tokens=tokens)
 
 
 def example_learns():
@@ -489,7 +570,8 @@ def a_model_of_parts():
 def main():
     passed = failed = 0
     for test in (views_share_memory, loss_is_that_of_the_logits, command_says_the_same, gradient_steps_lower_the_loss, files_keep_it,
-                 sampling_repeats, tokenizers_turn_around, mistakes_raise, arrays_by_name, steps_by_name, example_learns, files_run_no_code,
+                 sampling_repeats, tokenizers_turn_around, mistakes_raise, arrays_by_name, steps_by_name, tokens_without_labels,
+                 chunks_have_no_other_steps, example_learns, files_run_no_code,
                  ctrl_c_arrives, three_threads_take_turns, a_model_of_parts):
         try:
             test()

@@ -152,6 +152,7 @@ class Input:
         """As the library takes it; what B and T are goes into sizes, and must agree with what is there."""
         try:
             a = np.asarray(x)
+            a = a[None] if a.ndim == 1 and self.dims == ("B", "T") else a  # one row
             b = np.ascontiguousarray(a, self.dtype)
         except (TypeError, ValueError) as error:
             raise TenonError(2, f"input {self.name} is {self.dtype}: {error}") from None
@@ -273,15 +274,6 @@ class Model:
     def save(self, path):
         call("tenon_save", self._handle.pointer, str(path).encode())
 
-    def _batch(self, tokens, labels=None):
-        """(B,T) arrays, or one row of tokens; plans are made for their shape."""
-        a, _ = _ids(np.atleast_2d(tokens))
-        b = None if labels is None else _ids(np.atleast_2d(labels))[0]
-        if a.ndim != 2 or (b is not None and b.shape != a.shape):
-            raise TenonError(2, f"tokens have the shape {a.shape}, labels {None if b is None else b.shape}: both must be (B,T)")
-        call("tenon_shape", self._handle.pointer, *a.shape)
-        return a, b
-
     @property
     @_locked
     def inputs(self):
@@ -299,11 +291,11 @@ class Model:
         return t.name.decode(), _view(None, t.data, tuple(t.shape[:t.rank]), _TYPES[t.dtype]).copy() if t.data else None
 
     def _fill(self, arrays):
-        """The batch, by name; what is not given is not filled."""
+        """The batch, by name; what is not given is not filled. Plans are made once for a shape."""
         p, rows, sizes = self._handle.pointer, self.inputs, {}
         for name in arrays:
             if name not in rows:
-                raise TenonError(2, f"the model has no input {name}: it has {', '.join(rows)}")
+                call("tenon_fill", p, name.encode(), 0, None, 0)  # says which there are
         ready = {name: row._array(arrays[name], sizes) for name, row in rows.items() if name in arrays}
         if not ready:
             raise TenonError(2, f"no input is given: the model has {', '.join(rows)}")
@@ -334,32 +326,18 @@ class Model:
 
     @_locked
     def forward(self, tokens=None, outputs="logits", **inputs):
-        """Logits (B,T,vocab) of tokens; or, of inputs by name, an output, or a list of them as a dict. Inputs that are not given hold their
-        padding."""
-        if tokens is not None and not inputs and outputs == "logits":
-            a, _ = self._batch(tokens)
-            out = np.empty((*a.shape, self.vocab), np.float32)
-            call("tenon_forward", self._handle.pointer, _ids(a)[1], out.ctypes.data_as(C.POINTER(C.c_float)))
-            return out
+        """Logits (B,T,vocab) of tokens (B,T), or of one row; or, of inputs by name, an output, or a list of them as a dict. Inputs that are not
+        given hold their padding."""
         got = self.run("eval", outputs, **_given(inputs, tokens=tokens))
         return got[outputs] if isinstance(outputs, str) else got
 
-    @_locked
-    def _loss(self, name, step, tokens, labels, inputs):
-        if tokens is None or labels is None or inputs:
-            return self._run(step, _given(inputs, tokens=tokens, labels=labels))
-        a, b = self._batch(tokens, labels)
-        loss = C.c_double()
-        call(name, self._handle.pointer, _ids(a)[1], _ids(b)[1], C.byref(loss))
-        return loss.value
-
     def loss(self, tokens=None, labels=None, **inputs):
         """Mean loss, without gradients: of tokens and labels (B,T), in nats; or of the model's inputs by name."""
-        return self._loss("tenon_loss", "eval", tokens, labels, inputs)
+        return self._run("eval", _given(inputs, tokens=tokens, labels=labels))
 
     def gradients(self, tokens=None, labels=None, **inputs):
         """The same; adds to `grads`."""
-        return self._loss("tenon_gradients", "train", tokens, labels, inputs)
+        return self._run("train", _given(inputs, tokens=tokens, labels=labels))
 
     @_locked
     def zero_gradients(self):

@@ -47,7 +47,8 @@ int64_t tenon_vocab(const tenon_net *net) { return net->vocab; }
 
 static tn_status need_part(tenon_net *net, tn_net_part which, tn_trainer **out)
 {
-    const unsigned optional = tn__api_optional(net);
+    unsigned optional = 0;
+    for (size_t i = 0; i < net->inputs.n; i++) optional |= (unsigned)(net->inputs.slot[i].row->optional && net->input[i].filled) << i;
     if (optional != net->optional)
         for (int i = 0; i < TN_NET_PARTS; i++) drop(net, (tn_net_part)i);
     net->optional = optional;

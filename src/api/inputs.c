@@ -20,14 +20,6 @@ tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX])
     return (tn_supply){ .rows = rows, .n_rows = n, .numbers = net->number, .n_numbers = net->n_numbers };
 }
 
-unsigned tn__api_optional(const tenon_net *net)
-{
-    unsigned bits = 0;
-    for (size_t i = 0; i < net->inputs.n; i++)
-        if (net->inputs.slot[i].row->optional && net->input[i].filled) bits |= 1u << i;
-    return bits;
-}
-
 /* Optional ones whose sizes nobody knows are as if they were not there. */
 static tn_status find_sizes(tenon_net *net)
 {
@@ -126,8 +118,12 @@ tenon_status tenon_input_find(const tenon_net *net, const char *name, tenon_inpu
 
 /* --- filling ---------------------------------------------------------------------------------------------------------- */
 
-static tn_status check_values(const tenon_net *net, const tn_input_slot *s, const int32_t *x, size_t n)
+tn_status tn__api_check_values(const tenon_net *net, const char *name, const int32_t *x, size_t n)
 {
+    size_t at;
+    TN_RETURN_IF(find(net, name, &at));
+    TN_RETURN_IF(tn__api_need(x, name));
+    const tn_input_slot *s = &net->inputs.slot[at];
     const int64_t below = s->row->valid_rows ? net->batch + 1 : s->below;
     const int32_t pad = s->row->valid_rows ? 0 : (int32_t)s->row->pad;
     for (size_t i = 0; below && i < n; i++)
@@ -135,14 +131,6 @@ static tn_status check_values(const tenon_net *net, const tn_input_slot *s, cons
             return tn_error(TN_USAGE, "%s[%zu] is %d, outside %d to %lld", s->row->name, i, (int)x[i], pad == -1 ? -1 : 0,
                             (long long)below - 1);
     return TN_OK;
-}
-
-tn_status tn__api_check_values(const tenon_net *net, const char *name, const int32_t *values, size_t n)
-{
-    size_t i;
-    TN_RETURN_IF(find(net, name, &i));
-    TN_RETURN_IF(tn__api_need(values, name));
-    return check_values(net, &net->inputs.slot[i], values, n);
 }
 
 /* Room for all its numbers; what was there is gone where there was too little. */
@@ -180,7 +168,7 @@ tenon_status tenon_fill(tenon_net *net, const char *name, tenon_dtype dtype, con
     if (n != (size_t)items)
         TN_API_USAGE("input %s is %s, %lld numbers, and %zu are given: give all of them, or set another shape", name,
                      tn_dims_text(dims_of(net, s), shape, sizeof shape), (long long)items, n);
-    if (s->row->type == TN_I32) TN_API_TRY(check_values(net, s, values, n));
+    if (s->row->type == TN_I32) TN_API_TRY(tn__api_check_values(net, name, values, n));
     TN_API_TRY(tn__api_input(net, name, &at));
     memcpy(at, values, sizeof(float) * n);
     return TENON_OK;

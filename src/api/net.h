@@ -69,7 +69,6 @@ const char *tn__api_number(const tenon_net *net, const char *name);
 tn_status tn__api_set_number(tenon_net *net, const char *name, const char *value);
 /* For a trainer: what callers fill, of optional inputs those that are filled. rows outlive the supply. */
 tn_supply tn__api_supply(const tenon_net *net, tn_input_row rows[TN_INPUTS_MAX]);
-unsigned tn__api_optional(const tenon_net *net); /* the bits of those that are filled */
 /* A trainer for it; o says what differs between them. all: with every step of the model's own, else with those that do not train. */
 tn_status tn__api_trainer(const tenon_net *net, tn_trainer_options o, bool all, tn_trainer **out);
 /* The copy of an input, which then counts as filled. */

@@ -3,8 +3,8 @@
  * reports, C and Python) walks these rows and knows none of their names.
  *
  *     static const tn_input_row inputs[] = {
- *         { "surface", TN_F32, .dims = { TN_B, "cells" } },
- *         { "target",  TN_F32, .dims = { TN_B, "cells" } },
+ *         { "field", TN_F32, .dims = { TN_B, "cells" } },
+ *         { "wanted", TN_F32, .dims = { TN_B, "cells" } },
  *     };
  *     static const tn_metric_row metrics[] = {
  *         { "loss", "", TN_LOWER, .how = TN_MEAN_BY_COUNT },

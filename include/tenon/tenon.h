@@ -10,7 +10,7 @@
  * A model that reads something else than tokens is driven by the names of its inputs and outputs (below: by name):
  *
  *     tenon_shape(net, 16, 1);                                   16 samples
- *     tenon_fill(net, "surface", TENON_F32, surface, 16 * 64);   and so on for each of tenon_inputs
+ *     tenon_fill(net, "features", TENON_F32, x, 16 * 64);   and so on for each of tenon_inputs
  *     tenon_run(net, "train", NULL, 0, &loss);                   gradients; "eval": the loss alone
  *     tenon_step(net, NULL);
  *

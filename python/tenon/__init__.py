@@ -10,10 +10,10 @@
 
 A model that reads something else than tokens takes its inputs by name, as arrays: net.inputs says which.
 
-    net = tenon.open("./surfaces.so")
-    loss = net.gradients(surface=a, target=b)
-    y = net.forward(surface=a, outputs="next")
-    path = net.run("trace", surface=a)["path"]      # a step of the model's own
+    net = tenon.open("tep", "inputs=4", "classes=2")
+    loss = net.gradients(features=x, labels=y)
+    y = net.forward(features=x, outputs="logits")
+    out = tenon.open("./mine.so").run("generate")   # a step of the model's own
 
 With device="cuda" it computes on a GPU, where tensors are copied: net.parameters[name] is a copy that cannot be written to, and
 net.parameters[name] = array writes, there as here.

@@ -38,7 +38,8 @@ static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
                             tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes", (json_int_t)e->bytes, "whole", e->whole,
                             "latest", e->latest, "best", e->best);
     int bad = !row;
-    for (size_t i = 1; i < e->scores.n && !bad; i++) bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
+    for (size_t i = 1; i < e->scores.n && !bad; i++)
+        bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
     if (bad) json_decref(row);
     return tn_cli_emit(c, bad ? NULL : row);
 }

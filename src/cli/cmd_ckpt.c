@@ -38,7 +38,8 @@ static tn_status emit_entry(tn_cli *c, const tn_ckpt_entry *e)
                             tn_number_or_null(tn_scores_first(&e->scores)), "unit", unit, "bytes", (json_int_t)e->bytes, "whole", e->whole,
                             "latest", e->latest, "best", e->best);
     int bad = !row;
-    for (size_t i = 1; i < e->scores.n && !bad; i++) bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
+    for (size_t i = 1; i < e->scores.n && !bad; i++)
+        bad = json_object_set_new(row, e->scores.at[i].name, tn_number_or_null(e->scores.at[i].value));
     if (bad) json_decref(row);
     return tn_cli_emit(c, bad ? NULL : row);
 }
@@ -102,6 +103,8 @@ static tn_status show_state(tn_cli *c, const inspected *x)
 {
     const tn_ckpt_state st = x->state;
     const json_t *manifest = x->manifest;
+    const json_t *said = json_object_get(json_object_get(manifest, "metrics"), "unit"); /* where it is not nats */
+    const char *unit = isnan(tn_scores_first(&st.best)) ? "" : json_is_string(said) ? json_string_value(said) : "nats";
     char size[24], text[3][24];
     const char *name;
     json_t *v;
@@ -114,8 +117,9 @@ static tn_status show_state(tn_cli *c, const inspected *x)
                                      text_of(manifest, "time"), "settings", st.settings));
     } else {
         fprintf(c->out, "step        %lld, %lld tokens, seed %lld\n", (long long)st.step, (long long)st.tokens, (long long)st.seed);
-        fprintf(c->out, "metrics     loss %s, held out %s, best so far %s at step %lld\n", number(st.loss, text[0]),
-                number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), (long long)st.best_step);
+        fprintf(c->out, "metrics     loss %s, held out %s, best so far %s%s%s at step %lld\n", number(st.loss, text[0]),
+                number(tn_scores_first(&st.now), text[1]), number(tn_scores_first(&st.best), text[2]), *unit ? " " : "", unit,
+                (long long)st.best_step);
         for (size_t i = 1; i < st.now.n; i++)
             fprintf(c->out, "%-11s %s, best so far %s\n", st.now.at[i].name, number(st.now.at[i].value, text[0]),
                     number(tn_scores_get(&st.best, st.now.at[i].name), text[1]));

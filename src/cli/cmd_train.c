@@ -7,7 +7,6 @@
 #include "cli/train_view.h"
 #include "report/ceilings.h"
 #include "train/metrics.h"
-#include "train/overfit_watch.h"
 #include "train/run.h"
 
 #include <math.h>
@@ -57,7 +56,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     if (!c->json) {
         fprintf(c->out, "run %s: %lld steps", dir, (long long)r->step);
         if (!isnan(test->mean))
-            fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name, fmin(test->episodes, 100), test->mean);
+            fprintf(c->out, ", %.0f episodes, mean %s of the last %.0f %.1f", test->episodes, test->own->name, fmin(test->episodes, 100),
+                    test->mean);
         if (test->played.episodes) fprintf(c->out, ", likeliest actions %.1f +-%.1f", test->played.mean, test->played.deviation);
         print_scores(c, "held out", r, &r->last);
         if (tn_metric_better(r->select, best, tn_scores_get(&r->last, r->select->name)))
@@ -78,7 +78,8 @@ static tn_status emit_result(tn_cli *c, const char *dir, const tn_progress_repor
     TN_RETURN_IF(emit_scores(c, "best_", r, &r->best, true));
     if (!isnan(best)) TN_RETURN_IF(tn_cli_emit(c, json_pack("{s:s, s:I, s:s}", "name", "best_step", "value", (json_int_t)r->best_step, "unit", "steps")));
     TN_RETURN_IF(emit_scores(c, "test_", r, &test->found.scores, false));
-    return task ? tn_cli_number(c, "samples_per_s", r->samples_per_s, "samples/s") : tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
+    if (task) return tn_cli_number(c, "samples_per_s", r->samples_per_s, "samples/s");
+    return tn_cli_number(c, "tokens_per_s", r->tokens_per_s, "tokens/s");
 }
 
 /* The best checkpoint on the test split: at the end, once, and only if asked for. */
@@ -182,12 +183,8 @@ static tn_status show_sample(void *ctx, int64_t step)
 /* At the end of a run that was best long before. */
 static void describe_rise(tn_cli *c, const tn_run_dir *run, const tn_progress_report *r)
 {
-    tn_overfit_watch w;
-    char text[160];
-    const char *name = r->select->name;
-    tn_overfit_watch_begin(&w, name, r->select->better == TN_HIGHER, tn_scores_get(&r->best, name), r->best_step);
-    w.now = tn_scores_get(&r->last, name);
-    fprintf(c->err, "note    %s", tn_overfit_watch_text(&w, text, sizeof text));
+    char text[TN_RISE_TEXT];
+    fprintf(c->err, "note    %s", tn_training_rise(r, 1, text));
     if (tn__ckpt_pointed(run->dir, "best") == r->best_step)
         fprintf(c->err, ": sample, eval and convert use step-%lld, the best checkpoint", (long long)r->best_step);
     fputc('\n', c->err);

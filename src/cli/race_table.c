@@ -2,7 +2,6 @@
  * at the end of the list was best, results that became worse again. Computes nothing. */
 #include "cli/race.h"
 #include "cli/score_view.h"
-#include "train/overfit_watch.h"
 
 #include <math.h>
 #include <string.h>
@@ -165,7 +164,8 @@ static int put_scores(json_t *row, const tn_progress_report *l, const char *lead
 static tn_status emit_racer(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
 {
     const tn_progress_report *l = &t->last;
-    const char *what = !tn_metric_is_nats(l->metrics.row[0]) ? l->metrics.row[0]->name : isnan(l->bits) ? "bits_per_token" : "bits_per_byte";
+    const tn_metric_row *first = l->metrics.row[0];
+    const char *what = !tn_metric_is_nats(first) ? first->name : isnan(l->bits) ? "bits_per_token" : "bits_per_byte";
     json_t *row = json_pack(
         "{s:s+, s:s, s:o, s:s, s:o, s:I, s:f, s:I, s:I, s:I, s:f, s:f, s:I}", "name", "heldout_", what, "config", x->name, "value",
         tn_number_or_null(tn_scores_first(&l->last) * tn_bits_of(l)), "unit", unit_of(l), "best",
@@ -207,25 +207,15 @@ static void print_head(const tn_race *r, int w)
             "memory");
 }
 
-static void print_rise(const tn_race *r, const tn_racer *x, const tn_race_trial *t)
-{
-    const tn_progress_report *l = &t->last;
-    const tn_metric_row *by = l->select;
-    const double unit = by == l->metrics.row[0] ? tn_bits_of(l) : 1;
-    tn_overfit_watch w;
-    char text[160];
-    tn_overfit_watch_begin(&w, by->name, by->better == TN_HIGHER, unit * tn_scores_get(&l->best, by->name), l->best_step);
-    w.now = unit * tn_scores_get(&l->last, by->name);
-    fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", x->name,
-            tn_overfit_watch_text(&w, text, sizeof text));
-}
-
 /* What became worse again, and what a choice has to do with the numbers. */
 static void print_notes(const tn_race *r)
 {
+    char text[TN_RISE_TEXT];
     for (size_t i = 0; i < r->n; i++) {
         const tn_race_trial *t = tn_race_chosen(&r->racer[i]);
-        if (t && t->last.worse) print_rise(r, &r->racer[i], t);
+        if (t && t->last.worse)
+            fprintf(r->c->out, "%s: %s: compare the best, which is what samples and contexts are of\n", r->racer[i].name,
+                    tn_training_rise(&t->last, tn_bits_of(&t->last), text));
         if (!t || t->finished) continue;
         fprintf(r->c->out, "%s: not finished", r->racer[i].name);
         if (t->dir && r->equal != TN_EQUAL_SECONDS)

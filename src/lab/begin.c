@@ -63,8 +63,8 @@ static tn_status insert(tn_lab *lab, const tn_study_plan *p, const char *text, c
                         int64_t *id)
 {
     TN_RETURN_IF(tn__db_do(lab, "INSERT INTO study(name, path, text, overrides, kinds, planned, created) VALUES(?,?,?,?,?,?,?)",
-                           TN_DB_VALUES(TN_DB_TEXT(p->name), TN_DB_TEXT(p->file), TN_DB_TEXT(text), TN_DB_TEXT(overrides), TN_DB_TEXT(kinds),
-                                        TN_DB_INT(p->trials), TN_DB_NUM(tn__unix_s()))));
+                           TN_DB_VALUES(TN_DB_TEXT(p->name), TN_DB_TEXT(p->file), TN_DB_TEXT(text), TN_DB_TEXT(overrides),
+                                        TN_DB_TEXT(kinds), TN_DB_INT(p->trials), TN_DB_NUM(tn__unix_s()))));
     *id = sqlite3_last_insert_rowid(lab->db);
     return tn__db_sum_study(lab, *id);
 }
@@ -99,8 +99,8 @@ static tn_status add_trial(tn_lab *lab, int64_t study, size_t side, tn_trial_kin
                            uint64_t seed, const char *x)
 {
     TN_RETURN_IF(tn__db_do(lab, "INSERT INTO trial(study, side, kind, number, config, seed, x) VALUES(?,?,?,?,?,?,?)",
-                           TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(kind), TN_DB_INT(number), TN_DB_INT(config), TN_DB_INT(seed),
-                                        TN_DB_TEXT(x))));
+                           TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(kind), TN_DB_INT(number), TN_DB_INT(config),
+                                        TN_DB_INT(seed), TN_DB_TEXT(x))));
     return tn__db_sum_trial(lab, sqlite3_last_insert_rowid(lab->db));
 }
 
@@ -118,7 +118,8 @@ static tn_status fill_side(tn_lab *lab, int64_t study, const tn_study_plan *p, s
 tn_status tn_lab_fill(tn_lab *lab, int64_t study, const tn_study_plan *p, int64_t n)
 {
     TN_RETURN_IF(tn__db_begin(lab));
-    tn_status s = tn__db_do(lab, "UPDATE study SET planned = max(planned, ?2), sum = NULL WHERE id = ?1", TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(n)));
+    tn_status s = tn__db_do(lab, "UPDATE study SET planned = max(planned, ?2), sum = NULL WHERE id = ?1",
+                            TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(n)));
     if (s == TN_OK) s = tn__db_sum_study(lab, study);
     for (size_t i = 0; s == TN_OK && i < p->n_sides; i++) s = fill_side(lab, study, p, i, n);
     return tn__db_end(lab, s);

@@ -37,7 +37,8 @@ static tn_status put_point(tn_lab *lab, const tn_trial *t, const double *x, size
 {
     char *text = tn__numbers_write(x, n);
     if (!text) return TN_MEMORY;
-    tn_status s = tn__db_do(lab, "UPDATE trial SET x = ?2, sum = NULL WHERE id = ?1 AND x IS NULL", TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_TEXT(text)));
+    tn_status s = tn__db_do(lab, "UPDATE trial SET x = ?2, sum = NULL WHERE id = ?1 AND x IS NULL",
+                            TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_TEXT(text)));
     if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(text);
     return s;
@@ -102,8 +103,9 @@ static tn_status settle(tn_lab *lab, const tn_study_plan *p, const tn_trial *t, 
     tn_status s = tn__db_do(lab,
                             "UPDATE trial SET state = ?2, y = ?3, started = ?4, ended = ?5, seconds = ?6, error = ?7, sum = NULL "
                             "WHERE id = ?1 AND state <> 1",
-                            TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_INT(of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE), TN_DB_TEXT(of->failed ? NULL : y),
-                                         TN_DB_NUM(of->started), TN_DB_NUM(of->ended_at), TN_DB_NUM(of->seconds), TN_DB_TEXT(error)));
+                            TN_DB_VALUES(TN_DB_INT(t->id), TN_DB_INT(of->failed ? TN_TRIAL_FAILED : TN_TRIAL_DONE),
+                                         TN_DB_TEXT(of->failed ? NULL : y), TN_DB_NUM(of->started), TN_DB_NUM(of->ended_at),
+                                         TN_DB_NUM(of->seconds), TN_DB_TEXT(error)));
     if (s == TN_OK) s = tn__db_sum_trial(lab, t->id);
     tn_free(y);
     return s;

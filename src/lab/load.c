@@ -63,7 +63,8 @@ static tn_status find_study(tn_lab *lab, const char *name, int64_t *id)
     sqlite3_stmt *q;
     bool row;
     int64_t n = 0;
-    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q, TN_DB_VALUES(TN_DB_TEXT(name))));
+    TN_RETURN_IF(tn__db_ask(lab, "SELECT id, (SELECT count(*) FROM study) FROM study WHERE ?1 IS NULL OR name = ?1", &q,
+                            TN_DB_VALUES(TN_DB_TEXT(name))));
     TN_RETURN_IF(tn__db_step(lab, q, &row));
     if (row) {
         *id = sqlite3_column_int64(q, 0);
@@ -346,7 +347,8 @@ tn_status tn_lab_curve(tn_lab *lab, int64_t trial, tn_arena *arena, tn_trial_cur
     c.value = tn_alloc(sizeof *c.value * TN_REPORT_METRICS * (c.most + 1));
     tn_status s = c.step && c.epoch && c.seconds && c.value ? TN_OK : out_of_memory(lab);
     if (s == TN_OK)
-        s = tn__db_ask(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q, TN_DB_VALUES(TN_DB_INT(trial)));
+        s = tn__db_ask(lab, "SELECT step, epoch, seconds, value FROM report WHERE trial = ? ORDER BY rung", &q,
+                       TN_DB_VALUES(TN_DB_INT(trial)));
     for (row = true; s == TN_OK && row;) {
         s = tn__db_step(lab, q, &row);
         if (s != TN_OK || !row || c.n == c.most) break;

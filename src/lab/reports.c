@@ -39,8 +39,8 @@ static tn_status write_reports(tn_lab *lab, const tn_claim *c, const tn_report *
         TN_RETURN_IF(tn__db_do(lab,
                                "INSERT OR REPLACE INTO report(trial, rung, step, epoch, seconds, score, value, sum) "
                                "VALUES(?1,?2,?3,?4,?5,?6,?7, tn_sum(?1,?2,?3,?4,?5,?6,?7))",
-                               TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(r->rung), TN_DB_INT(r->step), TN_DB_NUM(r->epoch), TN_DB_NUM(r->seconds),
-                                            TN_DB_NUM(r->score), TN_DB_TEXT(r->value))));
+                               TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(r->rung), TN_DB_INT(r->step), TN_DB_NUM(r->epoch),
+                                            TN_DB_NUM(r->seconds), TN_DB_NUM(r->score), TN_DB_TEXT(r->value))));
     return TN_OK;
 }
 
@@ -71,8 +71,9 @@ static tn_status write_end(tn_lab *lab, const tn_claim *c, const tn_ending *e, c
     TN_RETURN_IF(tn__db_do(lab,
                            "UPDATE trial SET state = ?2, y = ?3, ended = ?4, seconds = ?5, seed = ?6, error = ?7, "
                            "parameters = coalesce(?8, parameters), sum = NULL WHERE id = ?1",
-                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(e->state), TN_DB_TEXT(y), TN_DB_NUM(tn_trial_ended(e->state) ? tn__unix_s() : NAN),
-                                        TN_DB_NUM(e->seconds), TN_DB_INT(e->seed), TN_DB_TEXT(e->error ? e->error : ""), TN_DB_NUM(e->parameters))));
+                           TN_DB_VALUES(TN_DB_INT(c->trial), TN_DB_INT(e->state), TN_DB_TEXT(y),
+                                        TN_DB_NUM(tn_trial_ended(e->state) ? tn__unix_s() : NAN), TN_DB_NUM(e->seconds), TN_DB_INT(e->seed),
+                                        TN_DB_TEXT(e->error ? e->error : ""), TN_DB_NUM(e->parameters))));
     return tn__db_sum_trial(lab, c->trial);
 }
 
@@ -154,7 +155,8 @@ static tn_status tally_side(tn_lab *lab, int64_t study, const tn_study_plan *p, 
     TN_RETURN_IF(tn__db_ask(lab,
                             "SELECT state, count(*), sum(seconds), max(y ->> '$[0]'), min(y ->> '$[0]') FROM trial "
                             "WHERE study = ? AND side = ? AND (kind = 2) = ? AND number < ? GROUP BY state",
-                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare), TN_DB_INT(most > 0 ? most : INT64_MAX))));
+                            &q, TN_DB_VALUES(TN_DB_INT(study), TN_DB_INT(side), TN_DB_INT(compare),
+                                             TN_DB_INT(most > 0 ? most : INT64_MAX))));
     for (;;) {
         TN_RETURN_IF(tn__db_step(lab, q, &row));
         if (!row) break;

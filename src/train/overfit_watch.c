@@ -2,14 +2,13 @@
 #include "train/overfit_watch.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static const double LEAST_FRAC = 0.01, NOISES = 3,
                     FADES = 0.95; /* the noise, by evaluation: early jumps say little about later ones */
 
-void tn_overfit_watch_begin(tn_overfit_watch *w, const char *name, bool higher, double best, int64_t best_step)
+void tn_overfit_watch_begin(tn_overfit_watch *w, bool higher, double best, int64_t best_step)
 {
-    *w = (tn_overfit_watch){ .name = name, .higher = higher, .best = best, .best_step = best_step, .now = best };
+    *w = (tn_overfit_watch){ .higher = higher, .best = best, .best_step = best_step, .now = best };
 }
 
 /* By how much b is worse than a; negative where it is better. */
@@ -50,10 +49,4 @@ bool tn_overfit_watch_add(tn_overfit_watch *w, int64_t step, double value, bool 
     const bool first = w->worse && !w->said;
     w->said |= first;
     return first;
-}
-
-const char *tn_overfit_watch_text(const tn_overfit_watch *w, char *buf, size_t bytes)
-{
-    snprintf(buf, bytes, "held-out %s has %s since step %lld (%.4f -> %.4f)", w->name, w->higher ? "fallen" : "risen", (long long)w->best_step, w->best, w->now);
-    return buf;
 }

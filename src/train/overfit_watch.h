@@ -14,8 +14,7 @@
 enum { TN_OVERFIT_EVALUATIONS = 3 };
 
 typedef struct tn_overfit_watch {
-    const char *name; /* of what is watched, */
-    bool higher;      /* of which more is better */
+    bool higher;      /* more of it is better */
     double best;      /* NaN: none yet */
     int64_t best_step;
     double now;                          /* the last evaluation's */
@@ -28,11 +27,9 @@ typedef struct tn_overfit_watch {
 } tn_overfit_watch;
 
 /* best, best_step: of a run that goes on; NaN, 0 of a new one. */
-void tn_overfit_watch_begin(tn_overfit_watch *w, const char *name, bool higher, double best, int64_t best_step);
+void tn_overfit_watch_begin(tn_overfit_watch *w, bool higher, double best, int64_t best_step);
 /* An evaluation: its value, and whether it is the best so far. True where it is the one that shows that results have become
  * worse (again true after a later best one only). NaN is passed over. */
 bool tn_overfit_watch_add(tn_overfit_watch *w, int64_t step, double value, bool is_best);
-/* "held-out loss has risen since step 200 (0.7360 -> 0.7730)" */
-const char *tn_overfit_watch_text(const tn_overfit_watch *w, char *buf, size_t bytes);
 
 #endif

@@ -1,5 +1,6 @@
 /* When results count as having become worse: smooth rises, noise, single outliers, a later best. */
 #include "train/overfit_watch.h"
+#include "train/training.h"
 
 #include "base/rng.h"
 #include "testlib.h"
@@ -13,7 +14,7 @@ static int shown_at(const double *x, int n, bool by_accuracy, tn_overfit_watch *
     int at = -1;
     double best = NAN;
     bool said = false;
-    tn_overfit_watch_begin(w, by_accuracy ? "accuracy" : "loss", by_accuracy, NAN, 0);
+    tn_overfit_watch_begin(w, by_accuracy, NAN, 0);
     for (int i = 0; i < n; i++) {
         const bool is_best = isnan(best) || (by_accuracy ? x[i] > best : x[i] < best);
         if (is_best) best = x[i];
@@ -34,17 +35,31 @@ static void a_rise(void **state)
 {
     (void)state;
     tn_overfit_watch w;
-    char text[160];
     assert_int_equal(SHOWN(&w, false, 2.5, 1.5, 0.9, 0.736, 0.745, 0.76, 0.773, 0.79, 0.81), 6);
     assert_true(w.worse);
     assert_int_equal(w.best_step, 200);
-    assert_string_equal(tn_overfit_watch_text(&w, text, sizeof text),
-                        "held-out loss has risen since step 200 (0.7360 -> 0.8100)");
+    assert_true(w.best == 0.736 && w.now == 0.81);
     assert_int_equal(SHOWN(&w, true, 0.5, 0.7, 0.9, 0.88, 0.86, 0.85), 5);
-    assert_string_equal(tn_overfit_watch_text(&w, text, sizeof text),
-                        "held-out accuracy has fallen since step 150 (0.9000 -> 0.8500)");
+    assert_true(w.best == 0.9 && w.now == 0.85 && w.best_step == 150);
     assert_int_equal(SHOWN(&w, false, 1, 2, 3, (double)INFINITY),
                      3); /* from the first on; infinity is worse than anything */
+}
+
+static void in_words(void **state)
+{
+    (void)state;
+    static const tn_metric_row rows[] = { { "loss", "nats", TN_LOWER, .how = TN_MEAN_BY_COUNT },
+                                          { "hits", "", TN_HIGHER, .how = TN_ADDED } };
+    char text[TN_RISE_TEXT];
+    tn_progress_report r = { .metrics = { 2, { &rows[0], &rows[1] } }, .select = &rows[0], .best_step = 200 };
+    tn_scores_put(&r.best, "loss", 0.736);
+    tn_scores_put(&r.best, "hits", 0.9);
+    tn_scores_put(&r.last, "loss", 0.81);
+    tn_scores_put(&r.last, "hits", 0.85);
+    assert_string_equal(tn_training_rise(&r, 1, text), "held-out loss has risen since step 200 (0.7360 -> 0.8100)");
+    assert_string_equal(tn_training_rise(&r, 2, text), "held-out loss has risen since step 200 (1.4720 -> 1.6200)");
+    r.select = &rows[1];
+    assert_string_equal(tn_training_rise(&r, 2, text), "held-out hits has fallen since step 200 (0.9000 -> 0.8500)");
 }
 
 static void no_rise(void **state)
@@ -69,7 +84,7 @@ static void a_later_best(void **state)
     tn_overfit_watch w;
     assert_int_equal(SHOWN(&w, false, 2, 2.1, 2.2, 2.3, 1.9), 3);
     assert_false(w.worse);
-    tn_overfit_watch_begin(&w, "loss", false, 1.0, 300); /* a run that goes on knows its best one alone */
+    tn_overfit_watch_begin(&w, false, 1.0, 300); /* a run that goes on knows its best one alone */
     assert_false(tn_overfit_watch_add(&w, 350, 1.1, false));
     assert_false(tn_overfit_watch_add(&w, 400, 1.2, false));
     assert_true(tn_overfit_watch_add(&w, 450, 1.3, false));
@@ -104,6 +119,7 @@ static void in_noise(void **state)
 void tn_tests_overfit_watch(tn_test_list *l)
 {
     tn_test_add(l, a_rise, NULL, "overfit watch: a rise shows after three evaluations");
+    tn_test_add(l, in_words, NULL, "overfit watch: in words");
     tn_test_add(l, no_rise, NULL, "overfit watch: falls, single outliers, noise");
     tn_test_add(l, a_later_best, NULL, "overfit watch: a later best takes it back");
     tn_test_add(l, in_noise, NULL, "overfit watch: in noise");

@@ -50,8 +50,11 @@ static tn_status mistake(const tn_model *m, const tn_metric_row *r, const char *
 
 bool tn_score_taken(const char *name)
 {
-    static const char *const taken[] = { "heldout", "lr",    "grad_norm", "groups", "select", "lower", "unit", "step",
-                                         "stale",   "train_loss", "name", "bytes",  "whole",  "latest", "best" };
+    static const char *const taken[] = {
+        "heldout", "lr", "grad_norm", "groups", "select", "lower", "unit", "step", "stale", "train_loss", /* checkpoints, trials */
+        "name", "bytes", "whole", "latest", "best",                                                       /* tables in --json */
+        "epoch", "seconds", "parameters", "epochs_to_90", "block_evals", "tokens_per_s", "memory_bytes",  /* studies */
+    };
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         if (strcmp(taken[i], name) == 0) return true;
     return strncmp(name, "last_", 5) == 0;

@@ -313,6 +313,7 @@ static const struct mistake_row {
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "loss" }, "metric a: its .key is that of another number of a run" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout" }, "metric a: its .key is that of another number of a run" },
     { { "a", .how = TN_MEAN_BY_COUNT, .sums = { "total" }, .key = "heldout_loss" }, "metric a: two rows have its .key" },
+    { { "seconds", .how = TN_MEAN_BY_COUNT }, "metric seconds: the name is that of another number" }, /* an objective of studies */
     { { "last_a", .how = TN_MEAN_BY_COUNT }, "metric last_a: the name is that of another number" },
     { { "a b", .how = TN_MEAN_BY_COUNT }, "metric a b: a name has letters, digits" },
     { { NULL, .how = TN_MEAN_BY_COUNT }, "metric without a name: give it a name" },
@@ -518,7 +519,8 @@ static void by_name(void **state)
 void tn_tests_scores(tn_test_list *l)
 {
     tn_test_add(l, by_name, NULL, "scores: by name");
-    for (size_t i = 0; i < sizeof better_rows / sizeof *better_rows; i++) tn_test_add(l, better, &better_rows[i], "scores: better, %s", better_rows[i].what);
+    for (size_t i = 0; i < sizeof better_rows / sizeof *better_rows; i++) tn_test_add(l, better, &better_rows[i], "scores: better, %s",
+                                                                                      better_rows[i].what);
     tn_test_add(l, kept_once, NULL, "scores: outputs of the whole set are kept once");
     tn_test_add(l, ways, NULL, "scores: each way that batches add up");
     tn_test_add(l, groups, NULL, "scores: groups");

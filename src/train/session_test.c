@@ -122,12 +122,15 @@ static tn_status build_asked(tn_graph *g, const tn_settings *st, const tn_batch 
 }
 
 static const tn_metric_row asked_rows[] = { { "loss", .how = TN_MEAN_BY_COUNT },
-                                            { "again", .how = TN_MEAN_BY_COUNT, .sums = { "extra_sum" }, .reads = "extra_sum", .runs = "twice" } };
-static const tn_step_row asked_steps[] = { { "train", build_asked, true }, { "eval", build_asked, false }, { "twice", build_asked, false } };
+                                            { "again", .how = TN_MEAN_BY_COUNT, .sums = { "extra_sum" }, .reads = "extra_sum",
+                                              .runs = "twice" } };
+static const tn_step_row asked_steps[] = { { "train", build_asked, true }, { "eval", build_asked, false }, { "twice", build_asked,
+                                                                                                             false } };
 
 static void asked(void **state)
 {
-    static const char *const set[] = { "task=mqar", "task.pairs=2", "task.keys=4", "task.values=4", "train.context=16", "dim=16", "layers=1", "heads=1",
+    static const char *const set[] = { "task=mqar", "task.pairs=2", "task.keys=4", "task.values=4", "train.context=16", "dim=16",
+                                       "layers=1", "heads=1",
                                        "train.batch=4", "threads=1", "device=cpu" };
     const bool stated = *state != NULL;
     tn_session s;

@@ -332,16 +332,25 @@ tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_
     return r;
 }
 
+const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT])
+{
+    const tn_metric_row *by = r->select;
+    const double in = by == r->metrics.row[0] ? unit : 1;
+    snprintf(buf, TN_RISE_TEXT, "held-out %s has %s since step %lld (%.4f -> %.4f)", by->name, by->better == TN_HIGHER ? "fallen" : "risen",
+             (long long)r->best_step, in * tn_scores_get(&r->best, by->name), in * tn_scores_get(&r->last, by->name));
+    return buf;
+}
+
 /* Said when it first shows, with what can be done about it. */
 static void watch_evaluation(loop *l, bool best)
 {
-    char rise[160], text[512];
+    char rise[TN_RISE_TEXT], text[512];
     const bool first = tn_overfit_watch_add(&l->watch, l->at.step, tn_scores_get(&l->r.last, l->r.select->name), best);
     l->r.worse = l->watch.worse;
     if (!first || !l->t->note) return;
     const bool kept = l->t->dir && tn__ckpt_pointed(l->t->dir, "best") == l->at.best_step;
     snprintf(text, sizeof text, "%s: %s%lld; more data or a larger train.dropout help against it%s",
-             tn_overfit_watch_text(&l->watch, rise, sizeof rise), kept ? "the best checkpoint is step-" : "the best was step ",
+             tn_training_rise(&l->r, 1, rise), kept ? "the best checkpoint is step-" : "the best was step ",
              (long long)l->at.best_step, tn_settings_int(l->t->settings, "train.stop_patience") ? "" : ", train.stop_patience=5 ends such a run");
     note(l, text);
 }
@@ -489,7 +498,7 @@ static tn_status begin_metrics(loop *l)
     snprintf(l->at.select, sizeof l->at.select, "%s", by == metrics.row[0] ? "" : by->name);
     l->at.lower = by->better == TN_LOWER;
     snprintf(l->at.unit, sizeof l->at.unit, "%s", tn_metric_unit(metrics.row[0]));
-    tn_overfit_watch_begin(&l->watch, by->name, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
+    tn_overfit_watch_begin(&l->watch, !l->at.lower, tn_scores_get(&l->r.best, by->name), l->at.best_step);
     return tn_evaluator_new(l->t->trainer, l->t->source, &l->evaluator);
 }
 

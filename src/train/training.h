@@ -101,6 +101,10 @@ void tn_evaluator_free(tn_evaluator *e);
 
 /* Nothing is left to do: all steps are done, or train.stop_patience ended it. */
 bool tn_training_finished(const tn_settings *st, const tn_ckpt_state *state);
+/* "held-out loss has risen since step 200 (0.7360 -> 0.7730)": from the best evaluation to the last, by what it is selected by; unit: what
+ * one of the first metric is in. */
+enum { TN_RISE_TEXT = 160 };
+const char *tn_training_rise(const tn_progress_report *r, double unit, char buf[TN_RISE_TEXT]);
 /* What a run that stands at this checkpoint last reported. */
 tn_progress_report tn_training_report_at(const tn_settings *st, const tn_metric_list *metrics, const tn_ckpt_state *state);
 

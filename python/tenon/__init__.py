@@ -10,7 +10,7 @@
 
 A model that reads something else than tokens takes its inputs by name, as arrays: net.inputs says which.
 
-    net = tenon.open("tep", "inputs=4", "classes=2")
+    net = tenon.open("tep", inputs=4, classes=2)
     loss = net.gradients(features=x, labels=y)
     y = net.forward(features=x, outputs="logits")
     out = tenon.open("./mine.so").run("generate")   # a step of the model's own

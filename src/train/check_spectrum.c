@@ -44,7 +44,7 @@ static const tn_spread *find_all(const heard *h)
 static void skip(const tn_view_row *known, tn_check_row *r)
 {
     r->verdict = TN_SKIPPED;
-    snprintf(r->detail, sizeof r->detail, "the model says nothing of %s (nor does any in chunks)", known->what);
+    snprintf(r->detail, sizeof r->detail, "the model reports no %s (with plan.recompute=chunk none does)", known->what);
 }
 
 static void judge(const heard *h, tn_check_row *r)

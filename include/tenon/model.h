@@ -113,8 +113,8 @@ typedef struct tn_model {
     const tn_source_number *assumes; /* sizes, and settings that are auto, where there are no data: checks and benchmarks; or NULL */
     size_t n_assumes;
     const char *time; /* the setting that says what TN_T is; NULL: train.context */
-    /* Parts of "loss", in the order in which they are added up. Where a graph does not put out all of them, "loss" counts as a whole, by what
-     * the first row counts. NULL: "loss" as a whole, by tokens. */
+    /* Parts of "loss", in the order in which they are added up. Where a graph does not put out all of them, "loss" counts as a whole, by
+     * what the first row counts. NULL: "loss" as a whole, by tokens. */
     const tn_loss_row *losses;
     size_t n_losses;
     const tn_metric_row *metrics;
@@ -123,7 +123,8 @@ typedef struct tn_model {
     size_t n_steps;
     const tn_schedule_row *schedules;
     size_t n_schedules;
-    /* Which of the steps with gradients the optimizer's step takes, by its place in `steps`; NULL: the first. A pure function, like a schedule. */
+    /* Which of the steps with gradients the optimizer's step takes, by its place in `steps`; NULL: the first. A pure function, as a
+     * schedule is. */
     size_t (*choose)(const tn_settings *st, int64_t step);
     const tn_records *records; /* data of its own, where the settings name none (data, task); or NULL */
     /* The network without its loss, for models that are made of others; or NULL. Parameters go under the open scopes. */
@@ -169,9 +170,11 @@ extern const tn_loss_row tn_language_losses[];
 extern const tn_metric_row tn_language_metrics[];
 #define TN_LANGUAGE_ROWS                                                                                              \
     .inputs = tn_language_inputs, .n_inputs = TN_LANGUAGE_INPUTS, .losses = tn_language_losses,                       \
-    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics, .n_metrics = TN_LANGUAGE_METRICS
+    .n_losses = TN_LANGUAGE_LOSSES, .assumes = tn_language_assumes, .n_assumes = 1, .metrics = tn_language_metrics,   \
+    .n_metrics = TN_LANGUAGE_METRICS
 
-/* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those that count. */
+/* tn_metric_row.add of how many answers are right: labels that the largest logit of their row names (the first of equals), and those
+ * that count. */
 void tn_answers_add(const tn_metric_view *v, double *sums);
 
 #define TN_MODEL_HEAD .size = sizeof(tn_model), .abi = TENON_MODEL_ABI

@@ -46,7 +46,7 @@ typedef struct tn_input_row {
     bool cut;                        /* dims begin with B, T: chunks of time and narrower plans take a part of it */
     bool optional;                   /* it is there only where the source has it (marks of documents); tn_in is TN_NONE elsewhere */
     tn_input_from from;
-    bool valid_rows; /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
+    bool valid_rows;   /* i32 {"1"}: how many rows of the batch are valid, which whoever fills the others says */
     const char *below; /* i32: its numbers are 0 .. below-1, or pad; a setting, a number of the source or digits. NULL: any */
 } tn_input_row;
 
@@ -61,8 +61,8 @@ typedef struct tn_loss_row {
 typedef enum tn_better { TN_LOWER, TN_HIGHER } tn_better;
 
 typedef enum tn_metric_how {
-    TN_MEAN_BY_COUNT, /* output sums[0] (NULL, or where there is none: NAME, then "loss") is a batch's mean over output sums[1] (NULL: what the
-                       * source counts); .needs: times that number */
+    TN_MEAN_BY_COUNT, /* output sums[0] (NULL, or where there is none: NAME, then "loss") is a batch's mean over output sums[1] (NULL:
+                       * what the source counts); .needs: times that number */
     TN_QUOTIENT,      /* the sum of output sums[0] over the sum of output sums[1] */
     TN_FROM_SUMS,     /* make() of the sums of the outputs sums[] */
     TN_ADDED,         /* make() (NULL: the first sum over the second) of what add() has added up, batch by batch */
@@ -97,8 +97,8 @@ typedef struct tn_metric_row {
 
 /* --- schedules -------------------------------------------------------------------------------------------------------- */
 
-/* A run-time scalar (tn_scalar of that name) that follows the run: a pure function of the settings and the optimizer's step, 0 .. train.steps-1.
- * Evaluations have the value of the last step. Nothing is saved: a run that goes on computes it again. */
+/* A run-time scalar (tn_scalar of that name) that follows the run: a pure function of the settings and the optimizer's step,
+ * 0 .. train.steps-1. Evaluations have the value of the last step. Nothing is saved: a run that is resumed computes it again. */
 typedef struct tn_schedule_row {
     const char *name;
     double (*value)(const tn_settings *st, int64_t step);
@@ -154,7 +154,7 @@ typedef struct tn_records_about {
 /* Records that are read one by one, in any order: the engine shuffles, pads, makes batches ahead and holds out. */
 typedef struct tn_records {
     const char *name;
-    const tn_input_row *inputs; /* (n_inputs): what it fills, dims without B as in the model's rows */
+    const tn_input_row *inputs; /* (n_inputs): what it fills, rows of the batch (TN_B) as in the model's rows */
     size_t n_inputs;
     tn_status (*open)(const tn_settings *st, void **data, tn_records_about *about);
     void (*close)(void *data);

@@ -77,15 +77,13 @@ static tn_status compare(against *a, const char *name, const float *x, int64_t n
 
 /* --- inputs and weights ------------------------------------------------------------------------------------------------ */
 
-/* Batch `step` of an input: n numbers of each. */
-static tn_status load_numbers(const against *a, const char *name, int64_t step, int64_t n, int32_t *whole, float *real)
+/* Batch `step` of an input. */
+static tn_status load_input(const against *a, const tn_input_slot *s, const char *name, int64_t step, const tn_feed *f, void *to)
 {
+    const int64_t n = tn_input_items(s, f->batch, f->length);
     double *x;
     TN_RETURN_IF(read_doubles(a, name, n * a->steps, &x));
-    for (int64_t i = 0; i < n; i++) {
-        if (whole) whole[i] = (int32_t)x[step * n + i];
-        if (real) real[i] = (float)x[step * n + i];
-    }
+    tn_convert(to, s->row->type, x + step * n, TN_F64, n);
     tn_free(x);
     return TN_OK;
 }
@@ -102,8 +100,7 @@ static tn_status load_batch(const against *a, int64_t step)
         char name[128];
         snprintf(name, sizeof name, "input.%.100s", s->row->name);
         if (!f.at[i] || (may_be_left_out(s->row) && !tn_safetensors_has(a->file, name))) continue;
-        TN_RETURN_IF(load_numbers(a, name, step, tn_input_items(s, f.batch, f.length), s->row->type == TN_I32 ? f.at[i] : NULL,
-                                  s->row->type == TN_F32 ? f.at[i] : NULL));
+        TN_RETURN_IF(load_input(a, s, name, step, &f, f.at[i]));
     }
     return TN_OK;
 }

@@ -23,29 +23,19 @@ static void fill(const tn_check *c, tn_trainer *t)
 }
 
 /* Samples are small and of one size: a model that learns from them is always checked on the same batch. */
-static tn_status open_trainer(const tn_check *c, tn_trainer_options *o, tn_trainer **t)
+tn_status tn__check_open(const tn_check *c, tn_trainer_options o, tn_trainer **t)
 {
     const tn_supply supply = c->source ? tn_source_supply(c->source) : (tn_supply){ 0 };
-    o->model = c->model;
-    o->settings = c->settings;
-    o->step = c->step;
-    o->supply = c->source && c->source->ctx ? &supply : NULL;
-    if (!tn_model_cuts(c->model)) o->batch = c->batch, o->length = c->length;
-    TN_RETURN_IF(tn_trainer_new(o, t));
+    const bool samples = !tn_model_cuts(c->model);
+    o.model = c->model;
+    o.settings = c->settings;
+    o.step = c->step;
+    o.supply = c->source && c->source->ctx ? &supply : NULL;
+    if (!o.batch || samples) o.batch = c->batch;
+    if (!o.length || samples) o.length = c->length;
+    TN_RETURN_IF(tn_trainer_new(&o, t));
     fill(c, *t);
     return TN_OK;
-}
-
-tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t)
-{
-    tn_trainer_options o = { .batch = batch, .length = length, .logits = logits, .forward_only = forward_only, .threads = threads };
-    return open_trainer(c, &o, t);
-}
-
-tn_status tn__check_open_looking(const tn_check *c, tn_trainer **t)
-{
-    tn_trainer_options o = { .batch = c->batch, .length = c->length, .look = true, .forward_only = true };
-    return open_trainer(c, &o, t);
 }
 
 /* --- leak ----------------------------------------------------------------------------------------------------------------- */
@@ -62,7 +52,7 @@ static tn_status check_leak(const tn_check *c, tn_check_row *r)
         snprintf(r->detail, sizeof r->detail, "samples have no future: for models that learn from sequences of tokens");
         return TN_OK;
     }
-    TN_TRY(tn__check_open(c, B, T, 0, true, true, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ .logits = true, .forward_only = true }, &t));
     if (!tn_trainer_output(t, "logits", &count) || (V = count / (B * T)) < 2 || count % (B * T)) {
         r->verdict = TN_SKIPPED;
         snprintf(r->detail, sizeof r->detail, "the model puts out no logits");
@@ -115,7 +105,7 @@ static tn_status check_overfit(const tn_check *c, tn_check_row *r)
     TN_TRY(tn_settings_set(fast, "train.lr", rate, "check"));
     TN_TRY(tn_settings_set(fast, "train.dropout", "0", "check"));
     quick.settings = fast;
-    TN_TRY(tn__check_open(&quick, 1, c->length < 32 ? c->length : 32, 0, false, false, &t));
+    TN_TRY(tn__check_open(&quick, (tn_trainer_options){ .batch = 1, .length = c->length < 32 ? c->length : 32 }, &t));
     for (; steps < OVERFIT_STEPS && tn_clock_s() - begun < 25; steps++) {
         tn_applied a;
         TN_TRY(tn_trainer_grad(t, steps, &loss));
@@ -144,7 +134,7 @@ static tn_status fingerprint(const tn_check *c, int threads, uint64_t *hash, uin
     tn_applied a;
     uint64_t h = 0xcbf29ce484222325u;
     tn_host_copy host = { 0 };
-    TN_TRY(tn__check_open(c, c->batch, c->length < 64 ? c->length : 64, threads, false, false, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ .length = c->length < 64 ? c->length : 64, .threads = threads }, &t));
     for (int i = 0; i < 3; i++) {
         const uint64_t before = tn_alloc_count();
         TN_TRY(tn_trainer_grad(t, i, &loss));
@@ -242,7 +232,7 @@ static tn_status check_memory(const tn_check *c, tn_check_row *r)
     tn_applied a;
     const bool measured = reset_peak();
     const size_t idle = process_bytes("VmRSS"), idle_gpu = gpu_bytes();
-    TN_TRY(tn__check_open(c, c->batch, c->length, 0, false, false, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ 0 }, &t));
     const tn_memory_plan m = tn_trainer_memory(t);
     r->value = (double)m.total;
     r->unit = "bytes";
@@ -263,7 +253,7 @@ done:
 static tn_status check_parameters(const tn_check *c, tn_check_row *r)
 {
     tn_trainer *t = NULL;
-    TN_RETURN_IF(tn__check_open(c, 1, 1, 0, false, true, &t));
+    TN_RETURN_IF(tn__check_open(c, (tn_trainer_options){ .batch = 1, .length = 1, .forward_only = true }, &t));
     r->value = (double)tn_trainer_parameters(t);
     size_t tensors = 0;
     for (size_t i = 0; i < tn_store_count(tn_trainer_store(t)); i++)
@@ -280,7 +270,7 @@ static tn_status check_speed(const tn_check *c, tn_check_row *r)
     float loss;
     tn_applied a;
     double best = HUGE_VAL;
-    TN_TRY(tn__check_open(c, c->batch, c->length, 0, false, false, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ 0 }, &t));
     const double begun = tn_clock_s();
     for (int i = 0; i < 5 && tn_clock_s() - begun < 8; i++) {
         const double start = tn_clock_s();

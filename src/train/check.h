@@ -1,6 +1,5 @@
-/* A physical for a model: does its gradient agree with its loss, does the future leak into the past, can it learn one
- * batch by heart, does the same command give the same bits, does it allocate while it runs, what memory does it plan,
- * how fast do its states forget. Results are rows; nothing is printed here. */
+/* Checks a model: gradients against the loss, causality, overfitting one batch, determinism, allocations in a step, memory against its
+ * plan, speed, decay rates. Results are rows; nothing is printed here. */
 #ifndef TN_TRAIN_CHECK_H
 #define TN_TRAIN_CHECK_H
 

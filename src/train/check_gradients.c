@@ -174,7 +174,7 @@ static tn_status open_gradients(const tn_check *c, bool exact, bool f32, tn_sett
     for (const char *const *v = exact ? c->model->exact : NULL; v && *v; v++) TN_RETURN_IF(tn_settings_override(*st, *v));
     if (f32) TN_RETURN_IF(tn_settings_set(*st, "compute", "f32", "check"));
     still.settings = *st;
-    TN_RETURN_IF(tn__check_open(&still, 1, c->length < 32 ? c->length : 32, 0, false, false, t));
+    TN_RETURN_IF(tn__check_open(&still, (tn_trainer_options){ .batch = 1, .length = c->length < 32 ? c->length : 32 }, t));
     TN_RETURN_IF(leave_start(*t));
     TN_RETURN_IF(tn_trainer_grad(*t, step_of(c), loss));
     tn_trainer_unscale(*t);

@@ -4,10 +4,8 @@
 
 #include "train/check.h"
 
-/* A trainer with a batch in its inputs. threads 0: as the settings say. */
-tn_status tn__check_open(const tn_check *c, int64_t batch, int64_t length, int threads, bool logits, bool forward_only, tn_trainer **t);
-/* The same, at the length and batch of the check, for evaluations that the model's instruments look at. */
-tn_status tn__check_open_looking(const tn_check *c, tn_trainer **t);
+/* A trainer with a batch in its inputs. o: what is special about it; the length and batch are the check's where they are 0. */
+tn_status tn__check_open(const tn_check *c, tn_trainer_options o, tn_trainer **t);
 tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r);
 tn_status tn__check_gradients(const tn_check *c, tn_check_row *r);
 

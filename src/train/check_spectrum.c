@@ -44,7 +44,7 @@ static const tn_spread *find_all(const heard *h)
 static void skip(const tn_view_row *known, tn_check_row *r)
 {
     r->verdict = TN_SKIPPED;
-    snprintf(r->detail, sizeof r->detail, "the model says nothing of %s (nor does any in chunks)", known->what);
+    snprintf(r->detail, sizeof r->detail, "the model reports no %s (with plan.recompute=chunk none does)", known->what);
 }
 
 static void judge(const heard *h, tn_check_row *r)
@@ -79,7 +79,7 @@ tn_status tn__check_spectrum(const tn_check *c, tn_check_row *r)
     heard *h = tn_alloc(sizeof *h);
     if (!h) return TN_MEMORY;
     *h = (heard){ .view = view, .least = NAN, .most = NAN };
-    TN_TRY(tn__check_open_looking(c, &t));
+    TN_TRY(tn__check_open(c, (tn_trainer_options){ .look = true, .forward_only = true }, &t));
     TN_TRY(tn_trainer_eval(t, &loss));
     tn_trainer_keep_look(t);
     TN_TRY(tn_trainer_instruments(t, hear, hear_spread, h));

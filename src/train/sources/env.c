@@ -232,14 +232,6 @@ static tn_status source_next(void *ctx, int64_t step, const tn_feeder *to, int64
     return TN_OK;
 }
 
-/* There is no held-out part: every episode is new. */
-static tn_status source_heldout(void *ctx, int64_t i, const tn_feeder *to, int64_t *count)
-{
-    (void)ctx, (void)i, (void)to;
-    *count = 0;
-    return TN_OK;
-}
-
 static double recent_mean(const env_source *s)
 {
     const int64_t n = s->episode < RECENT ? s->episode : RECENT;
@@ -417,7 +409,7 @@ tn_status tn_source_open_env(const tn_source_open *o, tn_source *out)
         source_close(e);
         return s;
     }
-    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next, .heldout = source_heldout,
+    *out = (tn_source){ .ctx = e, .what = "task", .start = source_start, .next = source_next,
                         .save = source_save, .load = source_load, .look = source_look, .play = source_play, .count = source_count,
                         .about = source_about, .close = source_close, .rows = rows, .n_rows = ROWS, .waits = true, .looks = ENV_LOOKS,
                         .train_tokens = ENDLESS, .train_samples = ENDLESS, .bits = NAN, .metrics = &tn_env_reward, .n_metrics = 1 };

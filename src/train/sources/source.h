@@ -51,7 +51,8 @@ struct tn_source {
     /* The next batch, for this step of the optimizer, into inputs of the width that it needs (tn_feed_for); *count:
      * labels that are counted, or what else a run on it is measured in. Inside a step: no allocation, no file. */
     tn_status (*next)(void *ctx, int64_t step, const tn_feeder *to, int64_t *count);
-    /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. */
+    /* Batch i of the held-out part, always the same, for i = 0, 1, ... in turn; *count is 0 behind the last. NULL: there is none, every
+     * batch is new. */
     tn_status (*heldout)(void *ctx, int64_t i, const tn_feeder *to, int64_t *count);
     json_t *(*save)(void *ctx); /* a new object; NULL: out of memory. After a failed `next`: where the step that failed began */
     /* TN_USAGE: the data are not those the cursor is for. */

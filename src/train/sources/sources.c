@@ -90,6 +90,8 @@ tn_status tn_source_heldout(const tn_source *s, int64_t i, tn_trainer *to, int64
 {
     const double begun = tn_trainer_watch_clock(to);
     const tn_feeder feeder = tn_trainer_feeder(to);
+    *count = 0;
+    if (!s->heldout) return TN_OK;
     if (s->ahead) tn_ahead_pause(s->ahead);
     const tn_status st = s->heldout(s->ctx, i, &feeder, count);
     if (s->ahead) tn_ahead_go_on(s->ahead);

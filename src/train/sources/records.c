@@ -290,12 +290,21 @@ static double labels_of(const owned *o)
     return sum;
 }
 
-static tn_status check_rows(const tn_records *r)
+/* Whether a record fills it: a row of the batch. How many rows are valid is said by who makes the batch. */
+static bool fills(const tn_model *model, const tn_input_row *row)
+{
+    if (row->dims[0] && strcmp(row->dims[0], TN_B) == 0) return true;
+    for (size_t i = 0; row->name && i < model->n_inputs; i++)
+        if (strcmp(model->inputs[i].name, row->name) == 0) return model->inputs[i].valid_rows;
+    return true; /* nobody reads it */
+}
+
+static tn_status check_rows(const tn_model *model, const tn_records *r)
 {
     if (!r->name || !r->open || !r->read) return tn_error(TN_USAGE, "its row has no name, open or read: complete it");
     if (r->n_inputs > TN_INPUTS_MAX) return tn_error(TN_USAGE, "it has more than %d inputs: join some", TN_INPUTS_MAX);
     for (size_t i = 0; i < r->n_inputs; i++)
-        if (!r->inputs[i].valid_rows && (!r->inputs[i].dims[0] || strcmp(r->inputs[i].dims[0], TN_B) != 0))
+        if (!fills(model, &r->inputs[i]))
             return tn_error(TN_USAGE, "input %s: a record fills one row of the batch: begin its dims with TN_B", r->inputs[i].name);
     return TN_OK;
 }
@@ -330,7 +339,7 @@ tn_status tn_source_open_records(const tn_source_open *o, tn_source *out)
     owned *own = tn_alloc(sizeof *own);
     if (!own) return TN_MEMORY;
     *own = (owned){ .rows = r };
-    tn_status s = check_rows(r);
+    tn_status s = check_rows(o->model, r);
     if (s == TN_OK) s = r->open(o->settings, &own->data, &own->about);
     if (s == TN_OK) s = check_about(&own->about);
     if (s == TN_OK) s = fit_settings(o, own);

@@ -391,8 +391,10 @@ static void processes(void **state)
     }
     assert_ok(tn_lab_open(w.path, true, &w.lab));
     assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM trial WHERE state = 2 AND attempt = 1"), 2 * MANY);
+    char query[96]; /* the others may count as gone as well, where the machine was too busy for their hearts */
+    snprintf(query, sizeof query, "SELECT count(*) FROM worker WHERE gone = 1 AND pid = %lld", (long long)pid[0]);
     assert_ok(tn_lab_bury(w.lab, pid[0]));
-    assert_int_equal(tn_lab_world_number(&w, "SELECT count(*) FROM worker WHERE gone = 1"), 1);
+    assert_int_equal(tn_lab_world_number(&w, query), 1);
     tn_lab_world_close(&w);
 }
 

@@ -123,7 +123,7 @@ static void mistakes(void **state)
     (void)state;
     static const tn_schedule_row nameless[] = { { NULL, factor_at } }, input[] = { { "factor", factor_at }, { "x", factor_at } };
     static const tn_loss_row unknown[] = { { "loss", "labels" } }, empty[] = { { NULL, TN_T } };
-    static const tn_input_row counts[] = { rows[0], { "n", TN_F32, .dims = { "1" }, .valid_rows = true } };
+    const tn_input_row counts[] = { rows[0], { "n", TN_F32, .dims = { "1" }, .valid_rows = true } };
     tn_settings *st = settings_of(NULL);
     tn_trainer *t;
     tn_model m = toy;

@@ -150,7 +150,7 @@ test-cuda:
 	@+$(MAKE) --no-print-directory CUDA=1 $(BUILD)/tenon $(BUILD)/unit $(BUILD)/libtenon.so
 	@for t in run models api sanitize; do BUILD=$(BUILD) tests/cuda/$$t.sh || exit 1; done
 lint:
-	@scripts/check-layers && scripts/check-size && scripts/check-words
+	@scripts/check-layers && scripts/check-size && scripts/check-words && scripts/check-format
 
 # Installs below DESTDIR/PREFIX. The version in the library's file name is ours, the .so.0 in its links is the ABI's.
 PREFIX  ?= /usr/local
@@ -176,7 +176,7 @@ uninstall:
 clean:
 	rm -rf $(BUILD)
 format:
-	git ls-files '*.c' '*.h' | xargs clang-format -i
+	git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs -P 4 -n 20 $$(command -v clang-format-14 || echo clang-format) -i
 help:
 	@printf '%s\n' 'make             build/tenon, build/libtenon.so and .a' 'make demo        install what is missing, train on real text' \
 	  'make test        install what is missing, all tests of the short tier' 'make test-long   tests/long/*.sh' 'make test-cuda   every op on a GPU' \

@@ -56,10 +56,7 @@ static unsigned below(size_t n)
 
 #define SAY(...) (written += (size_t)printf(__VA_ARGS__))
 
-static const char *number(unsigned n)
-{
-    return n < COUNT(numbers) ? numbers[n] : "many";
-}
+static const char *number(unsigned n) { return n < COUNT(numbers) ? numbers[n] : "many"; }
 
 /* By name, or by trade: the reader has to remember whose trade it is. */
 static void who(const person *p, bool first_in_sentence)
